@@ -1,0 +1,1 @@
+"""The `lesion` command: one file per group of commands."""

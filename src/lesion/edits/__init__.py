@@ -1,0 +1,1 @@
+"""What can be done to a model: edits as values, applied and taken back."""

@@ -1,0 +1,154 @@
+"""Edits: values that say what to change in a model. `apply.py` makes them so and takes them back."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from lesion.errors import UsageError
+
+Unit = Literal["block", "attention", "mlp"]
+UNITS: tuple[Unit, ...] = ("block", "attention", "mlp")
+
+
+def _number(value: float) -> str:
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What `ScaleBlock`, `ScaleAttention` and `ScaleMlp` share: a place and a factor.
+
+    Args:
+        layer: index of the block, from 0.
+        factor: any finite number; 0 removes the contribution, 1 changes nothing.
+
+    Raises:
+        UsageError: the layer is negative or the factor is not finite.
+    """
+
+    layer: int
+    factor: float = 0.0
+    unit: ClassVar[Unit]
+
+    def __post_init__(self) -> None:
+        if self.layer < 0:
+            raise UsageError(f"A layer is counted from 0; {self.layer} is not one.")
+        if not math.isfinite(self.factor):
+            raise UsageError(f"The factor of an edit must be a finite number, not {self.factor}.")
+        object.__setattr__(self, "factor", float(self.factor) + 0.0)  # 0 and -0.0 are one edit
+
+    @property
+    def address(self) -> str:
+        """The place in text form: `23`, `23.attention` or `23.mlp`."""
+        return str(self.layer) if self.unit == "block" else f"{self.layer}.{self.unit}"
+
+    def __str__(self) -> str:
+        return f"{self.address}×{_number(self.factor)}"
+
+
+class ScaleBlock(Scale):
+    """Multiply what one block adds to the residual stream: h + factor · (block(h) − h).
+
+    Factor 0 is the zero ablation of Nepal et al. (2025, Fig. 4): the block becomes the identity.
+    """
+
+    unit = "block"
+
+
+class ScaleAttention(Scale):
+    """Multiply what the attention of one block adds to the residual stream.
+
+    Where a norm stands between the attention and the stream (Gemma, OLMo 2), the normed output is what is multiplied.
+    """
+
+    unit = "attention"
+
+
+class ScaleMlp(Scale):
+    """Multiply what the MLP (or the experts) of one block adds to the residual stream."""
+
+    unit = "mlp"
+
+
+SCALES: dict[Unit, type[Scale]] = {"block": ScaleBlock, "attention": ScaleAttention, "mlp": ScaleMlp}
+
+
+@dataclass(frozen=True)
+class Compose:
+    """Several edits at once, in order. Factors on the same place multiply; `Compose(())` is the baseline."""
+
+    edits: tuple[Edit, ...] = ()
+
+    def __post_init__(self) -> None:
+        flat = tuple(part for edit in self.edits for part in parts(edit))
+        object.__setattr__(self, "edits", flat)
+
+    def __str__(self) -> str:
+        return " + ".join(str(edit) for edit in self.edits) if self.edits else "baseline"
+
+
+Edit = Scale | Compose
+BASELINE = Compose(())
+
+
+def parts(edit: Edit) -> Iterator[Scale]:
+    """The single edits an edit consists of, in order."""
+    if isinstance(edit, Compose):
+        for part in edit.edits:
+            yield from parts(part)
+    else:
+        yield edit
+
+
+_TEXT = re.compile(r"^(?P<layer>\d+)(?:\.(?P<unit>attention|mlp))?[×x*](?P<factor>[-+.\deE]+)$")
+
+
+def parse(text: str) -> Edit:
+    """The edit whose text form is `text`: the inverse of `str(edit)`.
+
+    Raises:
+        UsageError: the text is not an edit.
+    """
+    if text.strip() == "baseline":
+        return BASELINE
+    edits: list[Edit] = []
+    for piece in text.split(" + "):
+        match = _TEXT.match(piece.strip())
+        try:
+            factor = float(match["factor"]) if match else math.nan
+        except ValueError:
+            match = None
+        if match is None:
+            raise UsageError(f"'{piece}' is not an edit; write ADDRESS×FACTOR, for example 23×0 or 23.mlp×0.5.")
+        unit: Unit = match["unit"] or "block"  # type: ignore[assignment]
+        edits.append(SCALES[unit](int(match["layer"]), factor))
+    return edits[0] if len(edits) == 1 else Compose(tuple(edits))
+
+
+def to_json(edit: Edit) -> dict[str, Any]:
+    """The edit as plain JSON values: `{"scale": "23.mlp", "factor": 0.0}` or `{"compose": [...]}`."""
+    if isinstance(edit, Compose):
+        return {"compose": [to_json(part) for part in edit.edits]}
+    return {"scale": edit.address, "factor": edit.factor}
+
+
+def from_json(value: dict[str, Any]) -> Edit:
+    """The edit that `to_json` wrote.
+
+    Raises:
+        UsageError: the value is not the JSON form of an edit.
+    """
+    try:
+        if set(value) == {"compose"}:
+            return Compose(tuple(from_json(part) for part in value["compose"]))
+        if set(value) == {"scale", "factor"}:
+            layer, _, unit = str(value["scale"]).partition(".")
+            return SCALES[unit or "block"](int(layer), float(value["factor"]))  # type: ignore[index]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        pass
+    raise UsageError(f"This is not an edit in JSON form: {value!r}.")

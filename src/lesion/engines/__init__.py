@@ -1,0 +1,1 @@
+"""Who answers: items under edits become answers."""

@@ -1,0 +1,66 @@
+"""The contract of an engine: requests go in, responses come out as they are finished, in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from lesion.edits.edit import BASELINE, Edit
+from lesion.tasks.task import Answer
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How answers are decoded: greedy at temperature 0, else sampled from a generator seeded per request."""
+
+    max_new_tokens: int = 256
+    stop: tuple[str, ...] = ()
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __str__(self) -> str:
+        how = "greedy" if self.temperature == 0 else f"T={self.temperature:g} p={self.top_p:g} seed={self.seed}"
+        return f"{how} max={self.max_new_tokens} stop={list(self.stop)!r}"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One item under one edit.
+
+    Attributes:
+        key: handed back with the response; unique among the requests of one call.
+        prompt: token ids of the prompt, special tokens included.
+        edit: what is changed in the model while it answers.
+        decoding: how to decode.
+        choices: token ids of each choice; when given, the choices are scored and nothing is generated.
+    """
+
+    key: str
+    prompt: tuple[int, ...]
+    edit: Edit = BASELINE
+    decoding: Decoding = Decoding()
+    choices: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Response:
+    """The answer to the request with the same key."""
+
+    key: str
+    answer: Answer
+    token_ids: tuple[int, ...] = ()
+
+
+class Engine(Protocol):
+    """Something that answers requests under edits."""
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
+        """Responses as they are finished, in any order; every request gets exactly one.
+
+        Raises:
+            UsageError: an edit names a place that the model does not have.
+            LesionError: a prompt does not fit the context.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Models trained from scratch, to study the methods on ground truth."""

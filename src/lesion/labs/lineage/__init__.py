@@ -1,0 +1,1 @@
+"""The bundled lineage: a small decoder trained on the primer tasks."""

@@ -1,0 +1,1 @@
+"""What lies on the table: a loaded model, its anatomy and its bundled specimens."""

@@ -1,0 +1,1 @@
+"""Tables, pictures, and one self-contained page to share."""

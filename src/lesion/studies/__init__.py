@@ -1,0 +1,1 @@
+"""A question, asked in full: plan, run, store, statistics."""

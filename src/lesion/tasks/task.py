@@ -1,0 +1,87 @@
+"""What a model is asked: items, answers, verdicts, and the contract of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+Finish = Literal["stop", "length", "nonfinite"]
+Kind = Literal["generate", "choose"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One question with its gold answer.
+
+    Attributes:
+        id: unique within the task.
+        question: what is asked, without any prompt style around it.
+        gold: the right answer as the data set states it (for `choose`: the text of the right choice).
+        aliases: other right answers.
+        choices: the texts to choose among, for `choose` items; empty for `generate`.
+        solution: the worked solution that ends in the gold answer, where the data set has one.
+        group: a label to break the accuracy down by (number of steps, subject, level), or "".
+    """
+
+    id: str
+    question: str
+    gold: str
+    aliases: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    solution: str = ""
+    group: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model said.
+
+    Attributes:
+        text: the generated text, stop string removed; for `choose`, the text of the chosen option.
+        tokens: number of generated tokens (0 for `choose`).
+        finish: `stop` (end of text or a stop string), `length` (hit the token limit: truncated) or `nonfinite`
+            (logits were NaN or infinite and the answer was broken off).
+        scores: per choice, the summed log-probability in nats; empty for `generate`.
+    """
+
+    text: str
+    tokens: int = 0
+    finish: Finish = "stop"
+    scores: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the judge found: right or wrong, and the answer it read (`None`: no answer could be parsed)."""
+
+    correct: bool
+    parsed: str | None
+
+
+@runtime_checkable
+class Task(Protocol):
+    """A source of items with a judge.
+
+    Attributes:
+        name: the text form that names the task, as typed: `gsm8k`, `gsm8k:PATH`, `primer:arithmetic`.
+        kind: `generate` (free text) or `choose` (the most likely of the item's choices).
+        max_new_tokens: default limit for one answer.
+        stop: strings that end an answer.
+        style: the default prompt style of the task (`raw`: the question as it stands; `auto`: resolved per model).
+    """
+
+    name: str
+    kind: Kind
+    max_new_tokens: int
+    stop: tuple[str, ...]
+    style: str
+
+    def load(self) -> Sequence[Item]:
+        """Every item, in the order of the data set. Reads the file or the hub once."""
+        ...
+
+    def judge(self, item: Item, answer: Answer) -> Verdict:
+        """Whether the answer is right."""
+        ...
