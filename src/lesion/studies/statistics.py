@@ -1,0 +1,226 @@
+"""Statistics of a study in float64: intervals, paired tests, correction over layers, the rule for `critical`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool
+from scipy.optimize import brentq
+from scipy.stats import binom, norm, spearmanr
+
+from lesion.errors import LesionError, UsageError
+
+ALPHA = 0.05
+SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Drop:
+    """How much accuracy an edit takes: baseline minus edited, in −1…1, with its interval."""
+
+    drop: float
+    low: float
+    high: float
+
+
+def _z(level: float) -> float:
+    """The two-sided normal quantile of a level: 1.96 for 0.95."""
+    if not 0.0 < level < 1.0:
+        raise UsageError(
+            f"The level of an interval lies between 0 and 1, for example 0.95; it cannot be {level}."
+        )
+    return float(norm.isf((1.0 - level) / 2.0))
+
+
+def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """The score interval of a proportion (Wilson 1927): all p with |p̂ − p| ≤ z·√(p(1−p)/n).
+
+    Args:
+        successes: number of right answers, 0…n.
+        n: number of answers, at least 1.
+        level: coverage aimed at, between 0 and 1.
+
+    Returns:
+        The lower and the upper limit; they hold the point estimate and stay within 0…1.
+
+    Raises:
+        LesionError: there are no answers, or the counts do not fit each other.
+    """
+    if n < 1 or not 0 <= successes <= n:
+        raise LesionError(
+            f"An accuracy needs at least one answer and 0…n right ones; got {successes} of {n}."
+        )
+    z = _z(level)
+    share = successes / n
+    centre = share + z * z / (2 * n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    # At the ends the limit is exactly 0 or 1; rounding must not put the point outside its own interval.
+    low = 0.0 if successes == 0 else max(0.0, (centre - half) / scale)
+    high = 1.0 if successes == n else min(1.0, (centre + half) / scale)
+    return low, high
+
+
+def _tango_score(difference: float, b: int, c: int, n: int) -> float:
+    """Tango's (1998) score for H₀: p_b − p_e = `difference`, standard normal when it holds.
+
+    The variance is that of the maximum-likelihood fit under H₀: q, the probability of the pairs that only the
+    edit has right, is the larger root of 2n·q² + B·q + C = 0.
+    """
+    linear = -b - c + (2 * n - b + c) * difference
+    constant = -c * difference * (1 - difference)
+    root = math.sqrt(max(0.0, linear * linear - 8 * n * constant))
+    # Of the two equal forms of the larger root, the one that does not subtract nearly equal numbers.
+    q = (root - linear) / (4 * n) if linear <= 0 else -2 * constant / (root + linear)
+    variance = n * (2 * q + difference * (1 - difference))
+    numerator = b - c - n * difference
+    if variance <= 0.0:
+        return 0.0 if numerator == 0 else math.copysign(math.inf, numerator)
+    return numerator / math.sqrt(variance)
+
+
+def paired_drop(
+    baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " same_items"], level: float = 0.95
+) -> Drop:
+    """The drop of accuracy on the same items, with Tango's (1998) score interval for paired proportions.
+
+    The interval is the set of differences Δ whose score |T(Δ)| is at most z, found by root finding. Unlike
+    the usual mean ± z·s/√n it keeps its coverage when few pairs disagree, has width when none do, and stays
+    within −1…1. At Δ = 0 the score is McNemar's, so the interval leaves 0 out exactly where McNemar's test
+    without continuity correction rejects.
+
+    Args:
+        baseline: [items] whether the unedited model is right on each item.
+        edited: [items] whether the edited model is right on the same items, in the same order.
+        level: coverage aimed at, between 0 and 1.
+
+    Returns:
+        The drop, positive when the edit does harm, and its limits.
+
+    Raises:
+        LesionError: the two are not of the same length, or there are no items.
+    """
+    if baseline.shape != edited.shape or baseline.size == 0:
+        raise LesionError(
+            f"A paired drop needs the same items on both sides, at least one; "
+            f"the baseline has {baseline.size} answers and the edit {edited.size}."
+        )
+    z = _z(level)
+    n = int(baseline.size)
+    b = int(np.count_nonzero(baseline & ~edited))
+    c = int(np.count_nonzero(edited & ~baseline))
+    drop = (b - c) / n
+    # T falls from positive to negative as the difference grows and is 0 at the point estimate.
+    low = -1.0
+    if c < n:
+        low = brentq(lambda d: _tango_score(d, b, c, n) - z, -1.0, drop, xtol=1e-13)
+    high = 1.0
+    if b < n:
+        high = brentq(lambda d: _tango_score(d, b, c, n) + z, drop, 1.0, xtol=1e-13)
+    return Drop(drop, min(float(low), drop), max(float(high), drop))
+
+
+def mcnemar_exact(b_only: int, e_only: int) -> float:
+    """McNemar's (1947) test in its exact form: two-sided binomial test of the discordant pairs against ½.
+
+    Args:
+        b_only: items that only the baseline has right.
+        e_only: items that only the edited model has right.
+
+    Returns:
+        p, the chance under "the edit changes nothing" of a split at least as uneven; 1 when no pair
+        disagrees.
+
+    Raises:
+        LesionError: a count is negative.
+    """
+    if b_only < 0 or e_only < 0:
+        raise LesionError(f"Counts of pairs cannot be negative; got {b_only} and {e_only}.")
+    discordant = b_only + e_only
+    # The binomial with ½ is symmetric, so two-sided is twice one tail; 1 caps the middle, counted twice.
+    return min(1.0, 2.0 * float(binom.cdf(min(b_only, e_only), discordant, 0.5)))
+
+
+def holm(p: Iterable[float]) -> list[float]:
+    """p-values corrected over a family of tests (Holm 1979), so that any false alarm at all is unlikely.
+
+    The k-th smallest of m is multiplied by m − k + 1, capped at 1, and never less than the one before it.
+
+    Args:
+        p: [m] p-values in any order; here one per layer of one model × task × unit × factor.
+
+    Returns:
+        [m] corrected values in the same order.
+
+    Raises:
+        LesionError: a value is not within 0…1.
+    """
+    values = np.asarray(list(p), dtype=np.float64)
+    if values.size and not bool(np.all((values >= 0) & (values <= 1))):
+        raise LesionError(f"p-values lie within 0…1; got {[float(v) for v in values]}.")
+    order = np.argsort(values, kind="stable")
+    factors = np.arange(values.size, 0, -1)
+    stepped = np.maximum.accumulate(np.minimum(values[order] * factors, 1.0))
+    corrected = np.empty_like(values)
+    corrected[order] = stepped
+    return [float(value) for value in corrected]
+
+
+def critical(
+    baseline_accuracy: float,
+    drop_low: float,
+    p_corrected: float,
+    *,
+    alpha: float = ALPHA,
+    share: float = SHARE,
+) -> bool:
+    """Whether a place is critical for a task: removing it takes, beyond noise, `share` of the accuracy.
+
+    Two conditions hold together: the Holm-corrected exact McNemar p over the layers of one model × task ×
+    unit × factor is at most `alpha`, and the lower limit of the paired drop is at least `share` of the
+    baseline's accuracy. The first keeps chance out however many layers are tried; the second keeps out losses
+    that are real but small.
+
+    Args:
+        baseline_accuracy: accuracy of the unedited model, 0…1.
+        drop_low: lower limit of the drop (`paired_drop(...).low`).
+        p_corrected: the corrected p (`holm`).
+        alpha: threshold of p.
+        share: the share of the baseline's accuracy that must be lost, 0…1.
+    """
+    return p_corrected <= alpha and drop_low >= share * baseline_accuracy
+
+
+def rule(level: float = 0.95, alpha: float = ALPHA, share: float = SHARE) -> str:
+    """The rule of `critical` as a sentence for reports."""
+    return (
+        f"A place is critical when its Holm-corrected exact McNemar p (over the layers of one model, task, unit "
+        f"and factor) is at most {alpha:g} and the lower end of the {100 * level:g} % interval of its paired drop "
+        f"is at least {100 * share:g} % of the baseline's accuracy."
+    )
+
+
+def rank_agreement(first: Sequence[float], second: Sequence[float]) -> float:
+    """Spearman's rank correlation of two profiles over the same layers, say the drops under two seeds.
+
+    Args:
+        first: [layers] one value per layer.
+        second: [layers] the same layers in the same order.
+
+    Returns:
+        −1…1; NaN when either profile is constant, since it then ranks nothing.
+
+    Raises:
+        LesionError: the profiles differ in length or have fewer than two layers.
+    """
+    if len(first) != len(second) or len(first) < 2:
+        raise LesionError(
+            f"Rank agreement compares two profiles over the same layers, at least two; "
+            f"got {len(first)} and {len(second)}."
+        )
+    if len(set(first)) == 1 or len(set(second)) == 1:
+        return math.nan
+    return float(spearmanr(first, second).statistic)
