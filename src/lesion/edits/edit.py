@@ -54,7 +54,9 @@ class Scale:
 class ScaleBlock(Scale):
     """Multiply what one block adds to the residual stream: h + factor · (block(h) − h).
 
-    Factor 0 is the zero ablation of Nepal et al. (2025, Fig. 4): the block becomes the identity.
+    Factor 0 is the zero ablation of Nepal et al. (2025, Fig. 4): the block becomes the identity. Setting
+    every weight and bias of its attention and MLP to zero is the same function wherever no norm stands on
+    the residual stream itself.
     """
 
     unit = "block"
@@ -63,7 +65,7 @@ class ScaleBlock(Scale):
 class ScaleAttention(Scale):
     """Multiply what the attention of one block adds to the residual stream.
 
-    Where a norm stands between the attention and the stream (Gemma, OLMo 2), the normed output is what is multiplied.
+    Where a norm stands between the attention and the stream (Gemma, OLMo 2), the normed output is multiplied.
     """
 
     unit = "attention"
@@ -78,15 +80,25 @@ class ScaleMlp(Scale):
 SCALES: dict[Unit, type[Scale]] = {"block": ScaleBlock, "attention": ScaleAttention, "mlp": ScaleMlp}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Compose:
-    """Several edits at once, in order. Factors on the same place multiply; `Compose(())` is the baseline."""
+    """Several edits at once, in order. Factors on the same place multiply; `Compose(())` is the baseline.
+
+    Nested compositions are flattened, and a composition of one edit equals that edit: they have one text
+    form, and so one key among stored answers.
+    """
 
     edits: tuple[Edit, ...] = ()
 
     def __post_init__(self) -> None:
         flat = tuple(part for edit in self.edits for part in parts(edit))
         object.__setattr__(self, "edits", flat)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scale | Compose) and tuple(parts(self)) == tuple(parts(other))
+
+    def __hash__(self) -> int:
+        return hash(self.edits[0]) if len(self.edits) == 1 else hash(self.edits)
 
     def __str__(self) -> str:
         return " + ".join(str(edit) for edit in self.edits) if self.edits else "baseline"
@@ -105,11 +117,19 @@ def parts(edit: Edit) -> Iterator[Scale]:
         yield edit
 
 
-_TEXT = re.compile(r"^(?P<layer>\d+)(?:\.(?P<unit>attention|mlp))?[×x*](?P<factor>[-+.\deE]+)$")
+_ADDRESS = re.compile(r"(?P<layer>[0-9]{1,9})(?:\.(?P<unit>attention|mlp))?")
+
+
+def _scale(address: str, factor: float) -> Scale | None:
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        return None
+    unit: Unit = match["unit"] or "block"  # type: ignore[assignment]
+    return SCALES[unit](int(match["layer"]), factor)
 
 
 def parse(text: str) -> Edit:
-    """The edit whose text form is `text`: the inverse of `str(edit)`.
+    """The edit whose text form is `text`: the inverse of `str(edit)`. `x` and `*` may stand for `×`.
 
     Raises:
         UsageError: the text is not an edit.
@@ -118,15 +138,16 @@ def parse(text: str) -> Edit:
         return BASELINE
     edits: list[Edit] = []
     for piece in text.split(" + "):
-        match = _TEXT.match(piece.strip())
+        address, *factor = re.split("[×x*]", piece.strip())
         try:
-            factor = float(match["factor"]) if match else math.nan
+            edit = _scale(address, float(factor[0])) if len(factor) == 1 else None
         except ValueError:
-            match = None
-        if match is None:
-            raise UsageError(f"'{piece}' is not an edit; write ADDRESS×FACTOR, for example 23×0 or 23.mlp×0.5.")
-        unit: Unit = match["unit"] or "block"  # type: ignore[assignment]
-        edits.append(SCALES[unit](int(match["layer"]), factor))
+            edit = None
+        if edit is None:
+            raise UsageError(
+                f"'{piece}' is not an edit; write ADDRESS×FACTOR, for example 23×0 or 23.mlp×0.5."
+            )
+        edits.append(edit)
     return edits[0] if len(edits) == 1 else Compose(tuple(edits))
 
 
@@ -147,8 +168,9 @@ def from_json(value: dict[str, Any]) -> Edit:
         if set(value) == {"compose"}:
             return Compose(tuple(from_json(part) for part in value["compose"]))
         if set(value) == {"scale", "factor"}:
-            layer, _, unit = str(value["scale"]).partition(".")
-            return SCALES[unit or "block"](int(layer), float(value["factor"]))  # type: ignore[index]
-    except (KeyError, TypeError, ValueError, AttributeError):
+            edit = _scale(value["scale"], float(value["factor"]))
+            if edit is not None:
+                return edit
+    except (TypeError, ValueError):
         pass
     raise UsageError(f"This is not an edit in JSON form: {value!r}.")

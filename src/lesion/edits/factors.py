@@ -1,0 +1,97 @@
+"""Edits as numbers: a table of factors over blocks, units and rows, and the arithmetic of scaling with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lesion.edits.edit import UNITS, Edit, parts
+from lesion.errors import UsageError
+from lesion.models.anatomy import Anatomy
+
+
+def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks units rows"]:
+    """What every place is multiplied by: entry [layer, unit, row] under `edits[row]`, units as in `UNITS`.
+
+    float64 on the CPU, 1 where nothing is edited. Factors of one edit on the same place multiply.
+
+    Args:
+        edits: one per row.
+        anatomy: of the model that the edits address.
+
+    Raises:
+        UsageError: an edit addresses a block or a branch that the model does not have, or its factors on one
+            place multiply to something that is not finite.
+    """
+    distinct = {edit: column for column, edit in enumerate(dict.fromkeys(edits))}
+    table = torch.ones(len(anatomy.blocks), len(UNITS), len(distinct), dtype=torch.float64)
+    for edit, column in distinct.items():
+        for part in parts(edit):
+            block = anatomy.block(part.layer)
+            if part.unit != "block" and getattr(block, part.unit) is None:
+                raise UsageError(
+                    f"'{part}' names a place that was not found: no {part.unit} is known in block "
+                    f"{part.layer} of {anatomy.name}. `lesion show {anatomy.name}` lists what is known; "
+                    f"whole blocks can be edited."
+                )
+            table[part.layer, UNITS.index(part.unit), column] *= part.factor
+        if not bool(table[:, :, column].isfinite().all()):
+            raise UsageError(
+                f"The factors of '{edit}' on one place multiply to something that is not finite."
+            )
+    return table[:, :, [distinct[edit] for edit in edits]]
+
+
+def scale_contribution(
+    before: Float[Tensor, "batch *places width"],
+    after: Float[Tensor, "batch *places width"],
+    factor: Float[Tensor, " rows"],
+    ends: bool = False,
+) -> Float[Tensor, "batch *places width"]:
+    """The residual stream after a block under each row's factor: before + factor · (after − before).
+
+    Exact at the ends: where the factor is 1 the row is `after`, where it is 0 the row is `before`, bit for
+    bit and also when `after` is not finite. In between, the sum is taken in the dtype of `factor` and
+    rounded once to that of `after`.
+
+    Args:
+        before: what the block was given.
+        after: what it gave back.
+        factor: one per row of the batch, or a single one for all rows.
+        ends: a promise that every factor is 0 or 1, which spares the arithmetic in between.
+    """
+    factor = _per_row(factor, after)
+    chosen = torch.where(factor != 0, after, before)
+    if ends:
+        return chosen
+    start = before.to(factor.dtype)
+    between = (start + factor * (after.to(factor.dtype) - start)).to(after.dtype)
+    return torch.where((factor != 0) & (factor != 1), between, chosen)
+
+
+def scale_output(
+    output: Float[Tensor, "batch *places width"], factor: Float[Tensor, " rows"], ends: bool = False
+) -> Float[Tensor, "batch *places width"]:
+    """What a branch adds to the residual stream under each row's factor: factor · output.
+
+    Exact at the ends: untouched where the factor is 1, zero where it is 0, also when `output` is not finite.
+    In between, the product is taken in the dtype of `factor` and rounded once.
+
+    Args:
+        output: what the branch adds.
+        factor: one per row of the batch, or a single one for all rows.
+        ends: a promise that every factor is 0 or 1, which spares the arithmetic in between.
+    """
+    factor = _per_row(factor, output)
+    chosen = output.masked_fill(factor == 0, 0.0)
+    if ends:
+        return chosen
+    between = (factor * output.to(factor.dtype)).to(output.dtype)
+    return torch.where((factor != 0) & (factor != 1), between, chosen)
+
+
+def _per_row(factor: Float[Tensor, " rows"], like: Tensor) -> Tensor:
+    return factor.view(-1, *[1] * (like.dim() - 1))
