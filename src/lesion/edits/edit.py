@@ -32,7 +32,7 @@ class Scale:
     """
 
     layer: int
-    factor: float = 0.0
+    factor: float | int = 0.0
     unit: ClassVar[Unit]
 
     def __post_init__(self) -> None:

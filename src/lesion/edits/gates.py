@@ -85,7 +85,7 @@ class Gates:
     def select(self, rows: Int[Tensor, " kept"]) -> None:
         """Row r of every following forward pass is under what row `rows[r]` is under now.
 
-        Drops, reorders and repeats rows. Cheap enough for every decoding step, cheapest with `rows` on the CPU.
+        Drops, reorders and repeats rows; cheap enough for every decoding step, if `rows` lies on the CPU.
         """
         if not self._everywhere:
             self._set(self._table.index_select(2, rows.to(self._table.device)))

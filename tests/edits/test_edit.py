@@ -1,0 +1,145 @@
+"""Edits are values: they compare, hash, and survive their text and JSON forms."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lesion.edits.edit import (
+    BASELINE,
+    SCALES,
+    UNITS,
+    Compose,
+    Scale,
+    ScaleAttention,
+    ScaleBlock,
+    ScaleMlp,
+    from_json,
+    parse,
+    parts,
+    to_json,
+)
+from lesion.errors import UsageError
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+scales = st.builds(
+    lambda unit, layer, factor: SCALES[unit](layer, factor), st.sampled_from(UNITS), st.integers(0, 999), numbers
+)
+edits = st.recursive(scales, lambda inner: st.lists(inner, max_size=4).map(lambda found: Compose(tuple(found))))
+
+
+@given(edits)
+def test_the_text_of_an_edit_parses_back_to_an_equal_edit(edit):
+    assert parse(str(edit)) == edit
+    assert hash(parse(str(edit))) == hash(edit)
+
+
+@given(edits)
+def test_the_json_of_an_edit_reads_back_to_an_equal_edit_after_a_trip_through_a_file(edit):
+    assert from_json(json.loads(json.dumps(to_json(edit)))) == edit
+
+
+@given(edits, edits)
+def test_edits_are_equal_exactly_when_their_texts_are(one, other):
+    assert (one == other) == (str(one) == str(other))
+
+
+@given(st.text())
+def test_any_text_is_an_edit_or_a_clear_refusal(text):
+    try:
+        edit = parse(text)
+    except UsageError as error:
+        assert str(error)
+    else:
+        assert parse(str(edit)) == edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "text"),
+    [
+        (ScaleBlock(23), "23×0"),
+        (ScaleBlock(23, 1.1), "23×1.1"),
+        (ScaleAttention(3, 0.5), "3.attention×0.5"),
+        (ScaleMlp(0, -2), "0.mlp×-2"),
+        (ScaleMlp(0, 1 / 3), "0.mlp×0.3333333333333333"),
+        (Compose((ScaleBlock(3), ScaleMlp(4, 0.5))), "3×0 + 4.mlp×0.5"),
+        (BASELINE, "baseline"),
+    ],
+)
+def test_the_text_form_reads_as_a_person_would_write_it(edit, text):
+    assert str(edit) == text
+    assert parse(text) == edit
+
+
+@pytest.mark.parametrize("text", ["23x0", "23*0", " 23×0 ", "23×0.0", "23×-0", "23×0e5", "023×0"])
+def test_a_person_may_type_the_same_edit_in_other_ways(text):
+    assert parse(text) == ScaleBlock(23, 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "23", "×0", "23×", "23×a", "-1×0", "23.norm×0", "23.mlp.up×0", "23×0×1", "23×nan", "23×inf", "23×1e999"]
+    + ["3×0 + ", "3×0+4×0", "baseline + 3×0", "２３×0", "9" * 5000 + "×0"],
+)
+def test_what_is_not_an_edit_is_refused_with_an_example_of_one(text):
+    with pytest.raises(UsageError, match=r"23\.mlp×0\.5|finite"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"scale": "3"},
+        {"scale": "3", "factor": None},
+        {"scale": "3", "factor": "a"},
+        {"scale": 3, "factor": 0.0},
+        {"scale": "3.norm", "factor": 0.0},
+        {"scale": "3", "factor": 0.0, "more": 1},
+        {"compose": [{"scale": "x", "factor": 0}]},
+        {"compose": 3},
+    ],
+)
+def test_what_is_not_the_json_of_an_edit_is_refused(value):
+    with pytest.raises(UsageError, match="JSON form"):
+        from_json(value)
+
+
+def test_a_layer_below_zero_and_a_factor_that_is_not_finite_are_refused():
+    with pytest.raises(UsageError, match="counted from 0"):
+        ScaleBlock(-1)
+    for factor in (float("nan"), float("inf"), float("-inf")):
+        with pytest.raises(UsageError, match="finite"):
+            ScaleMlp(0, factor)
+
+
+def test_the_same_place_and_factor_in_another_unit_is_another_edit():
+    assert len({scale(1, 0.5) for scale in (ScaleBlock, ScaleAttention, ScaleMlp)}) == 3
+
+
+def test_zero_and_minus_zero_are_one_edit():
+    assert str(ScaleBlock(1, -0.0)) == str(ScaleBlock(1, 0.0))
+
+
+def test_an_edit_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        ScaleBlock(1).factor = 0.5
+
+
+@given(st.lists(scales, max_size=5))
+def test_a_composition_is_flat_whatever_the_nesting(found):
+    nested: Scale | Compose = BASELINE
+    for edit in found:
+        nested = Compose((nested, Compose((edit,))))
+    assert list(parts(nested)) == found
+    assert nested == Compose(tuple(found))
+
+
+def test_a_composition_of_one_edit_is_that_edit():
+    assert Compose((ScaleBlock(3),)) == ScaleBlock(3)
+    assert ScaleBlock(3) == Compose((ScaleBlock(3),))
+    assert len({Compose((ScaleBlock(3),)), ScaleBlock(3)}) == 1
+    assert Compose((ScaleBlock(3),)) != "3×0"
