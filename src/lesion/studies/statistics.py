@@ -1,4 +1,4 @@
-"""Statistics of a study in float64: intervals, paired tests, correction over layers, the rule for `critical`."""
+"""Statistics of a study in float64: intervals, paired tests, correction over layers, the `critical` rule."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def _tango_score(difference: float, b: int, c: int, n: int) -> float:
     variance = n * (2 * q + difference * (1 - difference))
     numerator = b - c - n * difference
     if variance <= 0.0:
-        return 0.0 if numerator == 0 else math.copysign(math.inf, numerator)
+        # Beyond any quantile, yet finite: the root finder interpolates between scores.
+        return 0.0 if numerator == 0 else math.copysign(1e9, numerator)
     return numerator / math.sqrt(variance)
 
 
@@ -197,9 +198,9 @@ def critical(
 def rule(level: float = 0.95, alpha: float = ALPHA, share: float = SHARE) -> str:
     """The rule of `critical` as a sentence for reports."""
     return (
-        f"A place is critical when its Holm-corrected exact McNemar p (over the layers of one model, task, unit "
-        f"and factor) is at most {alpha:g} and the lower end of the {100 * level:g} % interval of its paired drop "
-        f"is at least {100 * share:g} % of the baseline's accuracy."
+        f"A place is critical when its exact McNemar p, Holm-corrected over the layers of one model, task, "
+        f"unit and factor, is at most {alpha:g} and the lower end of the {100 * level:g} % interval of its "
+        f"paired drop is at least {100 * share:g} % of the baseline's accuracy."
     )
 
 

@@ -1,0 +1,188 @@
+"""The SQLite file under a store: its tables, how it is opened, and its errors in words to act on."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lesion.errors import LesionError
+
+FILE = "answers.sqlite"
+VERSION = 1
+APPLICATION = 0x4C45534E  # "LESN": tells a store from any other SQLite file
+
+SCHEMA = """
+CREATE TABLE study (hash TEXT NOT NULL, text TEXT NOT NULL, made TEXT NOT NULL);
+CREATE TABLE models (
+    position INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE,
+    metadata TEXT NOT NULL
+);
+CREATE TABLE items (
+    position INTEGER PRIMARY KEY, task TEXT NOT NULL, item TEXT NOT NULL, question TEXT NOT NULL,
+    gold TEXT NOT NULL, "group" TEXT NOT NULL, UNIQUE (task, item)
+);
+CREATE TABLE answers (
+    key TEXT PRIMARY KEY, model TEXT NOT NULL REFERENCES models (fingerprint), edit TEXT NOT NULL,
+    task TEXT NOT NULL, item TEXT NOT NULL, decoding TEXT NOT NULL, prompt_style TEXT NOT NULL,
+    text TEXT NOT NULL, tokens INTEGER NOT NULL, finish TEXT NOT NULL, correct INTEGER NOT NULL,
+    parsed TEXT, scores TEXT, FOREIGN KEY (task, item) REFERENCES items (task, item)
+);
+"""
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+@contextmanager
+def advice(file: Path) -> Iterator[None]:
+    """Turn what SQLite and the file system raise about `file` into a LesionError that says what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _explain(file, error) from error
+    except OSError as error:
+        if error.errno in _FULL:
+            raise _full(file) from error
+        raise LesionError(
+            f"{file.parent} cannot be written ({error.strerror or error}); give a folder that you may "
+            "write to with --out."
+        ) from error
+
+
+def _full(file: Path) -> LesionError:
+    return LesionError(
+        f"The disk is full: {file} cannot grow. Every answer stored so far is safe; make room and run the "
+        "same command again, it asks only for what is missing."
+    )
+
+
+def _explain(file: Path, error: sqlite3.Error) -> LesionError:
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if name == "SQLITE_FULL":
+        return _full(file)
+    if name == "SQLITE_NOTADB":
+        return LesionError(f"{file} is not an SQLite file; move it away, or give another folder with --out.")
+    if name.startswith("SQLITE_CORRUPT"):
+        return damaged(file, str(error))
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
+        return LesionError(
+            f"{file} cannot be opened ({error}); check that you may read and write there, or give another "
+            "folder with --out."
+        )
+    if name.startswith("SQLITE_IOERR"):
+        return LesionError(
+            f"Reading or writing {file} failed ({error}): the disk is full or faulty. What was stored before "
+            "is safe; check the disk and run the same command again."
+        )
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return LesionError(f"Another program has locked {file}; close it and run the same command again.")
+    return LesionError(f"The store {file} could not be used ({name or type(error).__name__}: {error}).")
+
+
+def damaged(file: Path, detail: str) -> LesionError:
+    """The error for a file that is SQLite's but broken. The file is left as it is."""
+    return LesionError(
+        f"{file} is damaged ({detail}). Nothing was changed in it: `sqlite3 {file} .recover` may save its "
+        "rows; to go on, move it away or give another folder with --out."
+    )
+
+
+def connect_to_write(file: Path) -> sqlite3.Connection:
+    """The file opened for writing, made when it is not there.
+
+    With the write-ahead log and synchronous=NORMAL a committed row survives the death of the process at any
+    moment (kill -9 included); a power cut may cost the last commits, never the file. Where the file system
+    cannot share memory for the log, SQLite keeps its rollback journal, and every commit waits for the disk.
+
+    Raises:
+        LesionError: the file is damaged, or a valid database that is not a store.
+        sqlite3.Error: it cannot be opened (`advice` explains).
+    """
+    connection = sqlite3.connect(file, isolation_level=None, timeout=10.0)
+    try:
+        _check(connection, file)
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        connection.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_to_read(file: Path) -> sqlite3.Connection:
+    """The file opened for reading only, also while another process writes or from a write-protected folder.
+
+    Raises:
+        LesionError: there is no such file, or it is not a store, or damaged.
+        sqlite3.Error: it cannot be opened (`advice` explains).
+    """
+    if not file.is_file():
+        raise LesionError(
+            f"There is no study in {file.parent}: it has no {file.name}. Run a study with --out first."
+        )
+    address = file.resolve().as_uri()
+    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None, timeout=10.0)
+    try:
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError as error:
+            log = file.with_name(file.name + "-wal")
+            if error.sqlite_errorname != "SQLITE_CANTOPEN" or (log.exists() and log.stat().st_size):
+                raise
+            # A read-only folder has no room for the shared memory of the log; with no log left none is
+            # needed.
+            connection.close()
+            connection = sqlite3.connect(f"{address}?immutable=1", uri=True, isolation_level=None)
+        _check(connection, file)
+        if not has_tables(connection):
+            raise LesionError(f"{file} holds no study yet; run a study with --out {file.parent} first.")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def has_tables(connection: sqlite3.Connection) -> bool:
+    """Whether the tables have been made: they are made in one transaction, so all are there or none."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0]) > 0
+
+
+def _check(connection: sqlite3.Connection, file: Path) -> None:
+    verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    if verdict != "ok":
+        raise damaged(file, verdict.splitlines()[-1])
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if tables and application != APPLICATION:
+        raise LesionError(
+            f"{file} is a database of another program; move it away, or give another folder with --out."
+        )
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION:
+        raise LesionError(f"{file} was made by a newer lesion (format {version}); upgrade lesion to read it.")
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables of an empty store; call it inside a transaction."""
+    for statement in SCHEMA.split(";"):
+        if statement.strip():
+            connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing: commit at the end, roll back when anything is raised, Ctrl-C included."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # A full disk may have rolled back by itself; a second ROLLBACK would hide the first error.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

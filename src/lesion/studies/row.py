@@ -1,0 +1,96 @@
+"""One answer as it is stored, and the key that says which answer it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+
+from lesion.tasks.task import Finish
+
+
+@dataclass(frozen=True)
+class Row:
+    """One answer of one model under one edit to one item, with its verdict.
+
+    Attributes:
+        model: fingerprint of the model.
+        model_name: the name as typed.
+        edit: text form of the edit (`3×0`, `baseline`).
+        task: name of the task as typed.
+        item: id of the item within the task.
+        decoding: text form of the decoding.
+        prompt_style: the prompt style that was used, resolved (never `auto`).
+        text: what the model said.
+        tokens: number of generated tokens.
+        finish: `stop`, `length` or `nonfinite`.
+        correct: whether the judge found the answer right.
+        parsed: the answer the judge read, or None when it could read none.
+        scores: per choice, the summed log-probability in nats; empty for generated answers.
+        group: the item's label to break the accuracy down by, or "".
+        question: the item's question.
+        gold: the item's right answer.
+    """
+
+    model: str
+    model_name: str
+    edit: str
+    task: str
+    item: str
+    decoding: str
+    prompt_style: str
+    text: str
+    tokens: int
+    finish: Finish
+    correct: bool
+    parsed: str | None = None
+    scores: tuple[float, ...] = ()
+    group: str = ""
+    question: str = ""
+    gold: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of this answer (`answer_key`)."""
+        return answer_key(self.model, self.edit, self.task, self.item, self.decoding, self.prompt_style)
+
+
+def answer_key(model: str, edit: str, task: str, item: str, decoding: str, prompt_style: str) -> str:
+    """The key of an answer, 64 hex digits: SHA-256 of everything that decides what the answer will be.
+
+    The parts are joined as a JSON list, so that no two different sextuples read the same.
+
+    Args:
+        model: fingerprint of the model (not its name: the same weights under two names are one model).
+        edit: text form of the edit.
+        task: name of the task as typed.
+        item: id of the item within the task.
+        decoding: text form of the decoding.
+        prompt_style: the resolved prompt style.
+    """
+    parts = json.dumps([model, edit, task, item, decoding, prompt_style])  # ASCII, lone surrogates escaped
+    return hashlib.sha256(parts.encode("ascii")).hexdigest()
+
+
+def storable(text: str) -> str:
+    """The text as the store keeps it: a lone surrogate, which UTF-8 cannot hold, becomes U+FFFD.
+
+    Two surrogates that make a pair become their character. Everything else survives as it is, NUL characters
+    and texts of many megabytes included.
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def scores_to_json(scores: tuple[float, ...]) -> str | None:
+    """Scores as a JSON list, None for none. One that is not finite becomes null: JSON has no word for it."""
+    if not scores:
+        return None
+    return json.dumps([score if math.isfinite(score) else None for score in scores])
+
+
+def scores_from_json(text: str | None) -> tuple[float, ...]:
+    """The scores that `scores_to_json` wrote; null reads as NaN."""
+    if text is None:
+        return ()
+    return tuple(math.nan if score is None else float(score) for score in json.loads(text))
