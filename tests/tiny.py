@@ -94,7 +94,9 @@ FAMILIES: dict[str, Callable[[], hf.PreTrainedModel]] = {
         use_parallel_residual=True,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
     ),
-    "gpt2": _family(hf.GPT2LMHeadModel, hf.GPT2Config, **{**_COMMON, "tie_word_embeddings": True}, n_inner=48),
+    "gpt2": _family(
+        hf.GPT2LMHeadModel, hf.GPT2Config, **{**_COMMON, "tie_word_embeddings": True}, n_inner=48
+    ),
     "opt": _family(
         hf.OPTForCausalLM,
         hf.OPTConfig,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import nn
 from transformers import PreTrainedModel
 
 from lesion.errors import UsageError, nearest
-from lesion.models.matrices import Matrix
+from lesion.models.coverage import tied, uncovered
+from lesion.models.families import Family, Plan, families
+from lesion.models.matrices import Matrix, MisfitError, lay_out
+from lesion.models.structure import infer
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +99,9 @@ class Anatomy:
             UsageError: there is none.
         """
         if not 0 <= index < len(self.blocks):
-            raise UsageError(f"there is no block {index}: {self.name} has blocks 0 to {len(self.blocks) - 1}.")
+            raise UsageError(
+                f"there is no block {index}: {self.name} has blocks 0 to {len(self.blocks) - 1}."
+            )
         return self.blocks[index]
 
     def matrix(self, address: str) -> Matrix:
@@ -110,12 +116,120 @@ class Anatomy:
         if first.isdecimal():
             block = self.block(int(first))
             known = [matrix.address for matrix in block.matrices.values()]
-            close = nearest(address, known) or (f" (block {first} has {', '.join(known[:12])})" if known else "")
+            close = nearest(address, known) or (
+                f" (block {first} has {', '.join(known[:12])})" if known else ""
+            )
         else:
             close = nearest(address, self._matrices)
         raise UsageError(f"there is no matrix '{address}' in {self.name}{close}.")
 
 
+def _branch(
+    name: str, plans: Sequence[Plan | None], block: nn.Module, index: int, prefix: str, config: Any
+) -> Branch | None:
+    """The branch of a block by the first plan that fits; None when the only plan is that there is none."""
+    misfit = MisfitError("no plan")
+    for plan in plans:
+        if plan is None:
+            return None
+        try:
+            tail = block.get_submodule(plan.tail)
+            found = [
+                matrix
+                for entry in plan.entries
+                for matrix in lay_out(entry, block, prefix, f"{index}.{name}", config)
+            ]
+        except AttributeError:
+            misfit = MisfitError(f"it has no {plan.tail}")
+        except MisfitError as error:
+            misfit = error
+        else:
+            # Expert by expert, so that gate, up and down of one expert stand together.
+            found.sort(key=lambda m: -1 if m.storage.expert is None else m.storage.expert)
+            return Branch(name, tail, {matrix.name: matrix for matrix in found})
+    raise misfit
+
+
+def _known(network: PreTrainedModel) -> Family | None:
+    """The family of a network, by the table; only for classes of transformers itself and what derives from them.
+
+    Code that came with a checkpoint may call itself by a known name and compute something else.
+    """
+    own = any(base.__module__.startswith("transformers.models.") for base in type(network).__mro__)
+    return families().get(network.config.model_type) if own else None
+
+
+def _at(network: PreTrainedModel, path: str) -> nn.ModuleList | None:
+    try:
+        found = network.get_submodule(path)
+    except AttributeError:
+        return None
+    return found if isinstance(found, nn.ModuleList) and len(found) else None
+
+
+def _by_family(network: PreTrainedModel, family: Family) -> tuple[Block, ...]:
+    config = network.config.get_text_config()
+    for path in family.blocks:
+        if (modules := _at(network, path)) is not None:
+            return tuple(
+                Block(
+                    index,
+                    module,
+                    _branch("attention", family.attention, module, index, f"{path}.{index}", config),
+                    _branch("mlp", family.mlp, module, index, f"{path}.{index}", config),
+                )
+                for index, module in enumerate(modules)
+            )
+    raise MisfitError(f"it has no {' or '.join(family.blocks)}")
+
+
 def dissect(network: PreTrainedModel, name: str) -> Anatomy:
-    """The anatomy of a network."""
-    raise NotImplementedError
+    """Take a decoder apart: by families.toml where its architecture is known, by its structure where it is not.
+
+    An architecture that is not in the table costs one forward pass over a few tokens, by which what structure suggests
+    is checked; what does not hold is left out, and `known` is False.
+
+    Args:
+        network: a causal language model of transformers, in eval mode.
+        name: how to call it in messages.
+
+    Raises:
+        LesionError: the weights are quantised or packed, or there is no stack of decoder layers.
+    """
+    family = _known(network)
+    notes: tuple[str, ...] = ()
+    blocks: tuple[Block, ...] | None = None
+    if family is not None:
+        config = network.config.get_text_config()
+        try:
+            blocks = _by_family(network, family)
+            notes = tuple(n.text for n in family.notes if getattr(config, n.key, None) == n.value)
+        except MisfitError as misfit:
+            notes = (f"This {family.name} is not built as the family is ({misfit}).",)
+            family = None
+    reasons: dict[str, str] = {}
+    if blocks is None:
+        structure = infer(network, name)
+        notes, reasons = notes + structure.notes, dict(structure.reasons)
+        config = network.config.get_text_config()
+        blocks = tuple(
+            Block(
+                index,
+                module,
+                _branch("attention", [attention], module, index, f"{structure.path}.{index}", config),
+                _branch("mlp", [mlp], module, index, f"{structure.path}.{index}", config),
+            )
+            for index, (module, (attention, mlp)) in enumerate(
+                zip(network.get_submodule(structure.path), structure.plans, strict=True)
+            )
+        )
+    matrices = [matrix for block in blocks for matrix in block.matrices.values()]
+    return Anatomy(
+        name,
+        family.name if family is not None else network.config.model_type or type(network).__name__,
+        family is not None,
+        blocks,
+        uncovered(network, matrices, [block.module for block in blocks], reasons),
+        tied(network),
+        notes,
+    )

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from lesion.errors import LesionError
+from lesion.models.families import Entry
+
+FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,8 @@ class Storage:
     one group a head), and take the rows `start` to `stop` of every group.
 
     Attributes:
-        kind: in words, for people: `Linear`, `Conv1D`, `fused rows`, `interleaved per head` or `expert slice`.
+        kind: in words, for people: `Linear`, `Conv1D`, `fused rows`, `fused columns`, `interleaved per head` or
+            `expert slice`.
         start, stop: rows within a group.
         groups: number of groups of rows; 1 unless interleaved.
         transposed: whether the parameter is stored [in, out].
@@ -45,6 +51,7 @@ class Matrix:
         shape: (out, in).
         storage: where it lies inside its parameter.
         parameter: dotted name of the parameter that holds it, as in the network's state dict.
+        module, attribute: the module that owns this parameter, and its name there.
     """
 
     name: str
@@ -52,17 +59,17 @@ class Matrix:
     shape: tuple[int, int]
     storage: Storage
     parameter: str
-    _owner: nn.Module = field(repr=False)
-    _attribute: str = field(repr=False)
+    module: nn.Module = field(repr=False)
+    attribute: str = field(repr=False)
 
     @property
-    def owner(self) -> Tensor:
-        """The whole parameter in which the matrix lies, as it is now (a move to another device replaces it).
+    def tensor(self) -> Tensor:
+        """The whole parameter in which the matrix lies, as it is now (a move to another device may replace it).
 
         Raises:
             LesionError: its values are not in memory (left on disk, or swapped out by accelerate).
         """
-        tensor: Tensor = getattr(self._owner, self._attribute)
+        tensor: Tensor = getattr(self.module, self.attribute)
         if tensor.is_meta:
             raise LesionError(
                 f"The values of {self.address} ({self.parameter}) are not in memory: the model was loaded with parts "
@@ -76,7 +83,7 @@ class Matrix:
         [out, in] wherever strides allow it; [groups, out / groups, in] where rows are interleaved per head, in the
         order of the rows of `read()`.
         """
-        tensor = self.owner.detach()
+        tensor = self.tensor.detach()
         if self.storage.expert is not None:
             tensor = tensor[self.storage.expert]
         if self.storage.transposed:
@@ -103,3 +110,104 @@ class Matrix:
         view = self.view()
         with torch.no_grad():
             view.copy_(values.reshape(view.shape))
+
+
+class MisfitError(Exception):
+    """A block is not built as its plan says. `dissect` turns it into a note; it does not reach the person."""
+
+
+def _find(block: nn.Module, path: str) -> tuple[nn.Module, str]:
+    """The module that holds the parameter at a path, and the parameter's name in it."""
+    try:
+        found: Any = block.get_submodule(path)
+        parent, attribute = found, "weight"
+    except AttributeError:
+        head, _, attribute = path.rpartition(".")
+        try:
+            parent = block.get_submodule(head)
+        except AttributeError:
+            raise MisfitError(f"it has no {path}") from None
+    if not isinstance(getattr(parent, attribute, None), nn.Parameter):
+        raise MisfitError(f"it has no parameter at {path}")
+    return parent, attribute
+
+
+def _refuse_storage(owner: nn.Module, tensor: Tensor, parameter: str) -> None:
+    """Weights that are not plain numbers in [out, in] cannot be seen as matrices."""
+    packed = isinstance(owner, nn.Linear) and tuple(tensor.shape) != (owner.out_features, owner.in_features)
+    if packed or tensor.dtype not in FLOATS:
+        raise LesionError(
+            f"{parameter} is stored as {str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)} in a "
+            f"{type(owner).__name__}: a quantised or packed storage, which lesion cannot edit. Load the model in "
+            "float32, bfloat16 or float16."
+        )
+
+
+def _row_counts(entry: Entry, rows: int, config: Any) -> list[int]:
+    """How many rows of a group belong to each matrix of an entry."""
+    if set(entry.names) == {"q", "k", "v"}:
+        # A head size of its own need not be hidden_size / heads; grouped-query attention has fewer k and v than q.
+        heads = int(config.num_attention_heads)
+        size = getattr(config, "head_dim", None) or config.hidden_size // heads
+        pairs = getattr(config, "num_key_value_heads", None) or heads
+        counts = {"q": heads * size, "k": pairs * size, "v": pairs * size}
+        if entry.layout == "head":
+            counts = dict.fromkeys("qkv", size)
+        sizes = [counts[name] for name in entry.names]
+    else:
+        sizes = [rows // len(entry.names)] * len(entry.names)
+    if sum(sizes) != rows:
+        raise MisfitError(
+            f"{entry.path} has {rows} rows, its parts {' + '.join(entry.names)} need {sum(sizes)}"
+        )
+    return sizes
+
+
+def lay_out(entry: Entry, block: nn.Module, prefix: str, branch: str, config: Any) -> list[Matrix]:
+    """The matrices that lie in one parameter of a block, by the plan of its family.
+
+    Args:
+        entry: which matrices, in which parameter, in which order.
+        block: the decoder layer.
+        prefix: its dotted name in the network.
+        branch: the address of the branch, `3.attention`.
+        config: the text configuration of the model (head counts and sizes).
+
+    Raises:
+        MisfitError: the parameter is not there or has another shape than the plan implies.
+        LesionError: the weights are quantised or packed.
+    """
+    owner, attribute = _find(block, entry.path)
+    tensor: Tensor = getattr(owner, attribute)
+    # A path may end in the parameter itself (fused experts) or in the module that holds it as its weight.
+    end = entry.path if entry.path.rpartition(".")[2] == attribute else f"{entry.path}.{attribute}"
+    parameter = f"{prefix}.{end}"
+    _refuse_storage(owner, tensor, parameter)
+    experts = any("*" in name for name in entry.names)
+    if tensor.dim() != (3 if experts else 2):
+        raise MisfitError(f"{entry.path} has {tensor.dim()} axes")
+    transposed = isinstance(owner, Conv1D)
+    rows, columns = tensor.shape[-2:] if not transposed else (tensor.shape[1], tensor.shape[0])
+    groups = int(config.num_attention_heads) if entry.layout == "head" else 1
+    if rows % groups:
+        raise MisfitError(f"{entry.path} has {rows} rows, which {groups} heads do not divide")
+    counts = _row_counts(entry, rows // groups, config)
+    if experts:
+        kind = "expert slice"
+    elif entry.layout == "head":
+        kind = "interleaved per head"
+    elif len(entry.names) > 1:
+        kind = "fused columns" if transposed else "fused rows"
+    else:
+        kind = "Conv1D" if transposed else "Linear"
+
+    matrices = []
+    for expert in range(tensor.shape[0]) if experts else [None]:
+        start = 0
+        for pattern, count in zip(entry.names, counts, strict=True):
+            name = pattern.replace("*", str(expert))
+            storage = Storage(kind, start, start + count, groups, transposed, expert)
+            shape = (groups * count, int(columns))
+            matrices.append(Matrix(name, f"{branch}.{name}", shape, storage, parameter, owner, attribute))
+            start += count
+    return matrices

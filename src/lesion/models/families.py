@@ -1,0 +1,120 @@
+"""Families: the table families.toml read into plans that say where the matrices of a block lie."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+Layout = Literal["rows", "head"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One parameter of a block and the matrices that lie in it.
+
+    Attributes:
+        names: the matrices, in the order of their rows; with a `*` there is one of each an expert.
+        path: dotted path within the block, of the parameter or of the module whose `weight` it is.
+        layout: `rows` (one after the other) or `head` (interleaved, head by head).
+    """
+
+    names: tuple[str, ...]
+    path: str
+    layout: Layout = "rows"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One branch of a block: its tail and its entries, as paths within the block."""
+
+    tail: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence that holds when the configuration has `value` at `key`."""
+
+    key: str
+    value: Any
+    text: str
+
+
+@dataclass(frozen=True)
+class Family:
+    """One architecture of the table.
+
+    Attributes:
+        name: as in families.toml.
+        blocks: dotted paths of the list of decoder layers; the first that exists counts.
+        attention, mlp: alternatives; the first whose paths all exist in a block counts for it.
+        notes: sentences about the architecture, each under its condition.
+    """
+
+    name: str
+    blocks: tuple[str, ...]
+    attention: tuple[Plan, ...]
+    mlp: tuple[Plan, ...]
+    notes: tuple[Note, ...] = ()
+
+
+def _entry(names: str, value: str | Mapping[str, str]) -> Entry:
+    if isinstance(value, str):
+        return Entry(tuple(names.split()), value)
+    if set(value) != {"at", "per"} or value["per"] != "head":
+        raise ValueError(
+            f"families.toml: '{names}' must be a path or {{ at = path, per = \"head\" }}, not {value}"
+        )
+    return Entry(tuple(names.split()), value["at"], "head")
+
+
+def _plans(value: Mapping[str, Any] | list[Mapping[str, Any]]) -> tuple[Plan, ...]:
+    tables = value if isinstance(value, list) else [value]
+    return tuple(
+        Plan(table["tail"], tuple(_entry(names, place) for names, place in table["matrices"].items()))
+        for table in tables
+    )
+
+
+def _resolved(name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of a family with everything filled in that it takes from the one it is like."""
+    own = dict(tables[name])
+    if "like" not in own:
+        return own
+    base = _resolved(own.pop("like"), tables)
+    base.pop("types", None)
+    for key, value in own.items():
+        both = isinstance(value, dict) and isinstance(base.get(key), dict)
+        base[key] = {**base[key], **value} if both else value
+    return base
+
+
+def parse(text: str) -> dict[str, Family]:
+    """The families in the text of a table, by `model_type`.
+
+    Raises:
+        KeyError, ValueError: the text does not follow the form that families.toml describes.
+    """
+    tables = tomllib.loads(text)
+    families: dict[str, Family] = {}
+    for name in tables:
+        table = _resolved(name, tables)
+        family = Family(
+            name,
+            tuple(table["blocks"]),
+            _plans(table["attention"]),
+            _plans(table["mlp"]),
+            tuple(Note(note["when"], note["is"], note["text"]) for note in table.get("notes", [])),
+        )
+        families.update(dict.fromkeys(table.get("types", [name]), family))
+    return families
+
+
+@cache
+def families() -> Mapping[str, Family]:
+    """The families that the package knows, by `model_type`."""
+    return parse(resources.files("lesion.models").joinpath("families.toml").read_text(encoding="utf-8"))

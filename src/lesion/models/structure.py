@@ -1,0 +1,274 @@
+"""Structure: the plan of an unknown architecture, by shape and name clues that one forward pass must confirm.
+
+What names suggest counts only where arithmetic agrees: for a few tokens, every block's output must equal its input plus
+what the suggested attention and MLP give. What does not agree is left out, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from lesion.errors import LesionError
+from lesion.models.families import Entry, Plan
+
+ATTENTION_CLUES = ("attn", "attention")
+MLP_CLUES = ("mlp", "feed_forward", "feedforward", "ffn", "moe")
+# The last part of a module's name, where it leaves no doubt. `w1`, `fc`, `dense`, `c_proj` do: they keep their own name.
+WORDS = {
+    "q": ("q", "q_proj", "wq", "query", "q_lin"),
+    "k": ("k", "k_proj", "wk", "key", "k_lin"),
+    "v": ("v", "v_proj", "wv", "value", "v_lin"),
+    "o": ("o", "o_proj", "wo", "out_proj"),
+    "gate": ("gate_proj",),
+    "up": ("up_proj",),
+    "down": ("down_proj",),
+    "in": ("fc1", "fc_in", "c_fc", "dense_h_to_4h"),
+    "out": ("fc2", "fc_out", "dense_4h_to_h"),
+}
+BRANCH_WORDS = {"attention": ("q", "k", "v", "o"), "mlp": ("gate", "up", "down", "in", "out")}
+PROBE_TOKENS = 6
+# Two additions round twice, by at most half a unit of numbers twice as large as any of the terms.
+ADDITIONS_ERROR = 4.0
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What was found.
+
+    Attributes:
+        path: dotted name of the list of decoder layers.
+        plans: per block, the plan of its attention and of its MLP, None where there is none to be sure of.
+        notes: sentences on what was taken for what, and what was not found.
+        reasons: parameter name → why no matrix is seen in it.
+    """
+
+    path: str
+    plans: tuple[tuple[Plan | None, Plan | None], ...]
+    notes: tuple[str, ...]
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Trace:
+    """What one forward pass showed of a block: hidden states before and after, and what each module inside gave."""
+
+    before: Tensor | None = None
+    after: Tensor | None = None
+    given: dict[str, Tensor] = field(default_factory=dict)
+
+
+def _stacks(network: nn.Module) -> Iterator[tuple[str, nn.ModuleList]]:
+    """Every list of modules that does not lie inside another one (the experts of a block do)."""
+    inside: tuple[str, ...] = ()
+    for path, module in network.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module) > 1 and not path.startswith(inside or ("\0",)):
+            inside += (f"{path}.",)
+            yield path, module
+
+
+def _first_tensor(value: Any) -> Tensor | None:
+    while isinstance(value, (tuple, list)) and value:
+        value = value[0]
+    return value if isinstance(value, Tensor) and value.is_floating_point() else None
+
+
+def _trace(network: PreTrainedModel, stack: nn.ModuleList) -> list[_Trace]:
+    """Run a few tokens through the network and watch its blocks."""
+    traces = [_Trace() for _ in stack]
+    handles = []
+
+    def enters(trace: _Trace) -> Any:
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            hidden_states = _first_tensor(args)
+            if hidden_states is None:
+                hidden_states = _first_tensor(list(kwargs.values()))
+            trace.before = None if hidden_states is None else hidden_states.clone()
+
+        return hook
+
+    def leaves(trace: _Trace, name: str) -> Any:
+        def hook(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+            tensor = _first_tensor(output)
+            # A copy: some architectures add to what a module gave in place.
+            if tensor is not None and not name:
+                trace.after = tensor.clone()
+            elif tensor is not None:
+                trace.given[name] = tensor.clone()
+
+        return hook
+
+    for trace, block in zip(traces, stack, strict=True):
+        handles.append(block.register_forward_pre_hook(enters(trace), with_kwargs=True))
+        for name, module in block.named_modules():
+            handles.append(module.register_forward_hook(leaves(trace, name)))
+    try:
+        embedding = network.get_input_embeddings().weight
+        tokens = torch.arange(PROBE_TOKENS, device=embedding.device) % embedding.shape[0]
+        with torch.no_grad():
+            network(input_ids=tokens[None])
+    finally:
+        for handle in handles:
+            handle.remove()
+    return traces
+
+
+def _clued(block: nn.Module, clues: tuple[str, ...]) -> list[str]:
+    """Children of a block whose name or class bears a clue and in which there are weights of two axes."""
+    return [
+        name
+        for name, child in block.named_children()
+        if any(clue in f"{name} {type(child).__name__}".lower() for clue in clues)
+        and any(parameter.dim() >= 2 for parameter in child.parameters())
+    ]
+
+
+def _suggested_mlp(block: nn.Module) -> list[str]:
+    """The modules that are the MLP: one child by name, or two linear maps of the block itself, there and back again."""
+    if named := _clued(block, MLP_CLUES):
+        return named if len(named) == 1 else []
+    maps = [(name, child) for name, child in block.named_children() if isinstance(child, nn.Linear)]
+    if len(maps) == 2 and maps[0][1].weight.shape == maps[1][1].weight.shape[::-1]:
+        return [name for name, _ in maps]
+    return []
+
+
+def _tails(block: nn.Module, modules: list[str], trace: _Trace) -> list[str | None]:
+    """Where a branch may end, most likely first: the module itself, a norm behind it, or a linear map inside it."""
+    if not modules:
+        return [None]
+    norms = [n for n, child in block.named_children() if "norm" in type(child).__name__.lower()]
+    inner = [f"{modules[-1]}.{name}" for name, _ in block.get_submodule(modules[-1]).named_modules() if name]
+    assert trace.before is not None
+    size = trace.before.numel()
+    return [n for n in (modules[-1], *norms, *inner) if n in trace.given and trace.given[n].numel() == size]
+
+
+def _error(trace: _Trace, tails: tuple[str | None, str | None]) -> float:
+    """How far the block's output is from its input plus what the tails gave, in roundings of the dtype."""
+    before, after = trace.before, trace.after
+    assert before is not None
+    assert after is not None
+    given = [trace.given[tail].reshape(before.shape).double() for tail in tails if tail is not None]
+    total = before.double() + sum(given)
+    scale = max(float(t.abs().max()) for t in (before, after, *given))
+    return float((total - after.double()).abs().max()) / (torch.finfo(before.dtype).eps * scale)
+
+
+def _confirmed(
+    block: nn.Module, trace: _Trace
+) -> tuple[tuple[list[str], str | None], tuple[list[str], str | None]]:
+    """(modules, tail) of the attention and of the MLP, the tails None where the sum does not come out."""
+    named = _clued(block, ATTENTION_CLUES)
+    attention = named if len(named) == 1 else []
+    mlp = _suggested_mlp(block)
+    best: tuple[float, str | None, str | None] = (ADDITIONS_ERROR, None, None)
+    if attention or mlp:
+        for first in _tails(block, attention, trace):
+            for second in _tails(block, mlp, trace):
+                error = _error(trace, (first, second))
+                if first != second and error < best[0]:
+                    best = (error, first, second)
+    return (attention, best[1]), (mlp, best[2])
+
+
+def _word(path: str, branch: str, weight: Tensor, transposed: bool, width: int) -> str | None:
+    """The field's word for a weight, where its module's name leaves no doubt and its shape agrees."""
+    out, into = weight.shape[::-1] if transposed else weight.shape
+    last = path.rpartition(".")[2]
+    for word in BRANCH_WORDS[branch]:
+        if last in WORDS[word]:
+            return word if (out if word in ("o", "down", "out") else into) == width else None
+    return None
+
+
+def _plan(block: nn.Module, branch: str, modules: list[str], tail: str, width: int) -> Plan:
+    """Every linear map of a branch as one matrix, by the field's word or, where there is a doubt, by its own name."""
+    found: list[tuple[str, str, str | None]] = []
+    for module in modules:
+        root = block.get_submodule(module)
+        for name, part in root.named_modules(prefix=module):
+            if isinstance(part, (nn.Linear, Conv1D)):
+                own = name.removeprefix(f"{module}.") if len(modules) == 1 else name
+                found.append((name, own, _word(name, branch, part.weight, isinstance(part, Conv1D), width)))
+    words = [word for _, _, word in found]
+    return Plan(
+        tail,
+        tuple(
+            Entry((word if word is not None and words.count(word) == 1 else own,), path)
+            for path, own, word in found
+        ),
+    )
+
+
+def infer(network: PreTrainedModel, name: str) -> Structure:
+    """The structure of a decoder whose architecture is not in the table.
+
+    Raises:
+        LesionError: there is no list of alike modules to take for the blocks, or they do not pass a residual stream on.
+    """
+    what = type(network).__name__
+    stacks = list(_stacks(network))
+    if not stacks:
+        raise LesionError(
+            f"{name} is a {what}, an architecture that lesion does not know, and there is no list of decoder layers in "
+            "it. What can be studied is a decoder built of a stack of blocks."
+        )
+    path, stack = max(stacks, key=lambda pair: (len({type(block) for block in pair[1]}) == 1, len(pair[1])))
+    try:
+        traces = _trace(network, stack)
+    except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError, AttributeError) as error:
+        raise LesionError(
+            f"{name} is a {what}, an architecture that lesion does not know. Its structure could not be checked, since "
+            f"a forward pass over {PROBE_TOKENS} tokens failed: {error}"
+        ) from error
+    for index, trace in enumerate(traces):
+        if trace.before is None or trace.after is None or trace.before.shape != trace.after.shape:
+            raise LesionError(
+                f"{name} is a {what}, an architecture that lesion does not know. The longest list of alike modules is "
+                f"{path} ({len(stack)} × {type(stack[0]).__name__}), but number {index} of it does not take hidden "
+                "states and give hidden states of the same shape, so it is not a stack of decoder layers."
+            )
+    notes = [
+        f"{what} is not in the table of architectures. Found by structure: the {len(stack)} modules of {path} "
+        f"({', '.join(sorted({type(block).__name__ for block in stack}))}) are taken for the blocks; a branch is named "
+        f"only where, over {PROBE_TOKENS} tokens, block output = input + attention + MLP came out."
+    ]
+    for index, (one, two) in enumerate(zip(traces, traces[1:], strict=False)):
+        if not torch.equal(one.after, two.before):  # type: ignore[arg-type]
+            notes.append(
+                f"Between block {index} and block {index + 1} something else changes the residual stream."
+            )
+
+    plans: list[tuple[Plan | None, Plan | None]] = []
+    reasons: dict[str, str] = {}
+    missing: dict[str, list[int]] = {"attention": [], "mlp": []}
+    for index, (block, trace) in enumerate(zip(stack, traces, strict=True)):
+        assert trace.before is not None
+        pair: list[Plan | None] = []
+        for branch, (modules, tail) in zip(("attention", "mlp"), _confirmed(block, trace), strict=True):
+            if tail is None:
+                missing[branch].append(index)
+                for module in modules:
+                    for parameter, _ in block.get_submodule(module).named_parameters(prefix=module):
+                        reasons[f"{path}.{index}.{parameter}"] = (
+                            f"what {module} adds to the stream is not known"
+                        )
+                pair.append(None)
+            else:
+                pair.append(_plan(block, branch, modules, tail, trace.before.shape[-1]))
+        plans.append((pair[0], pair[1]))
+    for branch, indices in missing.items():
+        if indices:
+            where = "any block" if len(indices) == len(stack) else f"blocks {', '.join(map(str, indices))}"
+            word = "MLP" if branch == "mlp" else branch
+            notes.append(
+                f"No {word} could be told apart in {where}; only the whole block can be edited there."
+            )
+    return Structure(path, tuple(plans), tuple(notes), reasons)
