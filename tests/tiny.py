@@ -1,4 +1,4 @@
-"""Tiny randomly initialised models, one per family, and a tokenizer for them: nothing is read from disk or network.
+"""Tiny randomly initialised models, one per family, and a tokenizer for them: no disk, no network.
 
 All have a residual stream of 32, a vocabulary of 64, 3 or 4 blocks and 256 positions, in float32 on the CPU.
 Use as `from tiny import FAMILIES, model, tiny, tokenizer`.
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import torch
 import transformers as hf
-from mystery import MysteryConfig, MysteryForCausalLM
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordLevel
+
+from mystery import MysteryConfig, MysteryForCausalLM
 
 if TYPE_CHECKING:
     from lesion.models.load import Model
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _SPECIAL = ["<unk>", "<s>", "</s>"]
 VOCABULARY = [*_SPECIAL, "\n", " ", *string.digits, *string.ascii_lowercase, *".,?!:;#+-=*/()'\"<>|_%$&"]
 
-# Head size times heads is 32 here; Qwen 3 and the Gemmas choose their own head size, so that the two can differ.
+# Head size times heads is 32 here; Qwen 3 and the Gemmas choose their own head size: the two can differ.
 _COMMON = {
     "vocab_size": 64,
     "hidden_size": 32,
@@ -38,7 +39,7 @@ _GATED = {**_COMMON, "num_key_value_heads": 2, "intermediate_size": 48}
 
 
 def _scaled_up(network: hf.PreTrainedModel, seed: int = 0) -> hf.PreTrainedModel:
-    """Seeded weights large enough that logits are far from uniform; gains and biases move too, so that none hides."""
+    """Seeded weights so large that logits are far from uniform; gains and biases move too, so that none hides."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
@@ -148,7 +149,7 @@ def tokenizer() -> hf.PreTrainedTokenizerFast:
 
 
 def model(family: str) -> Model:
-    """The tiny network of the family with the tokenizer, ready for use as a `lesion` model named `tiny:FAMILY`."""
+    """The tiny network of the family with the tokenizer, as a `lesion` model named `tiny:FAMILY`."""
     from lesion.models.load import wrap
 
     return wrap(tiny(family), tokenizer(), f"tiny:{family}")

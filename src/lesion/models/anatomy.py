@@ -22,9 +22,9 @@ class Branch:
 
     Attributes:
         name: `attention` or `mlp`.
-        tail: the module whose output (the first element, where it is a tuple) is exactly what the branch adds to the
-            residual stream, a norm inside the branch included. Its last axis is the stream; OPT's is [rows · length,
-            hidden], all others' [rows, length, hidden].
+        tail: the module whose output (the first element, where it is a tuple) is exactly what the branch adds
+            to the residual stream, a norm inside the branch included. Its last axis is the stream; OPT's is
+            [rows · length, hidden], all others' [rows, length, hidden].
         matrices: the weight matrices by name, in the order in which they are used.
     """
 
@@ -39,8 +39,8 @@ class Block:
 
     Attributes:
         index: counted from 0.
-        module: the module that takes hidden states [rows, length, hidden] from the residual stream (first argument)
-            and gives them back (its output, or the first element of it).
+        module: the module that takes hidden states [rows, length, hidden] from the residual stream (first
+            argument) and gives them back (its output, or the first element of it).
         attention, mlp: the two branches; None where an unknown architecture does not show which one it is.
     """
 
@@ -151,7 +151,7 @@ def _branch(
 
 
 def _known(network: PreTrainedModel) -> Family | None:
-    """The family of a network, by the table; only for classes of transformers itself and what derives from them.
+    """The family of a network, by the table; only for classes of transformers and what derives from them.
 
     Code that came with a checkpoint may call itself by a known name and compute something else.
     """
@@ -184,10 +184,10 @@ def _by_family(network: PreTrainedModel, family: Family) -> tuple[Block, ...]:
 
 
 def dissect(network: PreTrainedModel, name: str) -> Anatomy:
-    """Take a decoder apart: by families.toml where its architecture is known, by its structure where it is not.
+    """Take a decoder apart: by families.toml where its architecture is known, else by its structure.
 
-    An architecture that is not in the table costs one forward pass over a few tokens, by which what structure suggests
-    is checked; what does not hold is left out, and `known` is False.
+    An architecture that is not in the table costs one forward pass over a few tokens, by which what structure
+    suggests is checked; what does not hold is left out, and `known` is False.
 
     Args:
         network: a causal language model of transformers, in eval mode.

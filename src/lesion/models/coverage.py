@@ -57,7 +57,8 @@ def uncovered(
         network: the whole model.
         matrices: every matrix that was found.
         blocks: its decoder layers.
-        reasons: what is already known about single parameters, by name; it goes before what can be read off them.
+        reasons: what is already known about single parameters, by name; it goes before what can be read off
+            them.
     """
     words: dict[int, list[str]] = defaultdict(list)
     held = set()

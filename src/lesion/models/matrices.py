@@ -20,13 +20,13 @@ FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 class Storage:
     """Where a matrix lies inside the parameter that holds it.
 
-    The parameter is read in this order: pick the expert (first axis of a 3-D parameter), transpose (GPT-2's Conv1D
-    stores [in, out]), split the rows into `groups` equal groups (GPT-NeoX keeps q, k and v of one head together:
-    one group a head), and take the rows `start` to `stop` of every group.
+    The parameter is read in this order: pick the expert (first axis of a 3-D parameter), transpose (GPT-2's
+    Conv1D stores [in, out]), split the rows into `groups` equal groups (GPT-NeoX keeps q, k and v of one head
+    together: one group a head), and take the rows `start` to `stop` of every group.
 
     Attributes:
-        kind: in words, for people: `Linear`, `Conv1D`, `fused rows`, `fused columns`, `interleaved per head` or
-            `expert slice`.
+        kind: in words, for people: `Linear`, `Conv1D`, `fused rows`, `fused columns`, `interleaved per head`
+            or `expert slice`.
         start, stop: rows within a group.
         groups: number of groups of rows; 1 unless interleaved.
         transposed: whether the parameter is stored [in, out].
@@ -64,7 +64,7 @@ class Matrix:
 
     @property
     def tensor(self) -> Tensor:
-        """The whole parameter in which the matrix lies, as it is now (a move to another device may replace it).
+        """The whole parameter in which the matrix lies, as it is now (a move may replace it).
 
         Raises:
             LesionError: its values are not in memory (left on disk, or swapped out by accelerate).
@@ -72,16 +72,16 @@ class Matrix:
         tensor: Tensor = getattr(self.module, self.attribute)
         if tensor.is_meta:
             raise LesionError(
-                f"The values of {self.address} ({self.parameter}) are not in memory: the model was loaded with parts "
-                "of it offloaded. Load it with a device_map that keeps every block on a device."
+                f"The values of {self.address} ({self.parameter}) are not in memory: the model was loaded with "
+                "parts of it offloaded. Load it with a device_map that keeps every block on a device."
             )
         return tensor
 
-    def view(self) -> Float[Tensor, "..."]:
+    def view(self) -> Float[Tensor, "*shape"]:
         """The matrix sharing memory with its parameter: writing to it writes to the model.
 
-        [out, in] wherever strides allow it; [groups, out / groups, in] where rows are interleaved per head, in the
-        order of the rows of `read()`.
+        [out, in] wherever strides allow it; [groups, out / groups, in] where rows are interleaved per head,
+        in the order of the rows of `read()`.
         """
         tensor = self.tensor.detach()
         if self.storage.expert is not None:
@@ -137,17 +137,17 @@ def _refuse_storage(owner: nn.Module, tensor: Tensor, parameter: str) -> None:
     packed = isinstance(owner, nn.Linear) and tuple(tensor.shape) != (owner.out_features, owner.in_features)
     if packed or tensor.dtype not in FLOATS:
         raise LesionError(
-            f"{parameter} is stored as {str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)} in a "
-            f"{type(owner).__name__}: a quantised or packed storage, which lesion cannot edit. Load the model in "
-            "float32, bfloat16 or float16."
+            f"{parameter} is stored as {str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)} "
+            f"in a {type(owner).__name__}: a quantised or packed storage, which lesion cannot edit. Load the model "
+            "in float32, bfloat16 or float16."
         )
 
 
 def _row_counts(entry: Entry, rows: int, config: Any) -> list[int]:
     """How many rows of a group belong to each matrix of an entry."""
     if set(entry.names) == {"q", "k", "v"}:
-        # A head size of its own need not be hidden_size / heads; grouped-query attention has fewer k and v than q.
-        heads = int(config.num_attention_heads)
+        # A head size of its own need not be hidden_size / heads; grouped-query attention has fewer k and v
+        # than q. ads = int(config.num_attention_heads)
         size = getattr(config, "head_dim", None) or config.hidden_size // heads
         pairs = getattr(config, "num_key_value_heads", None) or heads
         counts = {"q": heads * size, "k": pairs * size, "v": pairs * size}

@@ -1,11 +1,12 @@
 """Structure: the plan of an unknown architecture, by shape and name clues that one forward pass must confirm.
 
-What names suggest counts only where arithmetic agrees: for a few tokens, every block's output must equal its input plus
-what the suggested attention and MLP give. What does not agree is left out, with the reason.
+What names suggest counts only where arithmetic agrees: for a few tokens, every block's output must equal its
+input plus what the suggested attention and MLP give. What does not agree is left out, with the reason.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,8 @@ from lesion.models.families import Entry, Plan
 
 ATTENTION_CLUES = ("attn", "attention")
 MLP_CLUES = ("mlp", "feed_forward", "feedforward", "ffn", "moe")
-# The last part of a module's name, where it leaves no doubt. `w1`, `fc`, `dense`, `c_proj` do: they keep their own name.
+# The last part of a module's name, where it leaves no doubt. `w1`, `fc`, `dense`, `c_proj` do: they keep their
+# own name.
 WORDS = {
     "q": ("q", "q_proj", "wq", "query", "q_lin"),
     "k": ("k", "k_proj", "wk", "key", "k_lin"),
@@ -57,7 +59,7 @@ class Structure:
 
 @dataclass
 class _Trace:
-    """What one forward pass showed of a block: hidden states before and after, and what each module inside gave."""
+    """What one forward pass showed of a block: hidden states before and after, and what each module gave."""
 
     before: Tensor | None = None
     after: Tensor | None = None
@@ -130,7 +132,7 @@ def _clued(block: nn.Module, clues: tuple[str, ...]) -> list[str]:
 
 
 def _suggested_mlp(block: nn.Module) -> list[str]:
-    """The modules that are the MLP: one child by name, or two linear maps of the block itself, there and back again."""
+    """The modules that are the MLP: one child by name, or two linear maps of the block itself, there and back."""
     if named := _clued(block, MLP_CLUES):
         return named if len(named) == 1 else []
     maps = [(name, child) for name, child in block.named_children() if isinstance(child, nn.Linear)]
@@ -140,7 +142,7 @@ def _suggested_mlp(block: nn.Module) -> list[str]:
 
 
 def _tails(block: nn.Module, modules: list[str], trace: _Trace) -> list[str | None]:
-    """Where a branch may end, most likely first: the module itself, a norm behind it, or a linear map inside it."""
+    """Where a branch may end, likeliest first: the module itself, a norm behind it, a linear map inside it."""
     if not modules:
         return [None]
     norms = [n for n, child in block.named_children() if "norm" in type(child).__name__.lower()]
@@ -189,7 +191,7 @@ def _word(path: str, branch: str, weight: Tensor, transposed: bool, width: int) 
 
 
 def _plan(block: nn.Module, branch: str, modules: list[str], tail: str, width: int) -> Plan:
-    """Every linear map of a branch as one matrix, by the field's word or, where there is a doubt, by its own name."""
+    """Every linear map of a branch as one matrix, by the field's word or, where in doubt, by its own name."""
     found: list[tuple[str, str, str | None]] = []
     for module in modules:
         root = block.get_submodule(module)
@@ -211,36 +213,39 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
     """The structure of a decoder whose architecture is not in the table.
 
     Raises:
-        LesionError: there is no list of alike modules to take for the blocks, or they do not pass a residual stream on.
+        LesionError: there is no list of alike modules to take for the blocks, or they do not pass a residual
+            stream on.
     """
     what = type(network).__name__
+    unknown = f"{name} is a {what}, an architecture that lesion does not know"
     stacks = list(_stacks(network))
     if not stacks:
         raise LesionError(
-            f"{name} is a {what}, an architecture that lesion does not know, and there is no list of decoder layers in "
-            "it. What can be studied is a decoder built of a stack of blocks."
+            f"{unknown}, and there is no list of decoder layers in it. What can be studied is a decoder built of a "
+            "stack of blocks."
         )
     path, stack = max(stacks, key=lambda pair: (len({type(block) for block in pair[1]}) == 1, len(pair[1])))
     try:
         traces = _trace(network, stack)
     except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError, AttributeError) as error:
         raise LesionError(
-            f"{name} is a {what}, an architecture that lesion does not know. Its structure could not be checked, since "
-            f"a forward pass over {PROBE_TOKENS} tokens failed: {error}"
+            f"{unknown}. Its structure could not be checked, since a forward pass over {PROBE_TOKENS} tokens "
+            f"failed: {error}"
         ) from error
     for index, trace in enumerate(traces):
         if trace.before is None or trace.after is None or trace.before.shape != trace.after.shape:
             raise LesionError(
-                f"{name} is a {what}, an architecture that lesion does not know. The longest list of alike modules is "
-                f"{path} ({len(stack)} × {type(stack[0]).__name__}), but number {index} of it does not take hidden "
-                "states and give hidden states of the same shape, so it is not a stack of decoder layers."
+                f"{unknown}. The longest list of alike modules is {path} ({len(stack)} × {type(stack[0]).__name__}), "
+                f"but number {index} of it does not take hidden states and give hidden states of the same shape, so "
+                "it is not a stack of decoder layers."
             )
     notes = [
-        f"{what} is not in the table of architectures. Found by structure: the {len(stack)} modules of {path} "
-        f"({', '.join(sorted({type(block).__name__ for block in stack}))}) are taken for the blocks; a branch is named "
-        f"only where, over {PROBE_TOKENS} tokens, block output = input + attention + MLP came out."
+        f"{what} is not in the table of architectures, so it was taken apart by its structure: the {len(stack)} "
+        f"modules of {path} ({', '.join(sorted({type(block).__name__ for block in stack}))}) are taken for the "
+        f"blocks, and a branch is named only where, over {PROBE_TOKENS} tokens, the output of its block was its "
+        "input + attention + MLP."
     ]
-    for index, (one, two) in enumerate(zip(traces, traces[1:], strict=False)):
+    for index, (one, two) in enumerate(itertools.pairwise(traces)):
         if not torch.equal(one.after, two.before):  # type: ignore[arg-type]
             notes.append(
                 f"Between block {index} and block {index + 1} something else changes the residual stream."
