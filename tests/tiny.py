@@ -39,7 +39,7 @@ _GATED = {**_COMMON, "num_key_value_heads": 2, "intermediate_size": 48}
 
 
 def _scaled_up(network: hf.PreTrainedModel, seed: int = 0) -> hf.PreTrainedModel:
-    """Seeded weights so large that logits are far from uniform; gains and biases move too, so that none hides."""
+    """Seeded weights so large that logits are far from uniform; gains and biases move too: none hides."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in network.named_parameters():

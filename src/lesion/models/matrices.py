@@ -72,8 +72,8 @@ class Matrix:
         tensor: Tensor = getattr(self.module, self.attribute)
         if tensor.is_meta:
             raise LesionError(
-                f"The values of {self.address} ({self.parameter}) are not in memory: the model was loaded with "
-                "parts of it offloaded. Load it with a device_map that keeps every block on a device."
+                f"The values of {self.address} ({self.parameter}) are not in memory: the model was loaded "
+                "with parts of it offloaded. Load it with a device_map that keeps every block on a device."
             )
         return tensor
 
@@ -137,17 +137,17 @@ def _refuse_storage(owner: nn.Module, tensor: Tensor, parameter: str) -> None:
     packed = isinstance(owner, nn.Linear) and tuple(tensor.shape) != (owner.out_features, owner.in_features)
     if packed or tensor.dtype not in FLOATS:
         raise LesionError(
-            f"{parameter} is stored as {str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)} "
-            f"in a {type(owner).__name__}: a quantised or packed storage, which lesion cannot edit. Load the model "
-            "in float32, bfloat16 or float16."
+            f"{parameter} is stored as {str(tensor.dtype).removeprefix('torch.')} of shape "
+            f"{tuple(tensor.shape)} in a {type(owner).__name__}: a quantised or packed storage, which lesion "
+            "cannot edit. Load the model in float32, bfloat16 or float16."
         )
 
 
 def _row_counts(entry: Entry, rows: int, config: Any) -> list[int]:
     """How many rows of a group belong to each matrix of an entry."""
     if set(entry.names) == {"q", "k", "v"}:
-        # A head size of its own need not be hidden_size / heads; grouped-query attention has fewer k and v
-        # than q. ads = int(config.num_attention_heads)
+        # A head size of its own need not be hidden_size / heads; grouped queries have fewer rows of k and v.
+        heads = int(config.num_attention_heads)
         size = getattr(config, "head_dim", None) or config.hidden_size // heads
         pairs = getattr(config, "num_key_value_heads", None) or heads
         counts = {"q": heads * size, "k": pairs * size, "v": pairs * size}

@@ -21,8 +21,7 @@ from lesion.models.families import Entry, Plan
 
 ATTENTION_CLUES = ("attn", "attention")
 MLP_CLUES = ("mlp", "feed_forward", "feedforward", "ffn", "moe")
-# The last part of a module's name, where it leaves no doubt. `w1`, `fc`, `dense`, `c_proj` do: they keep their
-# own name.
+# The last part of a module's name, where it leaves no doubt; `w1`, `fc`, `dense`, `c_proj` keep their own name.
 WORDS = {
     "q": ("q", "q_proj", "wq", "query", "q_lin"),
     "k": ("k", "k_proj", "wk", "key", "k_lin"),
@@ -132,7 +131,7 @@ def _clued(block: nn.Module, clues: tuple[str, ...]) -> list[str]:
 
 
 def _suggested_mlp(block: nn.Module) -> list[str]:
-    """The modules that are the MLP: one child by name, or two linear maps of the block itself, there and back."""
+    """The modules that are the MLP: one child by name, or two linear maps of the block itself, and back."""
     if named := _clued(block, MLP_CLUES):
         return named if len(named) == 1 else []
     maps = [(name, child) for name, child in block.named_children() if isinstance(child, nn.Linear)]
@@ -142,7 +141,7 @@ def _suggested_mlp(block: nn.Module) -> list[str]:
 
 
 def _tails(block: nn.Module, modules: list[str], trace: _Trace) -> list[str | None]:
-    """Where a branch may end, likeliest first: the module itself, a norm behind it, a linear map inside it."""
+    """Where a branch may end, likeliest first: the module, a norm behind it, a linear map inside it."""
     if not modules:
         return [None]
     norms = [n for n, child in block.named_children() if "norm" in type(child).__name__.lower()]
@@ -221,8 +220,8 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
     stacks = list(_stacks(network))
     if not stacks:
         raise LesionError(
-            f"{unknown}, and there is no list of decoder layers in it. What can be studied is a decoder built of a "
-            "stack of blocks."
+            f"{unknown}, and there is no list of decoder layers in it. What can be studied is a decoder "
+            "built of a stack of blocks."
         )
     path, stack = max(stacks, key=lambda pair: (len({type(block) for block in pair[1]}) == 1, len(pair[1])))
     try:
@@ -235,15 +234,15 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
     for index, trace in enumerate(traces):
         if trace.before is None or trace.after is None or trace.before.shape != trace.after.shape:
             raise LesionError(
-                f"{unknown}. The longest list of alike modules is {path} ({len(stack)} × {type(stack[0]).__name__}), "
-                f"but number {index} of it does not take hidden states and give hidden states of the same shape, so "
-                "it is not a stack of decoder layers."
+                f"{unknown}. The longest list of alike modules is {path} ({len(stack)} × "
+                f"{type(stack[0]).__name__}), but number {index} of it does not take hidden states and give "
+                "hidden states of the same shape, so it is not a stack of decoder layers."
             )
     notes = [
-        f"{what} is not in the table of architectures, so it was taken apart by its structure: the {len(stack)} "
-        f"modules of {path} ({', '.join(sorted({type(block).__name__ for block in stack}))}) are taken for the "
-        f"blocks, and a branch is named only where, over {PROBE_TOKENS} tokens, the output of its block was its "
-        "input + attention + MLP."
+        f"{what} is not in the table of architectures, so it was taken apart by its structure: the "
+        f"{len(stack)} modules of {path} ({', '.join(sorted({type(block).__name__ for block in stack}))}) "
+        f"are taken for the blocks, and a branch is named only where, over {PROBE_TOKENS} tokens, the output of "
+        "its block was its input + attention + MLP."
     ]
     for index, (one, two) in enumerate(itertools.pairwise(traces)):
         if not torch.equal(one.after, two.before):  # type: ignore[arg-type]
