@@ -1,0 +1,200 @@
+"""The data behind the page's item browser: every verdict, and as many texts as fit a budget, each only once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from lesion.edits.edit import BASELINE
+from lesion.report import wording
+from lesion.report.views import Line
+
+BUDGET = 3_000_000
+"""Characters of questions and answers that a page carries at most."""
+LONGEST = 6_000
+"""Characters of one text; of a longer one the beginning and the end are kept, where the answer stands."""
+VERDICTS = {True: "1", False: "0", None: "-"}
+FINISHES = {"stop": "s", "length": "l", "nonfinite": "n"}
+
+
+@dataclass
+class Texts:
+    """Texts by number, each kept once."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, text: str) -> int:
+        """The number of a text, new or known."""
+        return self.numbers.setdefault(text, len(self.numbers))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The answers of one model to one task under one edit, by item id."""
+
+    model: str
+    task: str
+    edit: str
+    label: str
+    answers: dict[str, tuple[str, int, str, bool, str | None]]  # text, tokens, finish, correct, parsed
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """The text when it is at most `longest` characters, else its first third and its end, saying what was left out."""
+    clean = wording.printable(text)
+    if len(clean) <= longest:
+        return clean
+    head = longest // 3
+    tail = longest - head
+    return f"{clean[:head]}\n[… {len(clean) - longest:,} characters left out of this page …]\n{clean[-tail:]}"
+
+
+def data(
+    of_lines: Sequence[Line], answers: pd.DataFrame, items: pd.DataFrame, budget: int = BUDGET
+) -> dict[str, Any]:
+    """What the browser's script reads.
+
+    Items are taken in the order of `items`, one of each task in turn, until their texts under all edits reach
+    `budget` characters; an item is shown under every edit or not at all, so that no filter is biased by the
+    choice. Verdicts are there for every item.
+
+    Returns:
+        `texts` (each once), `models`, `tasks` (`name`, `total`, `items` as [id, question, gold, group]) and
+        `cells` (`model`, `task`, `edit`, `label`, `verdicts` as a string over all items: 1, 0 or - for no
+        answer; and per shown item `texts`, `parsed` (numbers, -1 for none), `finish` (s, l, n), `tokens`).
+    """
+    if answers.empty or items.empty:
+        return {"texts": [], "models": [], "tasks": [], "cells": []}
+    cells = _cells(of_lines, answers)
+    models = list(dict.fromkeys(line.model for line in of_lines))
+    names = [name for name in dict.fromkeys(line.task for line in of_lines)]
+    asked = items.drop_duplicates(["task", "item"])
+    of_task = {
+        name: list(
+            asked.loc[asked["task"] == name, ["item", "question", "gold", "group"]]
+            .astype({"item": str})
+            .fillna("")
+            .itertuples(index=False, name=None)
+        )
+        for name in names
+    }
+    kept = _fitting(of_task, cells, budget)
+    texts = Texts()
+    return {
+        "tasks": [
+            {
+                "name": wording.printable(name),
+                "total": len(of_task[name]),
+                "items": [
+                    [
+                        wording.printable(str(item)),
+                        shortened(str(question)),
+                        shortened(str(gold)),
+                        wording.printable(str(group)),
+                    ]
+                    for item, question, gold, group in of_task[name][: kept[name]]
+                ],
+            }
+            for name in names
+        ],
+        "models": [wording.printable(model) for model in models],
+        "cells": [
+            _packed(cell, models, names, [row[0] for row in of_task[cell.task]], kept[cell.task], texts)
+            for cell in cells
+        ],
+        "texts": list(texts.numbers),
+    }
+
+
+def _cells(of_lines: Sequence[Line], answers: pd.DataFrame) -> list[Cell]:
+    columns = ["item", "text", "tokens", "finish", "correct", "parsed"]
+    found: dict[tuple[str, str, str], dict[str, tuple[str, int, str, bool, str | None]]] = {
+        key: {
+            str(item): (
+                str(text) if isinstance(text, str) else "",
+                int(tokens) if pd.notna(tokens) else 0,
+                str(finish),
+                bool(correct),
+                parsed if isinstance(parsed, str) else None,
+            )
+            for item, text, tokens, finish, correct, parsed in group[columns]
+            .drop_duplicates("item")
+            .itertuples(index=False, name=None)
+        }
+        for key, group in answers.groupby(["model_name", "task", "edit"], sort=False)
+    }
+    cells: dict[tuple[str, str, str], Cell] = {}
+    for line in of_lines:
+        labels = {str(BASELINE): "unedited"} | {
+            point.edit: _label(line, point.layer) for point in line.points
+        }
+        for edit, label in labels.items():
+            key = (line.model, line.task, edit)
+            if key in found and key not in cells:
+                cells[key] = Cell(*key, label, found[key])
+    return list(cells.values())
+
+
+def _label(line: Line, layer: int) -> str:
+    point = line.at(layer)
+    assert point is not None
+    how = "off" if line.factor == 0 else f"× {line.factor:g}"
+    label = f"{wording.place(line.unit, layer)} {how}"
+    if point.drop is not None:
+        label += f", drop {wording.points(point.drop)}"
+    return f"{label}, critical" if point.critical else label
+
+
+def _fitting(of_task: dict[str, list[Any]], cells: Sequence[Cell], budget: int) -> dict[str, int]:
+    """How many items of each task fit the budget, taking one of each task in turn; at least one of each."""
+    kept = dict.fromkeys(of_task, 0)
+    spent = 0
+    for turn in range(max((len(rows) for rows in of_task.values()), default=0)):
+        for name, rows in of_task.items():
+            if turn >= len(rows):
+                continue
+            item, question = str(rows[turn][0]), str(rows[turn][1])
+            said = {cell.answers[item][0] for cell in cells if cell.task == name and item in cell.answers}
+            spent += min(len(question), LONGEST) + sum(min(len(text), LONGEST) for text in said)
+            if spent > budget and turn > 0:
+                return kept
+            kept[name] = turn + 1
+    return kept
+
+
+def _packed(
+    cell: Cell, models: list[str], names: list[str], ids: list[str], kept: int, texts: Texts
+) -> dict[str, Any]:
+    shown = [cell.answers.get(item) for item in ids[:kept]]
+    every = [cell.answers.get(item) for item in ids]
+    return {
+        "model": models.index(cell.model),
+        "task": names.index(cell.task),
+        "edit": cell.edit,
+        "label": cell.label,
+        "verdicts": "".join(VERDICTS[answer[3] if answer else None] for answer in every),
+        "texts": [texts.number(shortened(answer[0])) if answer else -1 for answer in shown],
+        "parsed": [
+            texts.number(shortened(answer[4])) if answer and answer[4] is not None else -1 for answer in shown
+        ],
+        "finish": "".join(FINISHES.get(answer[2], "s") if answer else "-" for answer in shown),
+        "tokens": [answer[1] if answer else 0 for answer in shown],
+    }
+
+
+def embedded(value: Any) -> str:
+    r"""The value as JSON that can stand inside a script element: no `<`, `>`, `&`, U+2028 or U+2029 unescaped.
+
+    With `<` written as `\u003c` the text can contain neither `</script>` nor `<!--`.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

@@ -1,0 +1,200 @@
+"""The figures as PNG files for papers and slides: accuracy against ablated layer, and drops as a heat map."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Sequence
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from lesion.report import wording
+from lesion.report.views import Line, View, drop_scale, runs
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#B8860B", "#56B4E9", "#444444", "#CC79A7")
+"""After Okabe and Ito (2008), the yellow darkened: told apart by colour-blind readers, and on white paper."""
+MARKERS = ("o", "s", "D", "^", "v", "P")
+COLUMN, PAGE = 3.5, 7.2  # widths in inches of one column and of a page
+STYLE = {
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 7.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+    "savefig.dpi": 300,
+}
+
+
+def accuracy(view: View, level: float) -> bytes:
+    """Accuracy against ablated layer as PNG: a panel per task, a line per model (Nepal et al. 2025, Figs. 1 and 2).
+
+    Dashed: the baseline. Shaded: intervals at `level`. Filled marks with a number: critical layers.
+    """
+    with mpl.rc_context(STYLE):
+        wide = min(3, len(view.panels))
+        high = -(-len(view.panels) // wide)
+        figure = Figure(figsize=(COLUMN if wide == 1 else PAGE, 2.35 * high + 0.5), layout="constrained")
+        axes = figure.subplots(high, wide, sharey=True, squeeze=False)
+        for axis in axes.flat[len(view.panels) :]:
+            axis.set_axis_off()
+        for axis, (task, of_task) in zip(axes.flat, view.panels.items(), strict=False):
+            _panel(axis, view, of_task)
+            counts = sorted({line.items for line in of_task})
+            axis.set_title(f"{task}  (n = {', '.join(f'{n:,}' for n in counts)})", loc="left")
+        for row in axes:
+            row[0].set_ylabel("accuracy")
+        figure.legend(
+            handles=_legend(view, level),
+            loc="outside lower center",
+            ncols=1 if wide == 1 else 3,
+            frameon=False,
+            handlelength=2.4,
+        )
+        return _png(figure)
+
+
+def heat(of_view: View) -> bytes:
+    """Drops as PNG: a row per model and task, a column per layer; a dot marks critical cells, grey is not answered."""
+    of_lines = of_view.lines
+    several = len(of_view.labels) > 1
+    names = [f"{line.label} · {line.task}" if several else line.task for line in of_lines]
+    with mpl.rc_context(STYLE):
+        width = max(COLUMN, min(PAGE, 1.9 + 0.32 * len(of_view.layers)))
+        figure = Figure(figsize=(width, 0.9 + 0.24 * len(of_lines)), layout="constrained")
+        axis = figure.subplots()
+        drops = np.array([[_drop(line, layer) for layer in of_view.layers] for line in of_lines])
+        full = drop_scale(of_lines)
+        colours = LinearSegmentedColormap.from_list("drop", ["#0072B2", "#F7F7F7", "#D55E00"])
+        colours.set_bad("#CFCFCF")
+        image = axis.imshow(
+            drops, cmap=colours, vmin=-full, vmax=full, aspect="auto", interpolation="nearest"
+        )
+        for row, line in enumerate(of_lines):
+            for point in line.points:
+                if point.critical:
+                    axis.plot(of_view.layers.index(point.layer), row, "o", color="black", markersize=2.6)
+        axis.set_yticks(range(len(names)), names)
+        shown = range(0, len(of_view.layers), max(1, len(of_view.layers) // 16))
+        axis.set_xticks(list(shown), [str(of_view.layers[i]) for i in shown])
+        axis.set_xlabel(_axis_name(of_view))
+        axis.tick_params(length=0)
+        axis.spines[:].set_visible(False)
+        bar = figure.colorbar(image, ax=axis, pad=0.02, aspect=12)
+        bar.ax.yaxis.set_major_formatter(PercentFormatter(1, symbol=""))
+        bar.set_label("drop (points)")
+        bar.outline.set_visible(False)
+        return _png(figure)
+
+
+def _drop(line: Line, layer: int) -> float:
+    point = line.at(layer)
+    return float("nan") if point is None or point.drop is None else point.drop
+
+
+def _axis_name(view: View) -> str:
+    place = "block" if view.unit == "block" else f"{wording.UNIT_NAMES[view.unit]} of block"
+    if view.factor is None:
+        return f"{place} scaled"
+    return f"{place} switched off" if view.factor == 0 else f"{place} scaled by {view.factor:g}"
+
+
+def _panel(axis: Axes, view: View, of_task: Sequence[Line]) -> None:
+    for line in of_task:
+        index = view.labels.index(line.label)
+        colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
+        if line.baseline.accuracy is not None:
+            axis.axhline(line.baseline.accuracy, color=colour, linewidth=0.9, linestyle=(0, (5, 3)))
+        for run in runs(line, view.layers):
+            layers = [point.layer for point in run]
+            axis.plot(layers, [point.accuracy for point in run], color=colour, linewidth=1.1)
+            known = [point for point in run if point.low is not None and point.high is not None]
+            if len(known) > 1:
+                axis.fill_between(
+                    [point.layer for point in known],
+                    [point.low or 0.0 for point in known],
+                    [point.high or 0.0 for point in known],
+                    color=colour,
+                    alpha=0.16,
+                    linewidth=0,
+                )
+            elif known:
+                axis.vlines(known[0].layer, known[0].low, known[0].high, color=colour, alpha=0.4, linewidth=2)
+        size = 3.6 if len(view.layers) <= 16 else 2.4
+        for point in line.points:
+            face = colour if point.critical else "white"
+            axis.plot(
+                point.layer, point.accuracy, marker, color=colour, markerfacecolor=face,
+                markersize=size * (1.25 if point.critical else 1), markeredgewidth=0.8, zorder=3,
+            )  # fmt: skip
+    _number_critical(axis, of_task, len(view.layers))
+    axis.set_ylim(-0.12, 1.04)
+    axis.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axis.yaxis.set_major_formatter(PercentFormatter(1))
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
+    if view.layers:
+        axis.set_xlim(view.layers[0] - 0.5, view.layers[-1] + 0.5)
+    axis.set_xlabel(_axis_name(view))
+    axis.grid(axis="y", linewidth=0.4, color="#DDDDDD")
+    axis.set_axisbelow(True)
+
+
+def _number_critical(axis: Axes, of_task: Sequence[Line], layers: int) -> None:
+    lowest: dict[int, float] = {}
+    for point in (point for line in of_task for point in line.points if point.critical):
+        lowest[point.layer] = min(point.accuracy, lowest.get(point.layer, 1.0))
+    for group in grouped(sorted(lowest), 0 if layers <= 16 else 1):
+        axis.annotate(
+            wording.layer_runs(group).replace(", ", wording.DASH),
+            (sum(group) / len(group), min(lowest[layer] for layer in group)),
+            xytext=(0, -4), textcoords="offset points", ha="center", va="top", fontsize=7, fontweight="bold",
+        )  # fmt: skip
+
+
+def grouped(layers: Sequence[int], distance: int) -> list[list[int]]:
+    """Sorted layers in groups of neighbours at most `distance` apart: those that share one label."""
+    found: list[list[int]] = []
+    for layer in layers:
+        if found and layer - found[-1][-1] <= distance:
+            found[-1].append(layer)
+        else:
+            found.append([layer])
+    return found
+
+
+def _legend(view: View, level: float) -> list[Line2D]:
+    lines = [
+        Line2D([], [], color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)], markerfacecolor="white",
+               markersize=3.6, linewidth=1.1, label=label)
+        for i, label in enumerate(view.labels)
+    ]  # fmt: skip
+    grey = "#555555"
+    return [
+        *lines,
+        Line2D([], [], color=grey, linestyle=(0, (5, 3)), linewidth=0.9, label="unedited model"),
+        Line2D(
+            [], [], color=grey, marker="o", linestyle="", markersize=4.2, label="critical block (numbered)"
+        ),
+        Line2D([], [], color=grey, alpha=0.25, linewidth=6, label=f"{100 * level:g} % interval"),
+    ]
+
+
+def _png(figure: Figure) -> bytes:
+    FigureCanvasAgg(figure)
+    written = io.BytesIO()
+    with warnings.catch_warnings():
+        # A model's name may be in a script that the built-in font does not have: boxes are drawn instead.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(written, format="png", metadata={"Software": "lesion"})
+    return written.getvalue()

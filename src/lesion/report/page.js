@@ -1,0 +1,247 @@
+// The page's script: numbers on pointing, a sortable table, the item browser. Texts enter by textContent only.
+"use strict";
+document.documentElement.classList.add("live");
+const byId = (id) => document.getElementById(id);
+const make = (name, className, text) => {
+  const element = document.createElement(name);
+  if (className) element.className = className;
+  if (text !== undefined) element.textContent = text;
+  return element;
+};
+
+// Pointing at a block or a cell shows its numbers.
+const tip = byId("tip");
+const told = (event) => (event.target.closest ? event.target.closest("[data-tip]") : null);
+document.addEventListener("pointermove", (event) => {
+  const place = told(event);
+  tip.hidden = !place;
+  if (!place) return;
+  tip.textContent = place.dataset.tip;
+  const { width, height } = tip.getBoundingClientRect();
+  const right = event.clientX + 14 + width > window.innerWidth - 6;
+  tip.style.left = Math.max(6, right ? event.clientX - width - 14 : event.clientX + 14) + "px";
+  tip.style.top = Math.max(6, Math.min(event.clientY + 14, window.innerHeight - height - 6)) + "px";
+});
+document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true, capture: true });
+document.addEventListener("pointerleave", () => { tip.hidden = true; });
+
+// The table of all cells sorts by any column and can show the critical rows only.
+const table = byId("cell-table");
+const headings = [...table.tHead.rows[0].cells];
+headings.forEach((heading, column) => {
+  const button = make("button", "", heading.textContent);
+  button.type = "button";
+  heading.replaceChildren(button);
+  button.addEventListener("click", () => {
+    const down = heading.getAttribute("aria-sort") === "ascending";
+    headings.forEach((other) => other.removeAttribute("aria-sort"));
+    heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const value = (row) => {
+      const cell = row.cells[column];
+      if (cell.dataset.v === undefined) return cell.textContent;
+      return cell.dataset.v === "None" ? Infinity : Number(cell.dataset.v);
+    };
+    const order = (a, b) => {
+      const [x, y] = [value(a), value(b)];
+      const sign = typeof x === "number" ? (x === y ? 0 : x < y ? -1 : 1) : x.localeCompare(y, "en", { numeric: true });
+      return down ? -sign : sign;
+    };
+    table.tBodies[0].append(...[...table.tBodies[0].rows].sort(order));
+  });
+});
+byId("only-critical").addEventListener("change", (event) => {
+  for (const row of table.tBodies[0].rows)
+    row.hidden = event.target.checked && !row.classList.contains("is-critical");
+});
+
+// The item browser.
+const data = JSON.parse(byId("data").textContent);
+const BASELINE = "baseline";
+const FILTERS = [["all", "all"], ["broken", "broken by the cut"], ["repaired", "repaired"], ["same", "same verdict"]];
+const FINISHES = { s: "ended by itself", l: "hit the token limit", n: "broken off: logits not finite" };
+
+function browse() {
+  const [models, tasks, edits] = ["model", "task", "edit"].map((name) => byId("choose-" + name));
+  const list = byId("item-list");
+  const view = byId("item-view");
+  const shown = { filter: "all", item: 0 };
+  const cellsOf = (model, task) => data.cells.filter((cell) => cell.model === model && cell.task === task);
+  const option = (text, value) => { const made = make("option", "", text); made.value = value; return made; };
+  const baseline = () => cellsOf(+models.value, +tasks.value).find((cell) => cell.edit === BASELINE);
+  const edited = () => cellsOf(+models.value, +tasks.value).find((cell) => cell.edit === edits.value);
+  const kind = (index) => {
+    const pair = (baseline()?.verdicts[index] ?? "-") + (edited()?.verdicts[index] ?? "-");
+    return { 10: "broken", "01": "repaired", 11: "same", "00": "same" }[pair] ?? "unknown";
+  };
+  const fits = (index) => shown.filter === "all" || kind(index) === shown.filter;
+
+  function fillEdits(wanted) {
+    const found = cellsOf(+models.value, +tasks.value).filter((cell) => cell.edit !== BASELINE);
+    edits.replaceChildren(...found.map((cell) => option(cell.label, cell.edit)));
+    const worst = found.find((cell) => cell.label.endsWith(", critical")) ?? found[0];
+    const kept = found.find((cell) => cell.edit === wanted) ?? worst;
+    if (kept) edits.value = kept.edit;
+  }
+
+  function fillFilters() {
+    const counts = { all: data.tasks[+tasks.value].total, broken: 0, repaired: 0, same: 0, unknown: 0 };
+    for (let index = 0; index < counts.all; index++) counts[kind(index)]++;
+    const labels = FILTERS.map(([name, words]) => {
+      const label = make("label");
+      const input = make("input");
+      Object.assign(input, { type: "radio", name: "filter", value: name, checked: name === shown.filter });
+      input.addEventListener("change", () => { shown.filter = name; fillList(); });
+      label.append(input, `${words} (${counts[name]})`);
+      return label;
+    });
+    byId("filters").replaceChildren(byId("filters").querySelector("legend"), ...labels);
+  }
+
+  function fillList(keep) {
+    const items = data.tasks[+tasks.value].items;
+    const indices = items.map((_, index) => index).filter(fits);
+    const rows = indices.map((index) => {
+      const row = make("li");
+      const button = make("button");
+      button.type = "button";
+      button.dataset.index = index;
+      const change = make("span", "change");
+      for (const cell of [baseline(), edited()]) {
+        const verdict = cell?.verdicts[index] ?? "-";
+        if (change.childNodes.length) change.append("→");
+        change.append(make("span", verdict === "1" ? "yes" : "no", { 1: "✓", 0: "✗" }[verdict] ?? "–"));
+      }
+      button.append(change, make("span", "", items[index][1] || items[index][0]));
+      button.addEventListener("click", () => open(index));
+      row.append(button);
+      return row;
+    });
+    list.replaceChildren(...rows);
+    byId("item-count").textContent = indices.length
+      ? `${indices.length} of the ${items.length} items in this page.`
+      : "No item of this page is of that kind.";
+    open(keep !== undefined && indices.includes(keep) ? keep : indices[0]);
+  }
+
+  function answer(title, cell, index, other) {
+    const box = make("div", "answer");
+    box.append(make("h4", "", title));
+    const number = cell ? cell.texts[index] : -1;
+    if (number === undefined || number < 0) {
+      box.append(make("p", "facts", "Not answered yet."));
+      return box;
+    }
+    const right = cell.verdicts[index] === "1";
+    box.classList.add(right ? "is-right" : "is-wrong");
+    const facts = make("p", "facts");
+    facts.append(make("strong", right ? "yes" : "no", right ? "✓ right" : "✗ wrong"));
+    const parsed = cell.parsed[index];
+    facts.append(parsed < 0 ? " · no answer could be read" : ` · read as: ${data.texts[parsed]}`);
+    facts.append(` · ${FINISHES[cell.finish[index]]}`);
+    if (cell.tokens[index]) facts.append(` · ${cell.tokens[index]} tokens`);
+    const said = make("pre", "said");
+    const text = data.texts[number];
+    const against = other && other.texts[index] >= 0 ? data.texts[other.texts[index]] : text;
+    let same = 0;
+    while (same < text.length && same < against.length && text[same] === against[same]) same++;
+    if (text !== against) same = Math.max(0, text.slice(0, same).search(/\s\S*$/) + 1); // from the start of the word
+    said.append(text.slice(0, same));
+    if (same < text.length) said.append(make("span", "differs", text.slice(same)));
+    if (!text) said.append(make("em", "", "(nothing)"));
+    box.append(facts, said);
+    return box;
+  }
+
+  function open(index, focus) {
+    for (const button of list.querySelectorAll("button")) {
+      const current = +button.dataset.index === index;
+      button.setAttribute("aria-current", current);
+      if (!current) continue;
+      const below = button.offsetTop + button.offsetHeight - list.offsetTop - list.scrollTop - list.clientHeight;
+      const above = list.scrollTop - (button.offsetTop - list.offsetTop);
+      if (below > 0) list.scrollTop += below + 4;
+      if (above > 0) list.scrollTop -= above + 4;
+      if (focus) button.focus({ preventScroll: true });
+    }
+    if (index === undefined) { view.replaceChildren(); return; }
+    shown.item = index;
+    const [id, question, gold, group] = data.tasks[+tasks.value].items[index];
+    const heading = make("h3", "", id);
+    if (group) heading.append(make("span", "soft", ` · ${group}`));
+    const right = make("p", "", "Right answer: ");
+    right.append(make("strong", "", gold));
+    const pair = make("div", "pair");
+    const [before, after] = [baseline(), edited()];
+    pair.append(answer("Unedited", before, index, after));
+    pair.append(answer(edits.selectedOptions[0]?.textContent ?? "Edited", after, index, before));
+    const steps = make("div", "steps");
+    const buttons = [...list.querySelectorAll("button")];
+    const position = buttons.findIndex((button) => +button.dataset.index === index);
+    for (const [words, by] of [["← previous", -1], ["next →", 1]]) {
+      const step = make("button", "step", words);
+      step.type = "button";
+      step.disabled = !buttons[position + by];
+      step.addEventListener("click", () => {
+        open(+buttons[position + by].dataset.index);
+        [...view.querySelectorAll(".step")][by < 0 ? 0 : 1].focus({ preventScroll: true });
+      });
+      steps.append(step);
+    }
+    steps.append(make("span", "soft", `${position + 1} of ${buttons.length}`));
+    const answered = [before, after].map((cell) => (cell ? cell.texts[index] : -1));
+    if (answered[0] >= 0 && answered[0] === answered[1]) steps.append(make("span", "soft", "· the same text, word for word"));
+    view.replaceChildren(heading, make("pre", "question", question), right, pair, steps);
+  }
+
+  function remember() { // the address names what is shown, so that it can be passed on
+    const named = { model: data.models[+models.value], task: data.tasks[+tasks.value].name, edit: edits.value,
+      show: shown.filter, item: data.tasks[+tasks.value].items[shown.item]?.[0] ?? "" };
+    history.replaceState(null, "", "#answers?" + new URLSearchParams(named));
+  }
+
+  function choose(named) {
+    const model = data.models.indexOf(named.model);
+    if (model >= 0) models.value = model;
+    const available = data.tasks.map((_, index) => index).filter((index) => cellsOf(+models.value, index).length);
+    const task = data.tasks.findIndex((found) => found.name === named.task);
+    const before = tasks.value === "" ? available[0] : +tasks.value;
+    tasks.replaceChildren(...available.map((index) => option(data.tasks[index].name, index)));
+    tasks.value = available.includes(task) ? task : available.includes(before) ? before : available[0];
+    fillEdits(named.edit ?? edits.value);
+    if (FILTERS.some(([name]) => name === named.show)) shown.filter = named.show;
+    fillFilters();
+    const item = data.tasks[+tasks.value].items.findIndex(([id]) => id === named.item);
+    fillList(item >= 0 ? item : undefined);
+  }
+
+  function follow() {
+    if (!location.hash.startsWith("#answers?")) return false;
+    choose(Object.fromEntries(new URLSearchParams(location.hash.slice("#answers?".length))));
+    byId("answers").scrollIntoView();
+    return true;
+  }
+
+  models.replaceChildren(...data.models.map((name, index) => option(name, index)));
+  if (!follow()) choose({});
+  for (const select of [models, tasks, edits]) select.addEventListener("change", () => { choose({}); remember(); });
+  view.addEventListener("click", remember);
+  list.addEventListener("click", remember);
+  byId("filters").addEventListener("change", remember);
+  list.addEventListener("keydown", (event) => {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const buttons = [...list.querySelectorAll("button")];
+    const next = buttons[buttons.findIndex((button) => +button.dataset.index === shown.item) + by];
+    if (next) { open(+next.dataset.index, true); remember(); }
+  });
+  window.addEventListener("hashchange", follow);
+  document.addEventListener("click", (event) => {
+    const place = event.target.closest("[data-edit]");
+    if (!place) return;
+    choose({ ...place.dataset, show: shown.filter });
+    remember();
+    byId("answers").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+  });
+}
+if (data.cells.length) browse();

@@ -1,0 +1,258 @@
+"""The report of a study: one self-contained page, and the files beside it."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+from lesion.errors import LesionError
+from lesion.report import browser, charts, figures, groups, prose, tables, wording
+from lesion.report.views import Line, Summary, View, drop_scale, lines, views
+
+HERE = Path(__file__).parent
+STEPS = 20  # colour steps of the heat map on each side of zero
+NARROW, WIDE = 400, 640  # widths of a panel in SVG units, on a phone or beside others, and with room
+
+
+def write(folder: Path, summary: dict[str, Any], answers: pd.DataFrame, items: pd.DataFrame) -> Path:
+    """Write `report.html`, `layers.csv`, `summary.json` and `figures/*.png` into a folder, each whole or not at all.
+
+    Args:
+        folder: made if it is not there; files of an earlier report are replaced.
+        summary: what `summary.json` holds: models → tasks → baseline and layers, `study` and `notes`. A task's
+            optional `planned` names the layers that a study in progress will have.
+        answers: columns model_name, edit (text form), task, item, text, tokens, finish, correct, parsed.
+        items: columns task, item, question, gold, group.
+
+    Returns:
+        The path of `report.html`.
+
+    Raises:
+        LesionError: the summary is not one of a study, or the folder cannot be written.
+    """
+    table = tables.layers(summary)
+    text = page(summary, answers, items)
+    found = Path(folder)
+    try:
+        (found / "figures").mkdir(parents=True, exist_ok=True)
+        for view in views(summary):
+            _replace(found / "figures" / f"accuracy-{view.slug}.png", figures.accuracy(view, _level(summary)))
+            _replace(found / "figures" / f"drop-{view.slug}.png", figures.heat(view))
+        _replace(
+            found / "layers.csv", table.to_csv(index=False, lineterminator="\n").encode("utf-8", "replace")
+        )
+        plain = json.dumps(finite(summary), indent=2, ensure_ascii=False, allow_nan=False)
+        _replace(found / "summary.json", f"{plain}\n".encode("utf-8", "replace"))
+        html = found / "report.html"
+        _replace(html, text.encode("utf-8", "replace"))
+    except OSError as error:
+        advice = (
+            "free some space and run `lesion report` on the folder again: the answers are kept"
+            if error.errno == errno.ENOSPC
+            else "give another folder with --out, or make this one writable"
+        )
+        raise LesionError(
+            f"The report could not be written to {found}: {error.strerror or error}; {advice}."
+        ) from error
+    return html
+
+
+def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: int = browser.BUDGET) -> str:
+    """The text of `report.html`: no request leaves it, and no text from a model or a task is executed or parsed.
+
+    Args:
+        summary: as for `write`.
+        answers: as for `write`.
+        items: as for `write`.
+        budget: characters of questions and answers that the item browser carries at most.
+
+    Raises:
+        LesionError: the summary is not one of a study.
+    """
+    level = _level(summary)
+    every = lines(summary)
+    of_views = views(summary)
+    study = dict(summary.get("study") or {})
+    style, script = (HERE / "page.css").read_text("utf-8"), (HERE / "page.js").read_text("utf-8")
+    carried = browser.data(every, answers, items, budget)
+    text = (
+        _environment()
+        .get_template("page.html.jinja")
+        .render(
+            title=study.get("title") or study.get("name") or "Layer ablation",
+            study=study,
+            details=_details(study, every),
+            notes=summary.get("notes") or [],
+            policy=policy(style, script),
+            style=Markup(style),
+            script=Markup(script),
+            data=Markup(browser.embedded(carried)),
+            browsable=bool(carried["cells"]),
+            left_out=_left_out(carried),
+            findings=prose.findings(of_views),
+            missing=prose.missing(of_views),
+            rule=wording.rule(study),
+            level=f"{100 * level:g} %",
+            views=[_drawn(view, level) for view in of_views],
+            first_lines=_first_of_each_task(every),
+            lines=every,
+            several_models=len({line.model for line in every}) > 1,
+            several_edits=len({(line.unit, line.factor) for line in every}) > 1,
+            breakdowns=groups.breakdowns(every, answers, items, level),
+            critical_places=prose.critical_places,
+            numbers=charts.numbers,
+            heat_class=heat_class,
+            wording=wording,
+        )
+    )
+    return wording.printable(text)
+
+
+def policy(style: str, script: str) -> str:
+    """The page's Content-Security-Policy: only this style sheet and this script, by their hash; no request at all."""
+    hashes = [
+        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+        for text in (script, style)
+    ]
+    return (
+        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def heat_class(drop: float | None, full: float) -> str:
+    """The style class of a drop: `g20`…`g1` for gains, `k0`, `k1`…`k20` for losses, `none` when not known."""
+    if drop is None:
+        return "none"
+    step = max(-STEPS, min(STEPS, round(STEPS * drop / full)))
+    return f"g{-step}" if step < 0 else f"k{step}"
+
+
+def finite(value: Any) -> Any:
+    """The value with every number that is not finite as `None`: JSON has no other word for it."""
+    if isinstance(value, Mapping):
+        return {str(key): finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    if isinstance(value, str):
+        return wording.printable(value)
+    if hasattr(value, "item"):  # a number of numpy
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _level(summary: Summary) -> float:
+    return float((summary.get("study") or {}).get("level") or 0.95)
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _drawn(view: View, level: float) -> dict[str, Any]:
+    roomy = len(view.panels) <= 2
+
+    def panel(task: str, width: int, height: int) -> Markup:
+        return charts.panel(view, task, charts.Frame(view.layers, width, height), level)
+
+    return {
+        "view": view,
+        "name": _view_name(view),
+        "full": drop_scale(view.lines),
+        "roomy": roomy,
+        "panels": {
+            task: {
+                "narrow": panel(task, NARROW, 250),
+                "wide": panel(task, WIDE, 300) if roomy else None,
+                "items": sorted({line.items for line in of_task}),
+            }
+            for task, of_task in view.panels.items()
+        },
+        "legend": [(charts.swatch(view, label), label) for label in view.labels],
+        "critical": charts.critical_swatch(),
+    }
+
+
+def _view_name(view: View) -> str:
+    place = "one block" if view.unit == "block" else f"the {wording.UNIT_NAMES[view.unit]} of one block"
+    if view.factor is None:
+        return f"{place} scaled at a time"
+    how = "switched off" if view.factor == 0 else f"scaled by {view.factor:g}"
+    return f"{place} {how} at a time"
+
+
+def _first_of_each_task(every: Sequence[Line]) -> list[tuple[Line, list[Line]]]:
+    """Per model and task, its first line, which stands for the baseline, and all its lines."""
+    found: dict[tuple[str, str], list[Line]] = {}
+    for line in every:
+        found.setdefault((line.model, line.task), []).append(line)
+    return [(of_task[0], of_task) for of_task in found.values()]
+
+
+def _details(study: Mapping[str, Any], every: Sequence[Line]) -> list[tuple[str, str]]:
+    """The study's own entries and what follows from the lines, for whoever wants to repeat it."""
+    told = [(str(name), _plain(value)) for name, value in study.items() if name not in ("title", "rule")]
+    told.append(("models", ", ".join(dict.fromkeys(line.model for line in every))))
+    tasks = dict.fromkeys(f"{line.task} ({wording.counted(line.items, 'item')})" for line in every)
+    told.append(("tasks", ", ".join(tasks)))
+    edits = dict.fromkeys(
+        f"{wording.UNIT_NAMES[line.unit]} × {line.factor:g} on layers "
+        f"{wording.layer_runs(point.layer for point in line.points) or 'none yet'}"
+        for line in every
+    )
+    told.append(("edits", "; ".join(edits)))
+    return told
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(finite(value), ensure_ascii=False)
+
+
+def _left_out(carried: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    """Per task of which not all items are carried: its name, how many are, how many there are."""
+    return [
+        (task["name"], len(task["items"]), task["total"])
+        for task in carried["tasks"]
+        if len(task["items"]) < task["total"]
+    ]
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file beside its place and move it there, so that nobody ever reads half of it."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    rid: Callable[[], None] = Path(name).unlink
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        rid()
+        raise
+
+
+def _umask() -> int:
+    """The process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,121 @@
+"""The tables of a study: one row per model, task and edit for files, layers × tasks for the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pandas as pd
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from lesion.report import wording
+from lesion.report.views import Line, Summary, View, lines, views
+
+COLUMNS = (
+    ("model", "task", "unit", "factor", "layer", "items")
+    + ("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected", "critical")
+    + ("truncated", "unparsed", "nonfinite")
+    + ("baseline_accuracy", "baseline_low", "baseline_high", "baseline_truncated", "baseline_unparsed")
+)
+
+WORTH_SAYING = 0.05
+"""The rate of truncated or unread answers from which the terminal's table mentions it."""
+
+
+def layers(summary: Summary) -> pd.DataFrame:
+    """One row per model, task, unit, factor and layer, with the baseline beside it: what `layers.csv` holds.
+
+    Accuracies, drops and rates in 0…1; NaN where not known.
+
+    Raises:
+        LesionError: the summary does not have the form that a study writes.
+    """
+    rows = [
+        {
+            "model": line.model,
+            "task": line.task,
+            "items": line.items,
+            **asdict(point),
+            **{f"baseline_{name}": value for name, value in asdict(line.baseline).items()},
+        }
+        for line in lines(summary)
+        for point in line.points
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def text(summary: Summary) -> RenderableType:
+    """The terminal's table: a row per layer, a column per task, `●` where critical; one table per line of a view.
+
+    Raises:
+        LesionError: the summary does not have the form that a study writes.
+    """
+    study = summary.get("study") or {}
+    level = float(study.get("level", 0.95))
+    tables: list[RenderableType] = [_table(view, label) for view in views(summary) for label in view.labels]
+    caption = (
+        f"Accuracy in % with its {100 * level:g} % interval; ● is critical{wording.rule(study)} "
+        f"Beneath, from {100 * WORTH_SAYING:g} % on: answers cut off at the token limit, and answers in which "
+        "none could be read."
+    )
+    return Group(*tables, Text(caption, style="dim"))
+
+
+def _table(view: View, label: str) -> Table:
+    of_label = {task: line for task, found in view.panels.items() for line in found if line.label == label}
+    first = next(iter(of_label.values()))
+    factor = f"×{first.factor:g}"
+    table = Table(
+        title=Text(f"{first.model} · {wording.UNIT_NAMES[view.unit]} {factor}"),
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+    )
+    table.add_column("block", justify="right")
+    for task, line in of_label.items():
+        table.add_column(Text(f"{task}\n{wording.counted(line.items, 'item')}"), justify="right")
+    table.add_row("baseline", *(_baseline_cell(line) for line in of_label.values()), end_section=True)
+    for layer in view.layers:
+        table.add_row(str(layer), *(_cell(line, layer) for line in of_label.values()))
+    return table
+
+
+def _baseline_cell(line: Line) -> Text:
+    found = line.baseline
+    return _written(found.accuracy, found.low, found.high, found.truncated, found.unparsed, critical=False)
+
+
+def _cell(line: Line, layer: int) -> Text:
+    point = line.at(layer)
+    if point is None:
+        return Text("not yet", style="dim")
+    return _written(
+        point.accuracy, point.low, point.high, point.truncated, point.unparsed, critical=point.critical
+    )
+
+
+def _written(
+    accuracy: float | None,
+    low: float | None,
+    high: float | None,
+    truncated: float | None,
+    unparsed: float | None,
+    *,
+    critical: bool,
+) -> Text:
+    if accuracy is None:
+        return Text("not yet", style="dim")
+    mark = "● " if critical else ""
+    cell = Text(f"{mark}{wording.points(accuracy)} ", style="bold red" if critical else "")
+    cell.append(wording.interval(low, high), style="not bold dim")
+    faults = [
+        f"{wording.percent(rate, 0)} {name}"
+        for rate, name in ((truncated, "cut off"), (unparsed, "unread"))
+        if rate is not None and rate >= WORTH_SAYING
+    ]
+    if faults:
+        cell.append("\n" + ", ".join(faults), style="not bold dim")
+    return cell

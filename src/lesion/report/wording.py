@@ -1,0 +1,88 @@
+"""How numbers are written for people: percentages, intervals, p-values, runs of layers, lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+MINUS = "\N{MINUS SIGN}"
+DASH = "\N{EN DASH}"
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """0.875 as `87.5 %`; an unknown value as a dash."""
+    return DASH if value is None else f"{_signed(value, digits)} %"
+
+
+def points(value: float | None, digits: int = 1) -> str:
+    """A drop of 0.5 as `50.0`, in percentage points."""
+    return DASH if value is None else _signed(value, digits)
+
+
+def interval(low: float | None, high: float | None, digits: int = 1) -> str:
+    """0.1 and 0.25 as `[10.0, 25.0]`, in percent or percentage points; empty when unknown."""
+    if low is None or high is None:
+        return ""
+    return f"[{_signed(low, digits)}, {_signed(high, digits)}]"
+
+
+def p_value(value: float | None) -> str:
+    """A p-value with two significant digits, `< .0001` below that."""
+    if value is None:
+        return DASH
+    if value < 1e-4:
+        return "< .0001"
+    return "1" if value >= 0.995 else f"{value:.2g}".removeprefix("0")
+
+
+def layer_runs(layers: Iterable[int]) -> str:
+    """0, 1, 2, 5, 7, 8 as `0–2, 5, 7, 8`."""
+    pieces: list[list[int]] = []
+    for layer in sorted(set(layers)):
+        if pieces and layer == pieces[-1][-1] + 1:
+            pieces[-1].append(layer)
+        else:
+            pieces.append([layer])
+    texts = [
+        f"{piece[0]}{DASH}{piece[-1]}" if len(piece) > 2 else ", ".join(str(layer) for layer in piece)
+        for piece in pieces
+    ]
+    return ", ".join(texts)
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 item`, `2,000 items`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def place(unit: str, layer: int) -> str:
+    """`block 3`, `attention of block 3`, `MLP of block 3`."""
+    return f"block {layer}" if unit == "block" else f"{UNIT_NAMES[unit]} of block {layer}"
+
+
+UNIT_NAMES = {"block": "block", "attention": "attention", "mlp": "MLP"}
+
+
+def rule(study: Mapping[str, Any]) -> str:
+    """The study's critical rule as the end of a sentence: `: a block is … .`, or just the full stop."""
+    sentence = str(study.get("rule") or "").strip().rstrip(".")
+    return f": {sentence[0].lower()}{sentence[1:]}." if sentence else "."
+
+
+def printable(text: str) -> str:
+    """The text with lone surrogates and NULs replaced by U+FFFD: they cannot be written as UTF-8 or in HTML."""
+    return (
+        text.encode("utf-8", "surrogatepass")
+        .decode("utf-8", "replace")
+        .replace("\0", "\N{REPLACEMENT CHARACTER}")
+    )
+
+
+def _signed(value: float, digits: int) -> str:
+    text = f"{abs(100 * value):.{digits}f}"
+    return f"{MINUS}{text}" if value < 0 and float(text) != 0 else text
