@@ -26,9 +26,14 @@ from lesion.errors import UsageError
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 scales = st.builds(
-    lambda unit, layer, factor: SCALES[unit](layer, factor), st.sampled_from(UNITS), st.integers(0, 999), numbers
+    lambda unit, layer, factor: SCALES[unit](layer, factor),
+    st.sampled_from(UNITS),
+    st.integers(0, 999),
+    numbers,
 )
-edits = st.recursive(scales, lambda inner: st.lists(inner, max_size=4).map(lambda found: Compose(tuple(found))))
+edits = st.recursive(
+    scales, lambda inner: st.lists(inner, max_size=4).map(lambda found: Compose(tuple(found)))
+)
 
 
 @given(edits)
@@ -81,7 +86,20 @@ def test_a_person_may_type_the_same_edit_in_other_ways(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "23", "×0", "23×", "23×a", "-1×0", "23.norm×0", "23.mlp.up×0", "23×0×1", "23×nan", "23×inf", "23×1e999"]
+    [
+        "",
+        "23",
+        "×0",
+        "23×",
+        "23×a",
+        "-1×0",
+        "23.norm×0",
+        "23.mlp.up×0",
+        "23×0×1",
+        "23×nan",
+        "23×inf",
+        "23×1e999",
+    ]
     + ["3×0 + ", "3×0+4×0", "baseline + 3×0", "２３×0", "9" * 5000 + "×0"],
 )
 def test_what_is_not_an_edit_is_refused_with_an_example_of_one(text):
