@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging as transformers_logging
 
+from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.anatomy import Anatomy, dissect
+from lesion.models.fingerprint import fingerprint
+from lesion.models.source import Source, explained, find, refuse_unsuited
+
+DTYPES = {
+    "float32": torch.float32,
+    "fp32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "bf16": torch.bfloat16,
+    "float16": torch.float16,
+    "fp16": torch.float16,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,17 +55,24 @@ class Model:
     @property
     def device(self) -> torch.device:
         """Where token ids must be put: the device of the input embedding."""
-        return self.network.get_input_embeddings().weight.device
+        device: torch.device = self.network.get_input_embeddings().weight.device
+        return device
 
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the weights."""
-        return self.network.get_input_embeddings().weight.dtype
+        dtype: torch.dtype = self.network.get_input_embeddings().weight.dtype
+        return dtype
 
     @property
     def context(self) -> int:
-        """How many positions a prompt and its answer may take together."""
-        return int(self.network.config.get_text_config().max_position_embeddings)
+        """How many positions a prompt and its answer may take together.
+
+        By the configuration; where it sets no limit, by the tokenizer (which may set one so large that it is
+        none).
+        """
+        stated = getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
+        return int(stated or self.tokenizer.model_max_length)
 
     @property
     def has_chat_template(self) -> bool:
@@ -50,6 +81,168 @@ class Model:
 
 
 def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> Model:
-    """A model from objects already in memory. The network is put into eval mode, its gradients off."""
+    """A model from objects already in memory. The network is put into eval mode, its gradients off.
+
+    Raises:
+        LesionError: the network is not a decoder whose weights can be edited (see `dissect`), or parts of it
+            are not in memory.
+    """
     network.eval().requires_grad_(False)
-    return Model(network, tokenizer, dissect(network, name), name, "")
+    absent = [key for key, tensor in network.named_parameters() if tensor.is_meta]
+    if absent:
+        raise LesionError(
+            f"{name} does not fit: {len(absent)} of its parameters ({_some(absent)}) would be swapped in from "
+            "main memory or disk, where no edit reaches them. Use a smaller dtype (bfloat16) or more devices."
+        )
+    return Model(network, tokenizer, dissect(network, name), name, fingerprint(network))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence transformers' bars and remarks; what matters of them is checked and said here."""
+    verbosity = transformers_logging.get_verbosity()
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+def _some(names: Iterable[str], limit: int = 3) -> str:
+    ordered = sorted(names)
+    return ", ".join(ordered[:limit]) + (f" and {len(ordered) - limit} more" if len(ordered) > limit else "")
+
+
+def _device(device: str | torch.device) -> torch.device:
+    if str(device) == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        have = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+        if torch.backends.mps.is_available():
+            have.append("mps")
+        raise UsageError(f"There is no device '{device}' here; there are: {', '.join(have)}.") from error
+    if chosen.type == "meta":
+        raise UsageError("On the device 'meta' there are no weights to study; use cpu or cuda.")
+    return chosen
+
+
+def _dtype(dtype: str | torch.dtype, on_cpu: bool) -> torch.dtype | str:
+    if isinstance(dtype, torch.dtype):
+        if dtype not in DTYPES.values():
+            raise UsageError(f"A model cannot be studied in {dtype}; use float32, bfloat16 or float16.")
+        return dtype
+    if dtype == "auto":
+        # Half precision saves memory on an accelerator; on a CPU it is slower and less exact.
+        return torch.float32 if on_cpu else "auto"
+    if dtype not in DTYPES:
+        raise UsageError(
+            f"There is no dtype '{dtype}'{nearest(dtype, DTYPES)}; use auto, float32, bfloat16 or float16."
+        )
+    return DTYPES[dtype]
+
+
+def _refuse_misfits(found: Mapping[str, Any], typed: str) -> None:
+    """Weights that do not fit the configuration would be a model nobody trained: refuse, and name some."""
+    clauses = []
+    if missing := found.get("missing_keys"):
+        clauses.append(f"{len(missing)} missing ({_some(missing)})")
+    if unexpected := found.get("unexpected_keys"):
+        clauses.append(f"{len(unexpected)} that the configuration has no place for ({_some(unexpected)})")
+    if shapes := found.get("mismatched_keys"):
+        some = (f"{key}: {tuple(have)} instead of {tuple(want)}" for key, have, want in shapes)
+        clauses.append(f"{len(shapes)} of another shape ({_some(some)})")
+    if clauses:
+        raise LesionError(
+            f"The weights of {typed} do not fit its config.json: {'; '.join(clauses)}. One of the two belongs to "
+            "another model, or the download or the save is incomplete."
+        )
+
+
+def _read(
+    part: str, loader: Any, source: Source, typed: str, trust_remote_code: bool, **settings: Any
+) -> Any:
+    try:
+        return loader.from_pretrained(
+            source.place, revision=source.revision, trust_remote_code=trust_remote_code, **settings
+        )
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise LesionError(
+            f"{typed} does not fit into memory: use a smaller dtype, a larger device, or a device_map over "
+            "several of them."
+        ) from error
+    except (
+        Exception
+    ) as error:  # what transformers raises here has no common base; the reason is kept and said
+        if "trust_remote_code" in str(error):
+            raise LesionError(
+                f"{typed} comes with code of its own, which runs only when you trust it: look at the code, then "
+                "say trust_remote_code (--trust-remote-code)."
+            ) from error
+        raise explained(error, source, typed, part) from error
+
+
+def load(
+    source: str | Path,
+    *,
+    revision: str | None = None,
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device = "auto",
+    device_map: str | dict[str, Any] | None = None,
+    trust_remote_code: bool = False,
+) -> Model:
+    """Load a decoder and its tokenizer, and take it apart.
+
+    Args:
+        source: `bundled:NAME`, a local folder, or a hub id (`OWNER/NAME`, also `OWNER/NAME@REVISION`).
+        revision: branch, tag or commit of a hub id.
+        dtype: `float32`, `bfloat16`, `float16`, or `auto`: the checkpoint's own on an accelerator, float32 on
+            a CPU.
+        device: `cpu`, `cuda`, `cuda:1`, …, or `auto`: a GPU if there is one.
+        device_map: spread over devices as accelerate does it (`auto`, `balanced`, or a mapping), in place of
+            `device`.
+        trust_remote_code: run the code that came with the checkpoint. Off unless you have read it.
+
+    Raises:
+        UsageError: the folder, the bundled model, the dtype or the device does not exist.
+        LesionError: no network, an unknown hub id, no config, tokenizer or safetensors weights, weights that
+            do not fit the config, a quantised storage, a model that is not a decoder, or one that does not
+            fit into memory.
+    """
+    typed = str(source)
+    place = find(typed, revision)
+    if device_map is not None and str(device) != "auto":
+        raise UsageError("Give either a device or a device_map, not both.")
+    target = _device(device)
+    on_cpu = target.type == "cpu" if device_map is None else not torch.cuda.is_available()
+    settings: dict[str, Any] = {"dtype": _dtype(dtype, on_cpu)}
+    if device_map is not None:
+        settings["device_map"] = device_map
+    elif not on_cpu:
+        settings["device_map"] = {"": target}  # straight to the device, without a copy in main memory
+    with _quiet():
+        config = _read("configuration", AutoConfig, place, typed, trust_remote_code)
+        refuse_unsuited(config, typed)
+        tokenizer = _read("tokenizer", AutoTokenizer, place, typed, trust_remote_code)
+        network, found = _read(
+            "weights",
+            AutoModelForCausalLM,
+            place,
+            typed,
+            trust_remote_code,
+            config=config,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # so that all of them are named, not the first
+            **settings,
+        )
+        _refuse_misfits(found, typed)
+        return wrap(network, tokenizer, typed)

@@ -21,7 +21,7 @@ from lesion.models.families import Entry, Plan
 
 ATTENTION_CLUES = ("attn", "attention")
 MLP_CLUES = ("mlp", "feed_forward", "feedforward", "ffn", "moe")
-# The last part of a module's name, where it leaves no doubt; `w1`, `fc`, `dense`, `c_proj` keep their own name.
+# The last part of a module's name, where it leaves no doubt; `w1`, `dense`, `c_proj` keep their own name.
 WORDS = {
     "q": ("q", "q_proj", "wq", "query", "q_lin"),
     "k": ("k", "k_proj", "wk", "key", "k_lin"),
@@ -241,8 +241,8 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
     notes = [
         f"{what} is not in the table of architectures, so it was taken apart by its structure: the "
         f"{len(stack)} modules of {path} ({', '.join(sorted({type(block).__name__ for block in stack}))}) "
-        f"are taken for the blocks, and a branch is named only where, over {PROBE_TOKENS} tokens, the output of "
-        "its block was its input + attention + MLP."
+        f"are taken for the blocks, and a branch is named only where, over {PROBE_TOKENS} tokens, the output "
+        "of its block was its input + attention + MLP."
     ]
     for index, (one, two) in enumerate(itertools.pairwise(traces)):
         if not torch.equal(one.after, two.before):  # type: ignore[arg-type]

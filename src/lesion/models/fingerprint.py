@@ -1,0 +1,104 @@
+"""Fingerprint: 16 hexadecimal digits that tell one set of weights from another, wherever it lies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+EVERY_BYTE_UP_TO = 1_000_000_000  # bytes of weights
+SAMPLE = 64_000_000  # bytes read of a model that is larger
+
+# Configuration that changes with the folder, the library or the way of running, but not what the weights compute.
+VOLATILE = frozenset(
+    {
+        *(
+            "_attn_implementation",
+            "_attn_implementation_internal",
+            "_experts_implementation",
+            "_name_or_path",
+        ),
+        *("architectures", "bos_token_id", "chunk_size_feed_forward", "dtype", "eos_token_id", "id2label"),
+        *("initializer_range", "label2id", "output_attentions", "output_hidden_states", "pad_token_id"),
+        *("problem_type", "return_dict", "torch_dtype", "transformers_version", "use_cache"),
+    }
+)
+
+
+def _settings(config: Any) -> dict[str, Any]:
+    """What of a configuration shapes the computation: all that differs from the defaults of its class."""
+    settings = config.to_dict()
+    try:
+        # A release of transformers that adds a setting, switched off, leaves the fingerprint as it was.
+        defaults = type(config)().to_dict()
+    except Exception:  # a class that came with a checkpoint may not have defaults
+        defaults = {}
+
+    def pruned(value: Any, default: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        base = default if isinstance(default, dict) else {}
+        return {
+            str(key): pruned(item, base.get(key))
+            for key, item in value.items()
+            if key not in VOLATILE and (key == "model_type" or key not in base or item != base[key])
+        }
+
+    return dict(pruned(settings, defaults))
+
+
+def _tensors(network: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+    """Every parameter once and every buffer that a checkpoint holds, by name."""
+    aliases = {name for name, _ in network.named_parameters(remove_duplicate=False)}
+    tensors = dict(network.named_parameters())
+    tensors.update({name: value for name, value in network.state_dict().items() if name not in aliases})
+    yield from sorted(tensors.items())
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return memoryview(tensor.detach().contiguous().cpu().flatten().view(torch.uint8).numpy())
+
+
+def _sum(tensor: Tensor) -> int:
+    """The sum, modulo 2⁶⁴, of the tensor's memory read as 64-bit integers: exact, and the same on every device."""
+    flat = tensor.detach().contiguous().flatten()
+    whole = flat.numel() * flat.element_size() // 8 * 8 // flat.element_size()
+    words = flat[:whole]
+    if words.storage_offset() * words.element_size() % 8:
+        words = words.clone()
+    rest = int.from_bytes(bytes(_bytes(flat[whole:])), "little") if whole < flat.numel() else 0
+    return (int(words.view(torch.int64).sum()) + rest) % 2**64 if whole else rest
+
+
+def fingerprint(
+    network: PreTrainedModel, every_byte_up_to: int = EVERY_BYTE_UP_TO, sample: int = SAMPLE
+) -> str:
+    """The fingerprint of a network as it is in memory: SHA-256, shortened to 16 hexadecimal digits.
+
+    Hashed are the settings that shape the computation and, of every parameter and stored buffer in the order
+    of their names, name, shape, dtype and bytes. Device, sharding, folder and tied names leave no trace; a
+    load in another dtype is another fingerprint, since it answers otherwise.
+
+    Of a model with more than `every_byte_up_to` bytes of weights, in place of all bytes: the sum of every
+    tensor's memory as 64-bit integers (every byte counts, their order does not) and every n-th row of its
+    first axis, with the n that reads about `sample` bytes in all.
+    """
+    digest = hashlib.sha256()
+    digest.update(json.dumps(_settings(network.config), sort_keys=True, default=str).encode())
+    tensors = list(_tensors(network))
+    total = sum(tensor.numel() * tensor.element_size() for _, tensor in tensors)
+    stride = 1 if total <= every_byte_up_to else -(-total // sample)
+    for name, tensor in tensors:
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        if stride == 1 or tensor.dim() == 0:
+            digest.update(_bytes(tensor))
+        else:
+            rows = tensor.reshape(-1, tensor.shape[-1]) if tensor.dim() > 1 else tensor
+            digest.update(_sum(tensor).to_bytes(8, "little"))
+            digest.update(_bytes(rows[::stride]))
+    return digest.hexdigest()[:16]

@@ -1,0 +1,188 @@
+"""Source: what a person typed for a model becomes a folder or a hub id, or a refusal that says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from lesion.errors import LesionError, UsageError, nearest
+
+BUNDLED = "bundled:"
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+# The kinds of checkpoint that have weights, but no head that continues a text.
+_NOT_CONTINUING = (
+    "MaskedLM",
+    "Classification",
+    "QuestionAnswering",
+    "MultipleChoice",
+    "PreTraining",
+    "NextSentence",
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model lies: `place` is a folder (`local`) or a hub id, `revision` of a hub id only."""
+
+    place: str
+    local: bool
+    revision: str | None = None
+
+
+def bundled() -> dict[str, Path]:
+    """The checkpoints that came with the package, by name."""
+    root = Path(str(resources.files("lesion.models").joinpath("bundled")))
+    if not root.is_dir():
+        return {}
+    return {folder.name: folder for folder in sorted(root.iterdir()) if (folder / "config.json").is_file()}
+
+
+def find(typed: str, revision: str | None = None) -> Source:
+    """The place that a person means by `bundled:NAME`, a folder, or a hub id (with `@REVISION`, if there is one).
+
+    Raises:
+        UsageError: there is no such folder or bundled model, or it cannot be a hub id.
+        LesionError: the folder is there, but holds no model.
+    """
+    if typed.startswith(BUNDLED):
+        name, known = typed.removeprefix(BUNDLED), bundled()
+        if name not in known:
+            have = ", ".join(BUNDLED + key for key in known) or "none in this installation"
+            raise UsageError(f"There is no bundled model '{name}'{nearest(name, known)}. There are: {have}.")
+        return _folder(str(known[name]), typed, revision)
+    path = Path(typed).expanduser()
+    if path.is_dir():
+        return _folder(str(path), typed, revision)
+    if path.is_file():
+        raise UsageError(
+            f"{typed} is a file; a model is a folder. Give {path.parent} if the model lies there."
+        )
+    identifier, at, tag = typed.partition("@")
+    looks_like_path = typed.startswith((".", "~", os.sep)) or typed.count("/") > 1 or typed.endswith("/")
+    if looks_like_path or not _HUB_ID.fullmatch(identifier) or (at and not tag):
+        raise UsageError(
+            f"There is no folder {typed}. Give a folder with config.json and safetensors weights, the id of a "
+            "model on the Hugging Face hub (OWNER/NAME), or bundled:NAME."
+        )
+    if at and revision and tag != revision:
+        raise UsageError(f"{typed} names the revision {tag}, but {revision} is asked for: give one of them.")
+    return Source(identifier, False, revision or tag or None)
+
+
+def _folder(place: str, typed: str, revision: str | None) -> Source:
+    """A folder that holds a configuration."""
+    if revision is not None:
+        raise UsageError(f"{typed} is a folder and has no revisions; leave out the revision {revision}.")
+    path = Path(place)
+    if not (path / "config.json").is_file():
+        if (path / "adapter_config.json").is_file():
+            raise LesionError(
+                f"{typed} holds an adapter (adapter_config.json), not a model: merge it into its base model, "
+                "save that, and give the folder of the merged model."
+            )
+        inside = sorted(entry.name for entry in path.iterdir() if (entry / "config.json").is_file())
+        hint = f" There is one in {', '.join(inside[:3])} below it." if inside else ""
+        raise LesionError(f"The folder {typed} has no config.json, so it is not a model.{hint}")
+    try:
+        json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise LesionError(f"{path / 'config.json'} is not valid JSON: {error}.") from error
+    return Source(place, True)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def explained(error: BaseException, source: Source, typed: str, part: str) -> LesionError:
+    """What to tell a person when reading a part of a model failed (`configuration`, `weights`, `tokenizer`).
+
+    Args:
+        error: what transformers or the hub raised.
+        source: where the part was looked for.
+        typed: what the person typed.
+        part: which part it was.
+    """
+    kinds = {type(cause).__name__ for cause in _causes(error)}
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if source.local:
+        if part == "tokenizer":
+            return LesionError(
+                f"The folder {typed} has no tokenizer that can be read (tokenizer.json, tokenizer_config.json). "
+                f"Save the model's tokenizer into it. What was found wrong: {first}"
+            )
+        return LesionError(f"The {part} in the folder {typed} cannot be read: {first}")
+    if "GatedRepoError" in kinds:
+        return LesionError(
+            f"{typed} is a gated model: ask for access at https://huggingface.co/{source.place} and log in "
+            "with `hf auth login`."
+        )
+    if "RevisionNotFoundError" in kinds:
+        return LesionError(f"{source.place} has no revision {source.revision} on the Hugging Face hub.")
+    if "RepositoryNotFoundError" in kinds:
+        return LesionError(
+            f"There is no model {typed} on the Hugging Face hub (or it is private and you are not logged in), "
+            "and no folder of that name here. Check the spelling: OWNER/NAME."
+        )
+    unreachable = {
+        "LocalEntryNotFoundError",
+        "OfflineModeIsEnabled",
+        "ConnectionError",
+        "ConnectError",
+        "Timeout",
+    }
+    if kinds & (unreachable | {"ConnectTimeout", "ReadTimeout", "ProxyError", "MaxRetryError"}):
+        offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
+        why = "HF_HUB_OFFLINE is set" if offline else "the Hugging Face hub cannot be reached"
+        return LesionError(
+            f"There is no folder {typed} here and no {part} of it in the local cache, and {why}. Check the "
+            "spelling and the network, or give a folder with a downloaded model, or bundled:NAME."
+        )
+    return LesionError(f"The {part} of {typed} cannot be read from the Hugging Face hub: {first}")
+
+
+def refuse_unsuited(config: object, typed: str) -> None:
+    """Refuse configurations of models that cannot be studied: quantised, or not a decoder that continues text.
+
+    Raises:
+        LesionError: naming the storage or the kind of model.
+    """
+    quantised = getattr(config, "quantization_config", None)
+    if quantised is not None:
+        settings = quantised if isinstance(quantised, dict) else quantised.to_dict()
+        bits = settings.get("bits") or (
+            4 if settings.get("load_in_4bit") else 8 if settings.get("load_in_8bit") else 0
+        )
+        method = str(
+            getattr(settings.get("quant_method"), "value", settings.get("quant_method", "unknown method"))
+        )
+        raise LesionError(
+            f"{typed} is stored quantised ({method}{f', {bits}-bit' if bits else ''}), and its packed weights "
+            "cannot be edited. Use the checkpoint in float32, bfloat16 or float16 from which it was made."
+        )
+    architectures = list(getattr(config, "architectures", None) or [])
+    kind = ", ".join(architectures) or str(getattr(config, "model_type", "model"))
+    if getattr(config, "is_encoder_decoder", False):
+        raise LesionError(
+            f"{typed} is an encoder-decoder ({kind}); lesion studies decoders, which continue a text alone."
+        )
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
+
+    encoder = getattr(config, "model_type", "") in MASKED and not getattr(config, "is_decoder", False)
+    if encoder or (
+        architectures and all(any(end in name for end in _NOT_CONTINUING) for name in architectures)
+    ):
+        raise LesionError(
+            f"{typed} is a {kind}, which does not continue text; lesion studies decoders (causal language "
+            "models)."
+        )
