@@ -71,7 +71,7 @@ class Store:
                         create_tables(connection)
                         made = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
                         connection.execute(
-                            "INSERT INTO study VALUES (?, ?, ?)", (study_hash, study_text, made)
+                            "INSERT INTO study VALUES (?, ?, ?)", (study_hash, storable(study_text), made)
                         )
                 stored_hash, stored_text = connection.execute("SELECT hash, text FROM study").fetchone()
             if stored_hash != study_hash:

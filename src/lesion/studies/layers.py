@@ -1,0 +1,70 @@
+"""Layers in text form: `all`, or numbers and ranges such as `0-3,7`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from lesion.errors import UsageError
+
+ALL = "all"
+_PIECE = re.compile(r"^([0-9]{1,6})(?:\s*-\s*([0-9]{1,6}))?$")
+
+
+def _ranges(layers: str | Sequence[int]) -> list[tuple[int, int]]:
+    """The layers as ranges (first, last), sorted, without overlap, touching ones joined."""
+    pieces = layers.split(",") if isinstance(layers, str) else [str(int(layer)) for layer in layers]
+    ranges: list[tuple[int, int]] = []
+    for piece in pieces:
+        match = _PIECE.match(piece.strip())
+        if match is None:
+            raise UsageError(
+                f"'{piece.strip()}' does not name layers; write all, or numbers and ranges such as 0-3,7."
+            )
+        first = int(match[1])
+        last = int(match[2] or first)
+        if last < first:
+            raise UsageError(f"The range {first}-{last} runs backwards; write {last}-{first}.")
+        ranges.append((first, last))
+    if not ranges:
+        raise UsageError("No layers are named; write all, or numbers and ranges such as 0-3,7.")
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return joined
+
+
+def canonical_layers(layers: str | Sequence[int]) -> str:
+    """The one text form of a set of layers: `7,0-2,3` and `[0, 1, 2, 3, 7]` both become `0-3,7`.
+
+    Raises:
+        UsageError: the text does not name layers.
+    """
+    if isinstance(layers, str) and layers.strip().lower() == ALL:
+        return ALL
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in _ranges(layers))
+
+
+def parse_layers(layers: str | Sequence[int], n_blocks: int, model_name: str) -> list[int]:
+    """The layers that are named, in ascending order, each once.
+
+    Args:
+        layers: `all`, text such as `0-3,7`, or a list of numbers.
+        n_blocks: how many blocks the model has.
+        model_name: the name as typed, for the message.
+
+    Raises:
+        UsageError: the text does not name layers, or the model has no such block.
+    """
+    text = canonical_layers(layers)
+    if text == ALL:
+        return list(range(n_blocks))
+    ranges = _ranges(text)
+    outside = next((max(first, n_blocks) for first, last in ranges if last >= n_blocks), None)
+    if outside is not None:
+        has = f"blocks 0 to {n_blocks - 1}" if n_blocks > 1 else "block 0 only"
+        raise UsageError(f"there is no block {outside}: {model_name} has {has}.")
+    return [layer for first, last in ranges for layer in range(first, last + 1)]
