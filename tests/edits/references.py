@@ -1,6 +1,6 @@
-"""Independent computations of what an edit means: copies of a network with blocks cut out or weights overwritten.
+"""Independent computations of what an edit means: copies of a network, blocks cut out or weights overwritten.
 
-Nothing here knows of lesion's anatomy or hooks: where blocks and projections lie is written down again, by hand.
+Nothing here knows of lesion's anatomy or hooks: where blocks and projections lie is written down by hand.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LAST = {
     "unknown": {"attention": ["norm_behind"], "mlp": ["ffn.contract"]},
 }
 GATED_LAST = {"attention": ["self_attn.o_proj"], "mlp": ["mlp.down_proj"]}
-# Where a norm stands behind the branch, half the branch is half the norm's gain; Gemma stores the gain minus one.
+# Where a norm stands behind the branch, half the branch is half the gain; Gemma stores the gain minus one.
 NORM_BEHIND = {
     "gemma2": {"attention": "post_attention_layernorm", "mlp": "post_feedforward_layernorm"},
     "gemma3": {"attention": "post_attention_layernorm", "mlp": "post_feedforward_layernorm"},
@@ -60,7 +60,7 @@ def _parameters(block: nn.Module, places: list[str]) -> dict[str, nn.Parameter]:
 
 
 def without_block(network: PreTrainedModel, family: str, layer: int) -> PreTrainedModel:
-    """A copy in which the block is not there: its neighbours are joined, and the cache counts one layer less."""
+    """A copy in which the block is not there: its neighbours are joined, the cache has one layer less."""
     cut = copy.deepcopy(network)
     blocks = stack(cut, family)
     del blocks[layer]
@@ -83,7 +83,7 @@ def without_branch(network: PreTrainedModel, family: str, layer: int, unit: str)
 
 
 def zero_ablated(network: PreTrainedModel, family: str, layer: int) -> PreTrainedModel:
-    """A copy under the paper's zero ablation: all weights and biases of attention and MLP zero, norms untouched."""
+    """A copy under the paper's ablation: attention and MLP zero, weights and biases, norms untouched."""
     cut = copy.deepcopy(network)
     for name, parameter in _parameters(
         stack(cut, family)[layer], WHOLE.get(family, ["self_attn", "mlp"])
@@ -102,7 +102,7 @@ def double(network: PreTrainedModel) -> PreTrainedModel:
 
 
 def scaled(network: PreTrainedModel, family: str, edit: Edit) -> PreTrainedModel:
-    """A float64 copy under the edit: branches by their weights, blocks by the formula around their own forward."""
+    """A float64 copy under the edit: branches by their weights, blocks by a formula around their forward."""
     copied = double(network)
     for part in parts(edit):
         block = stack(copied, family)[part.layer]

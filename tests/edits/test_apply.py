@@ -8,7 +8,6 @@ import accelerate
 import pytest
 import torch
 from references import double, everything_hooked, scaled, stack, without_block, without_branch, zero_ablated
-from tiny import FAMILIES, model
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -16,6 +15,7 @@ from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, wrap
+from tiny import FAMILIES, model
 
 BRANCHES = {"attention": ScaleAttention, "mlp": ScaleMlp}
 SEVERAL = Compose((ScaleAttention(0, 0.5), ScaleBlock(1, 1.1), ScaleMlp(2, -0.5), ScaleMlp(1, 0.5)))
@@ -63,8 +63,8 @@ def test_zeroing_a_branch_is_a_network_whose_output_projection_is_zero(family, l
     assert_same(logits_under(subject, BRANCHES[unit](layer, 0)), expected)
 
 
-# In the unknown architecture a norm with a bias stands behind the attention: with the weights at zero it still adds
-# its bias, so that the paper's ablation would not be the identity there.
+# In the unknown architecture a norm with a bias stands behind the attention: with the weights at zero it
+# still adds its bias, so that the paper's ablation would not be the identity there.
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "unknown"])
 @layers
 def test_the_papers_zero_ablation_of_all_weights_is_scaling_the_block_by_zero(family, layer):
@@ -147,6 +147,12 @@ def assert_restored(subject: Model, before: dict[str, Tensor], hooks: dict, expe
     assert torch.equal(logits(subject.network), expected)
 
 
+def break_off_under(subject: Model, edit) -> None:
+    with applied(subject, edit):
+        logits(subject.network)
+        raise RuntimeError("in the middle")
+
+
 @families
 def test_restore_is_bit_exact_also_after_an_exception(family):
     subject = model(family)
@@ -162,9 +168,7 @@ def test_restore_is_bit_exact_also_after_an_exception(family):
         assert everything_hooked(subject.network) != hooks
     assert_restored(subject, before, hooks, expected)
     with pytest.raises(RuntimeError, match="in the middle"):
-        with applied(subject, SEVERAL):
-            logits(subject.network)
-            raise RuntimeError("in the middle")
+        break_off_under(subject, SEVERAL)
     assert_restored(subject, before, hooks, expected)
     still = subject.network.get_input_embeddings().weight is subject.network.get_output_embeddings().weight
     assert still == tied

@@ -54,9 +54,9 @@ class Gates:
         self._handles: list[RemovableHandle] = []
         self._shared = _addresses_by_module(model)
         self._set(factors([BASELINE], self._anatomy), everywhere=True)
-        trunk = _trunk(model)
-        self._handles.append(trunk.register_forward_pre_hook(self._begin_pass, with_kwargs=True))
-        self._handles.append(trunk.register_forward_hook(self._end_pass))
+        for runner in {model.network, _trunk(model)}:  # a pass may be started from either
+            self._handles.append(runner.register_forward_pre_hook(self._begin_pass, with_kwargs=True))
+            self._handles.append(runner.register_forward_hook(self._end_pass))
 
     def assign(self, edits: Sequence[Edit]) -> None:
         """Row r of every following forward pass is under `edits[r]`.
@@ -255,7 +255,11 @@ def _addresses_by_module(model: Model) -> Mapping[nn.Module, list[str]]:
 
 
 def _trunk(model: Model) -> nn.Module:
-    """The innermost module that runs all blocks, so that a pass is seen however it is started."""
-    inner: nn.Module = model.network.base_model
-    within = set(inner.modules())
-    return inner if all(block.module in within for block in model.anatomy.blocks) else model.network
+    """The innermost module that runs all blocks: some networks call it past the model that holds it."""
+    blocks = {block.module for block in model.anatomy.blocks}
+    trunk: nn.Module = model.network
+    while True:
+        holders = [child for child in trunk.children() if blocks <= set(child.modules())]
+        if not holders or isinstance(holders[0], nn.ModuleList | nn.ModuleDict | nn.Sequential):
+            return trunk
+        trunk = holders[0]
