@@ -107,9 +107,10 @@ class Chromium:
 
     def picture(self, path: Path, whole: bool = True) -> None:
         """A screenshot of the page, or of the window only."""
-        answer = self._send("Page.captureScreenshot", captureBeyondViewport=whole, **(
-            {"clip": {"x": 0, "y": 0, "scale": 1, "width": self.ask("document.documentElement.clientWidth"),
-                      "height": self.ask("document.documentElement.scrollHeight")}} if whole else {}))  # fmt: skip
+        size = "[document.documentElement.clientWidth, document.documentElement.scrollHeight]"
+        width, height = self.ask(size)
+        clip = {"clip": {"x": 0, "y": 0, "scale": 1, "width": width, "height": height}} if whole else {}
+        answer = self._send("Page.captureScreenshot", captureBeyondViewport=whole, **clip)
         path.write_bytes(base64.b64decode(answer["data"]))
 
     def _send(self, method: str, **parameters: Any) -> dict[str, Any]:

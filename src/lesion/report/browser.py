@@ -1,4 +1,4 @@
-"""The data behind the page's item browser: every verdict, and as many texts as fit a budget, each only once."""
+"""The data behind the page's item browser: every verdict, and each text once, as far as a budget goes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Cell:
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:
-    """The text when it is at most `longest` characters, else its first third and its end, saying what was left out."""
+    """The text when it is at most `longest` characters, else its first third and its end."""
     clean = wording.printable(text)
     if len(clean) <= longest:
         return clean
@@ -71,7 +71,7 @@ def data(
         return {"texts": [], "models": [], "tasks": [], "cells": []}
     cells = _cells(of_lines, answers)
     models = list(dict.fromkeys(line.model for line in of_lines))
-    names = [name for name in dict.fromkeys(line.task for line in of_lines)]
+    names = list(dict.fromkeys(line.task for line in of_lines))
     asked = items.drop_duplicates(["task", "item"])
     of_task = {
         name: list(
@@ -113,7 +113,7 @@ def data(
 def _cells(of_lines: Sequence[Line], answers: pd.DataFrame) -> list[Cell]:
     columns = ["item", "text", "tokens", "finish", "correct", "parsed"]
     found: dict[tuple[str, str, str], dict[str, tuple[str, int, str, bool, str | None]]] = {
-        key: {
+        (model, task, edit): {
             str(item): (
                 str(text) if isinstance(text, str) else "",
                 int(tokens) if pd.notna(tokens) else 0,
@@ -125,7 +125,7 @@ def _cells(of_lines: Sequence[Line], answers: pd.DataFrame) -> list[Cell]:
             .drop_duplicates("item")
             .itertuples(index=False, name=None)
         }
-        for key, group in answers.groupby(["model_name", "task", "edit"], sort=False)
+        for (model, task, edit), group in answers.groupby(["model_name", "task", "edit"], sort=False)
     }
     cells: dict[tuple[str, str, str], Cell] = {}
     for line in of_lines:
@@ -187,7 +187,7 @@ def _packed(
 
 
 def embedded(value: Any) -> str:
-    r"""The value as JSON that can stand inside a script element: no `<`, `>`, `&`, U+2028 or U+2029 unescaped.
+    r"""The value as JSON that can stand inside a script element: no `<`, `>`, `&`, U+2028, U+2029 as such.
 
     With `<` written as `\u003c` the text can contain neither `</script>` nor `<!--`.
 

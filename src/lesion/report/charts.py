@@ -1,7 +1,7 @@
 """The line charts of the page as inline SVG: accuracy against ablated layer, one panel per task.
 
-After Nepal et al. (2025, Figures 1 and 2). Colours, light and dark, come from the page's style sheet by class;
-every text in a chart is escaped.
+After Nepal et al. (2025, Figures 1 and 2). Colours, light and dark, come from the page's style
+sheet by class; every text in a chart is escaped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from markupsafe import Markup
 from lesion.report import wording
 from lesion.report.views import Line, Point, View, runs
 
-LOWEST, HIGHEST = -0.1, 1.03  # below 0 there is room for the labels of critical layers
+LOWEST, HIGHEST = -0.13, 1.03  # below 0 there is room for the labels of critical layers
 MARKERS = ("circle", "square", "diamond", "triangle", "pentagon", "cross")
 SERIES = 8
 
@@ -69,9 +69,9 @@ def panel(view: View, task: str, frame: Frame, level: float) -> Markup:
     parts.extend(_labels(of_task, frame))
     parts.extend(_column(of_task, layer, frame, view, level) for layer in frame.layers)
     name = f"Accuracy on {task} against the layer switched off; the numbers stand in the table of all cells."
-    return Markup(
-        '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}" preserveAspectRatio="xMidYMid meet">{}</svg>'
-    ).format(frame.width, frame.height, name, Markup("").join(parts))
+    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+        frame.width, frame.height, name, Markup("").join(parts)
+    )
 
 
 def tone(view: View, line: Line) -> int:
@@ -83,7 +83,8 @@ def swatch(view: View, label: str) -> Markup:
     """The legend's picture of a line: a stroke with its mark."""
     index = view.labels.index(label)
     return Markup(
-        '<svg class="swatch t{}" viewBox="0 0 34 14" aria-hidden="true"><path class="stroke" d="M1 7H33"/>{}</svg>'
+        '<svg class="swatch t{}" viewBox="0 0 34 14" aria-hidden="true">'
+        '<path class="stroke" d="M1 7H33"/>{}</svg>'
     ).format(index % SERIES, _mark(17, 7, 4.2, index, critical=False))
 
 
@@ -157,8 +158,8 @@ def _band(line: Line, view: View, frame: Frame) -> Markup:
         upper = [f"{x:.1f} {high:.1f}" for x, _, high in known]
         lower = [f"{x:.1f} {low:.1f}" for x, low, _ in reversed(known)]
         if known:
-            found += Markup('<path class="band t{}" d="M{}Z"/>').format(
-                tone(view, line), "L".join(upper + lower)
+            found += Markup('<path class="band{} t{}" d="M{}Z"/>').format(
+                " thin" if len(view.labels) > 2 else "", tone(view, line), "L".join(upper + lower)
             )
     return found
 
@@ -190,7 +191,8 @@ def _mark(x: float, y: float, radius: float, index: int, *, critical: bool) -> M
     name = MARKERS[index % len(MARKERS)]
     r = radius
     paths = {
-        "circle": f"M{x - r:.1f} {y:.1f}a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0Z",
+        "circle": f"M{x - r:.1f} {y:.1f}a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0"
+        f"a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0Z",
         "square": f"M{x - r:.1f} {y - r:.1f}h{2 * r:.1f}v{2 * r:.1f}h{-2 * r:.1f}Z",
         "diamond": f"M{x:.1f} {y - 1.35 * r:.1f}l{1.25 * r:.1f} {1.35 * r:.1f}l{-1.25 * r:.1f} {1.35 * r:.1f}"
         f"l{-1.25 * r:.1f} {-1.35 * r:.1f}Z",
@@ -224,7 +226,7 @@ def _labels(of_task: Sequence[Line], frame: Frame) -> list[Markup]:
     return [
         Markup('<text class="label" x="{}" y="{}" text-anchor="middle">{}</text>').format(
             round(sum(frame.x(p.layer) for p in group) / len(group), 1),
-            round(max(frame.y(p.accuracy) for p in group) + 15, 1),
+            round(max(frame.y(p.accuracy) for p in group) + 17, 1),
             wording.layer_runs(p.layer for p in group).replace(", ", wording.DASH),
         )
         for group in groups

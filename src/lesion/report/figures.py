@@ -38,8 +38,9 @@ STYLE = {
 
 
 def accuracy(view: View, level: float) -> bytes:
-    """Accuracy against ablated layer as PNG: a panel per task, a line per model (Nepal et al. 2025, Figs. 1 and 2).
+    """Accuracy against ablated layer as PNG: a panel per task, a line per model.
 
+    After Nepal et al. (2025, Figures 1 and 2).
     Dashed: the baseline. Shaded: intervals at `level`. Filled marks with a number: critical layers.
     """
     with mpl.rc_context(STYLE):
@@ -58,7 +59,7 @@ def accuracy(view: View, level: float) -> bytes:
         figure.legend(
             handles=_legend(view, level),
             loc="outside lower center",
-            ncols=1 if wide == 1 else 3,
+            ncols=1 if wide == 1 else 2 if max(map(len, view.labels)) > 24 else 3,
             frameon=False,
             handlelength=2.4,
         )
@@ -66,7 +67,7 @@ def accuracy(view: View, level: float) -> bytes:
 
 
 def heat(of_view: View) -> bytes:
-    """Drops as PNG: a row per model and task, a column per layer; a dot marks critical cells, grey is not answered."""
+    """Drops as PNG: a row per model and task, a column per layer; dot: critical, grey: not answered."""
     of_lines = of_view.lines
     several = len(of_view.labels) > 1
     names = [f"{line.label} · {line.task}" if several else line.task for line in of_lines]
@@ -86,10 +87,14 @@ def heat(of_view: View) -> bytes:
                 if point.critical:
                     axis.plot(of_view.layers.index(point.layer), row, "o", color="black", markersize=2.6)
         axis.set_yticks(range(len(names)), names)
-        shown = range(0, len(of_view.layers), max(1, len(of_view.layers) // 16))
-        axis.set_xticks(list(shown), [str(of_view.layers[i]) for i in shown])
+        stride = next(s for s in (1, 2, 4, 5, 10, 20, 50, 1000) if len(of_view.layers) <= 16 * s)
+        shown = [i for i, layer in enumerate(of_view.layers) if layer % stride == 0]
+        axis.set_xticks(shown, [str(of_view.layers[i]) for i in shown])
         axis.set_xlabel(_axis_name(of_view))
         axis.tick_params(length=0)
+        for row in range(1, len(of_lines)):
+            if several and of_lines[row].task != of_lines[row - 1].task:
+                axis.axhline(row - 0.5, color="white", linewidth=3)
         axis.spines[:].set_visible(False)
         bar = figure.colorbar(image, ax=axis, pad=0.02, aspect=12)
         bar.ax.yaxis.set_major_formatter(PercentFormatter(1, symbol=""))
@@ -126,11 +131,18 @@ def _panel(axis: Axes, view: View, of_task: Sequence[Line]) -> None:
                     [point.low or 0.0 for point in known],
                     [point.high or 0.0 for point in known],
                     color=colour,
-                    alpha=0.16,
+                    alpha=0.16 if len(of_task) < 3 else 0.1,
                     linewidth=0,
                 )
             elif known:
-                axis.vlines(known[0].layer, known[0].low, known[0].high, color=colour, alpha=0.4, linewidth=2)
+                axis.vlines(
+                    known[0].layer,
+                    known[0].low or 0.0,
+                    known[0].high or 0.0,
+                    color=colour,
+                    alpha=0.4,
+                    linewidth=2,
+                )
         size = 3.6 if len(view.layers) <= 16 else 2.4
         for point in line.points:
             face = colour if point.critical else "white"
@@ -175,8 +187,8 @@ def grouped(layers: Sequence[int], distance: int) -> list[list[int]]:
 
 def _legend(view: View, level: float) -> list[Line2D]:
     lines = [
-        Line2D([], [], color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)], markerfacecolor="white",
-               markersize=3.6, linewidth=1.1, label=label)
+        Line2D([], [], color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)], linewidth=1.1,
+               markerfacecolor="white", markersize=3.6, label=label)
         for i, label in enumerate(view.labels)
     ]  # fmt: skip
     grey = "#555555"

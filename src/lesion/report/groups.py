@@ -1,4 +1,4 @@
-"""Accuracy by group of items (number of steps, subject, level), under every edit, computed from the answers."""
+"""Accuracy by group of items (number of steps, subject, level), under every edit, from the answers."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ def breakdowns(
         return ()
     asked = answers[answers["task"].isin(grouped)].drop_duplicates(["model_name", "task", "edit", "item"])
     merged = asked.merge(known[["task", "item", "group"]], on=["task", "item"], how="inner")
+    merged = merged.assign(correct=merged["correct"].astype(bool))
     tally = merged.groupby(["model_name", "task", "edit", "group"])["correct"].agg(["sum", "count"])
     cells = {
         key: (int(right), int(n))
         for key, right, n in zip(tally.index, tally["sum"], tally["count"], strict=True)
     }
-    sizes = known.groupby(["task", "group"]).size().to_dict()
     found = []
     for line in of_lines:
         if line.task not in grouped:
             continue
-        groups = sorted({group for task, group in sizes if task == line.task and group}, key=natural)
+        groups = sorted(set(known.loc[known["task"] == line.task, "group"]) - {""}, key=natural)
         edits: dict[int | None, str] = {None: str(BASELINE)} | {
             point.layer: point.edit for point in line.points
         }

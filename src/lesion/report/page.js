@@ -236,9 +236,12 @@ function browse() {
     if (next) { open(+next.dataset.index, true); remember(); }
   });
   window.addEventListener("hashchange", follow);
+  let touched = null; // a first touch shows the numbers, a second one on the same place opens the answers
   document.addEventListener("click", (event) => {
     const place = event.target.closest("[data-edit]");
-    if (!place) return;
+    const again = place === touched;
+    touched = place;
+    if (!place || (event.pointerType === "touch" && !again)) return;
     choose({ ...place.dataset, show: shown.filter });
     remember();
     byId("answers").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });

@@ -27,12 +27,12 @@ NARROW, WIDE = 400, 640  # widths of a panel in SVG units, on a phone or beside 
 
 
 def write(folder: Path, summary: dict[str, Any], answers: pd.DataFrame, items: pd.DataFrame) -> Path:
-    """Write `report.html`, `layers.csv`, `summary.json` and `figures/*.png` into a folder, each whole or not at all.
+    """Write `report.html`, `layers.csv`, `summary.json` and `figures/*.png` into a folder, each whole.
 
     Args:
         folder: made if it is not there; files of an earlier report are replaced.
-        summary: what `summary.json` holds: models → tasks → baseline and layers, `study` and `notes`. A task's
-            optional `planned` names the layers that a study in progress will have.
+        summary: what `summary.json` holds: models → tasks → baseline and layers, `study` and `notes`. A
+            task's optional `planned` names the layers that a study in progress will have.
         answers: columns model_name, edit (text form), task, item, text, tokens, finish, correct, parsed.
         items: columns task, item, question, gold, group.
 
@@ -70,7 +70,7 @@ def write(folder: Path, summary: dict[str, Any], answers: pd.DataFrame, items: p
 
 
 def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: int = browser.BUDGET) -> str:
-    """The text of `report.html`: no request leaves it, and no text from a model or a task is executed or parsed.
+    """The text of `report.html`: no request leaves it; texts of models and tasks are never parsed.
 
     Args:
         summary: as for `write`.
@@ -109,6 +109,7 @@ def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: i
             first_lines=_first_of_each_task(every),
             lines=every,
             several_models=len({line.model for line in every}) > 1,
+            nonfinite=any(point.nonfinite for line in every for point in line.points),
             several_edits=len({(line.unit, line.factor) for line in every}) > 1,
             breakdowns=groups.breakdowns(every, answers, items, level),
             critical_places=prose.critical_places,
@@ -121,7 +122,7 @@ def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: i
 
 
 def policy(style: str, script: str) -> str:
-    """The page's Content-Security-Policy: only this style sheet and this script, by their hash; no request at all."""
+    """The page's Content-Security-Policy: this style sheet and this script by their hash; no requests."""
     hashes = [
         base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
         for text in (script, style)

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from lesion.report import wording
 from lesion.report.views import Line, Point, View
 
-CONTROL_LEVEL = 0.5
+STOPPING_SHARE = 0.5
 """Share of failing answers hitting the token limit from which a loss is said to be one of stopping."""
 
 
-def findings(of_views: Sequence[View]) -> list[str]:
-    """A few sentences on what the cuts did: per view and model, which places are critical for what."""
-    told: list[str] = []
+@dataclass(frozen=True)
+class Finding:
+    """What is told of one model under one unit and factor, or of all models together (`subject` empty).
+
+    Attributes:
+        subject: the model, and the edit where it is not the plain block switched off.
+        headline: the sentences to be read first.
+        sentences: one per task.
+    """
+
+    subject: str
+    headline: tuple[str, ...]
+    sentences: tuple[str, ...] = ()
+
+
+def findings(of_views: Sequence[View]) -> list[Finding]:
+    """What the cuts did: first what all models share, then which places each needs for what."""
+    told: list[Finding] = []
     for view in of_views:
-        if view.factor is None:
-            told.extend(_model(view, label) for label in view.labels)
-        else:
-            told.extend(_model(view, label) for label in view.labels)
-            told.extend(_shared(view))
-    return [sentence for sentence in told if sentence]
+        if view.factor is not None and (shared := _shared(view)):
+            told.append(Finding("", tuple(shared)))
+        told.extend(found for label in view.labels if (found := _model(view, label)) is not None)
+    return told
 
 
 def critical(line: Line) -> list[Point]:
@@ -41,25 +55,26 @@ def _places(unit: str, layers: Sequence[int]) -> str:
     return f"{prefix}block{'s' if len(layers) > 1 else ''} {wording.layer_runs(layers)}"
 
 
-def _model(view: View, label: str) -> str:
+def _model(view: View, label: str) -> Finding | None:
     of_model = [line for line in view.lines if line.label == label and line.points]
     if not of_model:
-        return ""
-    told = [_task(line) for line in of_model]
-    subject = of_model[0].model
-    if view.factor is None or view.factor != 0:
-        subject += f", {_unit(view)} scaled by {of_model[0].factor:g}"
-    elif view.unit != "block":
+        return None
+    subject, factor = of_model[0].model, of_model[0].factor
+    if factor != 0:
+        subject += f", {_unit(view)} scaled by {factor:g}"
+    elif view.unit != "block" or view.factor is None:
         subject += f", {_unit(view)} switched off"
-    told.extend(_selective(of_model))
-    return f"{subject}: {' '.join(told)}"
+    rare = _selective(of_model)
+    sentences = tuple(_task(line, [layer for layer in rare if line.task in rare[layer]]) for line in of_model)
+    return Finding(subject, tuple(_by_tasks(_needed([of_model], all), of_model, "")), sentences)
 
 
 def _unit(view: View) -> str:
     return wording.UNIT_NAMES[view.unit]
 
 
-def _task(line: Line) -> str:
+def _task(line: Line, selective: Sequence[int]) -> str:
+    """One task's sentence. Its example is the largest drop, at a place other tasks do without if there is one."""
     base = line.baseline
     if base.accuracy == 0:
         n = wording.counted(line.items, "item")
@@ -73,7 +88,7 @@ def _task(line: Line) -> str:
             f"{wording.points(largest.drop)} points {wording.interval(largest.drop_low, largest.drop_high)} "
             f"at {wording.place('block', largest.layer)}."
         )
-    worst = found[0]
+    worst = next((point for point in found if point.layer in selective), found[0])
     verb = "is" if len(found) == 1 else "are"
     places = critical_places(line)
     sentence = (
@@ -83,46 +98,93 @@ def _task(line: Line) -> str:
         f"{wording.percent(worst.accuracy)} {wording.interval(worst.low, worst.high)}"
     )
     wrong = 1 - worst.accuracy
-    if worst.truncated is not None and wrong > 0 and worst.truncated >= CONTROL_LEVEL * wrong:
+    if worst.truncated is not None and wrong > 0 and worst.truncated >= STOPPING_SHARE * wrong:
         sentence += (
-            f" (there {wording.percent(worst.truncated, 0)} of the answers hit the token limit: part of the loss "
-            "may be one of stopping)"
+            f" (there {wording.percent(worst.truncated, 0)} of the answers hit the token limit: "
+            "part of the loss may be one of stopping)"
         )
     return f"{sentence}."
 
 
-def _selective(of_model: Sequence[Line]) -> list[str]:
-    """Places critical for one task only, where the other tasks were measured too."""
-    if len(of_model) < 2:
-        return []
+Needed = dict[int, frozenset[str]]
+"""Layer → the tasks it is critical for."""
+
+
+def _needed(models: Sequence[Sequence[Line]], quantifier: Callable[[Iterable[bool]], bool]) -> Needed:
+    """Layers critical for at least one task, with the tasks they are critical for in all (or any) of the models.
+
+    Only layers that were measured on every task of every model count: of others nothing is known yet.
+    """
+    every = [line for of_model in models for line in of_model]
+    measured = (
+        set.intersection(*({point.layer for point in line.points} for line in every)) if every else set()
+    )
+    tasks = dict.fromkeys(line.task for line in every)
+    found: Needed = {}
+    for layer in sorted(measured):
+        of_layer = frozenset(
+            task
+            for task in tasks
+            if quantifier(
+                any(point.critical and point.layer == layer for point in line.points)
+                for line in every
+                if line.task == task
+            )
+        )
+        if of_layer:
+            found[layer] = of_layer
+    return found
+
+
+def _selective(of_model: Sequence[Line]) -> Needed:
+    """Layers critical for some task of a model and not for another."""
+    return {
+        layer: tasks
+        for layer, tasks in _needed([of_model], all).items()
+        if len(tasks) < len({line.task for line in of_model})
+    }
+
+
+def _by_tasks(
+    needed: Needed, of_lines: Sequence[Line], prefix: str, elsewhere: Needed | None = None
+) -> list[str]:
+    """Sentences like `Block 3 is critical for a and b, not for c.`, the most selective places first.
+
+    Args:
+        needed: what the layers are critical for.
+        of_lines: lines with every task.
+        prefix: what the sentence begins with.
+        elsewhere: for several models, what the layers are critical for in any of them.
+    """
+    every = list(dict.fromkeys(line.task for line in of_lines))
+    unit = of_lines[0].unit
+    together: dict[tuple[frozenset[str], frozenset[str]], list[int]] = {}
+    for layer, tasks in needed.items():
+        spared = frozenset(every) - (elsewhere or needed).get(layer, frozenset())
+        together.setdefault((tasks, spared), []).append(layer)
     told = []
-    for line in of_model:
-        others = [other for other in of_model if other is not line]
-        alone = [
-            point.layer
-            for point in critical(line)
-            if all((there := other.at(point.layer)) is not None and not there.critical for other in others)
-        ]
-        if alone:
-            told.append(f"Critical for {line.task} alone: {_places(line.unit, alone)}.")
+    for (tasks, spared), layers in sorted(together.items(), key=lambda pair: (len(pair[0][0]), pair[1])):
+        places = _places(unit, layers)
+        verb = "is" if len(layers) == 1 else "are"
+        names = (
+            "every task" if len(tasks) == len(every) > 1 else wording.listed([t for t in every if t in tasks])
+        )
+        sentence = f"{prefix}{places} {verb} critical for {names}"
+        if spared:
+            none = ", and in none of them for " if prefix else ", not for "
+            sentence += none + wording.listed([task for task in every if task in spared], "or")
+        told.append(f"{sentence[0].upper()}{sentence[1:]}.")
     return told
 
 
 def _shared(view: View) -> list[str]:
-    """Places critical for a task in every model of the view."""
-    told = []
-    for task, of_task in view.panels.items():
-        if len(of_task) < 2:
-            continue
-        sets = [{point.layer for point in line.points if point.critical} for line in of_task]
-        common = sorted(set.intersection(*sets))
-        if common:
-            verb = "is" if len(common) == 1 else "are"
-            told.append(
-                f"In all {len(of_task)} models {_places(view.unit, common)} {verb} critical for {task}."
-            )
-        elif any(sets):
-            told.append(f"No {_unit(view)} is critical for {task} in all {len(of_task)} models.")
+    """Places critical for the same tasks in every model of the view; empty for a single model."""
+    models = [[line for line in view.lines if line.label == label] for label in view.labels]
+    if len(models) < 2:
+        return []
+    told = _by_tasks(_needed(models, all), view.lines, f"In all {len(models)} models ", _needed(models, any))
+    if not told and any(point.critical for line in view.lines for point in line.points):
+        told = [f"No {_unit(view)} is critical for the same task in all {len(models)} models."]
     return told
 
 
@@ -135,7 +197,6 @@ def missing(of_views: Sequence[View]) -> list[str]:
         if line.missing:
             unit = "" if line.unit == "block" else f" ({wording.UNIT_NAMES[line.unit]})"
             factor = "" if line.factor == 0 else f", factor {line.factor:g}"
-            told.append(
-                f"{line.model} on {line.task}: {_places('block', line.missing)}{unit}{factor} not answered yet."
-            )
+            places = f"{_places('block', line.missing)}{unit}{factor}"
+            told.append(f"{line.model} on {line.task}: {places} not answered yet.")
     return told

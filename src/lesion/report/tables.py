@@ -14,10 +14,10 @@ from lesion.report import wording
 from lesion.report.views import Line, Summary, View, lines, views
 
 COLUMNS = (
-    ("model", "task", "unit", "factor", "layer", "items")
-    + ("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected", "critical")
-    + ("truncated", "unparsed", "nonfinite")
-    + ("baseline_accuracy", "baseline_low", "baseline_high", "baseline_truncated", "baseline_unparsed")
+    *("model", "task", "unit", "factor", "layer", "items"),
+    *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected", "critical"),
+    *("truncated", "unparsed", "nonfinite"),
+    *("baseline_accuracy", "baseline_low", "baseline_high", "baseline_truncated", "baseline_unparsed"),
 )
 
 WORTH_SAYING = 0.05
@@ -47,7 +47,7 @@ def layers(summary: Summary) -> pd.DataFrame:
 
 
 def text(summary: Summary) -> RenderableType:
-    """The terminal's table: a row per layer, a column per task, `●` where critical; one table per line of a view.
+    """The terminal's table: a row per layer, a column per task, `●` where critical.
 
     Raises:
         LesionError: the summary does not have the form that a study writes.
@@ -56,9 +56,9 @@ def text(summary: Summary) -> RenderableType:
     level = float(study.get("level", 0.95))
     tables: list[RenderableType] = [_table(view, label) for view in views(summary) for label in view.labels]
     caption = (
-        f"Accuracy in % with its {100 * level:g} % interval; ● is critical{wording.rule(study)} "
-        f"Beneath, from {100 * WORTH_SAYING:g} % on: answers cut off at the token limit, and answers in which "
-        "none could be read."
+        f"Accuracy in % with its {100 * level:g} % interval; ● is critical. {wording.rule(study)} "
+        f"Beneath, from {100 * WORTH_SAYING:g} % on: answers cut off at the token limit, "
+        "and answers in which none could be read."
     )
     return Group(*tables, Text(caption, style="dim"))
 

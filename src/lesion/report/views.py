@@ -11,6 +11,10 @@ from lesion.edits.edit import SCALES, Unit
 from lesion.errors import LesionError
 
 Summary = Mapping[str, Any]
+OPTIONAL = (
+    *("low", "high", "drop", "drop_low", "drop_high"),
+    *("p", "p_corrected", "truncated", "unparsed", "nonfinite"),
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Point:
-    """One model on one task under one edit: accuracies, drops and rates in 0…1, `None` where not known yet."""
+    """One model on one task under one edit: accuracies, drops, rates in 0…1, `None` where unknown."""
 
     layer: int
     unit: Unit
@@ -114,11 +118,7 @@ def _point(entry: Mapping[str, Any]) -> Point | None:
     accuracy = _number(entry.get("accuracy"))
     if accuracy is None:
         return None
-    optional = {
-        name: _number(entry.get(name))
-        for name in ("low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected")
-        + ("truncated", "unparsed", "nonfinite")
-    }
+    optional = {name: _number(entry.get(name)) for name in OPTIONAL}
     return Point(
         layer=int(entry["layer"]),
         unit=entry.get("unit", "block"),
@@ -132,8 +132,8 @@ def _point(entry: Mapping[str, Any]) -> Point | None:
 def lines(summary: Summary) -> tuple[Line, ...]:
     """Every line of a summary, in its order: model, task, unit, factor.
 
-    A layer is missing from a line when another task of the same model has it with the same unit and factor, or
-    when the task's optional `planned` (a list of layers) names it.
+    A layer is missing from a line when another task of the same model has it with the same unit and factor,
+    or when the task's optional `planned` (a list of layers) names it.
 
     Raises:
         LesionError: the summary does not have the form that a study writes.
@@ -229,7 +229,7 @@ def runs(line: Line, layers: Sequence[int]) -> list[list[Point]]:
 
 
 def drop_scale(of_lines: Sequence[Line]) -> float:
-    """The drop at which the heat map's colour is full: the largest in size, rounded up to a tenth, at least 0.2."""
+    """The drop at which the heat map's colour is full: the largest, rounded up to a tenth, at least 0.2."""
     largest = max(
         (abs(point.drop) for line in of_lines for point in line.points if point.drop is not None), default=0.0
     )

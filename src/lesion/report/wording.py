@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 MINUS = "\N{MINUS SIGN}"
+SPACE = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
 DASH = "\N{EN DASH}"
 
 
 def percent(value: float | None, digits: int = 1) -> str:
     """0.875 as `87.5 %`; an unknown value as a dash."""
-    return DASH if value is None else f"{_signed(value, digits)} %"
+    return DASH if value is None else f"{_signed(value, digits)}{SPACE}%"
 
 
 def points(value: float | None, digits: int = 1) -> str:
@@ -23,7 +24,7 @@ def interval(low: float | None, high: float | None, digits: int = 1) -> str:
     """0.1 and 0.25 as `[10.0, 25.0]`, in percent or percentage points; empty when unknown."""
     if low is None or high is None:
         return ""
-    return f"[{_signed(low, digits)}, {_signed(high, digits)}]"
+    return f"[{_signed(low, digits)},{SPACE}{_signed(high, digits)}]"
 
 
 def p_value(value: float | None) -> str:
@@ -50,9 +51,9 @@ def layer_runs(layers: Iterable[int]) -> str:
     return ", ".join(texts)
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
+    return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
 
 
 def counted(number: int, noun: str) -> str:
@@ -69,13 +70,13 @@ UNIT_NAMES = {"block": "block", "attention": "attention", "mlp": "MLP"}
 
 
 def rule(study: Mapping[str, Any]) -> str:
-    """The study's critical rule as the end of a sentence: `: a block is … .`, or just the full stop."""
+    """The study's critical rule as a sentence; empty when the study does not say it."""
     sentence = str(study.get("rule") or "").strip().rstrip(".")
-    return f": {sentence[0].lower()}{sentence[1:]}." if sentence else "."
+    return f"{sentence[0].upper()}{sentence[1:]}." if sentence else ""
 
 
 def printable(text: str) -> str:
-    """The text with lone surrogates and NULs replaced by U+FFFD: they cannot be written as UTF-8 or in HTML."""
+    """The text with lone surrogates and NULs as U+FFFD: UTF-8 or HTML cannot hold them."""
     return (
         text.encode("utf-8", "surrogatepass")
         .decode("utf-8", "replace")
