@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 EVERY_BYTE_UP_TO = 1_000_000_000  # bytes of weights
 SAMPLE = 64_000_000  # bytes read of a model that is larger
 
-# Configuration that changes with the folder, the library or the way of running, but not what the weights compute.
+# Configuration that changes with the folder, the library or the way of running, not with the computation.
 VOLATILE = frozenset(
     {
         *(
@@ -61,11 +61,11 @@ def _tensors(network: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.detach().contiguous().cpu().flatten().view(torch.uint8).numpy())
+    return tensor.detach().contiguous().cpu().flatten().view(torch.uint8).numpy().data
 
 
 def _sum(tensor: Tensor) -> int:
-    """The sum, modulo 2⁶⁴, of the tensor's memory read as 64-bit integers: exact, and the same on every device."""
+    """The sum, modulo 2⁶⁴, of the memory of a tensor read as 64-bit integers: exact on every device."""
     flat = tensor.detach().contiguous().flatten()
     whole = flat.numel() * flat.element_size() // 8 * 8 // flat.element_size()
     words = flat[:whole]

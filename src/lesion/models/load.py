@@ -91,8 +91,9 @@ def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
     absent = [key for key, tensor in network.named_parameters() if tensor.is_meta]
     if absent:
         raise LesionError(
-            f"{name} does not fit: {len(absent)} of its parameters ({_some(absent)}) would be swapped in from "
-            "main memory or disk, where no edit reaches them. Use a smaller dtype (bfloat16) or more devices."
+            f"{name} does not fit: {len(absent)} of its parameters ({_some(absent)}) would be swapped in "
+            "from main memory or disk, where no edit reaches them. Use a smaller dtype (bfloat16) or more "
+            "devices."
         )
     return Model(network, tokenizer, dissect(network, name), name, fingerprint(network))
 
@@ -162,8 +163,8 @@ def _refuse_misfits(found: Mapping[str, Any], typed: str) -> None:
         clauses.append(f"{len(shapes)} of another shape ({_some(some)})")
     if clauses:
         raise LesionError(
-            f"The weights of {typed} do not fit its config.json: {'; '.join(clauses)}. One of the two belongs to "
-            "another model, or the download or the save is incomplete."
+            f"The weights of {typed} do not fit its config.json: {'; '.join(clauses)}. One of the two "
+            "belongs to another model, or the download or the save is incomplete."
         )
 
 
@@ -184,8 +185,8 @@ def _read(
     ) as error:  # what transformers raises here has no common base; the reason is kept and said
         if "trust_remote_code" in str(error):
             raise LesionError(
-                f"{typed} comes with code of its own, which runs only when you trust it: look at the code, then "
-                "say trust_remote_code (--trust-remote-code)."
+                f"{typed} comes with code of its own, which runs only when you trust it: look at the code, "
+                "then say trust_remote_code (--trust-remote-code)."
             ) from error
         raise explained(error, source, typed, part) from error
 

@@ -43,7 +43,7 @@ def bundled() -> dict[str, Path]:
 
 
 def find(typed: str, revision: str | None = None) -> Source:
-    """The place that a person means by `bundled:NAME`, a folder, or a hub id (with `@REVISION`, if there is one).
+    """The place that a person means by `bundled:NAME`, a folder, or a hub id (with or without `@REVISION`).
 
     Raises:
         UsageError: there is no such folder or bundled model, or it cannot be a hub id.
@@ -66,8 +66,8 @@ def find(typed: str, revision: str | None = None) -> Source:
     looks_like_path = typed.startswith((".", "~", os.sep)) or typed.count("/") > 1 or typed.endswith("/")
     if looks_like_path or not _HUB_ID.fullmatch(identifier) or (at and not tag):
         raise UsageError(
-            f"There is no folder {typed}. Give a folder with config.json and safetensors weights, the id of a "
-            "model on the Hugging Face hub (OWNER/NAME), or bundled:NAME."
+            f"There is no folder {typed}. Give a folder with config.json and safetensors weights, the id of "
+            "a model on the Hugging Face hub (OWNER/NAME), or bundled:NAME."
         )
     if at and revision and tag != revision:
         raise UsageError(f"{typed} names the revision {tag}, but {revision} is asked for: give one of them.")
@@ -118,8 +118,8 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
     if source.local:
         if part == "tokenizer":
             return LesionError(
-                f"The folder {typed} has no tokenizer that can be read (tokenizer.json, tokenizer_config.json). "
-                f"Save the model's tokenizer into it. What was found wrong: {first}"
+                f"The folder {typed} has no tokenizer that can be read (tokenizer.json, "
+                f"tokenizer_config.json). Save the model's tokenizer into it. What was found wrong: {first}"
             )
         return LesionError(f"The {part} in the folder {typed} cannot be read: {first}")
     if "GatedRepoError" in kinds:
@@ -131,8 +131,8 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
         return LesionError(f"{source.place} has no revision {source.revision} on the Hugging Face hub.")
     if "RepositoryNotFoundError" in kinds:
         return LesionError(
-            f"There is no model {typed} on the Hugging Face hub (or it is private and you are not logged in), "
-            "and no folder of that name here. Check the spelling: OWNER/NAME."
+            f"There is no model {typed} on the Hugging Face hub (or it is private and you are not logged "
+            "in), and no folder of that name here. Check the spelling: OWNER/NAME."
         )
     unreachable = {
         "LocalEntryNotFoundError",
@@ -152,7 +152,7 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
 
 
 def refuse_unsuited(config: object, typed: str) -> None:
-    """Refuse configurations of models that cannot be studied: quantised, or not a decoder that continues text.
+    """Refuse configurations of models that cannot be studied: quantised, or no decoder that continues text.
 
     Raises:
         LesionError: naming the storage or the kind of model.
@@ -160,15 +160,13 @@ def refuse_unsuited(config: object, typed: str) -> None:
     quantised = getattr(config, "quantization_config", None)
     if quantised is not None:
         settings = quantised if isinstance(quantised, dict) else quantised.to_dict()
-        bits = settings.get("bits") or (
-            4 if settings.get("load_in_4bit") else 8 if settings.get("load_in_8bit") else 0
-        )
-        method = str(
-            getattr(settings.get("quant_method"), "value", settings.get("quant_method", "unknown method"))
-        )
+        loaded_in = next((number for number in (4, 8) if settings.get(f"load_in_{number}bit")), 0)
+        bits = settings.get("bits") or loaded_in
+        method = settings.get("quant_method", "unknown method")
+        storage = str(getattr(method, "value", method)) + (f", {bits}-bit" if bits else "")
         raise LesionError(
-            f"{typed} is stored quantised ({method}{f', {bits}-bit' if bits else ''}), and its packed weights "
-            "cannot be edited. Use the checkpoint in float32, bfloat16 or float16 from which it was made."
+            f"{typed} is stored quantised ({storage}), and its packed weights cannot be edited. Use the "
+            "checkpoint in float32, bfloat16 or float16 from which it was made."
         )
     architectures = list(getattr(config, "architectures", None) or [])
     kind = ", ".join(architectures) or str(getattr(config, "model_type", "model"))
