@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -32,6 +32,16 @@ class Texts:
         return self.numbers.setdefault(text, len(self.numbers))
 
 
+class Said(NamedTuple):
+    """One answer."""
+
+    text: str
+    tokens: int
+    finish: str
+    correct: bool
+    parsed: str | None
+
+
 @dataclass(frozen=True)
 class Cell:
     """The answers of one model to one task under one edit, by item id."""
@@ -40,7 +50,7 @@ class Cell:
     task: str
     edit: str
     label: str
-    answers: dict[str, tuple[str, int, str, bool, str | None]]  # text, tokens, finish, correct, parsed
+    answers: dict[str, Said]
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:
@@ -111,22 +121,19 @@ def data(
 
 
 def _cells(of_lines: Sequence[Line], answers: pd.DataFrame) -> list[Cell]:
-    columns = ["item", "text", "tokens", "finish", "correct", "parsed"]
-    found: dict[tuple[str, str, str], dict[str, tuple[str, int, str, bool, str | None]]] = {
-        (model, task, edit): {
-            str(item): (
-                str(text) if isinstance(text, str) else "",
-                int(tokens) if pd.notna(tokens) else 0,
-                str(finish),
-                bool(correct),
-                parsed if isinstance(parsed, str) else None,
-            )
-            for item, text, tokens, finish, correct, parsed in group[columns]
-            .drop_duplicates("item")
-            .itertuples(index=False, name=None)
-        }
-        for (model, task, edit), group in answers.groupby(["model_name", "task", "edit"], sort=False)
-    }
+    found: dict[tuple[str, str, str], dict[str, Said]] = {}
+    names = ("model_name", "task", "edit", "item", "text", "tokens", "finish", "correct", "parsed")
+    for model, task, edit, item, text, tokens, finish, correct, parsed in zip(
+        *(answers[name] for name in names), strict=True
+    ):
+        said = Said(
+            text if isinstance(text, str) else "",
+            int(tokens) if pd.notna(tokens) else 0,
+            str(finish),
+            bool(correct),
+            parsed if isinstance(parsed, str) else None,
+        )
+        found.setdefault((model, task, edit), {}).setdefault(str(item), said)
     cells: dict[tuple[str, str, str], Cell] = {}
     for line in of_lines:
         labels = {str(BASELINE): "unedited"} | {
@@ -158,7 +165,7 @@ def _fitting(of_task: dict[str, list[Any]], cells: Sequence[Cell], budget: int) 
             if turn >= len(rows):
                 continue
             item, question = str(rows[turn][0]), str(rows[turn][1])
-            said = {cell.answers[item][0] for cell in cells if cell.task == name and item in cell.answers}
+            said = {cell.answers[item].text for cell in cells if cell.task == name and item in cell.answers}
             spent += min(len(question), LONGEST) + sum(min(len(text), LONGEST) for text in said)
             if spent > budget and turn > 0:
                 return kept
@@ -176,13 +183,14 @@ def _packed(
         "task": names.index(cell.task),
         "edit": cell.edit,
         "label": cell.label,
-        "verdicts": "".join(VERDICTS[answer[3] if answer else None] for answer in every),
-        "texts": [texts.number(shortened(answer[0])) if answer else -1 for answer in shown],
+        "verdicts": "".join(VERDICTS[answer.correct if answer else None] for answer in every),
+        "texts": [texts.number(shortened(answer.text)) if answer else -1 for answer in shown],
         "parsed": [
-            texts.number(shortened(answer[4])) if answer and answer[4] is not None else -1 for answer in shown
+            texts.number(shortened(answer.parsed)) if answer and answer.parsed is not None else -1
+            for answer in shown
         ],
-        "finish": "".join(FINISHES.get(answer[2], "s") if answer else "-" for answer in shown),
-        "tokens": [answer[1] if answer else 0 for answer in shown],
+        "finish": "".join(FINISHES.get(answer.finish, "s") if answer else "-" for answer in shown),
+        "tokens": [answer.tokens if answer else 0 for answer in shown],
     }
 
 

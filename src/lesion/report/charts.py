@@ -59,7 +59,7 @@ class Frame:
 def panel(view: View, task: str, frame: Frame, level: float) -> Markup:
     """One panel: every line of the view on a task, with baselines, bands, marks, labels and hover columns."""
     of_task = view.panels[task]
-    parts = [*_axes(frame)]
+    parts = [*_axes(frame, wording.axis_name(view.unit, view.factor))]
     for line in of_task:
         parts.append(_baseline(line, frame, alone=len(of_task) == 1, tone=tone(view, line)))
     for line in of_task:
@@ -95,7 +95,7 @@ def critical_swatch() -> Markup:
     )
 
 
-def _axes(frame: Frame) -> list[Markup]:
+def _axes(frame: Frame, name: str) -> list[Markup]:
     right = frame.width - frame.right
     floor = frame.height - frame.bottom
     found = []
@@ -121,7 +121,7 @@ def _axes(frame: Frame) -> list[Markup]:
         )
     found.append(
         Markup('<text class="axis" x="{}" y="{}" text-anchor="middle">{}</text>').format(
-            (frame.left + right) / 2, frame.height - 4, "block switched off"
+            (frame.left + right) / 2, frame.height - 4, name
         )
     )
     return found

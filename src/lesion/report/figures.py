@@ -90,7 +90,7 @@ def heat(of_view: View) -> bytes:
         stride = next(s for s in (1, 2, 4, 5, 10, 20, 50, 1000) if len(of_view.layers) <= 16 * s)
         shown = [i for i, layer in enumerate(of_view.layers) if layer % stride == 0]
         axis.set_xticks(shown, [str(of_view.layers[i]) for i in shown])
-        axis.set_xlabel(_axis_name(of_view))
+        axis.set_xlabel(wording.axis_name(of_view.unit, of_view.factor))
         axis.tick_params(length=0)
         for row in range(1, len(of_lines)):
             if several and of_lines[row].task != of_lines[row - 1].task:
@@ -106,13 +106,6 @@ def heat(of_view: View) -> bytes:
 def _drop(line: Line, layer: int) -> float:
     point = line.at(layer)
     return float("nan") if point is None or point.drop is None else point.drop
-
-
-def _axis_name(view: View) -> str:
-    place = "block" if view.unit == "block" else f"{wording.UNIT_NAMES[view.unit]} of block"
-    if view.factor is None:
-        return f"{place} scaled"
-    return f"{place} switched off" if view.factor == 0 else f"{place} scaled by {view.factor:g}"
 
 
 def _panel(axis: Axes, view: View, of_task: Sequence[Line]) -> None:
@@ -157,7 +150,7 @@ def _panel(axis: Axes, view: View, of_task: Sequence[Line]) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
     if view.layers:
         axis.set_xlim(view.layers[0] - 0.5, view.layers[-1] + 0.5)
-    axis.set_xlabel(_axis_name(view))
+    axis.set_xlabel(wording.axis_name(view.unit, view.factor))
     axis.grid(axis="y", linewidth=0.4, color="#DDDDDD")
     axis.set_axisbelow(True)
 

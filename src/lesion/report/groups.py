@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 import pandas as pd
@@ -53,12 +54,12 @@ def breakdowns(
         return ()
     asked = answers[answers["task"].isin(grouped)].drop_duplicates(["model_name", "task", "edit", "item"])
     merged = asked.merge(known[["task", "item", "group"]], on=["task", "item"], how="inner")
-    merged = merged.assign(correct=merged["correct"].astype(bool))
-    tally = merged.groupby(["model_name", "task", "edit", "group"])["correct"].agg(["sum", "count"])
-    cells = {
-        key: (int(right), int(n))
-        for key, right, n in zip(tally.index, tally["sum"], tally["count"], strict=True)
-    }
+    right: Counter[tuple[str, ...]] = Counter()
+    counted: Counter[tuple[str, ...]] = Counter()
+    columns = [merged[name] for name in ("model_name", "task", "edit", "group", "correct")]
+    for *cell, correct in zip(*columns, strict=True):
+        right[tuple(cell)] += bool(correct)
+        counted[tuple(cell)] += 1
     found = []
     for line in of_lines:
         if line.task not in grouped:
@@ -68,10 +69,10 @@ def breakdowns(
             point.layer: point.edit for point in line.points
         }
         shares = {
-            (group, layer): share
+            (group, layer): _share(right[key], n, level)
             for group in groups
             for layer, edit in edits.items()
-            if (share := _share(cells.get((line.model, line.task, edit, group)), level)) is not None
+            if (n := counted[key := (line.model, line.task, edit, group)])
         }
         asked_of = {group: shares[group, None].n for group in groups if (group, None) in shares}
         if asked_of:
@@ -79,10 +80,14 @@ def breakdowns(
     return tuple(found)
 
 
-def _share(cell: tuple[int, int] | None, level: float) -> Share | None:
-    if cell is None:
-        return None
-    right, n = cell
+def answered(answers: pd.DataFrame) -> dict[tuple[str, str, str], int]:
+    """(model, task, edit) → number of items answered."""
+    cell = ["model_name", "task", "edit"]
+    each = answers.drop_duplicates([*cell, "item"])
+    return dict(Counter(zip(*(each[name].astype(str) for name in cell), strict=True)))
+
+
+def _share(right: int, n: int, level: float) -> Share:
     low, high = wilson(right, n, level)
     return Share(right, n, right / n, low, high)
 

@@ -102,7 +102,7 @@ def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: i
             browsable=bool(carried["cells"]),
             left_out=_left_out(carried),
             findings=prose.findings(of_views),
-            missing=prose.missing(of_views),
+            missing=prose.missing(of_views, groups.answered(answers)),
             rule=wording.rule(study),
             level=f"{100 * level:g} %",
             views=[_drawn(view, level) for view in of_views],
@@ -181,7 +181,7 @@ def _drawn(view: View, level: float) -> dict[str, Any]:
         "roomy": roomy,
         "panels": {
             task: {
-                "narrow": panel(task, NARROW, 250),
+                "narrow": panel(task, NARROW, 270),
                 "wide": panel(task, WIDE, 300) if roomy else None,
                 "items": sorted({line.items for line in of_task}),
             }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lesion.edits.edit import BASELINE
 from lesion.report import wording
 from lesion.report.views import Line, Point, View
 
@@ -52,7 +53,8 @@ def _places(unit: str, layers: Sequence[int]) -> str:
     if not layers:
         return ""
     prefix = "" if unit == "block" else f"the {wording.UNIT_NAMES[unit]} of "
-    return f"{prefix}block{'s' if len(layers) > 1 else ''} {wording.layer_runs(layers)}"
+    blocks = "blocks" if len(layers) > 1 else "block"
+    return f"{prefix}{blocks}{wording.SPACE}{wording.layer_runs(layers, last=' and')}"
 
 
 def _model(view: View, label: str) -> Finding | None:
@@ -66,7 +68,8 @@ def _model(view: View, label: str) -> Finding | None:
         subject += f", {_unit(view)} switched off"
     rare = _selective(of_model)
     sentences = tuple(_task(line, [layer for layer in rare if line.task in rare[layer]]) for line in of_model)
-    return Finding(subject, tuple(_by_tasks(_needed([of_model], all), of_model, "")), sentences)
+    headline = _by_tasks(_needed([of_model], all), of_model, "") if len(of_model) > 1 else []
+    return Finding(subject, tuple(headline), sentences)
 
 
 def _unit(view: View) -> str:
@@ -74,7 +77,7 @@ def _unit(view: View) -> str:
 
 
 def _task(line: Line, selective: Sequence[int]) -> str:
-    """One task's sentence. Its example is the largest drop, at a place other tasks do without if there is one."""
+    """One task's sentence. Its example is the largest drop, where other tasks do without if possible."""
     base = line.baseline
     if base.accuracy == 0:
         n = wording.counted(line.items, "item")
@@ -111,7 +114,7 @@ Needed = dict[int, frozenset[str]]
 
 
 def _needed(models: Sequence[Sequence[Line]], quantifier: Callable[[Iterable[bool]], bool]) -> Needed:
-    """Layers critical for at least one task, with the tasks they are critical for in all (or any) of the models.
+    """Layers critical for at least one task, with those tasks, in all (or any) of the models.
 
     Only layers that were measured on every task of every model count: of others nothing is known yet.
     """
@@ -188,15 +191,26 @@ def _shared(view: View) -> list[str]:
     return told
 
 
-def missing(of_views: Sequence[View]) -> list[str]:
-    """What a study in progress has not answered yet, a sentence per line; empty when it is complete."""
-    told = []
-    for line in dict.fromkeys(line for view in of_views for line in view.lines):
+def missing(of_views: Sequence[View], answered: Mapping[tuple[str, str, str], int]) -> list[str]:
+    """What a study in progress has not answered yet, a sentence per gap; empty when it is complete.
+
+    Args:
+        of_views: the figures.
+        answered: (model, task, edit) → number of answers; empty where no answers are at hand.
+    """
+    told: dict[str, None] = {}
+    for line in (line for view in of_views for line in view.lines):
+        where = f"{line.model} on {line.task}"
         if line.baseline.accuracy is None:
-            told.append(f"{line.model} on {line.task}: the unedited model has not been measured yet.")
+            told[f"{where}: the unedited model has not been measured yet."] = None
+        how = "" if line.factor == 0 else f", factor {line.factor:g}"
         if line.missing:
-            unit = "" if line.unit == "block" else f" ({wording.UNIT_NAMES[line.unit]})"
-            factor = "" if line.factor == 0 else f", factor {line.factor:g}"
-            places = f"{_places('block', line.missing)}{unit}{factor}"
-            told.append(f"{line.model} on {line.task}: {places} not answered yet.")
-    return told
+            told[f"{where}: {_places(line.unit, line.missing)}{how} not answered yet."] = None
+        edits = {str(BASELINE): "the unedited model"} | {
+            point.edit: _places(line.unit, [point.layer]) + how for point in line.points
+        }
+        for edit, place in edits.items():
+            n = answered.get((line.model, line.task, edit), line.items if not answered else 0)
+            if 0 < n < line.items:
+                told[f"{where}: {place} with {n} of {wording.counted(line.items, 'item')} so far."] = None
+    return list(told)

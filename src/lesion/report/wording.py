@@ -36,19 +36,18 @@ def p_value(value: float | None) -> str:
     return "1" if value >= 0.995 else f"{value:.2g}".removeprefix("0")
 
 
-def layer_runs(layers: Iterable[int]) -> str:
-    """0, 1, 2, 5, 7, 8 as `0–2, 5, 7, 8`."""
-    pieces: list[list[int]] = []
+def layer_runs(layers: Iterable[int], last: str = ",") -> str:
+    """0, 1, 2, 5, 7, 8 as `0–2, 5, 7, 8`, or with `last=" and"` as `0–2, 5, 7 and 8`."""
+    runs: list[list[int]] = []
     for layer in sorted(set(layers)):
-        if pieces and layer == pieces[-1][-1] + 1:
-            pieces[-1].append(layer)
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
         else:
-            pieces.append([layer])
-    texts = [
-        f"{piece[0]}{DASH}{piece[-1]}" if len(piece) > 2 else ", ".join(str(layer) for layer in piece)
-        for piece in pieces
-    ]
-    return ", ".join(texts)
+            runs.append([layer])
+    pieces: list[str] = []
+    for run in runs:
+        pieces.extend([f"{run[0]}{DASH}{run[-1]}"] if len(run) > 2 else [str(layer) for layer in run])
+    return f"{last} ".join([", ".join(pieces[:-1]), pieces[-1]]) if len(pieces) > 1 else "".join(pieces)
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:
@@ -61,12 +60,21 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+UNIT_NAMES = {"block": "block", "attention": "attention", "mlp": "MLP"}
+
+
 def place(unit: str, layer: int) -> str:
     """`block 3`, `attention of block 3`, `MLP of block 3`."""
-    return f"block {layer}" if unit == "block" else f"{UNIT_NAMES[unit]} of block {layer}"
+    block = f"block{SPACE}{layer}"
+    return block if unit == "block" else f"{UNIT_NAMES[unit]} of {block}"
 
 
-UNIT_NAMES = {"block": "block", "attention": "attention", "mlp": "MLP"}
+def axis_name(unit: str, factor: float | None) -> str:
+    """What the layers on an axis are: `block switched off`, `MLP of block scaled by 0.5`."""
+    what = "block" if unit == "block" else f"{UNIT_NAMES[unit]} of block"
+    if factor is None:
+        return f"{what} scaled"
+    return f"{what} switched off" if factor == 0 else f"{what} scaled by {factor:g}"
 
 
 def rule(study: Mapping[str, Any]) -> str:
