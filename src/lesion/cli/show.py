@@ -167,7 +167,7 @@ def show(
         bool, typer.Option("--trust-remote-code", help="Run code that came with the checkpoint.")
     ] = False,
 ) -> None:
-    """Show a model: blocks, matrices, shapes, dtypes, parameter counts, tied weights, and what is not covered."""
+    """Show a model: blocks, matrices, shapes, parameter counts, tied weights, and what is not covered."""
     loaded = load(
         model,
         revision=revision,

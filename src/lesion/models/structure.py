@@ -121,13 +121,13 @@ def _trace(network: PreTrainedModel, stack: nn.ModuleList) -> list[_Trace]:
 
 
 def _clued(block: nn.Module, clues: tuple[str, ...]) -> list[str]:
-    """Children of a block whose name or class bears a clue and in which there are weights of two axes."""
-    return [
-        name
-        for name, child in block.named_children()
-        if any(clue in f"{name} {type(child).__name__}".lower() for clue in clues)
-        and any(parameter.dim() >= 2 for parameter in child.parameters())
-    ]
+    """Children with weights of two axes whose name bears a clue or, where no name does, whose class does.
+
+    The name goes first: classes bear the name of their architecture, and JetMoe's attention is no mixture of experts.
+    """
+    weighted = [(n, m) for n, m in block.named_children() if any(p.dim() >= 2 for p in m.parameters())]
+    by_name = [name for name, _ in weighted if any(clue in name.lower() for clue in clues)]
+    return by_name or [n for n, m in weighted if any(clue in type(m).__name__.lower() for clue in clues)]
 
 
 def _suggested_mlp(block: nn.Module) -> list[str]:
