@@ -72,11 +72,17 @@ class Task(Protocol):
         style: the default prompt style of the task (`raw`: the question as it stands; `auto`: resolved per model).
     """
 
-    name: str
-    kind: Kind
-    max_new_tokens: int
-    stop: tuple[str, ...]
-    style: str
+    # properties, so that frozen dataclasses are tasks too
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def kind(self) -> Kind: ...  # noqa: D102
+    @property
+    def max_new_tokens(self) -> int: ...  # noqa: D102
+    @property
+    def stop(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def style(self) -> str: ...  # noqa: D102
 
     def load(self) -> Sequence[Item]:
         """Every item, in the order of the data set. Reads the file or the hub once."""

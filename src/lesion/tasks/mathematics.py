@@ -1,0 +1,257 @@
+"""Whether the mathematical answer in a text is the gold answer, compared by math-verify where need be."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from lesion.tasks.deadline import within
+from lesion.tasks.task import Verdict
+
+SECONDS = 2.0
+"""Time limit for one comparison; a comparison that takes longer counts as unequal."""
+
+LONGEST = 500
+"""Characters of an answer that are still read."""
+
+TAIL = 20_000
+"""Characters at the end of a text in which an answer is looked for."""
+
+BITS = 1e6
+"""Largest number, in bits, that a comparison may have to compute; `9**9**9` has 10⁹."""
+
+_NUMBER = r"[-+−]?\s?[$€£]?[-−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:\.\d+|(?<=\d))"
+_PLAIN = re.compile(rf"{_NUMBER}")
+_IN_TEXT = re.compile(rf"(?<![\w.]){_NUMBER}(?:\s*/\s*\d+)?\s?(?:\\?%)?")
+_PHRASE = re.compile(
+    r"\banswer(?:\s+is|\s*:|\s+would\s+be|\s+equals|\s*=)(?:\s*:)?[\s*]*"
+    r"(?:(?:therefore|thus|approximately|about)\s+)?",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"\n|(?<!\\)[.!?](?=\s|$)|[.](?=[A-Z])")
+# A dollar sign opens or closes a formula only where no space follows or precedes it and no digit comes after:
+# the rest are amounts of money, as in "$5 x 3 = $15".
+_MATH = re.compile(
+    r"(?<![\\$])\$\$?(?=\S)((?:[^$\\]|\\.){1,500}?)(?<=\S)\$\$?(?!\d)|\\\((.{1,500}?)\\\)|\\\[(.{1,500}?)\\\]",
+    re.DOTALL,
+)
+
+
+def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: bool = True) -> Verdict:
+    r"""Judge a solution written in words and mathematics by the answer it arrives at.
+
+    The answer is read at the first of these that is there and not empty: the last `\boxed{…}`; the
+    last line with `#### …`; the last "answer is …" or "answer: …"; the end of the text (its last number or
+    formula). Where the text has `<answer>` tags or ends its thinking with `</think>`, these places are looked
+    for behind the tag first.
+
+    Plain numbers are compared as exact fractions, to six decimals when one has decimals; `1,200`, `$18.00`
+    and `-3` are plain numbers. Everything else goes to math-verify, without its signals (they work in the
+    main thread only) and within limits of its own: answers longer than `LONGEST` characters are not read,
+    numbers of more than `BITS` bits are not computed, and a comparison of more than `SECONDS` counts as
+    unequal.
+
+    Args:
+        text: what the model wrote.
+        gold: the right answer.
+        aliases: other right answers.
+        complete: whether the model ended the text itself. In a text cut off at the token limit the last
+            number is the place where it was cut, not an answer: only a marked answer is read there.
+
+    Returns:
+        The verdict; `parsed` is the answer as written, or None when none could be read.
+    """
+    words_allowed = not any(character.isdigit() for character in gold)
+    for candidate in _candidates(text[-TAIL:], complete, words_allowed):
+        answer = _clean(candidate)
+        if answer:  # the first place decides: a number found elsewhere is not what an unreadable box says
+            if len(answer) <= LONGEST and (_number(answer) is not None or _parsed(answer)):
+                return Verdict(any(_equal(answer, _clean(right)) for right in (gold, *aliases)), answer)
+            break
+    return Verdict(False, None)
+
+
+def _candidates(text: str, complete: bool, words_allowed: bool) -> Iterator[str]:
+    """Places where the answer may stand, the most explicit first."""
+    scopes = [text]
+    if "</think>" in text:
+        scopes.insert(0, text.rsplit("</think>", 1)[1])
+    tagged = text.rsplit("<answer>", 1)[1].split("</answer>", 1)[0] if "<answer>" in text else None
+    if tagged is not None:
+        scopes.insert(0, tagged)
+    for scope in scopes:
+        yield from _boxed(scope)
+        if "####" in scope:
+            line = scope.rsplit("####", 1)[1].strip().split("\n", 1)[0]
+            yield _first_value(line) or line
+        for match in reversed(list(_PHRASE.finditer(scope))):
+            value = _stated(scope[match.end() : match.end() + LONGEST], words_allowed)
+            if value:
+                yield value
+        if scope is tagged and "</answer>" in text:
+            yield _last_value(scope) or scope
+    if complete:
+        value = _last_value(scopes[0])
+        if value:
+            yield value
+
+
+def _boxed(text: str) -> Iterator[str]:
+    r"""The contents of `\boxed{…}`, the last first, braces balanced; unclosed boxes are left out."""
+    for match in reversed(list(re.finditer(r"\\f?boxed\s*\{", text))[-20:]):
+        depth = 1
+        for position in range(match.end(), min(len(text), match.end() + LONGEST)):
+            if text[position - 1] == "\\":
+                continue
+            depth += {"{": 1, "}": -1}.get(text[position], 0)
+            if depth == 0:
+                yield text[match.end() : position]
+                break
+
+
+def _stated(rest: str, words_allowed: bool) -> str | None:
+    """The value in what follows "the answer is": its first formula or number, behind the last equals sign."""
+    sentence = _SENTENCE_END.split(rest.lstrip(), maxsplit=1)[0].strip()
+    value = _first_value(sentence)
+    if value:
+        return value
+    return sentence if sentence and (words_allowed or "\\" in sentence) else None
+
+
+def _first_value(sentence: str) -> str | None:
+    formula = _MATH.search(sentence)
+    if formula:
+        return next(group for group in formula.groups() if group)
+    if "\\" in sentence:
+        return sentence
+    number = _IN_TEXT.search(sentence.rsplit("=", 1)[-1]) or _IN_TEXT.search(sentence)
+    return number[0] if number else None
+
+
+def _last_value(text: str) -> str | None:
+    """The last formula or number of a text, whichever ends later."""
+    last, formula = (
+        max(pattern.finditer(text), key=re.Match.end, default=None) for pattern in (_IN_TEXT, _MATH)
+    )
+    if formula and (last is None or formula.end() > last.end()):
+        return next(group for group in formula.groups() if group)
+    return last[0] if last else None
+
+
+def _clean(answer: str) -> str:
+    r"""The answer without what only dresses it: dollar signs, `\!`, a full stop at the end, spaces."""
+    answer = re.sub(r"\\!\s*", "", answer.replace("\\$", "$")).replace("{,}", ",").replace("−", "-").strip()
+    answer = answer.removesuffix(".").strip()
+    if len(answer) > 1 and answer[0] == answer[-1] == "$":
+        answer = answer.strip("$").strip()
+    return answer
+
+
+def _number(answer: str) -> Fraction | None:
+    """The exact value of a plain number such as `1,200`, `-3` or `$18.00`; None for anything else."""
+    if not _PLAIN.fullmatch(answer):
+        return None
+    digits = re.sub(r"[\s,$€£+]", "", answer)
+    if digits.count("-") > 1 or not any(character.isdigit() for character in digits):
+        return None
+    return Fraction(digits)
+
+
+def _equal(answer: str, gold: str) -> bool:
+    one, other = _number(answer), _number(gold)
+    if one is not None and other is not None:
+        return one == other or (
+            max(one.denominator, other.denominator) > 1 and round(one, 6) == round(other, 6)
+        )
+    if _plain_latex(answer) == _plain_latex(gold):
+        return True
+    return _verified(_parsed(gold), _parsed(answer))
+
+
+def _plain_latex(answer: str) -> str:
+    """The answer with equivalent ways of typesetting made one, for comparison as text."""
+    answer = re.sub(r"\\(?:left|right|displaystyle|[,;: ])|\\?\s+|\$", "", answer)
+    answer = re.sub(r"\\(?:text|mathrm|textbf|mbox)\{([^{}]*)\}", r"\1", answer)
+    return re.sub(r"\\[dt]frac", r"\\frac", answer)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(answer: str) -> tuple[Any, ...]:
+    """What math-verify reads in an answer; empty when it reads nothing or would compute too long on it."""
+    from math_verify import parse
+
+    _silence()
+    number = _number(answer)
+    text = str(number) if number is not None else answer
+
+    def read() -> list[Any]:
+        boxed = parse(f"\\boxed{{{text}}}", parsing_timeout=None)
+        readable = [part for part in boxed if not isinstance(part, str)]
+        return readable or parse(text, parsing_timeout=None, fallback_mode="no_fallback") or boxed
+
+    try:
+        found = within(SECONDS, read)
+        return tuple(part for part in found if isinstance(part, str) or _bits(part) <= BITS)
+    except (TimeoutError, RecursionError, MemoryError, OverflowError):
+        return ()
+
+
+def _verified(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
+    from math_verify import verify
+
+    try:
+        return within(SECONDS, lambda: bool(verify(list(gold), list(answer), timeout_seconds=None)))
+    except (TimeoutError, RecursionError, MemoryError, OverflowError):
+        return False
+
+
+def _bits(expression: Any) -> float:
+    """An upper bound of log2 of the largest number that evaluating a sympy expression can meet.
+
+    math-verify parses without evaluating, so that the bound can be taken before any power is computed.
+    """
+    import sympy  # type: ignore[import-untyped]
+
+    inside = (
+        expression.flat() if isinstance(expression, sympy.MatrixBase) else getattr(expression, "args", ())
+    )
+    arguments = [_bits(argument) for argument in inside]
+    if max(arguments, default=0.0) > BITS:
+        return math.inf
+    if isinstance(expression, sympy.Number):
+        return _log2(expression)
+    if isinstance(expression, sympy.Pow):
+        base, exponent = arguments
+        return max(base, 1.0) * _power_of_two(exponent)
+    if isinstance(expression, sympy.exp):
+        return 1.5 * _power_of_two(arguments[0])
+    if isinstance(expression, (sympy.factorial, sympy.factorial2, sympy.binomial, sympy.gamma)):
+        return max(arguments[0], 1.0) * _power_of_two(arguments[0])
+    if isinstance(expression, sympy.Mul):
+        return sum(arguments)
+    if isinstance(expression, sympy.Add):
+        return max(arguments) + math.log2(len(arguments) + 1)
+    return max(arguments, default=1.0)
+
+
+def _log2(number: Any) -> float:
+    size = abs(number)
+    if size.is_Rational:  # exact, where a float would overflow
+        return math.log2(max(int(size.p), int(size.q)))
+    return max(0.0, math.log2(size)) if size.is_finite and size > 0 else 0.0
+
+
+def _power_of_two(bits: float) -> float:
+    return 2.0**bits if bits < 60 else math.inf
+
+
+@lru_cache(maxsize=1)
+def _silence() -> None:
+    """math-verify warns once that its timeouts are off; they are, and `within` stands in for them."""
+    for name in ("math_verify.parser", "math_verify.grader"):
+        logging.getLogger(name).setLevel(logging.ERROR)

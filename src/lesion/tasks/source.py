@@ -1,0 +1,152 @@
+"""Where rows of a data set come from: a local JSON Lines, JSON or Parquet file, or the Hugging Face hub."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from lesion.errors import LesionError, UsageError
+
+Row = dict[str, Any]
+
+
+def local_rows(path: str | Path) -> list[Row]:
+    """The rows of a local file, read as its ending says: `.parquet`, `.json` (one list) or JSON Lines.
+
+    Raises:
+        UsageError: there is no such file, it is empty, or a row of it is not an object; with the line where
+            it has one.
+    """
+    path = existing(path)
+    if path.suffix == ".parquet":
+        return _parquet(path)
+    text = read_text(path)
+    if path.suffix == ".json" and text.lstrip().startswith("["):
+        rows = _parse(text, path, first_line=1)
+        numbered = [(f"row {index}", row) for index, row in enumerate(rows)]
+    else:
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+        numbered = [(f"line {number}", _parse(line, path, first_line=number)) for number, line in lines]
+    if not numbered:
+        raise UsageError(f"{path} is empty; a task needs at least one item.")
+    for place, row in numbered:
+        if not isinstance(row, dict):
+            raise UsageError(
+                f"{path}, {place}: this is {_kind(row)}, not a JSON object {{…}} with the item's fields."
+            )
+    return [row for _, row in numbered]
+
+
+def hub_rows(task: str, repository: str, subset: str | None, split: str) -> list[Row]:
+    """The rows of one split of a data set on the hub, or in the local cache of `datasets`.
+
+    Args:
+        task: name of the task, for the error's advice.
+        repository: id of the data set, `openai/gsm8k`.
+        subset: name of the configuration, or None when there is only one.
+        split: `test`, `validation`, …
+
+    Raises:
+        LesionError: the hub cannot be reached and the data set is not in the cache.
+    """
+    import datasets
+
+    datasets.disable_progress_bars()
+    for library in ("datasets", "huggingface_hub"):  # they tell of every retry
+        logging.getLogger(library).setLevel(logging.ERROR)
+    try:
+        rows = datasets.load_dataset(repository, subset, split=split)
+    except Exception as error:  # the hub fails in many ways, and each has the same two ways out
+        reason = str(error).strip().splitlines()
+        raise LesionError(
+            f"The data set {repository} could not be had from the Hugging Face hub "
+            f"({type(error).__name__}: {reason[0] if reason else 'no reason given'}). "
+            f"Check the network and HF_HUB_OFFLINE, or pass a local file: {task}:PATH."
+        ) from error
+    return [dict(row) for row in rows]
+
+
+def existing(path: str | Path) -> Path:
+    """The path of a file that is there.
+
+    Raises:
+        UsageError: there is none.
+    """
+    path = Path(path).expanduser()
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; give the path of a file in it.")
+    if not path.is_file():
+        raise UsageError(f"There is no file {path}.")
+    return path
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, a byte order mark removed.
+
+    Raises:
+        UsageError: it is not UTF-8 (with the line) or cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise UsageError(f"{path}, line {line}: this is not UTF-8 text; save the file as UTF-8.") from error
+
+
+def need(row: Row, field: str, task: str, index: int) -> Any:
+    """A field that a row must have.
+
+    Raises:
+        UsageError: it is missing, with the fields that are there.
+    """
+    if field not in row:
+        raise UsageError(
+            f"Row {index} of {task} has no field '{field}'; it has {', '.join(map(repr, row)) or 'none'}. "
+            f"Is this the file of another data set?"
+        )
+    return row[field]
+
+
+def identify(question: str, index: int) -> str:
+    """An id for a row without one: its place and a digest of its question, `17-3fa9c14e`.
+
+    The digest keeps stored answers from being taken for answers to another question when the file has
+    changed, and the same data set has the same ids from the hub and from a file.
+    """
+    return f"{index}-{hashlib.sha256(question.encode()).hexdigest()[:8]}"
+
+
+def _parquet(path: Path) -> list[Row]:
+    import pandas
+
+    try:
+        # JSON turns numpy arrays in the cells into lists
+        rows = json.loads(pandas.read_parquet(path).to_json(orient="records", force_ascii=False))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read as Parquet: {error}.") from error
+    if not rows:
+        raise UsageError(f"{path} is empty; a task needs at least one item.")
+    return list(rows)
+
+
+def _parse(text: str, path: Path, first_line: int) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line = first_line + error.lineno - 1
+        raise UsageError(
+            f"{path}, line {line}: this is not JSON ({error.msg} at column {error.colno})."
+        ) from error
+
+
+def _kind(value: Any) -> str:
+    return {list: "a list", str: "a text", bool: "true or false", type(None): "null"}.get(
+        type(value), "a number"
+    )
