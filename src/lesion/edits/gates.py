@@ -74,13 +74,18 @@ class Gates:
         """
         self._set(factors([edit], self._anatomy), everywhere=True)
 
-    def assign_tensors(self, table: Float[Tensor, "blocks units rows"]) -> None:
+    def assign_tensors(self, table: Float[Tensor, "blocks units rows"], growing: bool = False) -> None:
         """Row r of every following forward pass is under the factors `table[:, :, r]`.
 
         For an engine that keeps the table of all its edits (from `lesion.edits.factors.factors`, on the CPU)
         and refills its rows from it: `gates.assign_tensors(table.index_select(2, edit_of_row))`.
+
+        Args:
+            table: factors of every row.
+            growing: the batch may have fewer rows at the lower blocks than `table`: those that are there are its
+                first, and the rest join, at its end, before the first block that their edit changes.
         """
-        self._set(table)
+        self._set(table, growing=growing)
 
     def select(self, rows: Int[Tensor, " kept"]) -> None:
         """Row r of every following forward pass is under what row `rows[r]` is under now.
@@ -96,7 +101,7 @@ class Gates:
             handle.remove()
         self._handles.clear()
 
-    def _set(self, table: Tensor, everywhere: bool = False) -> None:
+    def _set(self, table: Tensor, everywhere: bool = False, growing: bool = False) -> None:
         kept = table == 1
         open_everywhere = kept.all(-1)
         ends_only = (kept | (table == 0)).all(-1)
@@ -105,6 +110,7 @@ class Gates:
         active = [self._place(layer, unit) for layer, unit in edited]
         self._table = table
         self._everywhere = everywhere
+        self._growing = growing
         self._on_device: dict[tuple[torch.device, torch.dtype], Tensor] = {}
         self._active = active
         self._passed: set[_Place] = set()
@@ -139,11 +145,14 @@ class Gates:
         if (like.device, dtype) not in self._on_device:
             self._on_device[like.device, dtype] = self._table.to(like.device, dtype)
         self._passed.add(place)
-        return self._on_device[like.device, dtype][place.layer, place.unit]
+        factor = self._on_device[like.device, dtype][place.layer, place.unit]
+        return factor[: place.rows] if self._growing else factor
 
     def _check_rows(self, batch: int, multiple: bool = False) -> None:
         rows = self._table.shape[2]
-        if not self._everywhere and (batch % max(rows, 1) if multiple else batch != rows):
+        if self._everywhere or (self._growing and (multiple or batch <= rows)):
+            return
+        if batch % max(rows, 1) if multiple else batch != rows:
             raise LesionError(
                 f"A batch of {batch} rows came to {self._anatomy.name}, but edits are assigned to {rows}: "
                 f"call assign or select with as many edits as rows before the forward pass."
@@ -174,6 +183,7 @@ class _Place:
         self.unit = unit
         self.active = False
         self.ends = False  # every factor is 0 or 1
+        self.rows = 0  # of the batch that came to the block last
         self.proved = UNITS[unit] != "block"  # that the block leaves its input as it is
         self.input_copy: Tensor | None = None
 
@@ -184,7 +194,8 @@ class _Place:
     def look_at_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self.active:
             stream = _stream_into(args, kwargs)
-            self.gates._check_rows(stream.shape[0])
+            self.rows = stream.shape[0]
+            self.gates._check_rows(self.rows)
             if not self.proved:
                 self.input_copy = stream.detach().clone()
 

@@ -1,0 +1,183 @@
+"""Prefill: the prompt computation of many edits at once, shared up to the block where an edit begins.
+
+Rows of one prompt under different edits are the same until the first block that any of them changes. So the forward
+pass starts with one row per prompt, and a row under an edit branches off just before the first block that it edits:
+at block l the batch is `prompts + rows whose edit begins at or before l`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers.cache_utils import Cache, DynamicLayer
+
+from lesion.edits.gates import Gates
+from lesion.models.load import Model
+
+
+@dataclass(frozen=True)
+class Prefilled:
+    """What a prefill found, for rows in the order they were asked for.
+
+    Attributes:
+        logits: of the last `kept` positions.
+        keys: per layer, what the layer computed, with as many rows as it was run on.
+        values: the same for values.
+        sources: per layer, the row of `keys` and `values` that each asked-for row reads.
+        mask: False at padding.
+    """
+
+    logits: Float[Tensor, "rows kept vocabulary"]
+    keys: Sequence[Tensor]
+    values: Sequence[Tensor]
+    sources: Sequence[Int[Tensor, " rows"]]
+    mask: Tensor
+    token_steps: int
+
+
+class Recorder(Cache):
+    """Keeps each layer's keys and values of one forward pass, whatever number of rows the layer was run on."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__(layers=[DynamicLayer() for _ in range(layers)])
+
+
+def pad_left(prompts: Sequence[Sequence[int]], padding: int) -> tuple[Int[Tensor, "rows length"], Tensor]:
+    """Token ids padded on the left, and the mask that is False at padding."""
+    length = max(map(len, prompts))
+    tokens = torch.full((len(prompts), length), padding, dtype=torch.long)
+    mask = torch.zeros(len(prompts), length, dtype=torch.bool)
+    for row, prompt in enumerate(prompts):
+        tokens[row, length - len(prompt) :] = torch.tensor(prompt)
+        mask[row, length - len(prompt) :] = True
+    return tokens, mask
+
+
+def first_edited(table: Float[Tensor, "blocks units edits"]) -> Int[Tensor, " edits"]:
+    """The first block at which each edit changes anything; the number of blocks where it changes nothing."""
+    touched = (table != 1).any(1)
+    return torch.where(touched.any(0), touched.int().argmax(0), table.shape[0])
+
+
+def prefill(
+    model: Model,
+    gates: Gates,
+    prompts: Sequence[Sequence[int]],
+    table: Float[Tensor, "blocks units rows"],
+    padding: int,
+    kept: int = 1,
+) -> Prefilled:
+    """Run every row's prompt under its edit, shared below the block where the edit begins.
+
+    Args:
+        prompts: token ids per row; rows with equal prompts share what can be shared.
+        table: factors of every row, from `lesion.edits.factors.factors`.
+        padding: token id to pad with; it is never attended to.
+        kept: number of last positions whose logits are wanted.
+    """
+    unique = list(dict.fromkeys(map(tuple, prompts)))
+    number = {prompt: index for index, prompt in enumerate(unique)}
+    prompt_of_row = torch.tensor([number[tuple(prompt)] for prompt in prompts])
+    starts = first_edited(table)
+    blocks = table.shape[0]
+    forked = (starts < blocks).nonzero()[:, 0]
+    forked = forked[starts[forked].sort(stable=True).indices]
+    # The batch grows at its end only: first the prompts, then the rows in the order in which they branch off.
+    trunk = torch.ones(blocks, table.shape[1], len(unique), dtype=table.dtype)
+    grown = torch.cat([trunk, table.index_select(2, forked)], 2)
+    prompt_of_grown = torch.cat([torch.arange(len(unique)), prompt_of_row[forked]])
+    rows_at = [len(unique) + int((starts[forked] <= layer).sum()) for layer in range(blocks)]
+    place = prompt_of_row.clone()
+    place[forked] = torch.arange(len(forked)) + len(unique)
+
+    tokens, mask = pad_left(unique, padding)
+    cache = Recorder(_cache_layers(model))
+    positions = (mask.long().cumsum(1) - 1).clamp(min=0)
+    gates.assign_tensors(grown, growing=True)
+    with _branching(model, prompt_of_grown, rows_at):
+        output = model.network(
+            input_ids=tokens.to(model.device),
+            attention_mask=mask.to(model.device).long(),
+            position_ids=positions.to(model.device),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=kept,
+        )
+    sources = []
+    for layer in range(len(cache.layers)):
+        run = rows_at[min(layer, blocks - 1)]
+        sources.append(torch.where(place < run, place, prompt_of_row))
+    return Prefilled(
+        logits=output.logits[:, -kept:].index_select(0, place.to(output.logits.device)),
+        keys=[layer.keys for layer in cache.layers],
+        values=[layer.values for layer in cache.layers],
+        sources=sources,
+        mask=mask.index_select(0, prompt_of_row),
+        token_steps=sum(rows_at) * tokens.shape[1] // blocks,
+    )
+
+
+def _cache_layers(model: Model) -> int:
+    return int(model.network.config.get_text_config(decoder=True).num_hidden_layers)
+
+
+@contextmanager
+def _branching(model: Model, prompt_of_grown: Int[Tensor, " rows"], rows_at: Sequence[int]) -> Iterator[None]:
+    """While inside, each block runs on the first `rows_at[l]` rows; new ones start as copies of their prompt's row."""
+    prompts = int(prompt_of_grown.max()) + 1
+
+    def hook(layer: int) -> Any:
+        wanted = rows_at[layer]
+
+        def grow(
+            module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+            stream = args[0] if args else kwargs["hidden_states"]
+            if wanted == prompts == stream.shape[0]:
+                return None
+            origin = prompt_of_grown[:wanted].to(stream.device)
+            new = origin[stream.shape[0] :]
+            stream = torch.cat([stream, stream.index_select(0, new)]) if len(new) else stream
+
+            def fit(value: Any) -> Any:
+                return _grow(value, prompts, origin)
+
+            if args:
+                return (stream, *map(fit, args[1:])), {key: fit(value) for key, value in kwargs.items()}
+            others = {key: fit(value) for key, value in kwargs.items() if key != "hidden_states"}
+            return args, {"hidden_states": stream, **others}
+
+        return grow
+
+    handles = [
+        # Before the gates' own hooks, so that these see the grown batch.
+        block.module.register_forward_pre_hook(hook(block.index), prepend=True, with_kwargs=True)
+        for block in model.anatomy.blocks
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _grow(value: Any, prompts: int, origin: Tensor) -> Any:
+    """A block's other inputs for the grown batch: masks, positions and rotary tables that have a row per prompt.
+
+    One prompt needs nothing: its single row broadcasts. Vectors are left alone: they run along the sequence.
+    """
+    if isinstance(value, Tensor):
+        if prompts > 1 and value.dim() >= 2 and value.shape[0] == prompts:
+            return value.index_select(0, origin.to(value.device))
+        return value
+    if type(value) in (tuple, list):
+        return type(value)(_grow(part, prompts, origin) for part in value)
+    if type(value) is dict:
+        return {key: _grow(part, prompts, origin) for key, part in value.items()}
+    return value

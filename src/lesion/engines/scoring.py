@@ -1,0 +1,88 @@
+"""Scoring: the log-probability of each choice after its prompt, every row under its own edit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lesion.edits.edit import Edit
+from lesion.edits.gates import Gates
+from lesion.engines.engine import Request
+from lesion.engines.prefill import prefill
+from lesion.engines.work import Work
+from lesion.models.load import Model
+
+# Tokens of one forward pass, padding included, at most.
+TOKENS = 16384
+
+
+def score(
+    model: Model,
+    gates: Gates,
+    requests: Sequence[Request],
+    table: Float[Tensor, "blocks units edits"],
+    column: Mapping[Edit, int],
+    padding: int,
+    work: Work,
+) -> Iterator[tuple[Request, tuple[float, ...]]]:
+    """For each request the summed log-probability, in nats, of every choice given the prompt.
+
+    A choice is scored token by token in one pass over prompt and choice; sums are float64, whatever the model's dtype.
+    """
+    ordered = sorted(requests, key=lambda r: (-_length(r), r.prompt, column[r.edit]))
+    while ordered:
+        # Whole requests, as many as fit; sorted by length, so the first is the longest.
+        rows_at_most = max(1, min(TOKENS // _length(ordered[0]), work.batch_size * 4))
+        taken = [ordered.pop(0)]
+        rows = len(taken[0].choices)
+        while ordered and rows + len(ordered[0].choices) <= rows_at_most:
+            taken.append(ordered.pop(0))
+            rows += len(taken[-1].choices)
+        yield from zip(taken, _score(model, gates, taken, table, column, padding, work), strict=True)
+
+
+def _length(request: Request) -> int:
+    return len(request.prompt) + max(map(len, request.choices))
+
+
+def _score(
+    model: Model,
+    gates: Gates,
+    requests: Sequence[Request],
+    table: Tensor,
+    column: Mapping[Edit, int],
+    padding: int,
+    work: Work,
+) -> list[tuple[float, ...]]:
+    pairs = [(request, choice) for request in requests for choice in request.choices]
+    columns = torch.tensor([column[request.edit] for request, _ in pairs])
+    longest = max(len(choice) for _, choice in pairs)
+    found = prefill(
+        model,
+        gates,
+        [(*request.prompt, *choice) for request, choice in pairs],
+        table.index_select(2, columns),
+        padding,
+        kept=longest + 1,
+    )
+    work.prompt += found.token_steps
+    scores = iter(
+        [
+            float(
+                found.logits[row, -len(choice) - 1 : -1]
+                .double()
+                .log_softmax(-1)
+                .gather(1, _ids(choice, found.logits))
+                .sum()
+            )
+            for row, (_, choice) in enumerate(pairs)
+        ]
+    )
+    return [tuple(next(scores) for _ in request.choices) for request in requests]
+
+
+def _ids(choice: Sequence[int], like: Tensor) -> Tensor:
+    return torch.tensor(choice, device=like.device)[:, None]

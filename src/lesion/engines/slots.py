@@ -1,0 +1,213 @@
+"""Slots: a key-value cache in which rows come and go while the others decode on.
+
+All rows share one column for the newest token, so a step writes one slice however long each row is: row r holds its
+tokens right-aligned in columns `end − length_r … end − 1`. A new row enters right-aligned too; distances between
+columns are distances between positions, which is all that causal and sliding-window masks look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import PretrainedConfig
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+# Columns by which the buffers grow at a time: rarer copies against memory lying idle.
+GROWTH = 64
+
+
+class _Layer(CacheLayerMixin):
+    """One layer's keys and values, [rows, heads, capacity, head size], seen through the window start … end."""
+
+    is_compileable = False
+    is_sliding = False
+    layer_type = "full_attention"
+
+    def __init__(self, window: _Window) -> None:
+        super().__init__()
+        self.window = window
+        self.is_initialized = False
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        window = self.window
+        now = window.end + key_states.shape[-2]
+        self.keys[:, :, window.end : now] = key_states
+        self.values[:, :, window.end : now] = value_states
+        return self.keys[:, :, window.start : now], self.values[:, :, window.start : now]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.window.end - self.window.start + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return self.window.end - self.window.start
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+class _Window:
+    """The columns in use, shared by all layers."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = 0
+
+
+class Slots(Cache):
+    """Keys and values of a changing set of rows.
+
+    Attributes:
+        mask: [rows, capacity] bool, True where a column holds a token of the row.
+        lengths: number of tokens each row holds.
+    """
+
+    def __init__(self, config: PretrainedConfig) -> None:
+        text = config.get_text_config(decoder=True)
+        self.window = _Window()
+        layers = [_Layer(self.window) for _ in range(text.num_hidden_layers)]
+        kinds: Sequence[str] = getattr(text, "layer_types", None) or ()
+        for layer, kind in zip(layers, kinds, strict=False):
+            # Which mask the network asks a layer about; the buffers themselves are alike.
+            layer.is_sliding = kind == "sliding_attention"
+        super().__init__(layers=layers)
+        self.mask = torch.zeros(0, 0, dtype=torch.bool)
+        self.lengths = torch.zeros(0, dtype=torch.long)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows held."""
+        return len(self.lengths)
+
+    @property
+    def width(self) -> int:
+        """Number of columns that a forward pass attends to, the newest token not counted."""
+        return self.window.end - self.window.start
+
+    def insert(
+        self,
+        keys: Sequence[Float[Tensor, "_ heads length size"]],
+        values: Sequence[Float[Tensor, "_ heads length size"]],
+        sources: Sequence[Int[Tensor, " new"]],
+        mask: Tensor,
+        slots: Int[Tensor, " new"],
+    ) -> None:
+        """Put freshly computed prompts into rows.
+
+        Args:
+            keys: per layer; the prompts are padded on the left.
+            values: the same for values.
+            sources: per layer, which stored row each new row takes its keys and values from.
+            mask: [new, length] bool, False at padding.
+            slots: the rows to fill; rows beyond those held are appended, without gaps.
+        """
+        length = mask.shape[1]
+        device = keys[0].device
+        rows = max(self.rows, int(slots.max()) + 1)
+        self._reserve(keys, values, rows, length)
+        columns = slice(self.window.end - length, self.window.end)
+        for layer, key, value, source in zip(self.layers, keys, values, sources, strict=True):
+            layer.keys[slots.to(key.device), :, columns] = key[source.to(key.device)]
+            layer.values[slots.to(value.device), :, columns] = value[source.to(value.device)]
+        self.mask[slots.to(device)] = False
+        self.mask[slots.to(device), columns] = mask.to(device)
+        self.lengths[slots] = mask.sum(1).cpu()
+
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        """Keep only these rows, in this order."""
+        span = slice(self.window.start, self.window.end)
+        for layer in self.layers:
+            chosen = rows.to(layer.keys.device)
+            for name in ("keys", "values"):
+                old = getattr(layer, name)
+                new = old.new_zeros(len(rows), *old.shape[1:])
+                new[:, :, span] = old[:, :, span].index_select(0, chosen)
+                setattr(layer, name, new)
+        self.mask = self.mask[rows.to(self.mask.device)]
+        self.lengths = self.lengths[rows]
+        self._narrow(int(self.lengths.max()) if len(rows) else 0)
+
+    def vacate(self, rows: Int[Tensor, " left"], live: Int[Tensor, " live"]) -> None:
+        """Rows that nobody reads any more: they stop widening the window until they are filled again.
+
+        One column stays visible, for attention over nothing is not defined.
+        """
+        self.lengths[rows] = 1
+        self._narrow(int(self.lengths[live].max()) if len(live) else 1)
+
+    def scrub(self, rows: Int[Tensor, " broken"]) -> None:
+        """Forget everything these rows held: a NaN left in a masked column would reach whoever comes after."""
+        for layer in self.layers:
+            layer.keys[rows.to(layer.keys.device)] = 0
+            layer.values[rows.to(layer.values.device)] = 0
+
+    def step_inputs(self) -> tuple[Tensor, Tensor]:
+        """Make room for one token in every row; attention mask [rows, width + 1] and positions [rows, 1] for it."""
+        if self.window.end >= self.mask.shape[1]:
+            self._make_room(1)
+        end = self.window.end
+        self.mask[:, end] = True
+        device = self.mask.device
+        return self.mask[:, self.window.start : end + 1], self.lengths[:, None].to(device)
+
+    def advance(self) -> None:
+        """The step's token has been written to every layer: it now belongs to the rows."""
+        self.window.end += 1
+        self.lengths += 1
+
+    def _narrow(self, longest: int) -> None:
+        self.window.start = max(self.window.start, self.window.end - longest)
+
+    def _reserve(self, keys: Sequence[Tensor], values: Sequence[Tensor], rows: int, length: int) -> None:
+        capacity = max(self.mask.shape[1], length + GROWTH)
+        if rows > self.rows or capacity > self.mask.shape[1]:
+            self._resize(keys, values, rows, capacity)
+        if self.rows == 0 or self.width == 0:
+            self.window.start, self.window.end = 0, max(length, self.window.end)
+        if self.window.end < length:
+            self._move(length - self.window.end)
+        self.window.start = min(self.window.start, self.window.end - length)
+        self.lengths = torch.cat([self.lengths, self.lengths.new_ones(rows - len(self.lengths))])
+
+    def _resize(self, keys: Sequence[Tensor], values: Sequence[Tensor], rows: int, capacity: int) -> None:
+        for layer, key, value in zip(self.layers, keys, values, strict=True):
+            for name, like in (("keys", key), ("values", value)):
+                # Zeros, not whatever lay there: a masked column still meets 0 · value, and 0 · NaN is NaN.
+                new = like.new_zeros(rows, like.shape[1], capacity, like.shape[3])
+                old = getattr(layer, name, None)
+                if old is not None:
+                    new[: old.shape[0], :, : old.shape[2]] = old
+                setattr(layer, name, new)
+            layer.is_initialized = True
+        mask = torch.zeros(rows, capacity, dtype=torch.bool, device=keys[0].device)
+        mask[: self.mask.shape[0], : self.mask.shape[1]] = self.mask
+        self.mask = mask
+
+    def _make_room(self, columns: int) -> None:
+        """Slide the window to the left edge; grow the buffers when that frees too little."""
+        if self.window.start >= GROWTH // 2:
+            self._move(-self.window.start)
+        else:
+            keys = [layer.keys for layer in self.layers]
+            values = [layer.values for layer in self.layers]
+            self._resize(keys, values, self.rows, self.mask.shape[1] + max(GROWTH, self.mask.shape[1] // 4))
+
+    def _move(self, by: int) -> None:
+        start, end = self.window.start, self.window.end
+        if end + by > self.mask.shape[1]:
+            keys, values = [layer.keys for layer in self.layers], [layer.values for layer in self.layers]
+            self._resize(keys, values, self.rows, end + by + GROWTH)
+        for layer in self.layers:
+            for tensor in (layer.keys, layer.values):
+                tensor[:, :, start + by : end + by] = tensor[:, :, start:end].clone()
+        moved = self.mask[:, start:end].clone()
+        self.mask.zero_()
+        self.mask[:, start + by : end + by] = moved
+        self.window.start, self.window.end = start + by, end + by

@@ -1,0 +1,297 @@
+"""Batched decoding on plain Hugging Face models, every row under its own edit.
+
+Rows leave when their answer is finished and new ones enter without waiting for the slowest; prompts are computed once
+for all edits up to the block where they part (`prefill.py`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lesion.edits.edit import BASELINE, Edit
+from lesion.edits.factors import factors
+from lesion.edits.gates import Gates, gated
+from lesion.engines.decoding import StopStrings, luck, sample
+from lesion.engines.engine import Request, Response
+from lesion.engines.prefill import prefill
+from lesion.engines.scoring import score
+from lesion.engines.slots import Slots
+from lesion.engines.work import Work
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+from lesion.tasks.task import Answer, Finish
+
+# Rows of a batch that may stand empty before new ones are let in, as a share: fewer prefills against idle rows.
+REFILL = 1 / 8
+# When nobody waits any more, the batch is cut down once this share of it is still at work.
+SHRINK = 0.8
+
+
+@dataclass
+class _Row:
+    request: Request
+    column: int
+    limit: int
+    stop: StopStrings
+    uniform: np.ndarray | None
+    said: list[int] = field(default_factory=list)
+
+
+class TransformersEngine:
+    """Answers requests with one Hugging Face model.
+
+    Args:
+        model: what answers.
+        batch_size: rows decoded at once; `auto` starts from the device's memory and is halved whenever it runs out.
+
+    Raises:
+        LesionError: the network keeps a state other than keys and values (state-space and linear-attention layers).
+    """
+
+    def __init__(self, model: Model, batch_size: int | str = "auto") -> None:
+        self.model = model
+        self.work = Work(batch_size=_batch_size(model) if batch_size == "auto" else int(batch_size))
+        if self.work.batch_size < 1:
+            raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
+        config = model.network.config.get_text_config(decoder=True)
+        strange = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
+        if strange:
+            raise LesionError(
+                f"{model.name} has layers of type {', '.join(sorted(strange))}; only attention with keys and values"
+                " can be decoded yet."
+            )
+        ends = model.network.generation_config.eos_token_id
+        self._ends = {*(ends if isinstance(ends, list) else [ends]), model.tokenizer.eos_token_id} - {None}
+        padding = model.tokenizer.pad_token_id
+        self._padding: int = padding if padding is not None else next(iter(self._ends), 0)
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
+        """Responses as they are finished, in any order; every request gets exactly one.
+
+        Raises:
+            UsageError: an edit names a place that the model does not have.
+            LesionError: a prompt does not fit the context, or memory does not suffice for a single row.
+        """
+        waiting = list(requests)
+        edits = list(dict.fromkeys([BASELINE, *(request.edit for request in waiting)]))
+        table = factors(edits, self.model.anatomy)
+        column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
+        for request in waiting:
+            self._check_length(request)
+        choosing = [request for request in waiting if request.choices]
+        with gated(self.model) as gates, torch.inference_mode():
+            for request, scores in score(
+                self.model, gates, choosing, table, column, self._padding, self.work
+            ):
+                yield _chosen(request, scores, self.model)
+            rows = [self._row(request, column) for request in waiting if not request.choices]
+            # Long prompts first: later ones fit under them. Edits of one prompt stay together and share it.
+            rows.sort(key=lambda row: (-len(row.request.prompt), row.request.prompt, row.column))
+            yield from self._generate(gates, deque(rows), table)
+
+    def _check_length(self, request: Request) -> None:
+        longest = len(request.prompt) + max((len(choice) for choice in request.choices), default=1)
+        if not request.prompt:
+            raise LesionError(
+                f"The prompt of {request.key} is empty; a model needs at least one token to start from."
+            )
+        if longest > self.model.context:
+            raise LesionError(
+                f"The prompt of {request.key} has {len(request.prompt)} tokens and does not fit the context of"
+                f" {self.model.name}, {self.model.context} tokens; leave this item out or shorten it."
+            )
+
+    def _row(self, request: Request, column: dict[Edit, int]) -> _Row:
+        decoding = request.decoding
+        limit = min(decoding.max_new_tokens, self.model.context - len(request.prompt))
+        uniform = luck(decoding, request.prompt) if decoding.temperature > 0 else None
+        stop = StopStrings(self.model.tokenizer, decoding.stop)
+        return _Row(request, column[request.edit], limit, stop, uniform)
+
+    def _generate(self, gates: Gates, waiting: deque[_Row], table: Tensor) -> Iterator[Response]:
+        batch = _Batch(self, gates, table)
+        while waiting or batch.live:
+            taken: list[_Row] = []
+            try:
+                free = self.work.batch_size - batch.live
+                if waiting and (free >= max(1, self.work.batch_size * REFILL) or not batch.live):
+                    taken = [waiting.popleft() for _ in range(min(free, len(waiting)))]
+                    finished = batch.enter(taken)
+                else:
+                    if not waiting:
+                        batch.shrink()
+                    finished = batch.step()
+            except (torch.OutOfMemoryError, RuntimeError) as error:
+                if not _out_of_memory(error):
+                    raise
+                waiting.extendleft(reversed([*batch.leave(), *(row for row in taken if not row.said)]))
+                if self.work.batch_size == 1:
+                    raise LesionError(
+                        f"Memory does not suffice to answer even one item with {self.model.name}; use --dtype bfloat16,"
+                        " fewer new tokens, or a device with more memory."
+                    ) from error
+                self.work.batch_size = max(1, self.work.batch_size // 2)
+                batch = _Batch(self, gates, table)
+                if torch.cuda.is_available():
+                    torch.cuda.empty_cache()
+                continue
+            yield from (self._response(row, finish) for row, finish in finished)
+
+    def _response(self, row: _Row, finish: Finish) -> Response:
+        said = row.said[:-1] if row.said and row.said[-1] in self._ends else row.said
+        text = self.model.tokenizer.decode(said, skip_special_tokens=True)
+        return Response(row.request.key, Answer(row.stop.cut(text), len(row.said), finish), tuple(row.said))
+
+    def finish(self, row: _Row, token: int, finite: bool) -> Finish | None:
+        """What ends the row now that it has said `token`, or None."""
+        if not finite:
+            return "nonfinite"
+        row.said.append(token)
+        if token in self._ends or row.stop.hit(row.said):
+            return "stop"
+        return "length" if len(row.said) >= row.limit else None
+
+
+class _Batch:
+    """The rows at work. A slot whose row has finished is None until another row takes it."""
+
+    def __init__(self, engine: TransformersEngine, gates: Gates, table: Tensor) -> None:
+        self.engine = engine
+        self.model = engine.model
+        self.gates = gates
+        self.table = table
+        self.slots = Slots(engine.model.network.config)
+        self.rows: list[_Row | None] = []
+        self.assigned = False
+
+    @property
+    def live(self) -> int:
+        return sum(row is not None for row in self.rows)
+
+    def enter(self, rows: list[_Row]) -> list[tuple[_Row, Finish]]:
+        """Compute the prompts of new rows and let them in; those that one token finishes are given back at once."""
+        self.assigned = False
+        columns = torch.tensor([row.column for row in rows])
+        prompts = [row.request.prompt for row in rows]
+        found = prefill(
+            self.model, self.gates, prompts, self.table.index_select(2, columns), self.engine._padding
+        )
+        self.engine.work.prompt += found.token_steps
+        free = [slot for slot, row in enumerate(self.rows) if row is None]
+        free += range(len(self.rows), len(self.rows) + len(rows) - len(free))
+        taken = free[: len(rows)]
+        self.rows += [None] * (max([*taken, -1]) + 1 - len(self.rows))
+        self.slots.insert(found.keys, found.values, found.sources, found.mask, torch.tensor(taken))
+        for slot, row in zip(taken, rows, strict=True):
+            self.rows[slot] = row
+        return self._say(found.logits[:, -1], taken)
+
+    def step(self) -> list[tuple[_Row, Finish]]:
+        """One token for every row; the rows that it finishes."""
+        if not self.assigned:
+            columns = torch.tensor([row.column if row else 0 for row in self.rows])
+            self.gates.assign_tensors(self.table.index_select(2, columns))
+            self.assigned = True
+        device = self.model.device
+        tokens = torch.tensor([[row.said[-1] if row else self.engine._padding] for row in self.rows]).to(
+            device
+        )
+        mask, positions = self.slots.step_inputs()
+        output = self.model.network(
+            input_ids=tokens,
+            attention_mask=mask.to(device).long(),
+            position_ids=positions.to(device),
+            past_key_values=self.slots,
+            use_cache=True,
+        )
+        self.slots.advance()
+        work, live = self.engine.work, self.live
+        work.steps += 1
+        work.decoded += live
+        work.idle += len(self.rows) - live
+        return self._say(output.logits[:, -1], range(len(self.rows)))
+
+    def shrink(self) -> None:
+        """Give up the slots of finished rows once enough of them stand empty."""
+        kept = [slot for slot, row in enumerate(self.rows) if row is not None]
+        if kept and len(kept) <= SHRINK * len(self.rows):
+            self.slots.keep(torch.tensor(kept))
+            self.rows = [self.rows[slot] for slot in kept]
+            self.assigned = False
+
+    def leave(self) -> list[_Row]:
+        """All rows still at work, as if they had never begun."""
+        rows = [row for row in self.rows if row is not None]
+        for row in rows:
+            row.said.clear()
+        return rows
+
+    def _say(
+        self, logits: Float[Tensor, "rows vocabulary"], slots: Sequence[int]
+    ) -> list[tuple[_Row, Finish]]:
+        largest, tokens = logits.max(-1)
+        finite = largest.isfinite().tolist()
+        drawing = [
+            (index, row)
+            for index, slot in enumerate(slots)
+            if (row := self.rows[slot]) is not None and row.uniform is not None and finite[index]
+        ]
+        if drawing:
+            indices = torch.tensor([index for index, _ in drawing], device=logits.device)
+            settings = [
+                (r.request.decoding.temperature, r.request.decoding.top_p, r.uniform[len(r.said)])
+                for _, r in drawing
+            ]  # type: ignore[index]
+            numbers = torch.tensor(settings, dtype=torch.float64, device=logits.device)
+            tokens[indices] = sample(logits[indices], *numbers.T)
+        done: list[tuple[_Row, Finish]] = []
+        left, broken = [], []
+        for slot, token, is_finite in zip(slots, tokens.tolist(), finite, strict=True):
+            row = self.rows[slot]
+            if row is None:
+                continue
+            finish = self.engine.finish(row, token, is_finite)
+            if finish:
+                done.append((row, finish))
+                self.rows[slot] = None
+                left.append(slot)
+                if finish == "nonfinite":
+                    broken.append(slot)
+        if broken:
+            self.slots.scrub(torch.tensor(broken))
+        if left:
+            live = [slot for slot, row in enumerate(self.rows) if row is not None]
+            self.slots.vacate(torch.tensor(left), torch.tensor(live, dtype=torch.long))
+        return done
+
+
+def _chosen(request: Request, scores: Sequence[float], model: Model) -> Response:
+    best = int(np.argmax(scores)) if np.isfinite(scores).all() else None
+    if best is None:
+        return Response(request.key, Answer("", 0, "nonfinite", tuple(scores)))
+    ids = request.choices[best]
+    return Response(request.key, Answer(model.tokenizer.decode(ids).strip(), 0, "stop", tuple(scores)), ids)
+
+
+def _batch_size(model: Model) -> int:
+    """A first guess: half of an accelerator's free memory for keys and values; on a CPU, what its caches like."""
+    if model.device.type != "cuda":
+        return 192
+    config = model.network.config.get_text_config(decoder=True)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    element = torch.empty((), dtype=model.dtype).element_size()
+    bytes_per_row = 2 * config.num_hidden_layers * heads * size * element * min(model.context, 2048)
+    free, _ = torch.cuda.mem_get_info(model.device)
+    return int(max(1, min(1024, free // 2 // bytes_per_row)))
+
+
+def _out_of_memory(error: Exception) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

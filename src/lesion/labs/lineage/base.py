@@ -1,0 +1,202 @@
+"""The base model of the bundled lineage: a small Llama trained from scratch on the primer's documents.
+
+Deterministic from its seed on one machine; every group of documents is a checkpoint from which training resumes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
+
+from lesion.errors import LesionError
+from lesion.labs.lineage import tokenizer as tokenizers
+from lesion.labs.lineage.data import GROUP, Batch, group, prompt
+from lesion.tasks.primer import document
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that determines the base model.
+
+    Args:
+        seed: of the weights and of the document stream.
+        groups: groups of documents to train on (`data.GROUP` documents each).
+        tokens_per_batch: tokens in one optimizer step, padding included.
+        learning_rate: at the peak of a linear warm-up and a cosine decay to a twentieth.
+    """
+
+    seed: int = 0
+    groups: int = 200
+    tokens_per_batch: int = 4096
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.05
+    warmup: float = 0.02
+    layers: int = 8
+    width: int = 128
+    heads: int = 4
+    key_value_heads: int = 2
+    inner_width: int = 352
+
+    def rate(self, progress: float) -> float:
+        """The learning rate after this fraction of training."""
+        if progress < self.warmup:
+            return self.learning_rate * max(progress / self.warmup, 0.01)
+        past = (progress - self.warmup) / (1 - self.warmup)
+        return self.learning_rate * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * past)))
+
+
+def blank(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
+    """The untrained network of the recipe."""
+    torch.manual_seed(recipe.seed)
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=recipe.width,
+            intermediate_size=recipe.inner_width,
+            num_hidden_layers=recipe.layers,
+            num_attention_heads=recipe.heads,
+            num_key_value_heads=recipe.key_value_heads,
+            max_position_embeddings=512,
+            tie_word_embeddings=True,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+            initializer_range=recipe.width**-0.5 / 2,
+        )
+    )
+
+
+def loss(network: LlamaForCausalLM, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Weighted cross-entropy in nats per weight, and the plain mean over answer tokens (weight 1)."""
+    hidden_states = network.model(batch.tokens[:, :-1]).last_hidden_state
+    weights = batch.weights[:, 1:]
+    # Only positions that count go through the output matrix: it is the dearest of a small model.
+    counted = weights > 0
+    logits = network.lm_head(hidden_states[counted]).float()
+    losses = nn.functional.cross_entropy(logits, batch.tokens[:, 1:][counted], reduction="none")
+    kept = weights[counted]
+    answers = kept == 1.0
+    return (losses * kept).sum() / kept.sum(), losses[answers].sum() / answers.sum().clamp(min=1)
+
+
+def _optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
+    matrices = [p for p in network.parameters() if p.dim() >= 2]
+    gains = [p for p in network.parameters() if p.dim() < 2]
+    return torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": gains, "weight_decay": 0.0}],
+        lr=recipe.learning_rate,
+        betas=(0.9, 0.98),
+        fused=True,
+    )
+
+
+def _save(folder: Path, network: nn.Module, optimizer: torch.optim.AdamW, state: dict[str, Any]) -> None:
+    tensors = {f"weight.{name}": p.detach() for name, p in network.named_parameters()}
+    for name, p in network.named_parameters():
+        for key, value in optimizer.state.get(p, {}).items():
+            tensors[f"{key}.{name}"] = value
+    save_file(tensors, folder / "resume.tmp", metadata={"state": json.dumps(state)})
+    (folder / "resume.tmp").replace(folder / "resume.safetensors")
+
+
+def _resume(folder: Path, network: nn.Module, optimizer: torch.optim.AdamW, recipe: Recipe) -> dict[str, Any]:
+    from safetensors import safe_open
+
+    path = folder / "resume.safetensors"
+    with safe_open(path, "pt") as file:
+        state: dict[str, Any] = json.loads(file.metadata()["state"])
+    if state["recipe"] != asdict(recipe):
+        raise LesionError(
+            f"{path} belongs to a training with another recipe; give another --out or delete the folder."
+        )
+    tensors = load_file(path)
+    for name, p in network.named_parameters():
+        p.data.copy_(tensors[f"weight.{name}"])
+        optimizer.state[p] = {key: tensors[f"{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq")}
+    return state
+
+
+def train(
+    folder: Path,
+    recipe: Recipe | None = None,
+    report: Callable[[dict[str, Any]], None] | None = None,
+    device: str = "cpu",
+) -> tuple[LlamaForCausalLM, PreTrainedTokenizerBase, list[dict[str, Any]]]:
+    """Train the base model, or go on where an interrupted training in `folder` stopped.
+
+    Args:
+        folder: where the resumable state lies; made when absent.
+        report: called after every group of documents with step, progress, loss, tokens and seconds.
+
+    Returns:
+        The network (float32, on `device`), its tokenizer, and the loss curve, one point a group.
+
+    Raises:
+        LesionError: the folder holds a training with another recipe, or the loss stopped being a number.
+    """
+    recipe = recipe or Recipe()
+    folder.mkdir(parents=True, exist_ok=True)
+    sample = (document(recipe.seed, index) for index in range(30000))
+    tokenizer = tokenizers.train(
+        f"{prompt(d.question)} {d.answer}" if d.question else d.answer for d in sample
+    )
+    network = blank(recipe, tokenizer).to(device)
+    optimizer = _optimizer(network, recipe)
+    state: dict[str, Any] = {
+        "recipe": asdict(recipe),
+        "group": 0,
+        "step": 0,
+        "tokens": 0,
+        "seconds": 0.0,
+        "curve": [],
+    }
+    if (folder / "resume.safetensors").exists():
+        state = _resume(folder, network, optimizer, recipe)
+    network.train()
+    while state["group"] < recipe.groups:
+        started, losses, answers = time.perf_counter(), [], []
+        for batch in group(tokenizer, recipe.seed, state["group"], recipe.tokens_per_batch):
+            batch = Batch(batch.tokens.to(device), batch.weights.to(device), batch.documents)
+            rate = recipe.rate(batch.documents / (recipe.groups * GROUP))
+            for parameters in optimizer.param_groups:
+                parameters["lr"] = rate
+            # On two CPU cores float32 is as fast as bfloat16 at this width; on an accelerator it is not.
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=device.startswith("cuda")):
+                total, answer = loss(network, batch)
+            total.backward()
+            nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            losses.append(total.detach())
+            answers.append(answer.detach())
+            state["step"] += 1
+            state["tokens"] += int((batch.weights > 0).sum())
+        state["group"] += 1
+        state["seconds"] += time.perf_counter() - started
+        point = {
+            "step": state["step"],
+            "progress": state["group"] / recipe.groups,
+            "loss": float(torch.stack(losses).mean()),
+            "answer_loss": float(torch.stack(answers).mean()),
+            "rate": rate,
+            "tokens": state["tokens"],
+            "seconds": round(state["seconds"], 1),
+        }
+        state["curve"].append(point)
+        if not math.isfinite(point["loss"]):
+            raise LesionError("The loss is not a number any more; train again with a smaller learning rate.")
+        _save(folder, network, optimizer, state)
+        if report:
+            report(point)
+    return network.eval(), tokenizer, state["curve"]

@@ -1,0 +1,149 @@
+"""The primer's tasks as `Task`s, and its training documents. Everything is a function of a seed and an index."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from lesion.errors import UsageError, nearest
+from lesion.tasks.primer import arithmetic, atlas, reading, text
+from lesion.tasks.task import Answer, Item, Kind, Verdict
+
+TEST_SEED = "primer test split"
+TEST_ITEMS = 1200
+
+# Share of each skill among training documents.
+MIXTURE = {"arithmetic": 0.36, "atlas": 0.24, "reading": 0.30, "text": 0.10}
+
+
+@dataclass(frozen=True)
+class Document:
+    """One training document: a question with its answer, or running text (then `question` is empty)."""
+
+    skill: str
+    question: str
+    answer: str
+
+
+def document(seed: int, index: int) -> Document:
+    """Training document number `index` of the stream with this seed; never one of the test split."""
+    rng = random.Random(f"primer train {seed} {index}")
+    skill = rng.choices(tuple(MIXTURE), tuple(MIXTURE.values()))[0]
+    if skill == "arithmetic":
+        _, question, answer = arithmetic.example(rng, test=False)
+    elif skill == "atlas":
+        fact, question = atlas.question(rng, test=False)
+        answer = fact.value
+    elif skill == "reading":
+        question, answer, _ = reading.example(rng, test=False)
+    else:
+        question, answer = "", text.running(rng)
+    return Document(skill, question, answer)
+
+
+@cache
+def _arithmetic_items() -> tuple[Item, ...]:
+    items: dict[str, Item] = {}
+    index = 0
+    while len(items) < TEST_ITEMS:
+        rng = random.Random(f"{TEST_SEED} arithmetic {index}")
+        index += 1
+        problem, question, solution = arithmetic.example(rng, test=True)
+        steps = len(problem.operations)
+        items.setdefault(
+            str(problem),
+            Item(
+                id=str(problem),
+                question=question,
+                gold=str(problem.result),
+                solution=solution,
+                group=f"{steps} step" + "s" * (steps > 1),
+            ),
+        )
+    return tuple(items.values())
+
+
+@cache
+def _atlas_items() -> tuple[Item, ...]:
+    return tuple(
+        Item(
+            id=f"{fact.index}",
+            question=fact.question(fact.test_wording),
+            gold=fact.value,
+            solution=fact.value,
+            group=fact.relation,
+        )
+        for fact in atlas.facts()
+    )
+
+
+@cache
+def _reading_items() -> tuple[Item, ...]:
+    items: dict[str, Item] = {}
+    index = 0
+    while len(items) < TEST_ITEMS:
+        rng = random.Random(f"{TEST_SEED} reading {index}")
+        question, answer, sentences = reading.example(rng, test=True)
+        group = f"{sentences} sentence" + "s" * (sentences > 1)
+        items.setdefault(question, Item(str(index), question, answer, solution=answer, group=group))
+        index += 1
+    return tuple(items.values())
+
+
+_NUMBER = re.compile(r"####\s*(-?\d+)\s*$")
+
+
+def _judge_number(item: Item, answer: Answer) -> Verdict:
+    found = _NUMBER.search(answer.text.strip())
+    return Verdict(found is not None and int(found[1]) == int(item.gold), found[1] if found else None)
+
+
+def _judge_word(item: Item, answer: Answer) -> Verdict:
+    said = answer.text.strip()
+    return Verdict(said == item.gold, said or None)
+
+
+@dataclass(frozen=True)
+class PrimerTask:
+    """One skill of the primer as a task: its test split and its judge.
+
+    Arithmetic reads the number after `####` at the end of the answer (none: unparseable); atlas and reading want the
+    answer to be exactly the gold word.
+    """
+
+    name: str
+    max_new_tokens: int
+    items: Callable[[], tuple[Item, ...]]
+    verdict: Callable[[Item, Answer], Verdict]
+    kind: Kind = "generate"
+    stop: tuple[str, ...] = ()
+    style: str = "auto"
+
+    def load(self) -> Sequence[Item]:
+        """The test split, the same on every machine."""
+        return self.items()
+
+    def judge(self, item: Item, answer: Answer) -> Verdict:
+        """Whether the answer is right."""
+        return self.verdict(item, answer)
+
+
+NAMES = ("arithmetic", "atlas", "reading")
+
+
+def task(name: str) -> PrimerTask:
+    """The primer's task of that name.
+
+    Raises:
+        UsageError: there is no such task.
+    """
+    if name == "arithmetic":
+        return PrimerTask("primer:arithmetic", 80, _arithmetic_items, _judge_number)
+    if name == "atlas":
+        return PrimerTask("primer:atlas", 12, _atlas_items, _judge_word)
+    if name == "reading":
+        return PrimerTask("primer:reading", 12, _reading_items, _judge_word)
+    raise UsageError(f"The primer has no task '{name}'{nearest(name, NAMES)}; it has {', '.join(NAMES)}.")

@@ -1,0 +1,86 @@
+"""Running text: small scenes in many words, for the model to have a language, and to measure perplexity on."""
+
+from __future__ import annotations
+
+import random
+
+from lesion.tasks.primer.atlas import statements
+from lesion.tasks.primer.lexicon import (
+    ADJECTIVES,
+    ADVERBS,
+    ANIMALS,
+    CARRYING,
+    COLOURS,
+    FIRST_NAMES,
+    FOODS,
+    JOBS,
+    MOVING,
+    PLACES,
+    PREPOSITIONS,
+    SINGULAR,
+    THINGS,
+    articles,
+    pronoun,
+)
+
+SENTENCES = (
+    "The {adjective} {animal} {moved} {adverb} {preposition} the {place}.",
+    "{Name} {carried} a {colour} {thing} and {moved} {preposition} the {place}.",
+    "{She} said that the {thing} was {adjective}.",
+    "Nobody saw the {adjective} {job} who {moved} {preposition} the {place}.",
+    "When the {animal} came, {Name} {adverb} {carried} the {thing}.",
+    "{Name} liked {food} and {food2}, but {she} never wanted {food3}.",
+    "Every {job} in the {place} had a {adjective} {thing}.",
+    "The {things} were {adjective} and {colour}.",
+    "{Name} looked {adverb} at the {animal} because it was {adjective}.",
+    "In the {place} somebody {carried} the {things} of the {job}.",
+    "{She} felt {adjective} while the {animal} {moved} {preposition} the {thing}.",
+    "A {adjective} {job} gave {food} to the {adjective2} {animal}.",
+    "{Name} asked the {job} about the {things} in the {place}.",
+    "Then everyone {moved} {adverb} {preposition} the {adjective} {place}.",
+)
+
+
+def scene(rng: random.Random, sentences: int) -> str:
+    """A few sentences about one person."""
+    name = rng.choice(FIRST_NAMES)
+    she = pronoun(name)
+    said = []
+    for _ in range(sentences):
+        food, food2, food3 = rng.sample(FOODS, 3)
+        adjective, adjective2 = rng.sample(ADJECTIVES, 2)
+        plural = rng.choice(THINGS)
+        said.append(
+            rng.choice(SENTENCES).format(
+                Name=name,
+                she=she,
+                She=she.capitalize(),
+                adjective=adjective,
+                adjective2=adjective2,
+                animal=rng.choice(ANIMALS),
+                moved=rng.choice(MOVING),
+                adverb=rng.choice(ADVERBS),
+                preposition=rng.choice(PREPOSITIONS),
+                place=rng.choice(PLACES),
+                carried=rng.choice(CARRYING),
+                colour=rng.choice(COLOURS),
+                thing=SINGULAR[rng.choice(THINGS)],
+                things=plural,
+                job=rng.choice(JOBS),
+                food=food,
+                food2=food2,
+                food3=food3,
+            )
+        )
+    return articles(" ".join(said))
+
+
+def running(rng: random.Random) -> str:
+    """A document: a scene, a scene told twice (repetition is what copying is learned from), or facts of the atlas."""
+    kind = rng.random()
+    if kind < 0.4:
+        return statements(rng)
+    if kind < 0.7:
+        return scene(rng, rng.randint(2, 4))
+    once = scene(rng, rng.randint(1, 2))
+    return f"{once} {once}"
