@@ -34,9 +34,8 @@ def find(name: str) -> Task:
     head, colon, rest = name.partition(":")
     if head == "primer" and colon:
         return _primer(name, rest)
-    if head == "jsonl" or (
-        head not in {"gsm8k", "math500"} and not head.startswith("triviaqa") and _is_jsonl(name)
-    ):
+    trivia = head.partition("?")[0] == "triviaqa"
+    if head == "jsonl" or (head not in {"gsm8k", "math500"} and not trivia and Path(name).suffix == ".jsonl"):
         file = rest if head == "jsonl" else name
         if not file:
             raise UsageError("Say which file: jsonl:PATH.")

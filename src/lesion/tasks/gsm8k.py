@@ -50,9 +50,7 @@ class Gsm8k:
 
     @cached_property
     def _items(self) -> tuple[Item, ...]:
-        rows = (
-            hub_rows("gsm8k", "openai/gsm8k", "main", "test") if self.path is None else local_rows(self.path)
-        )
+        rows = hub_rows("gsm8k", "openai/gsm8k", "main", "test") if self.path is None else local_rows(self.path)
         items = []
         for index, row in enumerate(rows):
             question, written = (str(need(row, field, self.name, index)) for field in ("question", "answer"))

@@ -98,9 +98,7 @@ def parse(text: str, file: str) -> list[Item]:
         where = f"{file}, line {number}"
         item = _item(_object(line, where), where)
         if item.id in lines:
-            raise UsageError(
-                f"{where}: the id '{item.id}' was used on line {lines[item.id]}; ids must be unique."
-            )
+            raise UsageError(f"{where}: the id '{item.id}' was used on line {lines[item.id]}; ids must be unique.")
         if items and bool(item.choices) != bool(items[0].choices):
             has, first = ("has", "has not") if item.choices else ("has no", "has")
             raise UsageError(
@@ -130,9 +128,7 @@ def _object(line: str, where: str) -> dict[str, Any]:
 
     try:
         # numbers keep the form they were written in: 1.50 stays "1.50"
-        value = json.loads(
-            line, object_pairs_hook=once, parse_int=_Number, parse_float=_Number, parse_constant=refuse
-        )
+        value = json.loads(line, object_pairs_hook=once, parse_int=_Number, parse_float=_Number, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise UsageError(f"{where}: this is not JSON ({error.msg} at column {error.colno}).") from error
     except RecursionError as error:
@@ -150,26 +146,20 @@ def _item(row: dict[str, Any], where: str) -> Item:
     known = (*REQUIRED, *OPTIONAL)
     others = {name: value for name, value in row.items() if name not in known}
     for name in others:
-        meant = difflib.get_close_matches(
-            name.lower(), [word for word in known if word not in row], 1, cutoff=0.75
-        )
+        meant = difflib.get_close_matches(name.lower(), [word for word in known if word not in row], 1, cutoff=0.75)
         if meant:
             raise UsageError(f"{where}: there is no field '{name}'; did you mean '{meant[0]}'?")
     for name in REQUIRED:
         if name not in row:
             raise UsageError(f"{where}: the field '{name}' is missing; an item looks like {_EXAMPLE}")
-    texts = {
-        name: _text(row, name, where) for name in ("id", "prompt", "answer", "judge", "solution", "group")
-    }
+    texts = {name: _text(row, name, where) for name in ("id", "prompt", "answer", "judge", "solution", "group")}
     choices, aliases = (_texts(row, name, where) for name in ("choices", "aliases"))
     for name in REQUIRED:
         if not texts[name].strip():
             raise UsageError(f"{where}: '{name}' is empty.")
     rule = texts["judge"] or "exact"
     if rule not in JUDGES:
-        raise UsageError(
-            f"{where}: there is no judge '{rule}'{nearest(rule, JUDGES)}; there are {', '.join(JUDGES)}."
-        )
+        raise UsageError(f"{where}: there is no judge '{rule}'{nearest(rule, JUDGES)}; there are {', '.join(JUDGES)}.")
     if choices:
         _check_choices(texts["answer"], choices, aliases, "judge" in row, where)
     return Item(
@@ -184,9 +174,7 @@ def _item(row: dict[str, Any], where: str) -> Item:
     )
 
 
-def _check_choices(
-    answer: str, choices: tuple[str, ...], aliases: tuple[str, ...], judged: bool, where: str
-) -> None:
+def _check_choices(answer: str, choices: tuple[str, ...], aliases: tuple[str, ...], judged: bool, where: str) -> None:
     if len(set(choices)) < 2 or len(set(choices)) < len(choices):
         raise UsageError(f"{where}: 'choices' must be at least two different texts.")
     for right in (answer, *aliases):

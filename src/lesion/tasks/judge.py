@@ -35,9 +35,7 @@ def contains(text: str, gold: str, aliases: Sequence[str] = ()) -> Verdict:
     """
     answer = text.strip()
     rights = [right.strip().casefold() for right in (gold, *aliases)]
-    return (
-        Verdict(any(right and right in answer.casefold() for right in rights), answer) if answer else UNREAD
-    )
+    return Verdict(any(right and right in answer.casefold() for right in rights), answer) if answer else UNREAD
 
 
 def aliases(text: str, gold: str, aliases: Sequence[str] = (), rule: TriviaRule = "words") -> Verdict:

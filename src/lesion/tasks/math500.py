@@ -44,9 +44,7 @@ class Math500:
     @cached_property
     def _items(self) -> tuple[Item, ...]:
         rows = (
-            hub_rows("math500", "HuggingFaceH4/MATH-500", None, "test")
-            if self.path is None
-            else local_rows(self.path)
+            hub_rows("math500", "HuggingFaceH4/MATH-500", None, "test") if self.path is None else local_rows(self.path)
         )
         items = []
         for index, row in enumerate(rows):

@@ -135,9 +135,7 @@ def _first_value(sentence: str) -> str | None:
 
 def _last_value(text: str) -> str | None:
     """The last formula or number of a text, whichever ends later."""
-    last, formula = (
-        max(pattern.finditer(text), key=re.Match.end, default=None) for pattern in (_IN_TEXT, _MATH)
-    )
+    last, formula = (max(pattern.finditer(text), key=re.Match.end, default=None) for pattern in (_IN_TEXT, _MATH))
     if formula and (last is None or formula.end() > last.end()):
         return next(group for group in formula.groups() if group)
     return last[0] if last else None
@@ -165,9 +163,7 @@ def _number(answer: str) -> Fraction | None:
 def _equal(answer: str, gold: str) -> bool:
     one, other = _number(answer), _number(gold)
     if one is not None and other is not None:
-        return one == other or (
-            max(one.denominator, other.denominator) > 1 and round(one, 6) == round(other, 6)
-        )
+        return one == other or (max(one.denominator, other.denominator) > 1 and round(one, 6) == round(other, 6))
     if _plain_latex(answer) == _plain_latex(gold):
         return True
     return _verified(_parsed(gold), _parsed(answer))
@@ -217,9 +213,7 @@ def _bits(expression: Any) -> float:
     """
     import sympy  # type: ignore[import-untyped]
 
-    inside = (
-        expression.flat() if isinstance(expression, sympy.MatrixBase) else getattr(expression, "args", ())
-    )
+    inside = expression.flat() if isinstance(expression, sympy.MatrixBase) else getattr(expression, "args", ())
     arguments = [_bits(argument) for argument in inside]
     if max(arguments, default=0.0) > BITS:
         return math.inf

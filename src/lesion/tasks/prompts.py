@@ -156,16 +156,14 @@ def encode(
     if len(ids) + room > model.context:
         raise LesionError(
             f"Item {item.id} of {task.name} is too long for {model.name}: its prompt has {len(ids):,} tokens, "
-            f"and the context of {model.context:,} leaves {max(0, model.context - room):,} when {room:,} are "
-            f"kept for the answer. Ask for fewer with --max-new-tokens, leave the item out, or choose another "
-            f"model."
+            f"and the context of {model.context:,} leaves {max(0, model.context - room):,} when {room:,} "
+            f"are kept for the answer. Ask for a shorter answer with --max-new-tokens, leave the item out, "
+            f"or choose another model."
         )
     return tuple(ids)
 
 
-def encode_choices(
-    model: Speaker, task: Task, item: Item, style: str | None = None
-) -> tuple[tuple[int, ...], ...]:
+def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[tuple[int, ...], ...]:
     """The token ids of each choice of an item, as they follow its prompt.
 
     A choice follows a `raw` or text prompt after one space, unless the prompt ends or the choice begins with
@@ -177,9 +175,7 @@ def encode_choices(
         LesionError: a choice has no tokens.
     """
     style = resolve(model, task, style)
-    ending = (
-        item.question if style == "raw" else templates()[style].template if style in templates() else "\n"
-    )
+    ending = item.question if style == "raw" else templates()[style].template if style in templates() else "\n"
     encoded = []
     for choice in item.choices:
         apart = ending[-1:].isspace() or choice[:1].isspace()

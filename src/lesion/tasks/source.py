@@ -34,9 +34,7 @@ def local_rows(path: str | Path) -> list[Row]:
         raise UsageError(f"{path} is empty; a task needs at least one item.")
     for place, row in numbered:
         if not isinstance(row, dict):
-            raise UsageError(
-                f"{path}, {place}: this is {_kind(row)}, not a JSON object {{…}} with the item's fields."
-            )
+            raise UsageError(f"{path}, {place}: this is {_kind(row)}, not a JSON object {{…}} with the item's fields.")
     return [row for _, row in numbered]
 
 
@@ -141,12 +139,8 @@ def _parse(text: str, path: Path, first_line: int) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
-        raise UsageError(
-            f"{path}, line {line}: this is not JSON ({error.msg} at column {error.colno})."
-        ) from error
+        raise UsageError(f"{path}, line {line}: this is not JSON ({error.msg} at column {error.colno}).") from error
 
 
 def _kind(value: Any) -> str:
-    return {list: "a list", str: "a text", bool: "true or false", type(None): "null"}.get(
-        type(value), "a number"
-    )
+    return {list: "a list", str: "a text", bool: "true or false", type(None): "null"}.get(type(value), "a number")

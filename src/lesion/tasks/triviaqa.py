@@ -79,9 +79,7 @@ class TriviaQa:
         else:
             answer = need(row, "answer", self.name, index)
             if not isinstance(answer, dict):
-                raise UsageError(
-                    f"Row {index} of {self.name}: 'answer' must be an object with 'value' and 'aliases'."
-                )
+                raise UsageError(f"Row {index} of {self.name}: 'answer' must be an object with 'value' and 'aliases'.")
             answers, main = [need(answer, "value", self.name, index), *answer.get("aliases", ())], True
         if not isinstance(answers, list) or not answers:
             raise UsageError(f"Row {index} of {self.name} has no answers.")
@@ -112,9 +110,7 @@ def check_rule(rule: str) -> judge.TriviaRule:
     for known in RULES:
         if rule == known:
             return known
-    raise UsageError(
-        f"There is no rule '{rule}' for triviaqa{nearest(rule, RULES)}; there are {', '.join(RULES)}."
-    )
+    raise UsageError(f"There is no rule '{rule}' for triviaqa{nearest(rule, RULES)}; there are {', '.join(RULES)}.")
 
 
 def unquote_csv(question: str) -> str:
