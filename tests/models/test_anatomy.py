@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 import transformers as hf
-from mystery import MysteryConfig, MysteryForCausalLM
-from tiny import FAMILIES, tiny
 from torch import nn
 
 from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import Anatomy, dissect
+from mystery import MysteryConfig, MysteryForCausalLM
+from tiny import FAMILIES, tiny
 
 SMALL = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
 
@@ -122,9 +122,7 @@ def test_parallel_residuals_and_norms_in_the_stream_are_noted():
     assert "same residual stream" in dissect(tiny("gpt_neox"), "it").notes[0]
     assert dissect(tiny("opt"), "it").notes == ()
     post_norm = hf.OPTForCausalLM(
-        hf.OPTConfig(
-            **SMALL, ffn_dim=48, do_layer_norm_before=False, word_embed_proj_dim=16, pad_token_id=None
-        )
+        hf.OPTConfig(**SMALL, ffn_dim=48, do_layer_norm_before=False, word_embed_proj_dim=16, pad_token_id=None)
     ).eval()
     anatomy = dissect(post_norm, "it")
     assert "norms of a block stand in the residual stream" in anatomy.notes[0]
@@ -198,9 +196,7 @@ def test_branches_that_do_not_add_up_are_left_out_and_listed():
     assert [block.mlp is None for block in anatomy.blocks] == [False, True, False]
     assert any("blocks 1;" in note for note in anatomy.notes)
     reasons = dict(anatomy.uncovered)
-    assert (
-        reasons["stack.1.self_attention.wq.weight"] == "what self_attention adds to the stream is not known"
-    )
+    assert reasons["stack.1.self_attention.wq.weight"] == "what self_attention adds to the stream is not known"
     assert elements(network, anatomy) == network.num_parameters()
     with pytest.raises(UsageError, match=r"no matrix '1\.attention\.q'"):
         anatomy.matrix("1.attention.q")

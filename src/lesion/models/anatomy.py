@@ -99,9 +99,7 @@ class Anatomy:
             UsageError: there is none.
         """
         if not 0 <= index < len(self.blocks):
-            raise UsageError(
-                f"there is no block {index}: {self.name} has blocks 0 to {len(self.blocks) - 1}."
-            )
+            raise UsageError(f"there is no block {index}: {self.name} has blocks 0 to {len(self.blocks) - 1}.")
         return self.blocks[index]
 
     def matrix(self, address: str) -> Matrix:
@@ -116,9 +114,7 @@ class Anatomy:
         if first.isdecimal():
             block = self.block(int(first))
             known = [matrix.address for matrix in block.matrices.values()]
-            close = nearest(address, known) or (
-                f" (block {first} has {', '.join(known[:12])})" if known else ""
-            )
+            close = nearest(address, known) or (f" (block {first} has {', '.join(known[:12])})" if known else "")
         else:
             close = nearest(address, self._matrices)
         raise UsageError(f"there is no matrix '{address}' in {self.name}{close}.")
@@ -135,9 +131,7 @@ def _branch(
         try:
             tail = block.get_submodule(plan.tail)
             found = [
-                matrix
-                for entry in plan.entries
-                for matrix in lay_out(entry, block, prefix, f"{index}.{name}", config)
+                matrix for entry in plan.entries for matrix in lay_out(entry, block, prefix, f"{index}.{name}", config)
             ]
         except AttributeError:
             misfit = MisfitError(f"it has no {plan.tail}")

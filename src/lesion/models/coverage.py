@@ -23,9 +23,7 @@ def tied(network: PreTrainedModel) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(names) for names in _names_by_tensor(network).values() if len(names) > 1)
 
 
-def _reason(
-    name: str, parameter: nn.Parameter, network: PreTrainedModel, held: Mapping[int, list[str]]
-) -> str:
+def _reason(name: str, parameter: nn.Parameter, network: PreTrainedModel, held: Mapping[int, list[str]]) -> str:
     """Why a parameter holds no matrix, in a few words."""
     owner_name, _, attribute = name.rpartition(".")
     owner = network.get_submodule(owner_name)
@@ -74,11 +72,7 @@ def uncovered(
             continue
         reason = reasons.get(name) or _reason(name, parameter, network, words)
         if not reason:
-            reason = (
-                "its role in the block is not known"
-                if id(parameter) in inside
-                else "outside the decoder blocks"
-            )
+            reason = "its role in the block is not known" if id(parameter) in inside else "outside the decoder blocks"
         elif id(parameter) not in inside and reason.startswith("norm"):
             reason += " outside the blocks"
         others = [other for other in names[id(parameter)] if other != name]

@@ -66,9 +66,7 @@ def _entry(names: str, value: str | Mapping[str, str]) -> Entry:
     if isinstance(value, str):
         return Entry(tuple(names.split()), value)
     if set(value) != {"at", "per"} or value["per"] != "head":
-        raise ValueError(
-            f"families.toml: '{names}' must be a path or {{ at = path, per = \"head\" }}, not {value}"
-        )
+        raise ValueError(f"families.toml: '{names}' must be a path or {{ at = path, per = \"head\" }}, not {value}")
     return Entry(tuple(names.split()), value["at"], "head")
 
 

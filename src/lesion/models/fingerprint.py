@@ -61,7 +61,10 @@ def _tensors(network: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    return tensor.detach().contiguous().cpu().flatten().view(torch.uint8).numpy().data
+    # A fresh copy where strides are not those of plain memory (one row of every n-th has the stride of n).
+    flat = tensor.detach().contiguous().cpu().flatten()
+    plain = flat if flat.stride() == (1,) else flat.clone(memory_format=torch.contiguous_format)
+    return plain.view(torch.uint8).numpy().data
 
 
 def _sum(tensor: Tensor) -> int:
@@ -75,9 +78,7 @@ def _sum(tensor: Tensor) -> int:
     return (int(words.view(torch.int64).sum()) + rest) % 2**64 if whole else rest
 
 
-def fingerprint(
-    network: PreTrainedModel, every_byte_up_to: int = EVERY_BYTE_UP_TO, sample: int = SAMPLE
-) -> str:
+def fingerprint(network: PreTrainedModel, every_byte_up_to: int = EVERY_BYTE_UP_TO, sample: int = SAMPLE) -> str:
     """The fingerprint of a network as it is in memory: SHA-256, shortened to 16 hexadecimal digits.
 
     Hashed are the settings that shape the computation and, of every parameter and stored buffer in the order

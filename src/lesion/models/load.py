@@ -13,7 +13,6 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
-    AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -23,6 +22,7 @@ from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.anatomy import Anatomy, dissect
 from lesion.models.fingerprint import fingerprint
 from lesion.models.source import Source, explained, find, refuse_unsuited
+from lesion.models.tokenizer import read_tokenizer
 
 DTYPES = {
     "float32": torch.float32,
@@ -168,21 +168,15 @@ def _refuse_misfits(found: Mapping[str, Any], typed: str) -> None:
         )
 
 
-def _read(
-    part: str, loader: Any, source: Source, typed: str, trust_remote_code: bool, **settings: Any
-) -> Any:
+def _read(part: str, loader: Any, source: Source, typed: str, trust_remote_code: bool, **settings: Any) -> Any:
     try:
-        return loader.from_pretrained(
-            source.place, revision=source.revision, trust_remote_code=trust_remote_code, **settings
-        )
+        return loader(source.place, revision=source.revision, trust_remote_code=trust_remote_code, **settings)
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise LesionError(
             f"{typed} does not fit into memory: use a smaller dtype, a larger device, or a device_map over "
             "several of them."
         ) from error
-    except (
-        Exception
-    ) as error:  # what transformers raises here has no common base; the reason is kept and said
+    except Exception as error:  # what transformers raises here has no common base; the reason is kept and said
         if "trust_remote_code" in str(error):
             raise LesionError(
                 f"{typed} comes with code of its own, which runs only when you trust it: look at the code, "
@@ -230,12 +224,12 @@ def load(
     elif not on_cpu:
         settings["device_map"] = {"": target}  # straight to the device, without a copy in main memory
     with _quiet():
-        config = _read("configuration", AutoConfig, place, typed, trust_remote_code)
+        config = _read("configuration", AutoConfig.from_pretrained, place, typed, trust_remote_code)
         refuse_unsuited(config, typed)
-        tokenizer = _read("tokenizer", AutoTokenizer, place, typed, trust_remote_code)
+        tokenizer = _read("tokenizer", read_tokenizer, place, typed, trust_remote_code)
         network, found = _read(
             "weights",
-            AutoModelForCausalLM,
+            AutoModelForCausalLM.from_pretrained,
             place,
             typed,
             trust_remote_code,

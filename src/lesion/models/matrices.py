@@ -157,9 +157,7 @@ def _row_counts(entry: Entry, rows: int, config: Any) -> list[int]:
     else:
         sizes = [rows // len(entry.names)] * len(entry.names)
     if sum(sizes) != rows:
-        raise MisfitError(
-            f"{entry.path} has {rows} rows, its parts {' + '.join(entry.names)} need {sum(sizes)}"
-        )
+        raise MisfitError(f"{entry.path} has {rows} rows, its parts {' + '.join(entry.names)} need {sum(sizes)}")
     return sizes
 
 

@@ -59,9 +59,7 @@ def find(typed: str, revision: str | None = None) -> Source:
     if path.is_dir():
         return _folder(str(path), typed, revision)
     if path.is_file():
-        raise UsageError(
-            f"{typed} is a file; a model is a folder. Give {path.parent} if the model lies there."
-        )
+        raise UsageError(f"{typed} is a file; a model is a folder. Give {path.parent} if the model lies there.")
     identifier, at, tag = typed.partition("@")
     looks_like_path = typed.startswith((".", "~", os.sep)) or typed.count("/") > 1 or typed.endswith("/")
     if looks_like_path or not _HUB_ID.fullmatch(identifier) or (at and not tag):
@@ -177,10 +175,7 @@ def refuse_unsuited(config: object, typed: str) -> None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
 
     encoder = getattr(config, "model_type", "") in MASKED and not getattr(config, "is_decoder", False)
-    if encoder or (
-        architectures and all(any(end in name for end in _NOT_CONTINUING) for name in architectures)
-    ):
+    if encoder or (architectures and all(any(end in name for end in _NOT_CONTINUING) for name in architectures)):
         raise LesionError(
-            f"{typed} is a {kind}, which does not continue text; lesion studies decoders (causal language "
-            "models)."
+            f"{typed} is a {kind}, which does not continue text; lesion studies decoders (causal language models)."
         )

@@ -87,9 +87,8 @@ def _trace(network: PreTrainedModel, stack: nn.ModuleList) -> list[_Trace]:
 
     def enters(trace: _Trace) -> Any:
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            hidden_states = _first_tensor(args)
-            if hidden_states is None:
-                hidden_states = _first_tensor(list(kwargs.values()))
+            named = [kwargs[key] for key in ("hidden_states", "hidden_state", "x") if key in kwargs]
+            hidden_states = _first_tensor(args) if args else _first_tensor(named)
             trace.before = None if hidden_states is None else hidden_states.clone()
 
         return hook
@@ -162,9 +161,7 @@ def _error(trace: _Trace, tails: tuple[str | None, str | None]) -> float:
     return float((total - after.double()).abs().max()) / (torch.finfo(before.dtype).eps * scale)
 
 
-def _confirmed(
-    block: nn.Module, trace: _Trace
-) -> tuple[tuple[list[str], str | None], tuple[list[str], str | None]]:
+def _confirmed(block: nn.Module, trace: _Trace) -> tuple[tuple[list[str], str | None], tuple[list[str], str | None]]:
     """(modules, tail) of the attention and of the MLP, the tails None where the sum does not come out."""
     named = _clued(block, ATTENTION_CLUES)
     attention = named if len(named) == 1 else []
@@ -202,8 +199,7 @@ def _plan(block: nn.Module, branch: str, modules: list[str], tail: str, width: i
     return Plan(
         tail,
         tuple(
-            Entry((word if word is not None and words.count(word) == 1 else own,), path)
-            for path, own, word in found
+            Entry((word if word is not None and words.count(word) == 1 else own,), path) for path, own, word in found
         ),
     )
 
@@ -246,9 +242,7 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
     ]
     for index, (one, two) in enumerate(itertools.pairwise(traces)):
         if not torch.equal(one.after, two.before):  # type: ignore[arg-type]
-            notes.append(
-                f"Between block {index} and block {index + 1} something else changes the residual stream."
-            )
+            notes.append(f"Between block {index} and block {index + 1} something else changes the residual stream.")
 
     plans: list[tuple[Plan | None, Plan | None]] = []
     reasons: dict[str, str] = {}
@@ -261,9 +255,7 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
                 missing[branch].append(index)
                 for module in modules:
                     for parameter, _ in block.get_submodule(module).named_parameters(prefix=module):
-                        reasons[f"{path}.{index}.{parameter}"] = (
-                            f"what {module} adds to the stream is not known"
-                        )
+                        reasons[f"{path}.{index}.{parameter}"] = f"what {module} adds to the stream is not known"
                 pair.append(None)
             else:
                 pair.append(_plan(block, branch, modules, tail, trace.before.shape[-1]))
@@ -272,7 +264,5 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
         if indices:
             where = "any block" if len(indices) == len(stack) else f"blocks {', '.join(map(str, indices))}"
             word = "MLP" if branch == "mlp" else branch
-            notes.append(
-                f"No {word} could be told apart in {where}; only the whole block can be edited there."
-            )
+            notes.append(f"No {word} could be told apart in {where}; only the whole block can be edited there.")
     return Structure(path, tuple(plans), tuple(notes), reasons)

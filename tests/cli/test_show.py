@@ -1,0 +1,78 @@
+"""`lesion show` says what lies on the table, in numbers that the model itself confirms."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from typer.testing import CliRunner
+
+from lesion.cli.show import describe, ranges, show
+from tiny import FAMILIES, model
+
+
+def text(loaded) -> str:
+    console = Console(file=io.StringIO(), width=160, highlight=False)
+    console.print(describe(loaded))
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_can_be_shown(family):
+    loaded = model(family)
+    shown = text(loaded)
+    assert f"{sum(p.numel() for p in loaded.network.parameters()):,} in all" in shown
+    assert loaded.fingerprint in shown
+    for word in ("attention.q", "attention.o", "256 tokens", "float32", "cpu", "norm gain"):
+        assert word in shown
+    assert ("found by structure" in shown) == (family == "unknown")
+
+
+def test_alike_blocks_and_experts_are_one_line_each():
+    lines = [" ".join(line.split()) for line in text(model("qwen2_moe")).splitlines()]
+    assert "0, 2 attention.q 32 × 32 Linear float32 1,024" in lines
+    assert "mlp.expert0–3.down 32 × 24 expert slice float32 4 × 768" in lines
+    assert "1 attention.q 32 × 32 Linear float32 1,024" in lines
+    assert "model.layers.{0–2}.input_layernorm.weight: norm gain (32 each)" in lines
+
+
+def test_tied_weights_count_once():
+    shown = text(model("llama_tied"))
+    assert "model.embed_tokens.weight = lm_head.weight" in shown
+    assert "2,048 in embedding and head" in shown
+    assert "4,096 in embedding and head" in text(model("llama"))
+
+
+def test_the_prompt_style_is_the_chat_template_where_there_is_one():
+    loaded = model("llama")
+    assert "plain text (it has no chat template)" in text(loaded)
+    loaded.tokenizer.chat_template = "{{ messages[0].content }}"
+    assert "the model's own chat template" in text(loaded)
+
+
+def test_names_are_never_read_as_markup():
+    assert "[bold]odd[/bold] [/name]" in text(replace(model("llama"), name="[bold]odd[/bold] [/name]"))
+
+
+def test_the_command_shows_a_real_model(shared):
+    app = typer.Typer()
+    app.command()(show)
+    result = CliRunner().invoke(app, [str(shared / "models" / "stories260K"), "--dtype", "bfloat16"])
+    assert result.exit_code == 0, result.output
+    assert "260,032 in all" in result.output
+    assert "bfloat16" in result.output
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_ranges_name_exactly_the_numbers(numbers):
+    named = set()
+    for part in ranges(numbers).split(", ") if numbers else []:
+        low, _, high = part.partition("–")
+        named |= set(range(int(low), int(high or low) + 1))
+    assert named == numbers
+    assert len(ranges(range(7))) == 3

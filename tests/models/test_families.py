@@ -1,0 +1,70 @@
+"""The table of families reads as its head says, and covers what it must."""
+
+from __future__ import annotations
+
+import pytest
+
+from lesion.models.families import Entry, Plan, families, parse
+
+BASE = """
+[base]
+blocks = ["model.layers"]
+attention = { tail = "attn", matrices = { "q k v" = { at = "attn.qkv", per = "head" }, o = "attn.out" } }
+mlp = { tail = "mlp", matrices = { "gate up" = "mlp.gate_up", down = "mlp.down" } }
+"""
+
+
+def test_the_table_covers_the_families_that_lesion_names():
+    table = families()
+    assert set(table) >= {
+        *(
+            "llama",
+            "mistral",
+            "qwen2",
+            "qwen3",
+            "gemma2",
+            "gemma3",
+            "gemma3_text",
+            "phi3",
+            "gpt_neox",
+            "gpt2",
+        ),
+        *("opt", "olmo2", "mixtral", "qwen2_moe"),
+    }
+    assert table["gemma3_text"] is table["gemma3"]
+    assert all(family.attention and family.mlp and family.blocks for family in table.values())
+
+
+def test_an_entry_names_one_or_several_matrices_of_a_parameter():
+    family = parse(BASE)["base"]
+    assert family.attention == (Plan("attn", (Entry(("q", "k", "v"), "attn.qkv", "head"), Entry(("o",), "attn.out"))),)
+    assert family.mlp[0].entries[0] == Entry(("gate", "up"), "mlp.gate_up", "rows")
+
+
+def test_a_family_takes_from_the_one_it_is_like_what_it_does_not_say():
+    table = parse(
+        BASE
+        + """
+[child]
+like = "base"
+types = ["child_text", "child_picture"]
+attention.tail = "norm"
+"""
+    )
+    assert set(table) == {"base", "child_text", "child_picture"}
+    child = table["child_text"]
+    assert (child.name, child.blocks, child.mlp) == ("child", ("model.layers",), table["base"].mlp)
+    assert child.attention == (Plan("norm", table["base"].attention[0].entries),)
+
+
+def test_alternatives_keep_their_order():
+    first, second = (
+        f'[[base.mlp]]\ntail = "mlp"\nmatrices = {{ {word} = "mlp.{word}" }}\n' for word in ("router", "gate")
+    )
+    text = BASE.replace(BASE[BASE.index("mlp = {") :], "") + first + second
+    assert [plan.entries[0].path for plan in parse(text)["base"].mlp] == ["mlp.router", "mlp.gate"]
+
+
+def test_a_layout_that_the_head_does_not_describe_is_refused():
+    with pytest.raises(ValueError, match="'q k v' must be a path"):
+        parse(BASE.replace('per = "head"', 'per = "row"'))

@@ -1,0 +1,270 @@
+"""Loading: a folder becomes a model; what cannot become one gets a paragraph that says what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import transformers as hf
+from safetensors.torch import load_file, save_file
+
+import lesion.models.source
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import load, wrap
+from lesion.models.source import Source, explained, find
+from tiny import FAMILIES, tiny, tokenizer
+
+
+def save(network: hf.PreTrainedModel, folder: Path) -> Path:
+    network.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    return save(tiny("llama"), tmp_path_factory.mktemp("models") / "llama")
+
+
+@pytest.fixture
+def folder(saved, tmp_path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "copy"))
+
+
+def configure(folder: Path, **settings) -> Path:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **settings}))
+    return folder
+
+
+def refusal(source, kind: type[LesionError] = LesionError, **settings) -> str:
+    with pytest.raises(LesionError) as caught:
+        load(source, **settings)
+    assert type(caught.value) is kind
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.endswith(".")
+    return message
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "unknown"])
+def test_a_saved_model_comes_back_bit_for_bit_and_ready_for_study(family, tmp_path):
+    before = tiny(family)
+    model = load(save(before, tmp_path / family))
+    assert model.name == str(tmp_path / family)
+    assert not model.network.training
+    assert not any(parameter.requires_grad for parameter in model.network.parameters())
+    assert (model.device, model.dtype, model.context) == (torch.device("cpu"), torch.float32, 256)
+    assert (model.has_chat_template, model.tokenizer.pad_token, len(model.tokenizer)) == (False, None, 64)
+    assert model.tokenizer("Two  words,\n3!").input_ids == tokenizer()("Two  words,\n3!").input_ids
+    assert len(model.anatomy.blocks) == before.config.num_hidden_layers
+    for name, parameter in before.named_parameters():
+        assert torch.equal(model.network.get_parameter(name), parameter), name
+
+
+def test_a_real_model_loads_and_knows_english_from_noise(shared):
+    model = load(shared / "models" / "stories260K")
+    ids = model.tokenizer("Once upon a time, there was a little girl named Lily.", return_tensors="pt").input_ids
+    shuffled = torch.cat([ids[:, :1], ids[:, 1:].flip(1)], dim=1)
+
+    def loss(tokens):
+        return model.network(input_ids=tokens, labels=tokens).loss
+
+    assert loss(ids) + 2 < loss(shuffled)
+    assert (len(model.anatomy.blocks), model.context, model.anatomy.known) == (5, 512, True)
+
+
+def test_auto_dtype_on_a_cpu_is_float32_whatever_the_checkpoint(tmp_path):
+    save(tiny("llama").to(torch.bfloat16), tmp_path / "half")
+    assert load(tmp_path / "half", device="cpu").dtype == torch.float32
+    assert load(tmp_path / "half", device="cpu", dtype="bf16").dtype == torch.bfloat16
+    assert load(tmp_path / "half", device="cpu", dtype=torch.float16).dtype == torch.float16
+
+
+def test_loading_prints_and_warns_nothing_and_leaves_the_library_as_it_was(saved, capfd):
+    hf.logging.set_verbosity_info()
+    try:
+        load(saved)
+        assert hf.logging.get_verbosity() == hf.logging.INFO
+    finally:
+        hf.logging.set_verbosity_warning()
+    assert hf.logging.is_progress_bar_enabled()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_bundled_model_goes_by_its_name_and_an_unknown_name_lists_those_there_are(saved, tmp_path, monkeypatch):
+    shutil.copytree(saved, tmp_path / "bundled" / "small-one")
+    (tmp_path / "bundled" / "not-a-model").mkdir()
+    monkeypatch.setattr(lesion.models.source.resources, "files", lambda _: tmp_path)
+    assert load("bundled:small-one").name == "bundled:small-one"
+    message = refusal("bundled:small-two", UsageError)
+    assert "(nearest: small-one)" in message
+    assert message.endswith("There are: bundled:small-one.")
+    assert "has no revisions" in refusal("bundled:small-one", UsageError, revision="main")
+
+
+def test_what_is_neither_a_folder_nor_a_hub_id_is_wrong_use(saved):
+    for typed in ("./nowhere", "/no/such/folder", "a/b/c", "two words", "owner/name@", "folder/"):
+        assert refusal(typed, UsageError).startswith(f"There is no folder {typed}.")
+    assert str(saved) in refusal(saved / "config.json", UsageError)
+    assert "v1" in refusal("owner/name@v1", UsageError, revision="v2")
+
+
+def test_a_hub_id_may_carry_its_revision():
+    assert find("owner/name@v1.0") == Source("owner/name", False, "v1.0")
+    assert find("owner/name", "v1.0") == find("owner/name@v1.0")
+    assert find("gpt2") == Source("gpt2", False, None)
+
+
+def test_without_the_hub_the_refusal_names_the_model_and_the_ways_out(monkeypatch):
+    message = refusal("nobody/no-such-model-here")
+    assert "nobody/no-such-model-here" in message
+    assert "HF_HUB_OFFLINE is set" in message
+    assert "bundled:NAME" in message
+
+
+@pytest.mark.parametrize(
+    ("cause", "says"),
+    [
+        ("RepositoryNotFoundError", "There is no model owner/name on the Hugging Face hub"),
+        ("GatedRepoError", "https://huggingface.co/owner/name"),
+        ("RevisionNotFoundError", "has no revision v9"),
+        ("ConnectError", "cannot be reached"),
+    ],
+)
+def test_what_the_hub_answered_is_told_in_words(cause, says, monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    try:
+        raise OSError("a long message\nof several lines") from type(cause, (Exception,), {})()
+    except OSError as error:
+        message = str(explained(error, Source("owner/name", False, "v9"), "owner/name", "configuration"))
+    assert says in message
+    assert "\n" not in message
+
+
+def test_a_folder_without_a_configuration_is_no_model(folder, tmp_path):
+    (folder / "config.json").unlink()
+    assert refusal(folder).startswith(f"The folder {folder} has no config.json")
+    (folder / "adapter_config.json").write_text("{}")
+    assert "merge it into its base model" in refusal(folder)
+    (tmp_path / "outer" / "inner").mkdir(parents=True)
+    (tmp_path / "outer" / "inner" / "config.json").write_text("{}")
+    assert "There is one in inner below it." in refusal(tmp_path / "outer")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"model_type": ', "config.json is not valid JSON"),
+        ("{}", "configuration in the folder"),
+        ('{"model_type": "wombat"}', "wombat"),
+        ('{"model_type": "llama", "hidden_size": "wide"}', "hidden_size"),
+    ],
+)
+def test_a_configuration_that_cannot_be_meant_is_refused(folder, text, says):
+    (folder / "config.json").write_text(text)
+    with pytest.raises(LesionError, match=re.escape(says)):
+        load(folder)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(folder):
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").unlink()
+    with pytest.raises(LesionError, match="has no tokenizer that can be read"):
+        load(folder)
+
+
+def test_weights_that_do_not_fit_the_configuration_are_refused_by_name(folder):
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    weights["model.layers.2.mlp.down_proj.weight"] = torch.zeros(3, 5)
+    weights["model.layers.9.mlp.gate_proj.weight"] = torch.zeros(48, 32)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    message = refusal(folder)
+    assert "1 missing (model.layers.1.mlp.up_proj.weight)" in message
+    assert "1 that the configuration has no place for (model.layers.9.mlp.gate_proj.weight)" in message
+    assert "model.layers.2.mlp.down_proj.weight: (3, 5) instead of (32, 48)" in message
+
+
+def test_a_configuration_with_fewer_blocks_than_the_weights_is_refused(folder):
+    assert "9 that the configuration has no place for" in refusal(configure(folder, num_hidden_layers=2))
+    assert "and 6 more" in refusal(folder)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "absent", "pickled"])
+def test_weights_that_cannot_be_read_are_refused(folder, damage):
+    path = folder / "model.safetensors"
+    if damage == "truncated":
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    else:
+        path.unlink()
+    if damage == "pickled":
+        torch.save({}, folder / "pytorch_model.bin")
+    with pytest.raises(LesionError, match=r"The weights in the folder .* cannot be read"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes, 4-bit"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bitsandbytes, 8-bit"),
+        ({"quant_method": "gptq", "bits": 4}, "gptq, 4-bit"),
+        ({"quant_method": "awq", "bits": 4}, "awq, 4-bit"),
+        ({"quant_method": "fp8"}, "fp8"),
+    ],
+)
+def test_a_quantised_checkpoint_is_refused_by_its_storage(folder, settings, says):
+    assert f"is stored quantised ({says})" in refusal(configure(folder, quantization_config=settings))
+
+
+def test_models_that_do_not_continue_a_text_are_refused(tmp_path):
+    small = {"vocab_size": 64, "hidden_size": 32}
+    for name, config, says in (
+        ("t5", hf.T5Config(**small, architectures=["T5ForConditionalGeneration"]), "encoder-decoder"),
+        ("bert", hf.BertConfig(**small), "does not continue text"),
+        (
+            "classifier",
+            hf.LlamaConfig(**small, architectures=["LlamaForSequenceClassification"]),
+            "does not continue",
+        ),
+    ):
+        config.save_pretrained(tmp_path / name)
+        assert says in refusal(tmp_path / name)
+
+
+def test_code_that_came_with_a_checkpoint_does_not_run_unasked(folder):
+    (folder / "trap.py").write_text("raise SystemExit('it ran')")
+    configure(folder, model_type="trap", auto_map={"AutoConfig": "trap.Trap"})
+    assert "code of its own" in refusal(folder)
+
+
+def test_unknown_dtypes_and_devices_name_those_there_are(saved):
+    assert "(nearest: bfloat16" in refusal(saved, UsageError, dtype="bfloat")
+    assert "float32, bfloat16 or float16" in refusal(saved, UsageError, dtype=torch.int8)
+    assert "there are: cpu" in refusal(saved, UsageError, device="cuda:99")
+    assert "there are: cpu" in refusal(saved, UsageError, device="gpu")
+    assert "device or a device_map" in refusal(saved, UsageError, device="cpu", device_map="auto")
+
+
+def test_a_device_map_is_accelerates(saved):
+    assert load(saved, device_map={"": "cpu"}).device == torch.device("cpu")
+
+
+def test_parts_that_are_not_in_memory_are_refused():
+    network = tiny("llama")
+    network.model.layers[2].to("meta")
+    with pytest.raises(LesionError, match=r"big does not fit: 9 of its parameters \(model\.layers\.2\."):
+        wrap(network, tokenizer(), "big")
+
+
+def test_wrapping_puts_a_network_into_eval_mode_without_gradients():
+    network = tiny("llama").train().requires_grad_(True)
+    model = wrap(network, tokenizer(), "mine")
+    assert model.network is network
+    assert not network.training
+    assert not any(parameter.requires_grad for parameter in network.parameters())
