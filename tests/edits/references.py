@@ -85,9 +85,7 @@ def without_branch(network: PreTrainedModel, family: str, layer: int, unit: str)
 def zero_ablated(network: PreTrainedModel, family: str, layer: int) -> PreTrainedModel:
     """A copy under the paper's ablation: attention and MLP zero, weights and biases, norms untouched."""
     cut = copy.deepcopy(network)
-    for name, parameter in _parameters(
-        stack(cut, family)[layer], WHOLE.get(family, ["self_attn", "mlp"])
-    ).items():
+    for name, parameter in _parameters(stack(cut, family)[layer], WHOLE.get(family, ["self_attn", "mlp"])).items():
         if "norm" not in name:
             nn.init.zeros_(parameter)
     return cut

@@ -77,8 +77,7 @@ def test_the_papers_zero_ablation_of_all_weights_is_scaling_the_block_by_zero(fa
 @families
 @pytest.mark.parametrize(
     "edit",
-    [scale(1, factor) for scale in (ScaleBlock, ScaleAttention, ScaleMlp) for factor in (0.5, 1.1)]
-    + [SEVERAL],
+    [scale(1, factor) for scale in (ScaleBlock, ScaleAttention, ScaleMlp) for factor in (0.5, 1.1)] + [SEVERAL],
     ids=str,
 )
 def test_other_factors_agree_with_a_float64_reference(family, edit):
@@ -253,12 +252,9 @@ def test_a_module_that_stands_in_two_places_cannot_be_edited_in_one_of_them():
     network.model.layers[2] = network.model.layers[1]
     subject = model("llama")
     blocks = tuple(
-        dataclasses.replace(block, module=network.model.layers[block.index])
-        for block in subject.anatomy.blocks
+        dataclasses.replace(block, module=network.model.layers[block.index]) for block in subject.anatomy.blocks
     )
-    looped = dataclasses.replace(
-        subject, network=network, anatomy=dataclasses.replace(subject.anatomy, blocks=blocks)
-    )
+    looped = dataclasses.replace(subject, network=network, anatomy=dataclasses.replace(subject.anatomy, blocks=blocks))
     with pytest.raises(UsageError, match=r"1 and 2 of tiny:llama are one module"):
         with applied(looped, ScaleBlock(2)):
             pytest.fail("the edit was taken")

@@ -32,9 +32,7 @@ scales = st.builds(
     st.integers(0, 999),
     numbers,
 )
-edits = st.recursive(
-    scales, lambda inner: st.lists(inner, max_size=4).map(lambda found: Compose(tuple(found)))
-)
+edits = st.recursive(scales, lambda inner: st.lists(inner, max_size=4).map(lambda found: Compose(tuple(found))))
 
 
 @given(edits)

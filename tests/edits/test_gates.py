@@ -159,6 +159,53 @@ def test_a_batch_with_another_number_of_rows_is_refused(family):
                 subject.network(prompts(2))
 
 
+@pytest.mark.parametrize("family", ["llama", "opt", "gpt2"])
+@pytest.mark.parametrize("edit", [ScaleBlock(2, 0), ScaleMlp(1, 0.5), ScaleAttention(1, 0)], ids=str)
+def test_a_row_may_join_the_batch_up_to_the_block_that_its_edit_changes_but_not_later(family, edit):
+    subject, ids = model(family), prompts(1)
+    expected = [decode_alone(subject, ids[0], other)[1][0] for other in (BASELINE, edit)]
+
+    def grow_before(layer):
+        def grow(module, args):
+            return (args[0].expand(2, -1, -1).clone(), *args[1:]) if args[0].shape[0] == 1 else args
+
+        return subject.anatomy.block(layer).module.register_forward_pre_hook(grow, prepend=True)
+
+    def last_logits():
+        with torch.no_grad():
+            return subject.network(ids, use_cache=False).logits[:, -1]
+
+    table = factors([BASELINE, edit], subject.anatomy)
+    with gated(subject) as gates:
+        gates.assign_tensors(table, growing=True)
+        for layer in range(edit.layer + 1):
+            joining = grow_before(layer)
+            assert_close(last_logits(), torch.stack(expected))
+            joining.remove()
+        joining = grow_before(2)
+        if edit.layer < 2:
+            with pytest.raises(LesionError, match=rf"Row 1 joined the batch above block {edit.layer} of tiny:{family}"):
+                last_logits()
+        joining.remove()
+        with pytest.raises(LesionError, match=rf"Row 1 joined the batch above block {edit.layer}"):
+            last_logits()
+
+
+@pytest.mark.parametrize("family", ["llama", "opt"])
+def test_a_pass_that_starts_below_the_head_is_watched_too(family):
+    subject = model(family)
+    inner = subject.network.model if family == "llama" else subject.network.model.decoder
+    with gated(subject) as gates:
+        gates.assign([BASELINE] * 3)
+        with pytest.raises(LesionError, match="batch of 2 rows"):
+            inner(input_ids=prompts(2))
+        gates.assign_everywhere(ScaleMlp(1, 0))
+        inner(input_ids=prompts(2))
+        subject.anatomy.block(1).module.forward = lambda hidden_states, *args, **kwargs: hidden_states
+        with pytest.raises(LesionError, match=r"1\.mlp did not take hold"):
+            inner(input_ids=prompts(2))
+
+
 @pytest.mark.parametrize("family", ["llama", "opt", "mixtral"])
 def test_a_block_run_by_itself_is_gated_and_its_rows_are_counted(family):
     subject = model(family)
@@ -201,15 +248,12 @@ def test_a_place_that_no_row_edits_any_more_costs_nothing_and_can_be_edited_agai
         gates.assign([ScaleBlock(1, 0), BASELINE])
         edited = subject.network(ids).logits
         gates.select(torch.tensor([1, 1]))
-        block = subject.anatomy.block(1).module
-        seen = []
-        handle = block.register_forward_hook(lambda module, args, output: seen.append(output), prepend=True)
+        block, seen = subject.anatomy.block(1).module, []
+        for first in (True, False):
+            block.register_forward_hook(lambda module, args, output: seen.append(output), prepend=first)
         subject.network(ids)
-        handle.remove()
-        probe = block.register_forward_hook(lambda module, args, output: seen.append(output))
-        subject.network(ids)
-        probe.remove()
-        assert torch.equal(seen[0], seen[1])
+        own, passed_on = seen
+        assert own is passed_on
         gates.assign([ScaleBlock(1, 0), BASELINE])
         assert torch.equal(subject.network(ids).logits, edited)
 

@@ -144,9 +144,7 @@ def parse(text: str) -> Edit:
         except ValueError:
             edit = None
         if edit is None:
-            raise UsageError(
-                f"'{piece}' is not an edit; write ADDRESS×FACTOR, for example 23×0 or 23.mlp×0.5."
-            )
+            raise UsageError(f"'{piece}' is not an edit; write ADDRESS×FACTOR, for example 23×0 or 23.mlp×0.5.")
         edits.append(edit)
     return edits[0] if len(edits) == 1 else Compose(tuple(edits))
 

@@ -39,9 +39,7 @@ def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks un
                 )
             table[part.layer, UNITS.index(part.unit), column] *= part.factor
         if not bool(table[:, :, column].isfinite().all()):
-            raise UsageError(
-                f"The factors of '{edit}' on one place multiply to something that is not finite."
-            )
+            raise UsageError(f"The factors of '{edit}' on one place multiply to something that is not finite.")
     return table[:, :, [distinct[edit] for edit in edits]]
 
 

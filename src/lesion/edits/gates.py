@@ -43,7 +43,7 @@ class Gates:
     Nothing is skipped in silence. A forward pass raises `LesionError` when
 
     - its batch has another number of rows than the assignment,
-    - it did not run through a place that is edited,
+    - it did not run through a place that is edited, or not with all rows that are edited there,
     - a block turns out to change its input in place, so that its contribution cannot be told from the stream.
     """
 
@@ -119,6 +119,7 @@ class Gates:
         for place in active:
             place.active = True
             place.ends = bool(ends_only[place.layer, place.unit])
+            place.needed = int((~kept[place.layer, place.unit]).nonzero().max()) + 1 if growing else 0
 
     def _place(self, layer: int, unit: int) -> _Place:
         if (layer, unit) not in self._places:
@@ -127,9 +128,7 @@ class Gates:
             place = _Place(self, layer, unit)
             module = branch.tail if branch else block.module
             if len(same := self._shared[module]) > 1:
-                raise UsageError(
-                    f"{' and '.join(same)} of {self._anatomy.name} are one module; no edit can part them."
-                )
+                raise UsageError(f"{' and '.join(same)} of {self._anatomy.name} are one module; no edit can part them.")
             # First of all hooks: transformers collects hidden states in hooks, and means the edited ones.
             hook = place.scale_output if branch else place.scale_contribution
             self._handles += [
@@ -184,6 +183,7 @@ class _Place:
         self.active = False
         self.ends = False  # every factor is 0 or 1
         self.rows = 0  # of the batch that came to the block last
+        self.needed = 0  # rows that must have joined a growing batch by now: up to the last one edited here
         self.proved = UNITS[unit] != "block"  # that the block leaves its input as it is
         self.input_copy: Tensor | None = None
 
@@ -196,6 +196,11 @@ class _Place:
             stream = _stream_into(args, kwargs)
             self.rows = stream.shape[0]
             self.gates._check_rows(self.rows)
+            if self.rows < self.needed:
+                raise LesionError(
+                    f"Row {self.needed - 1} joined the batch above block {self.layer} of {self.gates._anatomy.name}, "
+                    f"which its edit changes: rows must join before the first block that their edit changes."
+                )
             if not self.proved:
                 self.input_copy = stream.detach().clone()
 
@@ -211,9 +216,7 @@ class _Place:
         factor = self.gates._factor(self, after)
         return _with_stream(output, scale_contribution(before, after, factor, self.ends))
 
-    def scale_output(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
-    ) -> Any:
+    def scale_output(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
         if not self.active:
             return output
         added = _stream_out_of(output, self.address)
@@ -236,9 +239,7 @@ class _Place:
 def _stream_into(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
     stream = args[0] if args else kwargs.get("hidden_states")
     if not isinstance(stream, Tensor):
-        raise LesionError(
-            "A block was called without hidden states as its first argument; it cannot be edited."
-        )
+        raise LesionError("A block was called without hidden states as its first argument; it cannot be edited.")
     return stream
 
 
