@@ -79,8 +79,13 @@ class Chromium:
 
     def open(self, url: str) -> None:
         """Load an address and wait until it and its script have run."""
-        self._send("Page.navigate", url=url)
         deadline = time.monotonic() + 30
+        self._send("Page.navigate", url="about:blank")  # else another fragment would be no new load
+        while self.ask("location.href") != "about:blank":
+            assert time.monotonic() < deadline, "the former page was not left within 30 seconds"
+        self.requests.clear()
+        self.complaints.clear()
+        self._send("Page.navigate", url=url)
         while self.ask("document.readyState + location.href.startsWith('about:')") != "completefalse":
             assert time.monotonic() < deadline, "the page was not loaded within 30 seconds"
             time.sleep(0.05)

@@ -63,9 +63,7 @@ def shortened(text: str, longest: int = LONGEST) -> str:
     return f"{clean[:head]}\n[… {len(clean) - longest:,} characters left out of this page …]\n{clean[-tail:]}"
 
 
-def data(
-    of_lines: Sequence[Line], answers: pd.DataFrame, items: pd.DataFrame, budget: int = BUDGET
-) -> dict[str, Any]:
+def data(of_lines: Sequence[Line], answers: pd.DataFrame, items: pd.DataFrame, budget: int = BUDGET) -> dict[str, Any]:
     """What the browser's script reads.
 
     Items are taken in the order of `items`, one of each task in turn, until their texts under all edits reach
@@ -136,9 +134,7 @@ def _cells(of_lines: Sequence[Line], answers: pd.DataFrame) -> list[Cell]:
         found.setdefault((model, task, edit), {}).setdefault(str(item), said)
     cells: dict[tuple[str, str, str], Cell] = {}
     for line in of_lines:
-        labels = {str(BASELINE): "unedited"} | {
-            point.edit: _label(line, point.layer) for point in line.points
-        }
+        labels = {str(BASELINE): "unedited"} | {point.edit: _label(line, point.layer) for point in line.points}
         for edit, label in labels.items():
             key = (line.model, line.task, edit)
             if key in found and key not in cells:
@@ -173,9 +169,7 @@ def _fitting(of_task: dict[str, list[Any]], cells: Sequence[Cell], budget: int) 
     return kept
 
 
-def _packed(
-    cell: Cell, models: list[str], names: list[str], ids: list[str], kept: int, texts: Texts
-) -> dict[str, Any]:
+def _packed(cell: Cell, models: list[str], names: list[str], ids: list[str], kept: int, texts: Texts) -> dict[str, Any]:
     shown = [cell.answers.get(item) for item in ids[:kept]]
     every = [cell.answers.get(item) for item in ids]
     return {
@@ -186,8 +180,7 @@ def _packed(
         "verdicts": "".join(VERDICTS[answer.correct if answer else None] for answer in every),
         "texts": [texts.number(shortened(answer.text)) if answer else -1 for answer in shown],
         "parsed": [
-            texts.number(shortened(answer.parsed)) if answer and answer.parsed is not None else -1
-            for answer in shown
+            texts.number(shortened(answer.parsed)) if answer and answer.parsed is not None else -1 for answer in shown
         ],
         "finish": "".join(FINISHES.get(answer.finish, "s") if answer else "-" for answer in shown),
         "tokens": [answer.tokens if answer else 0 for answer in shown],

@@ -51,9 +51,7 @@ class Frame:
         """Layers that get a number: as many as have room, counted in ones, twos, fours, fives or tens."""
         stride = next((s for s in (1, 2, 4, 5, 10, 20) if s * self.step >= 20), 50)
         present = set(self.layers)
-        return [layer for layer in self.layers if layer % stride == 0 and layer in present] or list(
-            self.layers[:1]
-        )
+        return [layer for layer in self.layers if layer % stride == 0 and layer in present] or list(self.layers[:1])
 
 
 def panel(view: View, task: str, frame: Frame, level: float) -> Markup:
@@ -83,15 +81,14 @@ def swatch(view: View, label: str) -> Markup:
     """The legend's picture of a line: a stroke with its mark."""
     index = view.labels.index(label)
     return Markup(
-        '<svg class="swatch t{}" viewBox="0 0 34 14" aria-hidden="true">'
-        '<path class="stroke" d="M1 7H33"/>{}</svg>'
-    ).format(index % SERIES, _mark(17, 7, 4.2, index, critical=False))
+        '<svg class="swatch t{}" viewBox="0 0 34 14" aria-hidden="true"><path class="stroke" d="M1 7H33"/>{}</svg>'
+    ).format(index % SERIES, _mark(17.0, 7.0, 4.2, index, critical=False))
 
 
 def critical_swatch() -> Markup:
     """The legend's picture of a critical layer: a filled mark."""
     return Markup('<svg class="swatch t0" viewBox="0 0 34 14" aria-hidden="true">{}{}</svg>').format(
-        _mark(10, 7, 4.2, 0, critical=False), _mark(25, 7, 4.8, 0, critical=True)
+        _mark(10.0, 7.0, 4.2, 0, critical=False), _mark(25.0, 7.0, 4.8, 0, critical=True)
     )
 
 
@@ -102,9 +99,7 @@ def _axes(frame: Frame, name: str) -> list[Markup]:
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         y = round(frame.y(share), 1)
         found.append(
-            Markup('<path class="grid{}" d="M{} {}H{}"/>').format(
-                " zero" if share == 0 else "", frame.left, y, right
-            )
+            Markup('<path class="grid{}" d="M{} {}H{}"/>').format(" zero" if share == 0 else "", frame.left, y, right)
         )
         found.append(
             Markup('<text class="tick" x="{}" y="{}" text-anchor="end">{}</text>').format(
@@ -147,9 +142,7 @@ def _band(line: Line, view: View, frame: Frame) -> Markup:
     found = Markup("")
     for run in runs(line, frame.layers):
         known = [
-            (frame.x(p.layer), frame.y(p.low), frame.y(p.high))
-            for p in run
-            if p.low is not None and p.high is not None
+            (frame.x(p.layer), frame.y(p.low), frame.y(p.high)) for p in run if p.low is not None and p.high is not None
         ]
         if len(known) == 1:
             x, low, high = known[0]
@@ -191,8 +184,7 @@ def _mark(x: float, y: float, radius: float, index: int, *, critical: bool) -> M
     name = MARKERS[index % len(MARKERS)]
     r = radius
     paths = {
-        "circle": f"M{x - r:.1f} {y:.1f}a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0"
-        f"a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0Z",
+        "circle": f"M{x - r:.1f} {y:.1f}a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0Z",
         "square": f"M{x - r:.1f} {y - r:.1f}h{2 * r:.1f}v{2 * r:.1f}h{-2 * r:.1f}Z",
         "diamond": f"M{x:.1f} {y - 1.35 * r:.1f}l{1.25 * r:.1f} {1.35 * r:.1f}l{-1.25 * r:.1f} {1.35 * r:.1f}"
         f"l{-1.25 * r:.1f} {-1.35 * r:.1f}Z",
@@ -208,17 +200,11 @@ def _labels(of_task: Sequence[Line], frame: Frame) -> list[Markup]:
     lowest: dict[int, Point] = {}
     for line in of_task:
         for point in line.points:
-            if point.critical and (
-                point.layer not in lowest or point.accuracy < lowest[point.layer].accuracy
-            ):
+            if point.critical and (point.layer not in lowest or point.accuracy < lowest[point.layer].accuracy):
                 lowest[point.layer] = point
     groups: list[list[Point]] = []
     for layer in sorted(lowest):
-        near = (
-            bool(groups)
-            and (layer - groups[-1][-1].layer) * frame.step < 17
-            and layer == groups[-1][-1].layer + 1
-        )
+        near = bool(groups) and (layer - groups[-1][-1].layer) * frame.step < 17 and layer == groups[-1][-1].layer + 1
         if near:
             groups[-1].append(lowest[layer])
         else:
@@ -235,11 +221,7 @@ def _labels(of_task: Sequence[Line], frame: Frame) -> list[Markup]:
 
 def _column(of_task: Sequence[Line], layer: int, frame: Frame, view: View, level: float) -> Markup:
     """An invisible column over a layer: pointing at it shows the numbers, a click opens the answers."""
-    told = [
-        f"{wording.place(view.unit, layer)} switched off"
-        if view.factor == 0
-        else wording.place(view.unit, layer)
-    ]
+    told = [f"{wording.place(view.unit, layer)} switched off" if view.factor == 0 else wording.place(view.unit, layer)]
     for line in of_task:
         point = line.at(layer)
         told.append(f"{line.label}: {numbers(point)}" if point else f"{line.label}: not answered yet")
@@ -248,15 +230,13 @@ def _column(of_task: Sequence[Line], layer: int, frame: Frame, view: View, level
     if first:
         point = first.at(layer)
         assert point is not None
-        opened = Markup(' data-model="{}" data-task="{}" data-edit="{}"').format(
-            first.model, first.task, point.edit
-        )
+        opened = Markup(' data-model="{}" data-task="{}" data-edit="{}"').format(first.model, first.task, point.edit)
     x = frame.x(layer)
     return Markup(
         '<g class="hit" data-tip="{}"{}><path class="guide" d="M{} {}V{}"/>'
         '<rect x="{}" y="{}" width="{}" height="{}"/></g>'
     ).format(
-        "\n".join(told),
+        Markup("&#10;").join(told),
         opened,
         round(x, 1),
         frame.top,

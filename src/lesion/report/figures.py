@@ -53,7 +53,7 @@ def accuracy(view: View, level: float) -> bytes:
         for axis, (task, of_task) in zip(axes.flat, view.panels.items(), strict=False):
             _panel(axis, view, of_task)
             counts = sorted({line.items for line in of_task})
-            axis.set_title(f"{task}  (n = {', '.join(f'{n:,}' for n in counts)})", loc="left")
+            axis.set_title(f"{wording.short(task, 30)}  (n = {', '.join(f'{n:,}' for n in counts)})", loc="left")
         for row in axes:
             row[0].set_ylabel("accuracy")
         figure.legend(
@@ -70,18 +70,20 @@ def heat(of_view: View) -> bytes:
     """Drops as PNG: a row per model and task, a column per layer; dot: critical, grey: not answered."""
     of_lines = of_view.lines
     several = len(of_view.labels) > 1
-    names = [f"{line.label} · {line.task}" if several else line.task for line in of_lines]
+    names = [
+        f"{wording.short(line.label, 32)} · {wording.short(line.task, 20)}" if several else wording.short(line.task, 40)
+        for line in of_lines
+    ]
     with mpl.rc_context(STYLE):
-        width = max(COLUMN, min(PAGE, 1.9 + 0.32 * len(of_view.layers)))
+        room = 0.9 + 0.06 * max(map(len, names))  # inches for the names and the colour bar
+        width = max(COLUMN, min(PAGE, room + 0.32 * len(of_view.layers)))
         figure = Figure(figsize=(width, 0.9 + 0.24 * len(of_lines)), layout="constrained")
         axis = figure.subplots()
         drops = np.array([[_drop(line, layer) for layer in of_view.layers] for line in of_lines])
         full = drop_scale(of_lines)
-        colours = LinearSegmentedColormap.from_list("drop", ["#0072B2", "#F7F7F7", "#D55E00"])
-        colours.set_bad("#CFCFCF")
-        image = axis.imshow(
-            drops, cmap=colours, vmin=-full, vmax=full, aspect="auto", interpolation="nearest"
-        )
+        scale = LinearSegmentedColormap.from_list("drop", ["#0072B2", "#F7F7F7", "#D55E00"])
+        colours = scale.with_extremes(bad="#CFCFCF")
+        image = axis.imshow(drops, cmap=colours, vmin=-full, vmax=full, aspect="auto", interpolation="nearest")
         for row, line in enumerate(of_lines):
             for point in line.points:
                 if point.critical:
@@ -181,16 +183,14 @@ def grouped(layers: Sequence[int], distance: int) -> list[list[int]]:
 def _legend(view: View, level: float) -> list[Line2D]:
     lines = [
         Line2D([], [], color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)], linewidth=1.1,
-               markerfacecolor="white", markersize=3.6, label=label)
+               markerfacecolor="white", markersize=3.6, label=wording.short(label, 44))
         for i, label in enumerate(view.labels)
     ]  # fmt: skip
     grey = "#555555"
     return [
         *lines,
         Line2D([], [], color=grey, linestyle=(0, (5, 3)), linewidth=0.9, label="unedited model"),
-        Line2D(
-            [], [], color=grey, marker="o", linestyle="", markersize=4.2, label="critical block (numbered)"
-        ),
+        Line2D([], [], color=grey, marker="o", linestyle="", markersize=4.2, label="critical block (numbered)"),
         Line2D([], [], color=grey, alpha=0.25, linewidth=6, label=f"{100 * level:g} % interval"),
     ]
 

@@ -65,9 +65,7 @@ def breakdowns(
         if line.task not in grouped:
             continue
         groups = sorted(set(known.loc[known["task"] == line.task, "group"]) - {""}, key=natural)
-        edits: dict[int | None, str] = {None: str(BASELINE)} | {
-            point.layer: point.edit for point in line.points
-        }
+        edits: dict[int | None, str] = {None: str(BASELINE)} | {point.layer: point.edit for point in line.points}
         shares = {
             (group, layer): _share(right[key], n, level)
             for group in groups
@@ -94,8 +92,4 @@ def _share(right: int, n: int, level: float) -> Share:
 
 def natural(label: str) -> list[tuple[int, int, str]]:
     """A sort key under which `2 steps` stands before `10 steps`."""
-    return [
-        (0, int(piece), "") if piece.isdecimal() else (1, 0, piece)
-        for piece in re.split(r"(\d+)", label)
-        if piece
-    ]
+    return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in re.split(r"(\d+)", label) if piece]

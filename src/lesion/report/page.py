@@ -50,9 +50,7 @@ def write(folder: Path, summary: dict[str, Any], answers: pd.DataFrame, items: p
         for view in views(summary):
             _replace(found / "figures" / f"accuracy-{view.slug}.png", figures.accuracy(view, _level(summary)))
             _replace(found / "figures" / f"drop-{view.slug}.png", figures.heat(view))
-        _replace(
-            found / "layers.csv", table.to_csv(index=False, lineterminator="\n").encode("utf-8", "replace")
-        )
+        _replace(found / "layers.csv", table.to_csv(index=False, lineterminator="\n").encode("utf-8", "replace"))
         plain = json.dumps(finite(summary), indent=2, ensure_ascii=False, allow_nan=False)
         _replace(found / "summary.json", f"{plain}\n".encode("utf-8", "replace"))
         html = found / "report.html"
@@ -92,7 +90,7 @@ def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: i
         .get_template("page.html.jinja")
         .render(
             title=study.get("title") or study.get("name") or "Layer ablation",
-            study=study,
+            version=study.get("version") or "",
             details=_details(study, every),
             notes=summary.get("notes") or [],
             policy=policy(style, script),
@@ -124,8 +122,7 @@ def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: i
 def policy(style: str, script: str) -> str:
     """The page's Content-Security-Policy: this style sheet and this script by their hash; no requests."""
     hashes = [
-        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-        for text in (script, style)
+        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii") for text in (script, style)
     ]
     return (
         f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "

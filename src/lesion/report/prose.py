@@ -119,9 +119,7 @@ def _needed(models: Sequence[Sequence[Line]], quantifier: Callable[[Iterable[boo
     Only layers that were measured on every task of every model count: of others nothing is known yet.
     """
     every = [line for of_model in models for line in of_model]
-    measured = (
-        set.intersection(*({point.layer for point in line.points} for line in every)) if every else set()
-    )
+    measured = set.intersection(*({point.layer for point in line.points} for line in every)) if every else set()
     tasks = dict.fromkeys(line.task for line in every)
     found: Needed = {}
     for layer in sorted(measured):
@@ -148,9 +146,7 @@ def _selective(of_model: Sequence[Line]) -> Needed:
     }
 
 
-def _by_tasks(
-    needed: Needed, of_lines: Sequence[Line], prefix: str, elsewhere: Needed | None = None
-) -> list[str]:
+def _by_tasks(needed: Needed, of_lines: Sequence[Line], prefix: str, elsewhere: Needed | None = None) -> list[str]:
     """Sentences like `Block 3 is critical for a and b, not for c.`, the most selective places first.
 
     Args:
@@ -169,9 +165,7 @@ def _by_tasks(
     for (tasks, spared), layers in sorted(together.items(), key=lambda pair: (len(pair[0][0]), pair[1])):
         places = _places(unit, layers)
         verb = "is" if len(layers) == 1 else "are"
-        names = (
-            "every task" if len(tasks) == len(every) > 1 else wording.listed([t for t in every if t in tasks])
-        )
+        names = "every task" if len(tasks) == len(every) > 1 else wording.listed([t for t in every if t in tasks])
         sentence = f"{prefix}{places} {verb} critical for {names}"
         if spared:
             none = ", and in none of them for " if prefix else ", not for "

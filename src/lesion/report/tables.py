@@ -92,9 +92,7 @@ def _cell(line: Line, layer: int) -> Text:
     point = line.at(layer)
     if point is None:
         return Text("not yet", style="dim")
-    return _written(
-        point.accuracy, point.low, point.high, point.truncated, point.unparsed, critical=point.critical
-    )
+    return _written(point.accuracy, point.low, point.high, point.truncated, point.unparsed, critical=point.critical)
 
 
 def _written(

@@ -109,9 +109,7 @@ def _number(value: Any) -> float | None:
 def baseline_of(task: Mapping[str, Any]) -> Baseline:
     """The baseline entry of one task of a summary; all `None` where it was not answered yet."""
     entry = task.get("baseline") or {}
-    return Baseline(
-        *(_number(entry.get(name)) for name in ("accuracy", "low", "high", "truncated", "unparsed"))
-    )
+    return Baseline(*(_number(entry.get(name)) for name in ("accuracy", "low", "high", "truncated", "unparsed")))
 
 
 def _point(entry: Mapping[str, Any]) -> Point | None:
@@ -196,9 +194,7 @@ def views(summary: Summary) -> tuple[View, ...]:
             relabelled = [Line(**{**vars(line), "label": f"factor {line.factor:g}"}) for line in of_unit]
             found.append(_view(relabelled, unit, None))
         else:
-            found.extend(
-                _view([line for line in of_unit if line.factor == factor], unit, factor) for factor in factors
-            )
+            found.extend(_view([line for line in of_unit if line.factor == factor], unit, factor) for factor in factors)
     return tuple(found)
 
 

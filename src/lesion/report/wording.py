@@ -32,7 +32,7 @@ def p_value(value: float | None) -> str:
     if value is None:
         return DASH
     if value < 1e-4:
-        return "< .0001"
+        return f"<{SPACE}.0001"
     return "1" if value >= 0.995 else f"{value:.2g}".removeprefix("0")
 
 
@@ -85,11 +85,16 @@ def rule(study: Mapping[str, Any]) -> str:
 
 def printable(text: str) -> str:
     """The text with lone surrogates and NULs as U+FFFD: UTF-8 or HTML cannot hold them."""
-    return (
-        text.encode("utf-8", "surrogatepass")
-        .decode("utf-8", "replace")
-        .replace("\0", "\N{REPLACEMENT CHARACTER}")
-    )
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def short(name: str, longest: int) -> str:
+    """The name within `longest` characters: of a longer one the beginning and, mostly, the end."""
+    clean = printable(name)
+    if len(clean) <= longest:
+        return clean
+    head = longest // 3
+    return f"{clean[:head]}…{clean[len(clean) - (longest - head - 1) :]}"
 
 
 def _signed(value: float, digits: int) -> str:
