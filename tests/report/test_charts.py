@@ -71,7 +71,7 @@ def test_a_layer_not_answered_yet_says_so_and_opens_nothing():
     del summary["models"][0]["tasks"][0]["layers"][3]
     _, _, root = drawn(summary)
     hit = of_class(root, "hit")[3]
-    assert "not answered yet" in hit.get("data-tip")
+    assert "not measured yet" in hit.get("data-tip")
     assert hit.get("data-edit") is None
 
 

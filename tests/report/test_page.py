@@ -136,8 +136,18 @@ def test_a_study_in_progress_says_what_is_missing():
     del summary["models"][0]["tasks"][1]["layers"][2]
     text = page.page(summary, answers[answers["edit"] != "3×0"], items)
     assert "This study is not finished" in text
-    assert "base on facts: block\N{NO-BREAK SPACE}2 not answered yet." in text
+    assert "base on facts: block\N{NO-BREAK SPACE}2 not measured yet." in text
     assert "This study is not finished" not in page.page(*study())
+
+
+def test_a_study_that_has_only_begun_says_so_per_model_and_task():
+    summary, answers, items = study()
+    summary["models"][1]["tasks"] = []
+    text = page.page(summary, answers, items)
+    assert "This study is not finished" in text
+    for task in ("sums", "facts"):
+        assert f"child on {task}: no cut measured in full yet." in text
+        assert f"base on {task}: no cut" not in text
 
 
 @pytest.mark.parametrize("summary", [{"models": []}, {"models": [], "study": {}, "notes": None}])

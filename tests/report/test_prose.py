@@ -58,7 +58,7 @@ def test_what_is_missing_is_told_per_gap():
     answered = {("base", "sums", "baseline"): 10, ("base", "sums", "3×0"): 4}
     assert [line.replace(wording.SPACE, " ") for line in prose.missing(views(summary), answered)] == [
         "base on sums: block 3 with 4 of 10 items so far.",
-        "base on facts: block 2 not answered yet.",
+        "base on facts: block 2 not measured yet.",
     ]
 
 

@@ -224,7 +224,7 @@ def _column(of_task: Sequence[Line], layer: int, frame: Frame, view: View, level
     told = [f"{wording.place(view.unit, layer)} switched off" if view.factor == 0 else wording.place(view.unit, layer)]
     for line in of_task:
         point = line.at(layer)
-        told.append(f"{line.label}: {numbers(point)}" if point else f"{line.label}: not answered yet")
+        told.append(f"{line.label}: {numbers(point)}" if point else f"{line.label}: not measured yet")
     first = next((line for line in of_task if line.at(layer)), None)
     opened = Markup("")
     if first:

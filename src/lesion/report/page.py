@@ -100,7 +100,7 @@ def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: i
             browsable=bool(carried["cells"]),
             left_out=_left_out(carried),
             findings=prose.findings(of_views),
-            missing=prose.missing(of_views, groups.answered(answers)),
+            missing=prose.missing(of_views, groups.answered(answers), _asked(summary, items)),
             rule=wording.rule(study),
             level=f"{100 * level:g} %",
             views=[_drawn(view, level) for view in of_views],
@@ -222,6 +222,12 @@ def _details(study: Mapping[str, Any], every: Sequence[Line]) -> list[tuple[str,
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(finite(value), ensure_ascii=False)
+
+
+def _asked(summary: Summary, items: pd.DataFrame) -> list[tuple[str, str]]:
+    """Every model of the summary with every task that items were drawn from."""
+    tasks = [] if items.empty else [str(task) for task in items["task"].unique()]
+    return [(model["model"], task) for model in summary["models"] for task in tasks]
 
 
 def _left_out(carried: Mapping[str, Any]) -> list[tuple[str, int, int]]:

@@ -185,21 +185,31 @@ def _shared(view: View) -> list[str]:
     return told
 
 
-def missing(of_views: Sequence[View], answered: Mapping[tuple[str, str, str], int]) -> list[str]:
-    """What a study in progress has not answered yet, a sentence per gap; empty when it is complete.
+def missing(
+    of_views: Sequence[View],
+    answered: Mapping[tuple[str, str, str], int],
+    asked: Iterable[tuple[str, str]] = (),
+) -> list[str]:
+    """What a study in progress has not measured yet, a sentence per gap; empty when it is complete.
 
     Args:
         of_views: the figures.
         answered: (model, task, edit) → number of answers; empty where no answers are at hand.
+        asked: every (model, task) of the study.
     """
-    told: dict[str, None] = {}
+    measured = {(line.model, line.task) for view in of_views for line in view.lines}
+    told = {
+        f"{model} on {task}: no cut measured in full yet.": None
+        for model, task in asked
+        if (model, task) not in measured
+    }
     for line in (line for view in of_views for line in view.lines):
         where = f"{line.model} on {line.task}"
         if line.baseline.accuracy is None:
-            told[f"{where}: the unedited model has not been measured yet."] = None
+            told[f"{where}: the unedited model not measured yet."] = None
         how = "" if line.factor == 0 else f", factor {line.factor:g}"
         if line.missing:
-            told[f"{where}: {_places(line.unit, line.missing)}{how} not answered yet."] = None
+            told[f"{where}: {_places(line.unit, line.missing)}{how} not measured yet."] = None
         edits = {str(BASELINE): "the unedited model"} | {
             point.edit: _places(line.unit, [point.layer]) + how for point in line.points
         }
