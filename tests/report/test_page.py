@@ -140,6 +140,11 @@ def test_a_study_in_progress_says_what_is_missing():
     assert "This study is not finished" not in page.page(*study())
 
 
+def test_answers_that_carry_their_items_with_them_give_the_same_page():
+    summary, answers, items = study()
+    assert page.page(summary, answers.merge(items, on=["task", "item"]), items) == page.page(summary, answers, items)
+
+
 def test_a_study_that_has_only_begun_says_so_per_model_and_task():
     summary, answers, items = study()
     summary["models"][1]["tasks"] = []

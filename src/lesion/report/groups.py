@@ -52,7 +52,8 @@ def breakdowns(
     grouped = {str(task) for task, count in counts.items() if 2 <= count <= MOST_GROUPS}
     if not grouped:
         return ()
-    asked = answers[answers["task"].isin(grouped)].drop_duplicates(["model_name", "task", "edit", "item"])
+    cell = ["model_name", "task", "edit", "item"]
+    asked = answers.loc[answers["task"].isin(grouped), [*cell, "correct"]].drop_duplicates(cell)
     merged = asked.merge(known[["task", "item", "group"]], on=["task", "item"], how="inner")
     right: Counter[tuple[str, ...]] = Counter()
     counted: Counter[tuple[str, ...]] = Counter()
