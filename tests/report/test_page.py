@@ -145,6 +145,13 @@ def test_answers_that_carry_their_items_with_them_give_the_same_page():
     assert page.page(summary, answers.merge(items, on=["task", "item"]), items) == page.page(summary, answers, items)
 
 
+def test_a_study_without_a_title_is_named_after_its_models():
+    summary, answers, items = study()
+    assert "<h1>A made study</h1>" in page.page(summary, answers, items)
+    summary["study"]["title"] = ""
+    assert "<h1>Layer ablation of base and child</h1>" in page.page(summary, answers, items)
+
+
 def test_a_study_that_has_only_begun_says_so_per_model_and_task():
     summary, answers, items = study()
     summary["models"][1]["tasks"] = []

@@ -89,7 +89,7 @@ def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: i
         _environment()
         .get_template("page.html.jinja")
         .render(
-            title=study.get("title") or study.get("name") or "Layer ablation",
+            title=study.get("title") or _title(every),
             version=study.get("version") or "",
             details=_details(study, every),
             notes=summary.get("notes") or [],
@@ -222,6 +222,14 @@ def _details(study: Mapping[str, Any], every: Sequence[Line]) -> list[tuple[str,
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(finite(value), ensure_ascii=False)
+
+
+def _title(every: Sequence[Line]) -> str:
+    """The title of a study that has none of its own."""
+    models = list(dict.fromkeys(line.model for line in every))
+    if not models:
+        return "Layer ablation"
+    return f"Layer ablation of {wording.listed(models) if len(models) < 4 else f'{len(models)} models'}"
 
 
 def _asked(summary: Summary, items: pd.DataFrame) -> list[tuple[str, str]]:
