@@ -323,4 +323,10 @@ def test_in_bfloat16_the_ends_are_exact_and_the_stream_keeps_its_dtype():
     network = model("llama").network.bfloat16()
     subject = wrap(network, model("llama").tokenizer, "half")
     assert torch.equal(logits_under(subject, ScaleBlock(1, 0)), logits(without_block(network, "llama", 1)))
-    assert logits_under(subject, ScaleBlock(1, 1.1)).dtype == torch.bfloat16
+    _, before, after, _ = network(tokens(), output_hidden_states=True).hidden_states
+    with applied(subject, ScaleBlock(1, 1.1)):
+        scaled_stream = network(tokens(), output_hidden_states=True).hidden_states[2]
+    # 1.1 is meant, not 1.1015625, the nearest number that bfloat16 has.
+    expected = (before.double() + 1.1 * (after.double() - before.double())).bfloat16()
+    assert scaled_stream.dtype == torch.bfloat16
+    assert (scaled_stream == expected).double().mean() > 0.99

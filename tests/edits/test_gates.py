@@ -232,6 +232,15 @@ def test_before_any_assignment_nothing_is_edited():
         assert torch.equal(subject.network(ids).logits, expected)
 
 
+def test_an_edit_of_all_rows_stays_when_rows_are_selected():
+    subject = model("llama")
+    with gated(subject) as gates:
+        gates.assign_everywhere(ScaleBlock(1, 0))
+        expected = subject.network(prompts()).logits
+        gates.select(torch.tensor([4, 2]))
+        assert_close(subject.network(prompts()[[4, 2]]).logits, expected[[4, 2]])
+
+
 def test_an_assignment_that_is_refused_leaves_the_one_before_it():
     subject, ids = model("llama"), prompts(2)
     with gated(subject) as gates:

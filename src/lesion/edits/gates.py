@@ -147,11 +147,11 @@ class Gates:
         factor = self._on_device[like.device, dtype][place.layer, place.unit]
         return factor[: place.rows] if self._growing else factor
 
-    def _check_rows(self, batch: int, multiple: bool = False) -> None:
+    def _check_rows(self, batch: int) -> None:
         rows = self._table.shape[2]
-        if self._everywhere or (self._growing and (multiple or batch <= rows)):
+        if self._everywhere or (self._growing and batch <= rows):
             return
-        if batch % max(rows, 1) if multiple else batch != rows:
+        if batch != rows:
             raise LesionError(
                 f"A batch of {batch} rows came to {self._anatomy.name}, but edits are assigned to {rows}: "
                 f"call assign or select with as many edits as rows before the forward pass."
@@ -221,8 +221,7 @@ class _Place:
             return output
         added = _stream_out_of(output, self.address)
         factor = self.gates._factor(self, added)
-        flat = added.dim() == 2  # [rows · length, width]
-        self.gates._check_rows(added.shape[0], multiple=flat)
+        flat = added.dim() == 2  # [rows · length, width]; the rows were counted at the block's input
         by_row = added.reshape(len(factor), -1, added.shape[-1]) if flat else added
         return _with_stream(output, scale_output(by_row, factor, self.ends).view(added.shape))
 
