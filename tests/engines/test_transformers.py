@@ -7,11 +7,11 @@ import random
 import pytest
 import torch
 
+import tiny
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import TransformersEngine
-from tests import tiny
 
 EDITS = (
     BASELINE,

@@ -85,9 +85,7 @@ def _uncovered(model: Model) -> list[str]:
     """Parameters in which no matrix lies, the same of every block on one line."""
     inside = {id(block.module): block.index for block in model.anatomy.blocks}
     prefixes = {
-        f"{name}.": inside[id(module)]
-        for name, module in model.network.named_modules()
-        if id(module) in inside
+        f"{name}.": inside[id(module)] for name, module in model.network.named_modules() if id(module) in inside
     }
     together: dict[tuple[str, str, int], list[int]] = defaultdict(list)
     for name, reason in model.anatomy.uncovered:
@@ -132,9 +130,7 @@ def describe(model: Model) -> RenderableType:
         ("context", context),
         (
             "prompt style",
-            "the model's own chat template"
-            if model.has_chat_template
-            else "plain text (it has no chat template)",
+            "the model's own chat template" if model.has_chat_template else "plain text (it has no chat template)",
         ),
         ("tied weights", "; ".join(" = ".join(group) for group in anatomy.tied) or "none"),
         ("fingerprint", model.fingerprint),
@@ -159,9 +155,7 @@ def show(
     model: Annotated[str, typer.Argument(help="bundled:NAME, a local folder, or a hub id (OWNER/NAME).")],
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
-    device_map: Annotated[
-        str | None, typer.Option(help="Spread over devices, as accelerate does: auto.")
-    ] = None,
+    device_map: Annotated[str | None, typer.Option(help="Spread over devices, as accelerate does: auto.")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that came with the checkpoint.")

@@ -20,12 +20,8 @@ def luck(decoding: Decoding, prompt: Sequence[int]) -> np.ndarray:
     The same item draws the same numbers under every edit (common random numbers), whoever shares its batch.
     """
     words = np.asarray(prompt, dtype=np.int64).tobytes()
-    digest = hashlib.sha256(
-        f"{decoding.seed}|{decoding.temperature}|{decoding.top_p}|".encode() + words
-    ).digest()
-    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little"))).random(
-        decoding.max_new_tokens
-    )
+    digest = hashlib.sha256(f"{decoding.seed}|{decoding.temperature}|{decoding.top_p}|".encode() + words).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little"))).random(decoding.max_new_tokens)
 
 
 def sample(

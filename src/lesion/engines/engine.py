@@ -21,9 +21,7 @@ class Decoding:
     seed: int = 0
 
     def __str__(self) -> str:
-        how = (
-            "greedy" if self.temperature == 0 else f"T={self.temperature:g} p={self.top_p:g} seed={self.seed}"
-        )
+        how = "greedy" if self.temperature == 0 else f"T={self.temperature:g} p={self.top_p:g} seed={self.seed}"
         return f"{how} max={self.max_new_tokens} stop={list(self.stop)!r}"
 
 

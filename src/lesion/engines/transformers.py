@@ -70,7 +70,9 @@ class TransformersEngine:
         ends = model.network.generation_config.eos_token_id
         self._ends = {*(ends if isinstance(ends, list) else [ends]), model.tokenizer.eos_token_id} - {None}
         padding = model.tokenizer.pad_token_id
-        self._padding: int = padding if padding is not None else next(iter(self._ends), 0)
+        # Some tokenizers name a padding token that the network has no embedding for. Any token will do: it is masked.
+        known = padding is not None and padding < model.network.get_input_embeddings().num_embeddings
+        self._padding: int = padding if known else 0
 
     def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
         """Responses as they are finished, in any order; every request gets exactly one.
@@ -87,9 +89,7 @@ class TransformersEngine:
             self._check_length(request)
         choosing = [request for request in waiting if request.choices]
         with gated(self.model) as gates, torch.inference_mode():
-            for request, scores in score(
-                self.model, gates, choosing, table, column, self._padding, self.work
-            ):
+            for request, scores in score(self.model, gates, choosing, table, column, self._padding, self.work):
                 yield _chosen(request, scores, self.model)
             rows = [self._row(request, column) for request in waiting if not request.choices]
             # Long prompts first: later ones fit under them. Edits of one prompt stay together and share it.
@@ -99,9 +99,7 @@ class TransformersEngine:
     def _check_length(self, request: Request) -> None:
         longest = len(request.prompt) + max((len(choice) for choice in request.choices), default=1)
         if not request.prompt:
-            raise LesionError(
-                f"The prompt of {request.key} is empty; a model needs at least one token to start from."
-            )
+            raise LesionError(f"The prompt of {request.key} is empty; a model needs at least one token to start from.")
         if longest > self.model.context:
             raise LesionError(
                 f"The prompt of {request.key} has {len(request.prompt)} tokens and does not fit the context of"
@@ -180,9 +178,7 @@ class _Batch:
         self.assigned = False
         columns = torch.tensor([row.column for row in rows])
         prompts = [row.request.prompt for row in rows]
-        found = prefill(
-            self.model, self.gates, prompts, self.table.index_select(2, columns), self.engine._padding
-        )
+        found = prefill(self.model, self.gates, prompts, self.table.index_select(2, columns), self.engine._padding)
         self.engine.work.prompt += found.token_steps
         free = [slot for slot, row in enumerate(self.rows) if row is None]
         free += range(len(self.rows), len(self.rows) + len(rows) - len(free))
@@ -200,9 +196,7 @@ class _Batch:
             self.gates.assign_tensors(self.table.index_select(2, columns))
             self.assigned = True
         device = self.model.device
-        tokens = torch.tensor([[row.said[-1] if row else self.engine._padding] for row in self.rows]).to(
-            device
-        )
+        tokens = torch.tensor([[row.said[-1] if row else self.engine._padding] for row in self.rows]).to(device)
         mask, positions = self.slots.step_inputs()
         output = self.model.network(
             input_ids=tokens,
@@ -233,9 +227,7 @@ class _Batch:
             row.said.clear()
         return rows
 
-    def _say(
-        self, logits: Float[Tensor, "rows vocabulary"], slots: Sequence[int]
-    ) -> list[tuple[_Row, Finish]]:
+    def _say(self, logits: Float[Tensor, "rows vocabulary"], slots: Sequence[int]) -> list[tuple[_Row, Finish]]:
         largest, tokens = logits.max(-1)
         finite = largest.isfinite().tolist()
         drawing = [
@@ -245,10 +237,7 @@ class _Batch:
         ]
         if drawing:
             indices = torch.tensor([index for index, _ in drawing], device=logits.device)
-            settings = [
-                (r.request.decoding.temperature, r.request.decoding.top_p, r.uniform[len(r.said)])
-                for _, r in drawing
-            ]  # type: ignore[index]
+            settings = [(*_nucleus(row), row.uniform[len(row.said)]) for _, row in drawing if row.uniform is not None]
             numbers = torch.tensor(settings, dtype=torch.float64, device=logits.device)
             tokens[indices] = sample(logits[indices], *numbers.T)
         done: list[tuple[_Row, Finish]] = []
@@ -270,6 +259,10 @@ class _Batch:
             live = [slot for slot, row in enumerate(self.rows) if row is not None]
             self.slots.vacate(torch.tensor(left), torch.tensor(live, dtype=torch.long))
         return done
+
+
+def _nucleus(row: _Row) -> tuple[float, float]:
+    return row.request.decoding.temperature, row.request.decoding.top_p
 
 
 def _chosen(request: Request, scores: Sequence[float], model: Model) -> Response:

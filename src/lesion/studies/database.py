@@ -120,9 +120,7 @@ def connect_to_read(file: Path) -> sqlite3.Connection:
         sqlite3.Error: it cannot be opened (`advice` explains).
     """
     if not file.is_file():
-        raise LesionError(
-            f"There is no study in {file.parent}: it has no {file.name}. Run a study with --out first."
-        )
+        raise LesionError(f"There is no study in {file.parent}: it has no {file.name}. Run a study with --out first.")
     address = file.resolve().as_uri()
     connection = sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None, timeout=10.0)
     try:
@@ -157,9 +155,7 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if tables and application != APPLICATION:
-        raise LesionError(
-            f"{file} is a database of another program; move it away, or give another folder with --out."
-        )
+        raise LesionError(f"{file} is a database of another program; move it away, or give another folder with --out.")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > VERSION:
         raise LesionError(f"{file} was made by a newer lesion (format {version}); upgrade lesion to read it.")

@@ -18,9 +18,7 @@ def _ranges(layers: str | Sequence[int]) -> list[tuple[int, int]]:
     for piece in pieces:
         match = _PIECE.match(piece.strip())
         if match is None:
-            raise UsageError(
-                f"'{piece.strip()}' does not name layers; write all, or numbers and ranges such as 0-3,7."
-            )
+            raise UsageError(f"'{piece.strip()}' does not name layers; write all, or numbers and ranges such as 0-3,7.")
         first = int(match[1])
         last = int(match[2] or first)
         if last < first:

@@ -72,8 +72,7 @@ class FolderLock:
                 raise LesionError(f"This process is already writing in {folder}; close that store first.")
             who = f" (pid {name})" if name.isdigit() else ""
             raise LesionError(
-                f"Another process{who} is writing in {folder}; wait until it ends, or give another folder "
-                "with --out."
+                f"Another process{who} is writing in {folder}; wait until it ends, or give another folder with --out."
             )
         # The number is only for the message above: a full disk must not keep a finished study from being
         # opened.

@@ -39,9 +39,7 @@ def explain(error: ValidationError, root: type[BaseModel], origin: str, lines: L
             text = f"{key} must be {expected}, not {_shown(detail['input'])}."
         # The branches of a union each complain about the same value: once is enough.
         faults.setdefault((line, path), text)
-    told = [
-        (f"line {line}: " if line else "") + text for (line, _), text in sorted(faults.items(), key=_place)
-    ]
+    told = [(f"line {line}: " if line else "") + text for (line, _), text in sorted(faults.items(), key=_place)]
     if len(told) == 1:
         return f"{origin}{',' if told[0].startswith('line ') else ':'} {told[0]}"
     return "\n  ".join([f"{origin} has {len(told)} faults:", *told])

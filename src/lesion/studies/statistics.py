@@ -29,9 +29,7 @@ class Drop:
 def _z(level: float) -> float:
     """The two-sided normal quantile of a level: 1.96 for 0.95."""
     if not 0.0 < level < 1.0:
-        raise UsageError(
-            f"The level of an interval lies between 0 and 1, for example 0.95; it cannot be {level}."
-        )
+        raise UsageError(f"The level of an interval lies between 0 and 1, for example 0.95; it cannot be {level}.")
     return float(norm.isf((1.0 - level) / 2.0))
 
 
@@ -50,9 +48,7 @@ def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
         LesionError: there are no answers, or the counts do not fit each other.
     """
     if n < 1 or not 0 <= successes <= n:
-        raise LesionError(
-            f"An accuracy needs at least one answer and 0…n right ones; got {successes} of {n}."
-        )
+        raise LesionError(f"An accuracy needs at least one answer and 0…n right ones; got {successes} of {n}.")
     z = _z(level)
     share = successes / n
     centre = share + z * z / (2 * n)

@@ -150,8 +150,7 @@ class Store:
                 )
             if known_name != name:
                 raise LesionError(
-                    f"{name} and {known_name} are the same weights (fingerprint {fingerprint}); "
-                    "list only one."
+                    f"{name} and {known_name} are the same weights (fingerprint {fingerprint}); list only one."
                 )
         if not known:
             self._connection.execute(
@@ -207,8 +206,7 @@ class Store:
                 self._add_model(row.model, storable(row.model_name), "{}")
                 self._add_item(row.task, row.item, row.question, row.gold, row.group)
                 new += self._connection.execute(
-                    "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-                    " ON CONFLICT (key) DO NOTHING",
+                    "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING",
                     (
                         row.key,
                         row.model,
@@ -230,9 +228,7 @@ class Store:
     def has(self, key: str) -> bool:
         """Whether the answer with this key (`answer_key`) is stored."""
         with advice(self.file):
-            return (
-                self._connection.execute("SELECT 1 FROM answers WHERE key = ?", (key,)).fetchone() is not None
-            )
+            return self._connection.execute("SELECT 1 FROM answers WHERE key = ?", (key,)).fetchone() is not None
 
     def keys(self) -> set[str]:
         """The keys of all stored answers."""

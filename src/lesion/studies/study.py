@@ -91,9 +91,7 @@ class TaskChoice(_Table):
     items: Annotated[Whole, Field(ge=1)] | Literal["all"] | None = Field(
         default=None, description="a whole number from 1, or all"
     )
-    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None, description="a whole number from 1"
-    )
+    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
     prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
     stop: Annotated[tuple[Text, ...], BeforeValidator(_listed)] | None = Field(
         default=None, description="a string or a list of strings"
@@ -103,27 +101,23 @@ class TaskChoice(_Table):
 class EditPlan(_Table):
     """The edits of the study: every unit × layer × factor, one at a time, beside the baseline."""
 
-    unit: Annotated[
-        tuple[Unit, ...], BeforeValidator(_listed), Field(min_length=1), AfterValidator(_different)
-    ] = Field(default=("block",), description="block, attention or mlp, or a list of these")
+    unit: Annotated[tuple[Unit, ...], BeforeValidator(_listed), Field(min_length=1), AfterValidator(_different)] = (
+        Field(default=("block",), description="block, attention or mlp, or a list of these")
+    )
     layers: Annotated[str, BeforeValidator(_layers)] = Field(
         default="all", description="all, text such as 0-3,7, or a list of whole numbers from 0"
     )
-    factor: Annotated[
-        tuple[Number, ...], BeforeValidator(_listed), Field(min_length=1), AfterValidator(_different)
-    ] = Field(default=(0.0,), description="a finite number or a list of them")
+    factor: Annotated[tuple[Number, ...], BeforeValidator(_listed), Field(min_length=1), AfterValidator(_different)] = (
+        Field(default=(0.0,), description="a finite number or a list of them")
+    )
 
 
 class DecodingPlan(_Table):
     """How answers are decoded: greedy at temperature 0, else sampled under the study's seed."""
 
     temperature: Annotated[Number, Field(ge=0)] = Field(default=0.0, description="a number from 0")
-    top_p: Annotated[Number, Field(gt=0, le=1)] = Field(
-        default=1.0, description="a number above 0 and at most 1"
-    )
-    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None, description="a whole number from 1"
-    )
+    top_p: Annotated[Number, Field(gt=0, le=1)] = Field(default=1.0, description="a number above 0 and at most 1")
+    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
 
 
 class Study(_Table):

@@ -87,9 +87,7 @@ def dump(document: Mapping[str, Any]) -> str:
         for key, value in document.items()
         if value is not None and not isinstance(value, Mapping)
     ]
-    tables = [
-        f"\n[{_key(key)}]\n{dump(value)}" for key, value in document.items() if isinstance(value, Mapping)
-    ]
+    tables = [f"\n[{_key(key)}]\n{dump(value)}" for key, value in document.items() if isinstance(value, Mapping)]
     return "".join(plain + tables)
 
 

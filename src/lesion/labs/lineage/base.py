@@ -78,7 +78,7 @@ def blank(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalL
 
 
 def loss(network: LlamaForCausalLM, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Weighted cross-entropy in nats per weight, and the plain mean over answer tokens (weight 1)."""
+    """Weighted cross-entropy in nats per weight, and the plain mean over answer tokens."""
     hidden_states = network.model(batch.tokens[:, :-1]).last_hidden_state
     weights = batch.weights[:, 1:]
     # Only positions that count go through the output matrix: it is the dearest of a small model.
@@ -86,7 +86,7 @@ def loss(network: LlamaForCausalLM, batch: Batch) -> tuple[Float[Tensor, ""], Fl
     logits = network.lm_head(hidden_states[counted]).float()
     losses = nn.functional.cross_entropy(logits, batch.tokens[:, 1:][counted], reduction="none")
     kept = weights[counted]
-    answers = kept == 1.0
+    answers = kept >= 1.0
     return (losses * kept).sum() / kept.sum(), losses[answers].sum() / answers.sum().clamp(min=1)
 
 
@@ -117,9 +117,7 @@ def _resume(folder: Path, network: nn.Module, optimizer: torch.optim.AdamW, reci
     with safe_open(path, "pt") as file:
         state: dict[str, Any] = json.loads(file.metadata()["state"])
     if state["recipe"] != asdict(recipe):
-        raise LesionError(
-            f"{path} belongs to a training with another recipe; give another --out or delete the folder."
-        )
+        raise LesionError(f"{path} belongs to a training with another recipe; give another --out or delete the folder.")
     tensors = load_file(path)
     for name, p in network.named_parameters():
         p.data.copy_(tensors[f"weight.{name}"])
@@ -148,9 +146,7 @@ def train(
     recipe = recipe or Recipe()
     folder.mkdir(parents=True, exist_ok=True)
     sample = (document(recipe.seed, index) for index in range(30000))
-    tokenizer = tokenizers.train(
-        f"{prompt(d.question)} {d.answer}" if d.question else d.answer for d in sample
-    )
+    tokenizer = tokenizers.train(f"{prompt(d.question)} {d.answer}" if d.question else d.answer for d in sample)
     network = blank(recipe, tokenizer).to(device)
     optimizer = _optimizer(network, recipe)
     state: dict[str, Any] = {

@@ -16,7 +16,9 @@ from lesion.tasks.primer import document
 # Documents are drawn, sorted by length and cut into batches in groups of this many, so that padding stays small.
 GROUP = 2048
 PROMPT_WEIGHT = 0.1
-TEXT_WEIGHT = 0.3
+# An arithmetic solution is some thirty tokens long, an answer of the others is one: token by token they would hardly
+# be heard beside it.
+ANSWER_WEIGHT = {"arithmetic": 1.0, "atlas": 5.0, "reading": 8.0, "text": 0.3}
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Batch:
 
     Attributes:
         tokens: ids, padded on the right.
-        weights: 1 for answer tokens, less for prompts and running text, 0 for padding and the first token.
+        weights: at least 1 for answer tokens, less for prompts and running text, 0 for padding and the first.
         documents: number of documents up to and including this batch's group share.
     """
 
@@ -39,9 +41,7 @@ def prompt(question: str) -> str:
     return f"Question: {question}\nAnswer:"
 
 
-def group(
-    tokenizer: PreTrainedTokenizerBase, seed: int, number: int, tokens_per_batch: int
-) -> Iterator[Batch]:
+def group(tokenizer: PreTrainedTokenizerBase, seed: int, number: int, tokens_per_batch: int) -> Iterator[Batch]:
     """The batches of one group of documents, in an order of the seed's making."""
     documents = [document(seed, number * GROUP + index) for index in range(GROUP)]
     prompts = [prompt(d.question) if d.question else "" for d in documents]
@@ -51,7 +51,7 @@ def group(
     rows: list[tuple[list[int], list[float]]] = []
     for made, head, tail in zip(documents, heads, tails, strict=True):
         tail = [*tail, tokenizer.eos_token_id]
-        weight = 1.0 if made.question else TEXT_WEIGHT
+        weight = ANSWER_WEIGHT[made.skill]
         rows.append((head + tail, [0.0] + [PROMPT_WEIGHT] * (len(head) - 1) + [weight] * len(tail)))
     rows.sort(key=lambda row: len(row[0]))
     cuts: list[list[tuple[list[int], list[float]]]] = [[]]
@@ -67,7 +67,7 @@ def group(
         length = max(len(tokens) for tokens, _ in cut)
         tokens = torch.full((len(cut), length), tokenizer.pad_token_id)
         weights = torch.zeros(len(cut), length)
-        for index, (ids, weight) in enumerate(cut):
+        for index, (ids, weights_of_row) in enumerate(cut):
             tokens[index, : len(ids)] = torch.tensor(ids)
-            weights[index, : len(ids)] = torch.tensor(weight)
+            weights[index, : len(ids)] = torch.tensor(weights_of_row)
         yield Batch(tokens, weights, seen)

@@ -99,9 +99,7 @@ class Problem:
         """One (before, sign, number, after) per operation."""
         chain, value = [], self.start
         for sign, number in self.operations:
-            after = {"+": value + number, "-": value - number, "*": value * number, "/": value // number}[
-                sign
-            ]
+            after = {"+": value + number, "-": value - number, "*": value * number, "/": value // number}[sign]
             chain.append((value, sign, number, after))
             value = after
         return chain

@@ -81,9 +81,7 @@ def question(rng: random.Random, *, test: bool) -> tuple[Fact, str]:
     """A fact and a question for it in a wording of the split asked for."""
     fact = rng.choice(facts())
     wordings = len(QUESTIONS[fact.relation])
-    wording = (
-        fact.test_wording if test else rng.choice([w for w in range(wordings) if w != fact.test_wording])
-    )
+    wording = fact.test_wording if test else rng.choice([w for w in range(wordings) if w != fact.test_wording])
     return fact, fact.question(wording)
 
 
@@ -92,6 +90,4 @@ def statements(rng: random.Random) -> str:
     start = 3 * rng.randrange(PEOPLE)
     chosen = list(facts()[start : start + 3])
     rng.shuffle(chosen)
-    return articles(
-        " ".join(rng.choice(STATEMENTS[f.relation]).format(who=f.who, value=f.value) for f in chosen)
-    )
+    return articles(" ".join(rng.choice(STATEMENTS[f.relation]).format(who=f.who, value=f.value) for f in chosen))

@@ -35,9 +35,7 @@ ANIMALS = _words(
     "badger beaver camel cat cow crow deer dog donkey duck eagle falcon ferret fox frog goat goose hare hedgehog"
     " heron horse lizard mole otter owl parrot pigeon pony rabbit raven sheep snake spider swan tortoise turkey"
 )
-COLOURS = _words(
-    "amber black blue brown crimson golden green grey orange pink purple red silver violet white yellow"
-)
+COLOURS = _words("amber black blue brown crimson golden green grey orange pink purple red silver violet white yellow")
 FOODS = _words(
     "bread butter cabbage cheese chocolate cream fish honey jam lentils milk mushrooms noodles onions pancakes pepper"
     " pie porridge potatoes pudding rice salad soup stew tea toast turnips yoghurt"
@@ -72,14 +70,12 @@ ADJECTIVES = _words(
     " wild wise wooden young"
 )
 ADVERBS = _words(
-    "again already alone almost always badly bravely calmly carefully early eagerly easily finally gently gladly happily"
-    " hardly late loudly nearly never nicely now often once politely proudly quickly quietly rarely sadly seldom silently"
-    " slowly softly sometimes soon still suddenly then today together tomorrow twice usually well yesterday"
+    "again already alone almost always badly bravely calmly carefully early eagerly easily finally gently"
+    " gladly happily hardly late loudly nearly never nicely now often once politely proudly quickly quietly rarely sadly seldom"
+    " silently slowly softly sometimes soon still suddenly then today together tomorrow twice usually well yesterday"
 )
 # Past tense, taking an object that can be carried about.
-CARRYING = _words(
-    "borrowed brought bought carried cleaned dropped dragged fetched found hid kept left mended painted"
-)
+CARRYING = _words("borrowed brought bought carried cleaned dropped dragged fetched found hid kept left mended painted")
 MOVING = _words(
     "climbed danced drove hurried jumped marched ran rode sailed sat slept stood strolled swam waited walked"
 )

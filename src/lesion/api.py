@@ -1,0 +1,145 @@
+"""The few functions that most people need, from Python: what the `lesion` command does, as values."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lesion.edits.edit import Unit
+from lesion.models.load import Model
+from lesion.report import page, tables
+from lesion.studies.run import Watcher, recall, run
+from lesion.studies.study import Study
+
+
+@dataclass(frozen=True)
+class Result:
+    """A study that has been run: its numbers, and every answer behind them.
+
+    Attributes:
+        folder: where the store lies; a temporary one unless a folder was given.
+        summary: what `summary.json` holds.
+        asked: answers asked for by this run, without those stored before.
+    """
+
+    folder: Path
+    summary: dict[str, Any]
+    asked: int
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per model, task, unit, factor and layer, the baseline beside it: what `layers.csv` holds."""
+        return tables.layers(self.summary)
+
+    @property
+    def answers(self) -> pd.DataFrame:
+        """Every stored answer with its item, verdict and how it ended."""
+        _, _, answers, _ = recall(self.folder)
+        return answers
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report into a folder (the study's own by default) and return the path of `report.html`.
+
+        Raises:
+            LesionError: the folder cannot be written.
+        """
+        _, _, answers, items = recall(self.folder)
+        return page.write(Path(path) if path else self.folder, self.summary, answers, items)
+
+
+def ablate(
+    model: str | Model | Sequence[str | Model],
+    tasks: Sequence[str],
+    *,
+    items: int | str = 100,
+    seed: int = 0,
+    unit: Unit | Sequence[Unit] = "block",
+    layers: str | Sequence[int] = "all",
+    factor: float | Sequence[float] = 0.0,
+    max_new_tokens: int | None = None,
+    prompt_style: str | None = None,
+    temperature: float = 0.0,
+    top_p: float = 1.0,
+    level: float = 0.95,
+    batch_size: int | str = "auto",
+    dtype: str = "auto",
+    device: str = "auto",
+    out: str | Path | None = None,
+    watcher: Watcher | None = None,
+) -> Result:
+    """Switch off (or scale) one place after another and measure what each does to each task.
+
+    Args:
+        model: a source for `load`, a loaded model, or several of either.
+        tasks: names of tasks: `gsm8k`, `primer:atlas`, `questions.jsonl`.
+        items: how many items of each task, or `all`.
+        seed: of the draw of items, and of sampling.
+        unit: `block`, `attention` or `mlp`, or several.
+        layers: `all`, `0-3,7`, or numbers.
+        factor: 0 switches off; 0.5 and 1.1 are as legal.
+        max_new_tokens: limit for one answer; the task's own by default.
+        prompt_style: as `--prompt-style`.
+        temperature: 0 is greedy.
+        top_p: nucleus, for sampling.
+        level: of the intervals.
+        batch_size: rows decoded at once, or `auto`.
+        dtype: for models that are loaded here.
+        device: likewise.
+        out: folder of the study; what lies there already is not asked again. A temporary folder by default.
+        watcher: is told how it goes.
+
+    Example:
+        >>> result = lesion.ablate("bundled:llama-base", tasks=["primer:arithmetic"], items=100)
+        >>> result.table[["layer", "accuracy", "critical"]]
+
+    Raises:
+        UsageError: a task, layer or number of items does not exist.
+        LesionError: a model cannot be loaded, or the folder belongs to another study.
+    """
+    several = [model] if isinstance(model, str | Model) else list(model)
+    loaded = {each.name: each for each in several if isinstance(each, Model)}
+    study = Study.make(
+        name="ablation",
+        models=[each.name if isinstance(each, Model) else each for each in several],
+        tasks=list(tasks),
+        items=items,
+        seed=seed,
+        level=level,
+        batch_size=batch_size,
+        dtype=dtype,
+        device=device,
+        edits={
+            "unit": unit if isinstance(unit, str) else list(unit),
+            "layers": layers if isinstance(layers, str) else list(layers),
+            "factor": [float(f) for f in factor] if isinstance(factor, Sequence) else float(factor),
+        },
+        decoding={
+            "temperature": float(temperature),
+            "top_p": float(top_p),
+            **({"max_new_tokens": max_new_tokens} if max_new_tokens is not None else {}),
+        },
+        **({"prompt_style": prompt_style} if prompt_style is not None else {}),
+    )
+    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-"))
+    outcome = run(study, folder, watcher=watcher, models=loaded)
+    return Result(outcome.folder, outcome.summary, outcome.asked)
+
+
+def study(source: str | Path | Study, out: str | Path, *, watcher: Watcher | None = None) -> Result:
+    """Run a study file, or one shipped with the package, into a folder.
+
+    Example:
+        >>> lesion.study("demo", out="demo").report()
+
+    Raises:
+        UsageError: the file is wrong, or names what does not exist.
+        LesionError: as for `ablate`.
+    """
+    asked = source if isinstance(source, Study) else Study.load(source)
+    outcome = run(asked, Path(out), watcher=watcher)
+    return Result(outcome.folder, outcome.summary, outcome.asked)

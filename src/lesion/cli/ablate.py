@@ -1,0 +1,125 @@
+"""`lesion ablate`, `run`, `demo` and `report`: the commands that make and show a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from lesion.errors import UsageError
+from lesion.report import page, tables
+from lesion.studies.run import recall, run
+from lesion.studies.study import Study, shipped
+
+from lesion.cli.progress import Bar  # isort: skip
+
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder of the study; run again into the same folder, it goes on where it stopped."),
+]
+
+
+def ablate(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="bundled:NAME, a folder, or a hub id.")],
+    task: Annotated[
+        list[str],
+        typer.Option(help="gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …; repeatable."),
+    ],
+    unit: Annotated[str, typer.Option(help="What of each block to scale: block, attention or mlp.")] = "block",
+    layers: Annotated[str, typer.Option(help="all, or numbers and ranges such as 0-3,7.")] = "all",
+    factor: Annotated[float, typer.Option(help="0 switches off; any finite number scales.")] = 0.0,
+    items: Annotated[str, typer.Option(help="Items of each task, drawn by the seed; or all.")] = "100",
+    seed: Annotated[int, typer.Option(help="Of the draw of items, and of sampling.")] = 0,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(help="Limit for one answer; each task has its own by default.")
+    ] = None,
+    prompt_style: Annotated[
+        str | None, typer.Option(help="auto, raw, chat, plain, or a paper's style; each task has its own by default.")
+    ] = None,
+    temperature: Annotated[float, typer.Option(help="0 decodes greedily.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="Nucleus for sampling.")] = 1.0,
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    out: Out = None,
+) -> None:
+    """Switch off one block after another and show, with intervals, what each task loses."""
+    decoding: dict[str, Any] = {"temperature": temperature, "top_p": top_p}
+    if max_new_tokens is not None:
+        decoding["max_new_tokens"] = max_new_tokens
+    study = Study.make(
+        name="ablation",
+        models=models,
+        tasks=task,
+        items=_whole(items),
+        seed=seed,
+        level=level,
+        batch_size=_whole(batch_size),
+        dtype=dtype,
+        device=device,
+        edits={"unit": unit, "layers": layers, "factor": factor},
+        decoding=decoding,
+        **({"prompt_style": prompt_style} if prompt_style is not None else {}),
+    )
+    _run(study, out)
+
+
+def run_study(
+    study: Annotated[str | None, typer.Argument(metavar="[STUDY.toml|NAME]")] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the studies shipped with the package.")] = False,
+    out: Out = None,
+) -> None:
+    """Run a study file, or a study shipped with the package."""
+    if listing:
+        for name in shipped():
+            print(f"{name:32} {Study.load(name).title or ''}")
+        return
+    if study is None:
+        raise UsageError("Say which study to run: a file, or one of `lesion run --list`.")
+    _run(Study.load(study), out)
+
+
+def demo(out: Out = None) -> None:
+    """Run the main job on the bundled model: which blocks do arithmetic, recall and reading hang on?"""
+    _run(Study.load("demo"), out or Path("lesion-demo"))
+
+
+def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")]) -> None:
+    """Write the report of a study, finished or not, from its stored answers."""
+    _, summary, answers, items = recall(folder)
+    path = page.write(folder, summary, answers, items)
+    Console(highlight=False).print(tables.text(summary))
+    print(f"report: {path}")
+
+
+def _whole(text: str) -> int | str:
+    """Digits as a number; anything else as it is, for the study's own validation to judge."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _run(study: Study, out: Path | None) -> None:
+    folder = out or Path("lesion-out") / f"{study.name}-{study.identity()[:8]}"
+    with Bar() as bar:
+        try:
+            outcome = run(study, folder, watcher=bar)
+        except KeyboardInterrupt:
+            bar.console.print(
+                f"Stopped. Every answer so far is kept in {escape(str(folder))}; the same command goes on from there,"
+                f" and `lesion report {escape(str(folder))}` shows what there is."
+            )
+            raise
+    _, summary, answers, items = recall(folder)
+    path = page.write(folder, summary, answers, items)
+    console = Console(highlight=False)
+    console.print(tables.text(summary))
+    for note in summary["notes"]:
+        console.print(f"note: {escape(note)}")
+    print(f"asked {outcome.asked:,} of {outcome.planned:,} answers; the rest were stored already")
+    print(f"report: {path}")

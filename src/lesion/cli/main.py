@@ -1,0 +1,86 @@
+"""The `lesion` command: its groups of commands, and what a person sees when something goes wrong.
+
+Exit codes: 0 done, 2 wrong use, 1 failed. An error is one paragraph on standard error; `--debug` shows the traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from lesion.errors import LesionError, UsageError
+
+# What typer raises at wrong options. Some versions of typer bring their own click, so it is found by its name.
+_WrongOption: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+def app() -> typer.Typer:
+    """The command line as a typer application."""
+    # Imported here, so that an error in importing a library is shown as any other.
+    from lesion.cli import ablate, lab, show
+
+    made = typer.Typer(
+        name="lesion",
+        help="Lesion studies for language models: find where a skill lives in the weights, and prove it by cutting.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    made.command("demo")(ablate.demo)
+    made.command("show")(show.show)
+    made.command("ablate")(ablate.ablate)
+    made.command("run")(ablate.run_study)
+    made.command("report")(ablate.report)
+    made.add_typer(lab.app, name="lab")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and leave with its exit code."""
+    sys.exit(code(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def code(arguments: list[str]) -> int:
+    """Run the command line `arguments` (without the program's name) and return the exit code."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        result = typer.main.get_command(app()).main(arguments, prog_name="lesion", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except typer.Exit as left:
+        return left.exit_code
+    except _WrongOption as error:
+        error.show()  # type: ignore[attr-defined]
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        if debug:
+            raise
+        print("lesion: interrupted.", file=sys.stderr)
+        return 1
+    except UsageError as error:
+        return _fail(error, 2, debug)
+    except LesionError as error:
+        return _fail(error, 1, debug)
+    except BrokenPipeError:
+        return 1
+    except Exception as error:
+        if debug:
+            raise
+        print(
+            f"lesion: something went wrong that lesion did not foresee ({type(error).__name__}: {error})."
+            " Run the same command with --debug for the traceback.",
+            file=sys.stderr,
+        )
+        return 1
+
+
+def _fail(error: LesionError, exit_code: int, debug: bool) -> int:
+    if debug:
+        raise error
+    text = str(error)
+    print(f"lesion: {text}", file=sys.stderr)
+    return exit_code

@@ -1,0 +1,131 @@
+"""From stored answers to the numbers of a study: accuracies, paired drops, tests, and what is critical."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from lesion.edits.edit import BASELINE, Scale
+from lesion.studies.statistics import critical, holm, mcnemar_exact, paired_drop, rule, wilson
+from lesion.studies.study import Study
+
+
+def summarise(
+    study: Study, plan: Mapping[str, Sequence[Scale]], answers: pd.DataFrame, items: pd.DataFrame
+) -> dict[str, Any]:
+    """What `summary.json` holds: per model and task the baseline and every edit that has all its answers.
+
+    An edit that is still missing answers is left out and named in the task's `planned`; a task without a complete
+    baseline is left out with a note.
+
+    Args:
+        study: what was asked.
+        plan: the edits of each model, by the model's name.
+        answers: from `Store.answers`.
+        items: from `Store.items`.
+    """
+    notes: list[str] = []
+    models = []
+    for model, edits in plan.items():
+        tasks = []
+        for choice in study.tasks:
+            asked = list(items["item"][items["task"] == choice.name])
+            of_task = answers[(answers["model_name"] == model) & (answers["task"] == choice.name)]
+            entry = _task(study, choice.name, asked, of_task, edits)
+            if entry is None:
+                notes.append(f"{model} has not answered all items of {choice.name} without an edit yet.")
+                continue
+            tasks.append(entry)
+            notes += _nonfinite(model, choice.name, of_task)
+        models.append({"model": model, "tasks": tasks})
+    return {
+        "models": models,
+        "study": {
+            "name": study.name,
+            "title": study.title,
+            "seed": study.seed,
+            "level": study.level,
+            "rule": rule(study.level),
+            "version": version("lesion"),
+        },
+        "notes": notes,
+    }
+
+
+def _task(
+    study: Study, task: str, asked: Sequence[str], answers: pd.DataFrame, edits: Sequence[Scale]
+) -> dict[str, Any] | None:
+    by_edit = {str(edit): frame.set_index("item") for edit, frame in answers.groupby("edit", sort=False)}
+
+    def complete(edit: str) -> pd.DataFrame | None:
+        frame = by_edit.get(edit)
+        return frame.loc[list(asked)] if frame is not None and set(asked) <= set(frame.index) else None
+
+    baseline = complete(str(BASELINE))
+    if baseline is None or not asked:
+        return None
+    right = _right(baseline)
+    entries = []
+    for edit in edits:
+        edited = complete(str(edit))
+        if edited is not None:
+            entries.append(_edit(edit, right, edited, study.level))
+    families: dict[tuple[str, float], list[dict[str, Any]]] = {}
+    for entry in entries:
+        families.setdefault((entry["unit"], entry["factor"]), []).append(entry)
+    for family in families.values():
+        for entry, corrected in zip(family, holm(entry["p"] for entry in family), strict=True):
+            entry["p_corrected"] = corrected
+            entry["critical"] = critical(float(right.mean()), entry["drop_low"], corrected)
+    return {
+        "task": task,
+        "items": len(asked),
+        "baseline": _accuracy(right, baseline, study.level),
+        "layers": entries,
+        "planned": sorted({edit.layer for edit in edits}),
+    }
+
+
+def _right(frame: pd.DataFrame) -> NDArray[np.bool_]:
+    return frame["correct"].to_numpy(dtype=bool)
+
+
+def _accuracy(right: NDArray[np.bool_], frame: pd.DataFrame, level: float) -> dict[str, Any]:
+    low, high = wilson(int(right.sum()), len(right), level)
+    return {
+        "accuracy": float(right.mean()),
+        "low": low,
+        "high": high,
+        "truncated": float((frame["finish"] == "length").mean()),
+        "unparsed": float(frame["parsed"].isna().mean()),
+        "nonfinite": float((frame["finish"] == "nonfinite").mean()),
+    }
+
+
+def _edit(edit: Scale, baseline: NDArray[np.bool_], edited: pd.DataFrame, level: float) -> dict[str, Any]:
+    right = _right(edited)
+    drop = paired_drop(baseline, right, level)
+    return {
+        "layer": edit.layer,
+        "unit": edit.unit,
+        "factor": edit.factor,
+        **_accuracy(right, edited, level),
+        "drop": drop.drop,
+        "drop_low": drop.low,
+        "drop_high": drop.high,
+        "p": mcnemar_exact(int((baseline & ~right).sum()), int((~baseline & right).sum())),
+    }
+
+
+def _nonfinite(model: str, task: str, answers: pd.DataFrame) -> list[str]:
+    broken = answers[answers["finish"] == "nonfinite"]
+    return [
+        f"{model}, {task}, edit {edit}: {len(frame)} answers were broken off because logits were not finite; they"
+        " count as wrong."
+        for edit, frame in broken.groupby("edit", sort=False)
+    ]
