@@ -71,8 +71,9 @@ ADJECTIVES = _words(
 )
 ADVERBS = _words(
     "again already alone almost always badly bravely calmly carefully early eagerly easily finally gently"
-    " gladly happily hardly late loudly nearly never nicely now often once politely proudly quickly quietly rarely sadly seldom"
-    " silently slowly softly sometimes soon still suddenly then today together tomorrow twice usually well yesterday"
+    " gladly happily hardly late loudly nearly never nicely now often once politely proudly quickly"
+    " quietly rarely sadly seldom silently slowly softly sometimes soon still suddenly then today together"
+    " tomorrow twice usually well yesterday"
 )
 # Past tense, taking an object that can be carried about.
 CARRYING = _words("borrowed brought bought carried cleaned dropped dragged fetched found hid kept left mended painted")
