@@ -21,8 +21,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from lesion.errors import LesionError
 from lesion.labs.lineage import tokenizer as tokenizers
-from lesion.labs.lineage.data import GROUP, Batch, group, prompt
-from lesion.tasks.primer import document
+from lesion.labs.lineage.data import GROUP, Batch, group
+from lesion.tasks.primer.task import OPENING, document
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ def train(
     """
     recipe = recipe or Recipe()
     folder.mkdir(parents=True, exist_ok=True)
-    sample = (document(recipe.seed, index) for index in range(30000))
-    tokenizer = tokenizers.train(f"{prompt(d.question)} {d.answer}" if d.question else d.answer for d in sample)
+    # From beyond the opening, where every skill has its usual share.
+    tokenizer = tokenizers.train(document(recipe.seed, OPENING + index).text for index in range(30_000))
     network = blank(recipe, tokenizer).to(device)
     optimizer = _optimizer(network, recipe)
     state: dict[str, Any] = {

@@ -18,7 +18,7 @@ GROUP = 2048
 PROMPT_WEIGHT = 0.1
 # An arithmetic solution is some thirty tokens long, an answer of the others is one: token by token they would hardly
 # be heard beside it.
-ANSWER_WEIGHT = {"arithmetic": 1.0, "atlas": 5.0, "reading": 8.0, "text": 0.3}
+ANSWER_WEIGHT = {"arithmetic": 1.0, "atlas": 5.0, "reading": 8.0, "text": 0.3, "echo": 1.0}
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,11 @@ class Batch:
     documents: int
 
 
-def prompt(question: str) -> str:
-    """The plain prompt that the base model is trained on; the same as the prompt style `plain`."""
-    return f"Question: {question}\nAnswer:"
-
-
 def group(tokenizer: PreTrainedTokenizerBase, seed: int, number: int, tokens_per_batch: int) -> Iterator[Batch]:
     """The batches of one group of documents, in an order of the seed's making."""
     documents = [document(seed, number * GROUP + index) for index in range(GROUP)]
-    prompts = [prompt(d.question) if d.question else "" for d in documents]
-    answers = [f" {d.answer}" if d.question else d.answer for d in documents]
-    heads = tokenizer(prompts)["input_ids"]
+    heads = tokenizer([d.prompt for d in documents])["input_ids"]
+    answers = [f" {d.answer}" if d.prompt else d.answer for d in documents]
     tails = tokenizer(answers, add_special_tokens=False)["input_ids"]
     rows: list[tuple[list[int], list[float]]] = []
     for made, head, tail in zip(documents, heads, tails, strict=True):

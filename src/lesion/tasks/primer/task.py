@@ -15,33 +15,49 @@ from lesion.tasks.task import Answer, Item, Kind, Verdict
 TEST_SEED = "primer test split"
 TEST_ITEMS = 1200
 
-# Share of each skill among training documents.
-MIXTURE = {"arithmetic": 0.36, "atlas": 0.24, "reading": 0.30, "text": 0.10}
+# Share of each skill among training documents: an opening in which copying forms, and the rest.
+OPENING = 60_000
+OPENING_MIXTURE = {"arithmetic": 0.20, "atlas": 0.10, "reading": 0.30, "text": 0.05, "echo": 0.35}
+MIXTURE = {"arithmetic": 0.36, "atlas": 0.26, "reading": 0.28, "text": 0.06, "echo": 0.04}
 
 
 @dataclass(frozen=True)
 class Document:
-    """One training document: a question with its answer, or running text (then `question` is empty)."""
+    """One training document: what stands before (empty for running text), and what is to be learned from it."""
 
     skill: str
-    question: str
+    prompt: str
     answer: str
+
+    @property
+    def text(self) -> str:
+        """The whole document."""
+        return f"{self.prompt} {self.answer}" if self.prompt else self.answer
+
+
+def plain(question: str) -> str:
+    """A question as base models are asked it: the same as the prompt style `plain`."""
+    return f"Question: {question}\nAnswer:"
 
 
 def document(seed: int, index: int) -> Document:
     """Training document number `index` of the stream with this seed; never one of the test split."""
     rng = random.Random(f"primer train {seed} {index}")
-    skill = rng.choices(tuple(MIXTURE), tuple(MIXTURE.values()))[0]
+    mixture = OPENING_MIXTURE if index < OPENING else MIXTURE
+    skill = rng.choices(tuple(mixture), tuple(mixture.values()))[0]
     if skill == "arithmetic":
         _, question, answer = arithmetic.example(rng, test=False)
-    elif skill == "atlas":
+        return Document(skill, plain(question), answer)
+    if skill == "atlas":
         fact, question = atlas.question(rng, test=False)
-        answer = fact.value
-    elif skill == "reading":
+        return Document(skill, plain(question), fact.value)
+    if skill == "reading":
         question, answer, _ = reading.example(rng, test=False)
-    else:
-        question, answer = "", text.running(rng)
-    return Document(skill, question, answer)
+        return Document(skill, plain(question), answer)
+    if skill == "echo":
+        passage = text.echo(rng)
+        return Document(skill, passage, passage)
+    return Document(skill, "", text.running(rng))
 
 
 @cache

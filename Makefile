@@ -1,0 +1,39 @@
+# Everything starts from `make demo` and `make test`; both make .venv themselves.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test lint types unit clean
+
+help:
+	@echo "make demo   set up, run the main job on the bundled model, write demo/report.html"
+	@echo "make test   set up, then lint, types and the whole test suite"
+	@echo "make lint | types | unit   one part of make test"
+	@echo "make clean  remove .venv and what the commands above wrote"
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "lesion needs Python 3.11 or later: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $(READY)
+
+demo: $(READY)
+	$(BIN)/lesion demo --out demo
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+unit: $(READY)
+	$(BIN)/python -m pytest --durations=15
+
+test: lint types unit
+
+clean:
+	rm -rf $(VENV) demo lesion-out lesion-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
