@@ -13,7 +13,7 @@ from lesion.tasks.source import existing
 from lesion.tasks.task import Item, Task
 from lesion.tasks.triviaqa import TriviaQa, check_rule
 
-PRIMER = ("arithmetic", "atlas", "reading", "text")
+PRIMER = ("arithmetic", "atlas", "reading")
 
 NAMES = ("gsm8k", "math500", "triviaqa", "jsonl", *(f"primer:{name}" for name in PRIMER))
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 Result = TypeVar("Result")
+
+AGAIN = 0.5
+"""Seconds after which work that swallowed the interruption is interrupted again."""
 
 
 class _Expired(BaseException):
@@ -17,41 +22,74 @@ class _Expired(BaseException):
 def within(seconds: float, work: Callable[[], Result]) -> Result:
     """What `work()` returns, if it returns within `seconds`.
 
-    A watcher thread raises an exception in the calling thread when the time is over, and again every tenth of
-    a second should the work have swallowed it. It arrives between two bytecodes: one long call into C
-    (raising an integer to a huge power) is not interrupted, so such calls must be kept out by other means.
+    A watcher thread raises an exception in the calling thread when the time is over, and again every half
+    second should the work have swallowed it. It arrives between two bytecodes: one long call into C (raising
+    an integer to a huge power) is not interrupted, so such calls must be kept out by other means. Garbage
+    collection rests meanwhile.
 
     Raises:
         TimeoutError: the work took longer.
     """
     caller = ctypes.c_ulong(threading.get_ident())
-    over = threading.Event()
     interrupt = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    returned = threading.Event()
+    guard = threading.Lock()
+    over = False
 
     def watch() -> None:
         wait = seconds
-        while not over.wait(wait):
-            interrupt(caller, ctypes.py_object(_Expired))
-            wait = 0.1
+        while not returned.wait(wait):
+            with guard:
+                if over:
+                    return
+                interrupt(caller, ctypes.py_object(_Expired))
+            wait = AGAIN
 
     watcher = threading.Thread(target=watch, name="lesion-deadline", daemon=True)
 
     def settle() -> None:
+        nonlocal over
         while True:
             try:
-                over.set()
-                watcher.join()
-                interrupt(caller, None)  # nothing that was on its way may arrive after the return
-                return
+                with guard:
+                    over = True  # from here on nothing more is sent
+                interrupt(caller, None)  # and what was on its way is taken back
+                break
             except _Expired:
                 continue
+        # Only now: an exception inside `Thread.join` can mark a running thread as stopped.
+        returned.set()
+        watcher.join()
 
-    watcher.start()
-    try:
+    # An interruption inside a callback of the garbage collector would be reported and lost.
+    with _no_collection():
         try:
-            return work()
-        finally:
+            try:
+                watcher.start()  # the time may be over before this returns
+                return work()
+            finally:
+                settle()
+        except _Expired:
             settle()
-    except _Expired:
-        settle()
-        raise TimeoutError(f"not done within {seconds:g} s") from None
+            raise TimeoutError(f"not done within {seconds:g} s") from None
+
+
+_counting = threading.Lock()
+_paused = 0
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Garbage collection off, until the last of the threads that want it so has left."""
+    global _paused
+    with _counting:
+        was_on = gc.isenabled() or _paused > 0
+        _paused += 1
+        gc.disable()
+    try:
+        yield
+    finally:
+        with _counting:
+            _paused -= 1
+            if _paused == 0 and was_on:
+                gc.enable()

@@ -33,6 +33,7 @@ _PHRASE = re.compile(
     r"(?:(?:therefore|thus|approximately|about)\s+)?",
     re.IGNORECASE,
 )
+_HASHES = re.compile(r"####[ \t]*([^\n#]+)")
 _SENTENCE_END = re.compile(r"\n|(?<!\\)[.!?](?=\s|$)|[.](?=[A-Z])")
 # A dollar sign opens or closes a formula only where no space follows or precedes it and no digit comes after:
 # the rest are amounts of money, as in "$5 x 3 = $15".
@@ -46,7 +47,7 @@ def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: boo
     r"""Judge a solution written in words and mathematics by the answer it arrives at.
 
     The answer is read at the first of these that is there and not empty: the last `\boxed{…}`; the
-    last line with `#### …`; the last "answer is …" or "answer: …"; the end of the text (its last number or
+    last value behind `####`; the last "answer is …" or "answer: …"; the end of the text (its last number or
     formula). Where the text has `<answer>` tags or ends its thinking with `</think>`, these places are looked
     for behind the tag first.
 
@@ -81,24 +82,21 @@ def _candidates(text: str, complete: bool, words_allowed: bool) -> Iterator[str]
     scopes = [text]
     if "</think>" in text:
         scopes.insert(0, text.rsplit("</think>", 1)[1])
-    tagged = text.rsplit("<answer>", 1)[1].split("</answer>", 1)[0] if "<answer>" in text else None
-    if tagged is not None:
-        scopes.insert(0, tagged)
+    if "<answer>" in text:
+        scopes.insert(0, text.rsplit("<answer>", 1)[1].split("</answer>", 1)[0])
     for scope in scopes:
-        yield from _boxed(scope)
-        if "####" in scope:
-            line = scope.rsplit("####", 1)[1].strip().split("\n", 1)[0]
-            yield _first_value(line) or line
-        for match in reversed(list(_PHRASE.finditer(scope))):
-            value = _stated(scope[match.end() : match.end() + LONGEST], words_allowed)
-            if value:
-                yield value
-        if scope is tagged and "</answer>" in text:
-            yield _last_value(scope) or scope
-    if complete:
-        value = _last_value(scopes[0])
-        if value:
-            yield value
+        yield from _marked(scope, words_allowed)
+        if complete or "</answer>" in text:
+            yield _last_value(scope) or (scope if words_allowed and scope is not text else "")
+
+
+def _marked(text: str, words_allowed: bool) -> Iterator[str]:
+    yield from _boxed(text)
+    for match in reversed(list(_HASHES.finditer(text))):
+        if words_allowed or match[1][:1] in "0123456789-+−.$€£\\(":  # and not a heading such as "#### Step 3"
+            yield _first_value(match[1]) or match[1]
+    for match in reversed(list(_PHRASE.finditer(text))):
+        yield _stated(text[match.end() : match.end() + LONGEST], words_allowed) or ""
 
 
 def _boxed(text: str) -> Iterator[str]:

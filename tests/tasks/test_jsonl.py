@@ -1,0 +1,166 @@
+"""JSON Lines as a task: what a file may say, and how each fault of it is told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lesion.errors import UsageError
+from lesion.tasks.jsonl import JsonLines, parse
+from lesion.tasks.task import Answer, Task
+
+GOOD = '{"id": "1", "prompt": "2 + 2 =", "answer": "4"}'
+
+
+def test_a_file_of_questions_is_a_task(tmp_path):
+    path = tmp_path / "sums.jsonl"
+    path.write_text(GOOD + "\n\n" + GOOD.replace('"1"', '"2"') + "\n", encoding="utf-8")
+    task = JsonLines.read(path)
+    assert isinstance(task, Task)
+    assert (task.kind, task.style, task.max_new_tokens, task.stop) == ("generate", "raw", 64, ("\n",))
+    assert [(item.id, item.question, item.gold) for item in task.load()] == [
+        ("1", "2 + 2 =", "4"),
+        ("2", "2 + 2 =", "4"),
+    ]
+
+
+def test_an_answer_that_may_span_lines_is_not_stopped_at_one(tmp_path):
+    path = tmp_path / "sums.jsonl"
+    path.write_text(GOOD[:-1] + ', "judge": "math"}', encoding="utf-8")
+    assert JsonLines.read(path).stop == ()
+
+
+def test_numbers_stand_as_written():
+    item = parse('{"id": 7, "prompt": "p", "answer": 1.50, "aliases": [3, "three"]}', "f")[0]
+    assert (item.id, item.gold, item.aliases) == ("7", "1.50", ("3", "three"))
+
+
+def test_other_fields_are_kept_as_metadata():
+    assert parse(GOOD[:-1] + ', "source": "me"}', "f")[0].metadata["source"] == "me"
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path):
+    path = tmp_path / "bom.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
+    assert len(JsonLines.read(path).load()) == 1
+
+
+words = st.text(min_size=1, max_size=20).filter(str.strip)
+rows = st.lists(
+    st.fixed_dictionaries(
+        {"id": words, "prompt": words, "answer": words},
+        optional={
+            "aliases": st.lists(words, max_size=3),
+            "judge": st.sampled_from(["exact", "math", "contains"]),
+            "solution": words,
+            "group": words,
+        },
+    ),
+    min_size=1,
+    max_size=5,
+    unique_by=lambda row: row["id"],
+)
+
+
+@given(rows, st.booleans())
+def test_what_is_written_is_read(written, ascii_only):
+    text = "\n".join(json.dumps(row, ensure_ascii=ascii_only) for row in written)
+    read = parse(text, "f")
+    assert [
+        {"id": item.id, "prompt": item.question, "answer": item.gold, "aliases": list(item.aliases)} for item in read
+    ] == [{key: row.get(key, []) for key in ("id", "prompt", "answer", "aliases")} for row in written]
+    assert [item.metadata["judge"] for item in read] == [row.get("judge", "exact") for row in written]
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_task_or_a_usage_error(text):
+    with contextlib.suppress(UsageError):
+        assert parse(text, "f")
+
+
+def choose(**changes):
+    return json.dumps({"id": "1", "prompt": "p", "answer": "a", "choices": ["a", "b"], **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "f is empty"),
+        ("\n  \n", "f is empty"),
+        (GOOD + "\n{'id': 1}", "f, line 2: this is not JSON"),
+        (GOOD + "\n[1, 2]", "f, line 2: this is not a JSON object"),
+        ('{"id": "1", "answer": "4"}', "f, line 1: the field 'prompt' is missing"),
+        ('{"prompt": "p", "answer": "4"}', "f, line 1: the field 'id' is missing"),
+        (
+            '{"id": "1", "prompts": "p", "answer": "4"}',
+            "f, line 1: there is no field 'prompts'; did you mean 'prompt'?",
+        ),
+        (GOOD[:-1] + ', "choice": ["a"]}', "did you mean 'choices'?"),
+        (GOOD[:-1] + ', "id": "2"}', "f, line 1: the field 'id' stands twice"),
+        (GOOD + "\n\n" + GOOD, "f, line 3: the id '1' was used on line 1"),
+        (GOOD + "\n" + choose(id="2"), "f, line 2: this item has 'choices', the first item (line 1) has not"),
+        (choose() + "\n" + GOOD.replace('"1"', '"2"'), "this item has no 'choices', the first item (line 1) has"),
+        (GOOD[:-1] + ', "judge": "maths"}', "f, line 1: there is no judge 'maths' (nearest: math"),
+        (choose(answer="A"), "f, line 1: the answer 'A' is not among the choices"),
+        (choose(choices=["a", "a"]), "at least two different"),
+        (choose(choices=[]), "'choices' is empty"),
+        (choose(choices="ab"), "'choices' must be a list of texts"),
+        (choose(judge="math"), "'judge' is for generated answers"),
+        (GOOD.replace('"4"', "null"), "f, line 1: 'answer' must be a text"),
+        (GOOD.replace('"4"', "true"), "f, line 1: 'answer' must be a text"),
+        (GOOD.replace('"4"', '" "'), "f, line 1: 'answer' is empty"),
+        (GOOD.replace('"4"', "NaN"), "f, line 1: NaN is not JSON"),
+        ("[" * 100_000, "f, line 1:"),
+    ],
+)
+def test_a_fault_is_told_with_its_line(text, says):
+    with pytest.raises(UsageError) as error:
+        parse(text, "f")
+    assert says in str(error.value)
+
+
+def test_a_file_that_is_absent_or_not_text_is_told(tmp_path):
+    with pytest.raises(UsageError, match="no file"):
+        JsonLines.read(tmp_path / "absent.jsonl")
+    with pytest.raises(UsageError, match="is a folder"):
+        JsonLines.read(tmp_path)
+    (tmp_path / "latin.jsonl").write_bytes(GOOD.encode() + b"\n\xe9")
+    with pytest.raises(UsageError, match="line 2: this is not UTF-8"):
+        JsonLines.read(tmp_path / "latin.jsonl")
+
+
+def task_of(tmp_path, line):
+    path = tmp_path / "task.jsonl"
+    path.write_text(line, encoding="utf-8")
+    return JsonLines.read(path)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said", "right"),
+    [
+        ("exact", " 4\n", True),
+        ("exact", "4.", False),
+        ("math", "2 + 2 = 4, so the answer is 4.0.", True),
+        ("math", "The answer is 5.", False),
+        ("contains", "it is 4, I think", True),
+        ("contains", "five", False),
+    ],
+)
+def test_the_item_names_its_judge(tmp_path, rule, said, right):
+    task = task_of(tmp_path, GOOD[:-1] + f', "judge": "{rule}"}}')
+    assert task.judge(task.load()[0], Answer(said)).correct is right
+
+
+def test_a_choice_is_right_when_it_is_the_answer(tmp_path):
+    task = task_of(tmp_path, choose())
+    assert task.kind == "choose"
+    assert [task.judge(task.load()[0], Answer(text)).correct for text in ("a", "b")] == [True, False]
+
+
+def test_an_answer_broken_off_on_bad_logits_is_unread(tmp_path):
+    task = task_of(tmp_path, GOOD)
+    assert task.judge(task.load()[0], Answer("4", finish="nonfinite")).parsed is None
