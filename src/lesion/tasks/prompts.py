@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.tasks.task import Item, Task
 
 
+@runtime_checkable
 class Speaker(Protocol):
     """What prompts need of a model: a `lesion.Model` is one."""
 
