@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lesion.errors import LesionError, UsageError
@@ -34,12 +34,14 @@ class Numbers:
         return Verdict(answer.text == item.gold, answer.text)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 50), st.integers(0, 50), st.integers())
 def test_a_smaller_draw_is_the_beginning_of_a_larger_one(one, other, seed):
     small, large = sorted((max(one, 1), max(other, 1)))
     assert draw(Numbers(), large, seed)[:small] == draw(Numbers(), small, seed)
 
 
+@settings(deadline=None)
 @given(st.integers())
 def test_a_draw_of_all_holds_every_item_once_whatever_the_order_of_the_file(seed):
     everything = draw(Numbers(), None, seed)

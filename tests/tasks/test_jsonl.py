@@ -6,7 +6,7 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
@@ -66,6 +66,7 @@ rows = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(rows, st.booleans())
 def test_what_is_written_is_read(written, ascii_only):
     text = "\n".join(json.dumps(row, ensure_ascii=ascii_only) for row in written)
@@ -76,6 +77,7 @@ def test_what_is_written_is_read(written, ascii_only):
     assert [item.metadata["judge"] for item in read] == [row.get("judge", "exact") for row in written]
 
 
+@settings(deadline=None)
 @given(st.text(max_size=80))
 def test_any_text_is_a_task_or_a_usage_error(text):
     with contextlib.suppress(UsageError):

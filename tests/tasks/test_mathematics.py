@@ -8,7 +8,7 @@ import time
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lesion.tasks.judge import math
@@ -117,6 +117,7 @@ def test_the_last_number_of_a_text_that_was_cut_off_is_no_answer():
     assert math(r"\boxed{7} and then", "7", complete=False).correct
 
 
+@settings(deadline=None)
 @given(st.integers(-(10**12), 10**12))
 def test_every_integer_is_itself_with_or_without_separators(number):
     for text in (f"The answer is {number:,}.", f"#### {number}", rf"so \boxed{{{number}}}", f"it is {number}"):
@@ -125,6 +126,7 @@ def test_every_integer_is_itself_with_or_without_separators(number):
         assert not math(text, str(number + 1)).correct
 
 
+@settings(deadline=None)
 @given(st.integers(-(10**6), 10**6), st.integers(0, 99))
 def test_decimals_are_compared_exactly(whole, cents):
     value = Fraction(whole) + Fraction(cents, 100)
@@ -134,6 +136,7 @@ def test_decimals_are_compared_exactly(whole, cents):
     assert not math(f"The answer is {text}1.", text).correct
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_gets_a_verdict(text):
     math(text, "18")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -121,9 +122,9 @@ def encode(
     In style `raw` the question is the whole prompt and is read as the tokenizer reads any text: names of
     control tokens in it are control tokens, since whoever writes whole prompts may mean them. In all other
     styles the question is data: a question that contains `<|im_end|>` is encoded so that these are ten
-    characters. (Such a prompt is encoded in three pieces, before, question and behind; all others in one, as
-    the model was trained. With `chat`, the piece is found by the place where the template puts a message; a
-    template that changes its message beyond stripping it cannot be split, and such an item is an error.)
+    characters. (Such a prompt is encoded in pieces between the control tokens of the template; all others in
+    one. With `chat`, the question is found by the place where the template puts a message; a template that
+    changes its message beyond stripping it cannot be split, and such an item is an error.)
 
     A special token that begins the text is written once, by the tokenizer or by the template; an end-of-text
     token that a tokenizer appends is left off, since the answer is to follow.
@@ -224,16 +225,26 @@ def _encode_chat(model: Speaker, message: tuple[str, str], item: Item) -> list[i
 
 
 def _encode_pieces(tokenizer: Any, before: str, question: str, behind: str, begin: bool) -> list[int]:
+    """Ids of a prompt in which the control tokens of the template are meant and those of the question are not."""
     if not _has_control(tokenizer, question):
         return _encode_text(tokenizer, before + question + behind, begin)
-    ids = _encode_text(tokenizer, before, begin) if before else _beginning(tokenizer) if begin else []
-    ids += tokenizer.encode(question, add_special_tokens=False, split_special_tokens=True)
-    return ids + tokenizer.encode(behind, add_special_tokens=False) if behind else ids
+    control = re.compile("(" + "|".join(map(re.escape, _controls(tokenizer))) + ")")
+    *head, near = control.split(before)  # text and control tokens in turn, text first and last
+    close, *tail = control.split(behind)
+    ids = _beginning(tokenizer) if begin else []
+    for place, piece in enumerate([*head, near + question + close, *tail]):
+        ids += [tokenizer.convert_tokens_to_ids(piece)] if place % 2 else _follow(tokenizer, piece)
+    return ids
 
 
 def _has_control(tokenizer: Any, text: str) -> bool:
-    added = tokenizer.added_tokens_decoder.values()
-    return any(token.content in text for token in added if token.special)
+    return any(control in text for control in _controls(tokenizer))
+
+
+def _controls(tokenizer: Any) -> list[str]:
+    """The control tokens of a tokenizer as text, the longest first."""
+    contents = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+    return sorted(contents, key=len, reverse=True)
 
 
 def _encode_text(tokenizer: Any, text: str, begin: bool) -> list[int]:
@@ -257,5 +268,5 @@ def _beginning(tokenizer: Any) -> list[int]:
 
 
 def _follow(tokenizer: Any, text: str) -> list[int]:
-    """Ids of a text that continues another one."""
+    """Ids of a text that continues another one and in which control tokens are characters."""
     return list(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
