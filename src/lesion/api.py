@@ -54,7 +54,7 @@ class Result:
 
 def ablate(
     model: str | Model | Sequence[str | Model],
-    tasks: Sequence[str],
+    tasks: str | Sequence[str],
     *,
     items: int | str = 100,
     seed: int = 0,
@@ -76,7 +76,7 @@ def ablate(
 
     Args:
         model: a source for `load`, a loaded model, or several of either.
-        tasks: names of tasks: `gsm8k`, `primer:atlas`, `questions.jsonl`.
+        tasks: name of a task, or several: `gsm8k`, `primer:atlas`, `questions.jsonl`.
         items: how many items of each task, or `all`.
         seed: of the draw of items, and of sampling.
         unit: `block`, `attention` or `mlp`, or several.
@@ -106,7 +106,7 @@ def ablate(
     study = Study.make(
         name="ablation",
         models=[each.name if isinstance(each, Model) else each for each in several],
-        tasks=list(tasks),
+        tasks=[tasks] if isinstance(tasks, str) else list(tasks),
         items=items,
         seed=seed,
         level=level,

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from lesion.cli.show import describe, ranges, show
+from lesion.cli.description import describe, ranges
+from lesion.cli.show import show
 from tiny import FAMILIES, model
 
 

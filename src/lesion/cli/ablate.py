@@ -9,12 +9,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from lesion.cli.progress import Bar
 from lesion.errors import UsageError
-from lesion.report import page, tables
-from lesion.studies.run import recall, run
 from lesion.studies.study import Study, shipped
-
-from lesion.cli.progress import Bar  # isort: skip
 
 Out = Annotated[
     Path | None,
@@ -23,7 +20,7 @@ Out = Annotated[
 
 
 def ablate(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="bundled:NAME, a folder, or a hub id.")],
+    models: Annotated[list[str], typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")],
     task: Annotated[
         list[str],
         typer.Option(help="gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …; repeatable."),
@@ -90,6 +87,9 @@ def demo(out: Out = None) -> None:
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")]) -> None:
     """Write the report of a study, finished or not, from its stored answers."""
+    from lesion.report import page, tables
+    from lesion.studies.run import recall
+
     _, summary, answers, items = recall(folder)
     path = page.write(folder, summary, answers, items)
     Console(highlight=False).print(tables.text(summary))
@@ -105,6 +105,10 @@ def _whole(text: str) -> int | str:
 
 
 def _run(study: Study, out: Path | None) -> None:
+    # Imported when there is something to run: help and wrong options need not wait for torch.
+    from lesion.report import page, tables
+    from lesion.studies.run import recall, run
+
     folder = out or Path("lesion-out") / f"{study.name}-{study.identity()[:8]}"
     with Bar() as bar:
         try:
@@ -115,11 +119,14 @@ def _run(study: Study, out: Path | None) -> None:
                 f" and `lesion report {escape(str(folder))}` shows what there is."
             )
             raise
-    _, summary, answers, items = recall(folder)
-    path = page.write(folder, summary, answers, items)
+    _, _, answers, items = recall(folder)
+    path = page.write(folder, outcome.summary, answers, items)
     console = Console(highlight=False)
-    console.print(tables.text(summary))
-    for note in summary["notes"]:
+    console.print(tables.text(outcome.summary))
+    for note in outcome.summary["notes"]:
         console.print(f"note: {escape(note)}")
-    print(f"asked {outcome.asked:,} of {outcome.planned:,} answers; the rest were stored already")
+    stored = outcome.planned - outcome.asked
+    print(
+        f"asked {outcome.asked:,} of {outcome.planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0))
+    )
     print(f"report: {path}")

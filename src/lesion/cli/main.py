@@ -25,6 +25,7 @@ def app() -> typer.Typer:
     made = typer.Typer(
         name="lesion",
         help="Lesion studies for language models: find where a skill lives in the weights, and prove it by cutting.",
+        epilog="With --debug, any command shows the traceback of an error.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -54,8 +55,7 @@ def code(arguments: list[str]) -> int:
     except typer.Exit as left:
         return left.exit_code
     except _WrongOption as error:
-        error.show()  # type: ignore[attr-defined]
-        return 2
+        return _wrong_option(error)
     except (KeyboardInterrupt, typer.Abort):
         if debug:
             raise
@@ -76,6 +76,18 @@ def code(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 1
+
+
+def _wrong_option(error: Exception) -> int:
+    """Say what is wrong with the options, and where the right ones are listed."""
+    text = " ".join(error.format_message().split())  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
+        print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+    else:
+        command = context.command_path if context else "lesion"
+        print(f"lesion: {text.rstrip('.')}{'' if text.endswith('?') else '.'} See `{command} --help`.", file=sys.stderr)
+    return 2
 
 
 def _fail(error: LesionError, exit_code: int, debug: bool) -> int:

@@ -49,12 +49,12 @@ class Store:
 
         Args:
             folder: where the study lives; made with its parents.
-            study_hash: identity of the study (`Study.identity`): a store answers to one study only.
-            study_text: the study as TOML, kept to be shown and compared.
+            study_hash: identity of the study (`Study.identity`): a store with answers belongs to one study only;
+                one without any, say from a run with a wrong layer, is taken over.
+            study_text: the study as TOML, kept to be shown and compared; that of the latest run counts.
 
         Raises:
-            LesionError: another process writes there; the store was made by another study; the folder cannot
-            be
+            LesionError: another process writes there; the store was made by another study; the folder cannot be
                 written; the file is damaged, not a store, or the disk is full. Nothing in the folder is lost.
         """
         folder = Path(folder)
@@ -74,6 +74,11 @@ class Store:
                             "INSERT INTO study VALUES (?, ?, ?)", (study_hash, storable(study_text), made)
                         )
                 stored_hash, stored_text = connection.execute("SELECT hash, text FROM study").fetchone()
+                unanswered = connection.execute("SELECT 1 FROM answers LIMIT 1").fetchone() is None
+                if unanswered or stored_hash == study_hash:
+                    stored_hash = study_hash
+                    with transaction(connection):
+                        _take_over(connection, study_hash, study_text, anew=unanswered)
             if stored_hash != study_hash:
                 raise LesionError(
                     f"{folder} holds the answers of another study{_difference(stored_text, study_text)}. "
@@ -130,8 +135,7 @@ class Store:
             metadata: anything JSON can hold: revision, dtype, family, number of blocks.
 
         Raises:
-            LesionError: the name stands for other weights than when the store was made, or the same weights
-            are
+            LesionError: the name stands for other weights than when the store was made, or the same weights are
                 there under another name.
         """
         with advice(self.file), transaction(self._connection):
@@ -196,8 +200,7 @@ class Store:
             How many of the rows were new.
 
         Raises:
-            LesionError: the disk is full or the file cannot be written (every earlier row is safe); a model
-            or an
+            LesionError: the disk is full or the file cannot be written (every earlier row is safe); a model or an
                 item contradicts what is stored (`add_model`, `add_items`).
         """
         new = 0
@@ -285,6 +288,14 @@ class Store:
         columns = [description[0] for description in cursor.description]
         # Plain objects: pandas' own string type would turn None, "no answer could be read", into NaN.
         return pd.DataFrame(rows, columns=columns, dtype=object)
+
+
+def _take_over(connection: sqlite3.Connection, study_hash: str, study_text: str, *, anew: bool) -> None:
+    """Put the study in the place of the stored one; `anew`: what was noted of its models and items is void."""
+    connection.execute("UPDATE study SET hash = ?, text = ?", (study_hash, storable(study_text)))
+    if anew:
+        connection.execute("DELETE FROM items")
+        connection.execute("DELETE FROM models")
 
 
 def _difference(stored: str, asked: str) -> str:

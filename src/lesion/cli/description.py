@@ -1,0 +1,149 @@
+"""A model described for the terminal: what lies on the table, what of it can be edited, and what cannot."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from lesion.models.anatomy import Block
+from lesion.models.load import Model
+from lesion.models.matrices import Matrix
+
+NO_LIMIT = 10**9  # a tokenizer without a limit states an astronomical one
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in short, in order: `0–3, 7`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
+
+
+def _dtype(matrix: Matrix) -> str:
+    return str(matrix.tensor.dtype).removeprefix("torch.")
+
+
+def _kind(block: Block) -> tuple[tuple[object, ...], ...]:
+    """What two blocks must agree in to be shown as one."""
+    return tuple((name, m.shape, m.storage.kind, _dtype(m)) for name, m in block.matrices.items())
+
+
+def _rows(block: Block) -> list[tuple[str, Matrix, int]]:
+    """The matrices of a block as (name, one of them, how many), with alike experts as one row."""
+    alike: dict[tuple[str, tuple[int, int], str], list[Matrix]] = defaultdict(list)
+    for name, matrix in block.matrices.items():
+        pattern = name if matrix.storage.expert is None else re.sub(r"expert\d+", "expert*", name)
+        alike[pattern, matrix.shape, matrix.storage.kind].append(matrix)
+    rows = []
+    for (pattern, _, _), found in alike.items():
+        experts = ranges(m.storage.expert for m in found if m.storage.expert is not None)
+        rows.append((pattern.replace("*", experts), found[0], len(found)))
+    return rows
+
+
+def _matrices(model: Model) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading, justify in (
+        ("blocks", "left"),
+        ("matrix", "left"),
+        ("out × in", "right"),
+        ("stored as", "left"),
+        ("dtype", "left"),
+        ("parameters", "right"),
+    ):
+        table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    groups: dict[tuple[tuple[object, ...], ...], list[Block]] = defaultdict(list)
+    for block in model.anatomy.blocks:
+        groups[_kind(block)].append(block)
+    for blocks in groups.values():
+        where = ranges(block.index for block in blocks)
+        rows = _rows(blocks[0])
+        for name, matrix, count in rows:
+            out, into = matrix.shape
+            each = f"{out * into:,}" if count == 1 else f"{count} × {out * into:,}"
+            stored, dtype = matrix.storage.kind, _dtype(matrix)
+            table.add_row(Text(where), Text(name), f"{out:,} × {into:,}", stored, dtype, each)
+            where = ""
+        if not rows:
+            table.add_row(Text(where), Text("none found", style="italic"), "", "", "", "")
+    return table
+
+
+def _uncovered(model: Model) -> list[str]:
+    """Parameters in which no matrix lies, the same of every block on one line."""
+    inside = {id(block.module): block.index for block in model.anatomy.blocks}
+    prefixes = {
+        f"{name}.": inside[id(module)] for name, module in model.network.named_modules() if id(module) in inside
+    }
+    together: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+    for name, reason in model.anatomy.uncovered:
+        size = model.network.get_parameter(name).numel()
+        prefix = next((p for p in prefixes if name.startswith(p)), None)
+        if prefix is None:
+            together[name, reason, size] = []
+        else:
+            stem = prefix.removesuffix(f"{prefixes[prefix]}.")
+            together[f"{stem}*.{name.removeprefix(prefix)}", reason, size].append(prefixes[prefix])
+    return [
+        f"{name.replace('*', '{' + ranges(blocks) + '}', 1) if blocks else name}: {reason} "
+        f"({size:,}{' each' if len(blocks) > 1 else ''})"
+        for (name, reason, size), blocks in together.items()
+    ]
+
+
+def _parameters(model: Model) -> str:
+    """Total, per block, and in embeddings and head, where a tied tensor counts once."""
+    total = sum(parameter.numel() for parameter in model.network.parameters())
+    blocks = [sum(p.numel() for p in block.module.parameters()) for block in model.anatomy.blocks]
+    ends = (model.network.get_input_embeddings(), model.network.get_output_embeddings())
+    seen = {id(p): p.numel() for end in ends if end is not None for p in end.parameters()}
+    each = f"{min(blocks):,}" if min(blocks) == max(blocks) else f"{min(blocks):,} to {max(blocks):,}"
+    return f"{total:,} in all; {each} a block; {sum(seen.values()):,} in embedding and head"
+
+
+def describe(model: Model) -> RenderableType:
+    """Everything that `lesion show` says about a model. Names are shown as they are, never read as markup."""
+    anatomy = model.anatomy
+    architecture = type(model.network).__name__
+    context = f"{model.context:,} tokens" if model.context < NO_LIMIT else "no stated limit"
+    facts: Sequence[tuple[str, str]] = (
+        (
+            "architecture",
+            f"{architecture}, family {anatomy.family}" if anatomy.known else f"{architecture}, unknown",
+        ),
+        ("blocks", f"{len(anatomy.blocks)} (0 to {len(anatomy.blocks) - 1})"),
+        ("parameters", _parameters(model)),
+        ("dtype", str(model.dtype).removeprefix("torch.")),
+        ("device", ", ".join(sorted({str(p.device) for p in model.network.parameters()}))),
+        ("context", context),
+        (
+            "prompt style",
+            "the model's own chat template" if model.has_chat_template else "plain text (it has no chat template)",
+        ),
+        ("tied weights", "; ".join(" = ".join(group) for group in anatomy.tied) or "none"),
+        ("fingerprint", model.fingerprint),
+    )
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    for name, value in facts:
+        grid.add_row(name, Text(value))
+    parts: list[RenderableType] = [Text(model.name, style="bold underline"), grid, Text()]
+    if not anatomy.known:
+        parts.append(Text("The anatomy below was found by structure, not by a table.", style="bold yellow"))
+    parts += [Text(note) for note in anatomy.notes]
+    if anatomy.notes:
+        parts.append(Text())
+    parts += [_matrices(model), Text(), Text("Not covered by any matrix", style="bold")]
+    parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _uncovered(model)]
+    return Group(*parts)
