@@ -95,9 +95,7 @@ FAMILIES: dict[str, Callable[[], hf.PreTrainedModel]] = {
         use_parallel_residual=True,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
     ),
-    "gpt2": _family(
-        hf.GPT2LMHeadModel, hf.GPT2Config, **{**_COMMON, "tie_word_embeddings": True}, n_inner=48
-    ),
+    "gpt2": _family(hf.GPT2LMHeadModel, hf.GPT2Config, **{**_COMMON, "tie_word_embeddings": True}, n_inner=48),
     "opt": _family(
         hf.OPTForCausalLM,
         hf.OPTConfig,
@@ -106,9 +104,7 @@ FAMILIES: dict[str, Callable[[], hf.PreTrainedModel]] = {
         word_embed_proj_dim=32,
     ),
     "olmo2": _family(hf.Olmo2ForCausalLM, hf.Olmo2Config, **_GATED),
-    "mixtral": _family(
-        hf.MixtralForCausalLM, hf.MixtralConfig, **_GATED, num_local_experts=4, num_experts_per_tok=2
-    ),
+    "mixtral": _family(hf.MixtralForCausalLM, hf.MixtralConfig, **_GATED, num_local_experts=4, num_experts_per_tok=2),
     # The middle block has a plain gated MLP instead of experts, as the configuration allows.
     "qwen2_moe": _family(
         hf.Qwen2MoeForCausalLM,

@@ -151,10 +151,7 @@ def test_two_answers_share_a_key_only_when_every_part_is_the_same(first, second)
 
 def test_the_key_leaves_out_the_name_of_the_model_and_all_that_came_of_the_answer():
     assert row().key == row(model_name="other", text="?", correct=False, question="?", group="").key
-    assert (
-        len({row().key, row(1).key, row(edit="3×0").key, row(prompt_style="chat").key, row(model="beef").key})
-        == 5
-    )
+    assert len({row().key, row(1).key, row(edit="3×0").key, row(prompt_style="chat").key, row(model="beef").key}) == 5
 
 
 def test_an_answer_is_stored_once_and_the_first_stays(tmp_path):
@@ -170,10 +167,7 @@ def test_an_answer_is_stored_once_and_the_first_stays(tmp_path):
 
 def test_the_table_does_not_depend_on_the_order_in_which_answers_came(tmp_path):
     rows = [row(item, edit) for item in (10, 9, 2) for edit in ("baseline", "0×0", "1×0")]
-    items = [
-        Item(id=str(item), question=f"question {item}", gold=f"gold {item}", group="easy")
-        for item in (10, 9, 2)
-    ]
+    items = [Item(id=str(item), question=f"question {item}", gold=f"gold {item}", group="easy") for item in (10, 9, 2)]
     tables = []
     for name, order in (("forth", rows), ("back", rows[::-1])):
         with Store.open(tmp_path / name, *STUDY) as store:
@@ -261,9 +255,7 @@ def test_a_second_process_is_refused_by_name_of_the_first_and_readers_are_not(tm
     with child(tmp_path, "store.write([row()])\nprint('written', flush=True)\ntime.sleep(60)") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "written\n"
-        with pytest.raises(
-            LesionError, match=rf"Another process \(pid {process.pid}\) is writing in .*--out"
-        ):
+        with pytest.raises(LesionError, match=rf"Another process \(pid {process.pid}\) is writing in .*--out"):
             Store.open(tmp_path, *STUDY)
         with Store.read(tmp_path) as store:
             assert list(store.answers()["item"]) == ["0"]
@@ -370,9 +362,7 @@ def test_a_damaged_store_is_refused_with_advice_and_left_alone(tmp_path, damage)
         store.write(row(index, text="x" * 2000) for index in range(100))
     file = tmp_path / "answers.sqlite"
     content = file.read_bytes()
-    broken = (
-        content[:8192] + b"\xff" * 65536 + content[73728:] if damage == "overwritten" else content[:40960]
-    )
+    broken = content[:8192] + b"\xff" * 65536 + content[73728:] if damage == "overwritten" else content[:40960]
     file.write_bytes(broken)
     for opening in (lambda: Store.open(tmp_path, *STUDY), lambda: Store.read(tmp_path)):
         with pytest.raises(LesionError, match=r"is damaged .*\.recover.*--out"):

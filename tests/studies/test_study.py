@@ -184,8 +184,7 @@ def test_the_identity_does_not_change_with_what_does_not(change):
 
 def test_the_same_layers_written_otherwise_are_the_same_study():
     identities = {
-        Study.make(**BASE, edits={"layers": layers}).identity()
-        for layers in ("0-3,7", "7,3,0-2", [7, 0, 1, 2, 3])
+        Study.make(**BASE, edits={"layers": layers}).identity() for layers in ("0-3,7", "7,3,0-2", [7, 0, 1, 2, 3])
     }
     assert len(identities) == 1
 
@@ -218,8 +217,7 @@ def _message(text: str) -> str:
         ),
         (
             "models = 'a'\n[[tasks]]\nname = 't'\n[[tasks]]\nitems = 3",
-            "f.toml, line 4: tasks.name is missing; give the name of a task, "
-            "for example gsm8k or primer:atlas.",
+            "f.toml, line 4: tasks.name is missing; give the name of a task, for example gsm8k or primer:atlas.",
         ),
         (
             "models = 'a'\ntasks = 't'\nitems = 0",
@@ -261,8 +259,7 @@ def _message(text: str) -> str:
         ("models = 'a'\ntasks = 't'\nedits = 3", "f.toml, line 3: edits must be a table [edits], not 3."),
         (
             "models = []\ntasks = 't'",
-            "f.toml, line 1: models must be a list of at least one model: strings, or tables with a source, "
-            "not [].",
+            "f.toml, line 1: models must be a list of at least one model: strings, or tables with a source, not [].",
         ),
     ],
 )
@@ -271,9 +268,7 @@ def test_a_fault_is_told_with_its_line_and_what_would_be_right(text, message):
 
 
 def test_all_faults_are_told_at_once_in_the_order_of_the_file():
-    told = _message("[decoding]\ntemperature = -1\n[edits]\nunit = 'head'\nlayers = 'x'\nfactr = 1\n").split(
-        "\n"
-    )
+    told = _message("[decoding]\ntemperature = -1\n[edits]\nunit = 'head'\nlayers = 'x'\nfactr = 1\n").split("\n")
     assert told[0] == "f.toml has 6 faults:"
     assert [line.split(":")[0].strip() for line in told[3:]] == ["line 2", "line 4", "line 5", "line 6"]
     assert "models is missing" in told[1]
@@ -287,16 +282,11 @@ def test_an_unknown_key_with_nothing_near_gets_the_list_of_keys():
 
 
 def test_text_that_is_not_toml_is_told_with_line_and_column():
-    assert (
-        _message("models = 'a'\ntasks = = 3")
-        == "f.toml is not valid TOML: Invalid value (at line 2, column 9)."
-    )
+    assert _message("models = 'a'\ntasks = = 3") == "f.toml is not valid TOML: Invalid value (at line 2, column 9)."
 
 
 def test_values_given_in_python_get_the_same_words():
-    with pytest.raises(
-        UsageError, match=r"This study: items must be a whole number from 1, or all, not \"ten\"\."
-    ):
+    with pytest.raises(UsageError, match=r"This study: items must be a whole number from 1, or all, not \"ten\"\."):
         Study.make(models="m", tasks="t", items="ten")
 
 

@@ -74,9 +74,7 @@ def test_what_is_absent_is_placed_where_the_part_of_it_that_is_there_stands():
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 SCALARS = WORDS | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
-VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3)
-)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3))
 TABLES = st.dictionaries(WORDS, VALUES, max_size=4)
 
 
