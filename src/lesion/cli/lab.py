@@ -25,7 +25,8 @@ def lineage(
     ),
     seed: Annotated[int, typer.Option(help="Of the weights and of the documents.")] = 0,
     groups: Annotated[
-        int | None, typer.Option(help="Groups of 2,048 documents to train on; fewer make a quicker, weaker model.")
+        int | None,
+        typer.Option(min=1, help="Groups of 2,048 documents to train on; fewer make a quicker, weaker model."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 import typer
@@ -56,26 +57,18 @@ def code(arguments: list[str]) -> int:
         return left.exit_code
     except _WrongOption as error:
         return _wrong_option(error)
-    except (KeyboardInterrupt, typer.Abort):
-        if debug:
-            raise
-        print("lesion: interrupted.", file=sys.stderr)
-        return 1
+    except (KeyboardInterrupt, typer.Abort) as error:
+        return _fail("interrupted.", error, 1, debug)
     except UsageError as error:
-        return _fail(error, 2, debug)
+        return _fail(str(error), error, 2, debug)
     except LesionError as error:
-        return _fail(error, 1, debug)
+        return _fail(str(error), error, 1, debug)
     except BrokenPipeError:
         return 1
     except Exception as error:
-        if debug:
-            raise
-        print(
-            f"lesion: something went wrong that lesion did not foresee ({type(error).__name__}: {error})."
-            " Run the same command with --debug for the traceback.",
-            file=sys.stderr,
-        )
-        return 1
+        unforeseen = f"something went wrong that lesion did not foresee ({type(error).__name__}: {error})."
+        advice = "" if debug else " Run the same command with --debug for the traceback."
+        return _fail(unforeseen + advice, error, 1, debug)
 
 
 def _wrong_option(error: Exception) -> int:
@@ -90,9 +83,8 @@ def _wrong_option(error: Exception) -> int:
     return 2
 
 
-def _fail(error: LesionError, exit_code: int, debug: bool) -> int:
+def _fail(text: str, error: BaseException, exit_code: int, debug: bool) -> int:
     if debug:
-        raise error
-    text = str(error)
+        traceback.print_exception(error)
     print(f"lesion: {text}", file=sys.stderr)
     return exit_code

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from lesion.edits.edit import BASELINE, Edit, Scale
 from lesion.engines.engine import Decoding, Engine, Request, Response
@@ -27,6 +27,7 @@ from lesion.tasks.task import Answer, Item, Task
 COMMIT_EVERY = 0.2
 
 
+@runtime_checkable
 class Watcher(Protocol):
     """Somebody who is told how a run goes."""
 

@@ -1,0 +1,54 @@
+"""What the tests of commands share: a command run in this process, saved tiny models, files of questions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lesion.cli.main import code
+from tiny import tiny, tokenizer
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left: its exit code and what it printed on both streams."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self) -> str:
+        """The paragraph that says what went wrong: all that was printed from `lesion: ` on, without the prefix."""
+        assert self.err.count("lesion: ") == 1, self.err
+        assert "Traceback" not in self.err, self.err
+        return self.err.partition("lesion: ")[2]
+
+
+def lesion(capture, *arguments: object) -> Outcome:
+    """Run `lesion ARGUMENTS` here; `capture` is pytest's capsys."""
+    capture.readouterr()
+    left = code([str(argument) for argument in arguments])
+    said = capture.readouterr()
+    return Outcome(left, said.out, said.err)
+
+
+def save(folder: Path, family: str = "llama") -> Path:
+    """The tiny model of a family with its tokenizer as a folder, and that folder."""
+    tiny(family).save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+def write(file: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    """A JSON Lines file of the rows."""
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def questions(file: Path, count: int) -> Path:
+    """A JSON Lines file of so many sums."""
+    return write(file, ({"id": f"{n}", "prompt": f"{n} + {n} =", "answer": f"{n + n}"} for n in range(count)))
