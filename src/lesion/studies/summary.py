@@ -41,7 +41,7 @@ def summarise(
                 notes.append(f"{model} has not answered all items of {choice.name} without an edit yet.")
                 continue
             tasks.append(entry)
-            notes += _nonfinite(model, choice.name, of_task)
+            notes += _nonfinite(model, choice.name, of_task, edits)
         models.append({"model": model, "tasks": tasks})
     return {
         "models": models,
@@ -122,10 +122,12 @@ def _edit(edit: Scale, baseline: NDArray[np.bool_], edited: pd.DataFrame, level:
     }
 
 
-def _nonfinite(model: str, task: str, answers: pd.DataFrame) -> list[str]:
-    broken = answers[answers["finish"] == "nonfinite"]
+def _nonfinite(model: str, task: str, answers: pd.DataFrame, edits: Sequence[Scale]) -> list[str]:
+    broken = answers["edit"][answers["finish"] == "nonfinite"].value_counts()
+    planned = [str(BASELINE), *map(str, edits)]
     return [
-        f"{model}, {task}, edit {edit}: {len(frame)} answers were broken off because logits were not finite; they"
+        f"{model}, {task}, edit {edit}: {broken[edit]} answers were broken off because logits were not finite; they"
         " count as wrong."
-        for edit, frame in broken.groupby("edit", sort=False)
+        for edit in planned
+        if edit in broken
     ]
