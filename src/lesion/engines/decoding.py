@@ -35,7 +35,8 @@ def sample(
     The nucleus is the smallest set of most likely tokens whose probability reaches `top_p` (Holtzman et al. 2020);
     among equally likely tokens the one with the smaller id comes first.
     """
-    scaled = logits.double() / temperature[:, None]
+    # The largest becomes 0 first, for a temperature next to 0 would make it infinite.
+    scaled = (logits.double() - logits.amax(-1, keepdim=True)) / temperature[:, None]
     probabilities, order = scaled.softmax(-1).sort(dim=-1, descending=True, stable=True)
     cumulative = probabilities.cumsum(-1)
     inside = cumulative - probabilities < top_p[:, None]
@@ -53,13 +54,23 @@ class StopStrings:
         self.stop = tuple(s for s in stop if s)
         # A token spells at least one byte, so a stop string lies within its last `reach` tokens.
         self.reach = max((len(s.encode()) for s in self.stop), default=0) + 4
+        self._completes: dict[int, bool] = {}
 
     def hit(self, said: Sequence[int]) -> bool:
         """Whether the end of `said` completes a stop string."""
-        if not self.stop:
+        if not self.stop or not self._may_complete(said[-1]):
             return False
         tail = self.tokenizer.decode(said[-self.reach :], skip_special_tokens=True)
         return any(s in tail for s in self.stop)
+
+    def _may_complete(self, token: int) -> bool:
+        """Whether the last character of a stop string can come with this token; most tokens need no closer look."""
+        if token not in self._completes:
+            # Twice, for the space before the first token of a text may be dropped; what is not ASCII may be a part of
+            # a character that other tokens complete.
+            spelt = self.tokenizer.decode([token, token], skip_special_tokens=True)
+            self._completes[token] = not spelt.isascii() or any(s[-1] in spelt for s in self.stop)
+        return self._completes[token]
 
     def cut(self, text: str) -> str:
         """The text before the first stop string."""

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from lesion.edits.edit import BASELINE, Edit
+from lesion.errors import UsageError
 from lesion.tasks.task import Answer
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How answers are decoded: greedy at temperature 0, else sampled from a generator seeded per request."""
+    """How answers are decoded: greedy at temperature 0, else sampled from a generator seeded per request.
+
+    Raises:
+        UsageError: no new token is allowed, the temperature is negative or not finite, or top_p is not in (0, 1].
+    """
 
     max_new_tokens: int = 256
     stop: tuple[str, ...] = ()
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise UsageError(f"An answer needs at least 1 new token, not {self.max_new_tokens}.")
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise UsageError(f"The temperature is 0 (greedy) or a positive number, not {self.temperature}.")
+        if not 0 < self.top_p <= 1:
+            raise UsageError(f"top_p is a share of the probability, above 0 and at most 1, not {self.top_p}.")
 
     def __str__(self) -> str:
         how = "greedy" if self.temperature == 0 else f"T={self.temperature:g} p={self.top_p:g} seed={self.seed}"
@@ -53,6 +67,7 @@ class Response:
     token_ids: tuple[int, ...] = ()
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Something that answers requests under edits."""
 

@@ -1,8 +1,8 @@
 """Prefill: the prompt computation of many edits at once, shared up to the block where an edit begins.
 
 Rows of one prompt under different edits are the same until the first block that any of them changes. So the forward
-pass starts with one row per prompt, and a row under an edit branches off just before the first block that it edits:
-at block l the batch is `prompts + rows whose edit begins at or before l`.
+pass starts with one row per prompt, the trunk, which is the row whose edit begins last; every other row branches off
+from it just before the first block that its own edit changes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from transformers.cache_utils import Cache, DynamicLayer
 from lesion.edits.gates import Gates
 from lesion.models.load import Model
 
+# Tokens of one forward pass, padding included, that callers should not exceed by more than one row.
+TOKENS = 16384
+
 
 @dataclass(frozen=True)
 class Prefilled:
@@ -31,6 +34,7 @@ class Prefilled:
         values: the same for values.
         sources: per layer, the row of `keys` and `values` that each asked-for row reads.
         mask: False at padding.
+        token_steps: tokens computed, padding included, where a token that ran through half of the blocks is one half.
     """
 
     logits: Float[Tensor, "rows kept vocabulary"]
@@ -86,12 +90,14 @@ def prefill(
     prompt_of_row = torch.tensor([number[tuple(prompt)] for prompt in prompts])
     starts = first_edited(table)
     blocks = table.shape[0]
-    forked = (starts < blocks).nonzero()[:, 0]
+    trunk = _begins_last(prompt_of_row, starts, len(unique))
+    branching = starts < blocks
+    branching[trunk] = False
+    forked = branching.nonzero()[:, 0]
     forked = forked[starts[forked].sort(stable=True).indices]
-    # The batch grows at its end only: first the prompts, then the rows in the order in which they branch off.
-    trunk = torch.ones(blocks, table.shape[1], len(unique), dtype=table.dtype)
-    grown = torch.cat([trunk, table.index_select(2, forked)], 2)
-    prompt_of_grown = torch.cat([torch.arange(len(unique)), prompt_of_row[forked]])
+    # The batch grows at its end only: first the trunks, then the rows in the order in which they branch off.
+    grown = torch.cat([trunk, forked])
+    prompt_of_grown = prompt_of_row[grown]
     rows_at = [len(unique) + int((starts[forked] <= layer).sum()) for layer in range(blocks)]
     place = prompt_of_row.clone()
     place[forked] = torch.arange(len(forked)) + len(unique)
@@ -99,7 +105,7 @@ def prefill(
     tokens, mask = pad_left(unique, padding)
     cache = Recorder(_cache_layers(model))
     positions = (mask.long().cumsum(1) - 1).clamp(min=0)
-    gates.assign_tensors(grown, growing=True)
+    gates.assign_tensors(table.index_select(2, grown), growing=True)
     with _branching(model, prompt_of_grown, rows_at):
         output = model.network(
             input_ids=tokens.to(model.device),
@@ -121,6 +127,17 @@ def prefill(
         mask=mask.index_select(0, prompt_of_row),
         token_steps=sum(rows_at) * tokens.shape[1] // blocks,
     )
+
+
+def _begins_last(
+    prompt_of_row: Int[Tensor, " rows"], starts: Int[Tensor, " rows"], prompts: int
+) -> Int[Tensor, " prompts"]:
+    """Per prompt, the row whose edit begins last: a baseline where there is one."""
+    last = [-1] * prompts
+    for row, (prompt, start) in enumerate(zip(prompt_of_row.tolist(), starts.tolist(), strict=True)):
+        if last[prompt] < 0 or start > starts[last[prompt]]:
+            last[prompt] = row
+    return torch.tensor(last)
 
 
 def _cache_layers(model: Model) -> int:

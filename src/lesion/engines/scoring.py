@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
@@ -11,12 +12,10 @@ from torch import Tensor
 from lesion.edits.edit import Edit
 from lesion.edits.gates import Gates
 from lesion.engines.engine import Request
-from lesion.engines.prefill import prefill
+from lesion.engines.memory import halve, ran_out
+from lesion.engines.prefill import TOKENS, prefill
 from lesion.engines.work import Work
 from lesion.models.load import Model
-
-# Tokens of one forward pass, padding included, at most.
-TOKENS = 16384
 
 
 def score(
@@ -31,23 +30,36 @@ def score(
     """For each request the summed log-probability, in nats, of every choice given the prompt.
 
     A choice is scored token by token in one pass over prompt and choice; sums are float64, whatever the model's dtype.
+    When memory runs out, the batch size is halved.
+
+    Raises:
+        LesionError: memory does not suffice at a batch size of 1.
     """
-    ordered = sorted(requests, key=lambda r: (-_length(r), r.prompt, column[r.edit]))
+    ordered = deque(sorted(requests, key=lambda r: (-_length(r), r.prompt, column[r.edit])))
     while ordered:
         # Whole requests, as many as fit; sorted by length, so the first is the longest.
         rows_at_most = max(1, min(TOKENS // _length(ordered[0]), work.batch_size * 4))
-        taken = [ordered.pop(0)]
+        taken = [ordered.popleft()]
         rows = len(taken[0].choices)
         while ordered and rows + len(ordered[0].choices) <= rows_at_most:
-            taken.append(ordered.pop(0))
+            taken.append(ordered.popleft())
             rows += len(taken[-1].choices)
-        yield from zip(taken, _score(model, gates, taken, table, column, padding, work), strict=True)
+        try:
+            scores = _score(model, gates, taken, table, column, padding, work)
+        except RuntimeError as error:
+            if not ran_out(error):
+                raise
+            halve(work, model, error)
+            ordered.extendleft(reversed(taken))
+            continue
+        yield from zip(taken, scores, strict=True)
 
 
 def _length(request: Request) -> int:
     return len(request.prompt) + max(map(len, request.choices))
 
 
+@torch.inference_mode()
 def _score(
     model: Model,
     gates: Gates,

@@ -110,8 +110,10 @@ class Slots(Cache):
         """
         length = mask.shape[1]
         device = keys[0].device
+        reused = slots[slots < self.rows]
         rows = max(self.rows, int(slots.max()) + 1)
         self._reserve(keys, values, rows, length)
+        self.scrub(reused)
         columns = slice(self.window.end - length, self.window.end)
         for layer, key, value, source in zip(self.layers, keys, values, sources, strict=True):
             layer.keys[slots.to(key.device), :, columns] = key[source.to(key.device)]
@@ -142,8 +144,8 @@ class Slots(Cache):
         self.lengths[rows] = 1
         self._narrow(int(self.lengths[live].max()) if len(live) else 1)
 
-    def scrub(self, rows: Int[Tensor, " broken"]) -> None:
-        """Forget everything these rows held: a NaN left in a masked column would reach whoever comes after."""
+    def scrub(self, rows: Int[Tensor, " left"]) -> None:
+        """Forget the keys and values of these rows: a NaN left in a masked column would reach whoever comes after."""
         for layer in self.layers:
             layer.keys[rows.to(layer.keys.device)] = 0
             layer.values[rows.to(layer.values.device)] = 0
@@ -169,8 +171,6 @@ class Slots(Cache):
         capacity = max(self.mask.shape[1], length + GROWTH)
         if rows > self.rows or capacity > self.mask.shape[1]:
             self._resize(keys, values, rows, capacity)
-        if self.rows == 0 or self.width == 0:
-            self.window.start, self.window.end = 0, max(length, self.window.end)
         if self.window.end < length:
             self._move(length - self.window.end)
         self.window.start = min(self.window.start, self.window.end - length)

@@ -7,8 +7,9 @@ for all edits up to the block where they part (`prefill.py`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -20,7 +21,8 @@ from lesion.edits.factors import factors
 from lesion.edits.gates import Gates, gated
 from lesion.engines.decoding import StopStrings, luck, sample
 from lesion.engines.engine import Request, Response
-from lesion.engines.prefill import prefill
+from lesion.engines.memory import halve, ran_out, rows_that_fit
+from lesion.engines.prefill import TOKENS, prefill
 from lesion.engines.scoring import score
 from lesion.engines.slots import Slots
 from lesion.engines.work import Work
@@ -40,8 +42,13 @@ class _Row:
     column: int
     limit: int
     stop: StopStrings
-    uniform: np.ndarray | None
     said: list[int] = field(default_factory=list)
+
+    @cached_property
+    def uniform(self) -> np.ndarray | None:
+        """What decides the tokens that are drawn; None for a greedy answer. Made when the row is at work."""
+        decoding = self.request.decoding
+        return luck(decoding, self.request.prompt) if decoding.temperature > 0 else None
 
 
 class TransformersEngine:
@@ -49,19 +56,24 @@ class TransformersEngine:
 
     Args:
         model: what answers.
-        batch_size: rows decoded at once; `auto` starts from the device's memory and is halved whenever it runs out.
+        batch_size: rows decoded at once; `auto` starts from what memory there is. Halved whenever that runs out.
+
+    Between two responses the model is as it was: nothing is edited and no mode is set.
 
     Raises:
+        UsageError: the batch size is less than 1.
         LesionError: the network keeps a state other than keys and values (state-space and linear-attention layers).
     """
 
     def __init__(self, model: Model, batch_size: int | str = "auto") -> None:
         self.model = model
-        self.work = Work(batch_size=_batch_size(model) if batch_size == "auto" else int(batch_size))
+        self.work = Work(batch_size=rows_that_fit(model) if batch_size == "auto" else int(batch_size))
         if self.work.batch_size < 1:
             raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
         config = model.network.config.get_text_config(decoder=True)
         strange = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
+        if not strange and getattr(model.network, "_is_stateful", False):
+            strange = {config.model_type}
         if strange:
             raise LesionError(
                 f"{model.name} has layers of type {', '.join(sorted(strange))}; only attention with keys and values"
@@ -71,7 +83,7 @@ class TransformersEngine:
         self._ends = {*(ends if isinstance(ends, list) else [ends]), model.tokenizer.eos_token_id} - {None}
         padding = model.tokenizer.pad_token_id
         # Some tokenizers name a padding token that the network has no embedding for. Any token will do: it is masked.
-        known = padding is not None and padding < model.network.get_input_embeddings().num_embeddings
+        known = padding is not None and 0 <= padding < model.network.get_input_embeddings().num_embeddings
         self._padding: int = padding if known else 0
 
     def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
@@ -79,25 +91,30 @@ class TransformersEngine:
 
         Raises:
             UsageError: an edit names a place that the model does not have.
-            LesionError: a prompt does not fit the context, or memory does not suffice for a single row.
+            LesionError: a prompt or a choice is empty, a prompt does not fit the context, or memory does not suffice
+                for a single row.
         """
         waiting = list(requests)
         edits = list(dict.fromkeys([BASELINE, *(request.edit for request in waiting)]))
         table = factors(edits, self.model.anatomy)
         column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
         for request in waiting:
-            self._check_length(request)
+            self._check_lengths(request)
+        stops = {stop: StopStrings(self.model.tokenizer, stop) for stop in {r.decoding.stop for r in waiting}}
         choosing = [request for request in waiting if request.choices]
-        with gated(self.model) as gates, torch.inference_mode():
+        with gated(self.model) as gates:
             for request, scores in score(self.model, gates, choosing, table, column, self._padding, self.work):
+                gates.assign_everywhere(BASELINE)
                 yield _chosen(request, scores, self.model)
-            rows = [self._row(request, column) for request in waiting if not request.choices]
+            rows = [self._row(request, column, stops) for request in waiting if not request.choices]
             # Long prompts first: later ones fit under them. Edits of one prompt stay together and share it.
             rows.sort(key=lambda row: (-len(row.request.prompt), row.request.prompt, row.column))
             yield from self._generate(gates, deque(rows), table)
 
-    def _check_length(self, request: Request) -> None:
+    def _check_lengths(self, request: Request) -> None:
         longest = len(request.prompt) + max((len(choice) for choice in request.choices), default=1)
+        if not all(request.choices):
+            raise LesionError(f"A choice of {request.key} is empty; a choice needs at least one token to be scored.")
         if not request.prompt:
             raise LesionError(f"The prompt of {request.key} is empty; a model needs at least one token to start from.")
         if longest > self.model.context:
@@ -106,12 +123,10 @@ class TransformersEngine:
                 f" {self.model.name}, {self.model.context} tokens; leave this item out or shorten it."
             )
 
-    def _row(self, request: Request, column: dict[Edit, int]) -> _Row:
+    def _row(self, request: Request, column: Mapping[Edit, int], stops: Mapping[tuple[str, ...], StopStrings]) -> _Row:
         decoding = request.decoding
         limit = min(decoding.max_new_tokens, self.model.context - len(request.prompt))
-        uniform = luck(decoding, request.prompt) if decoding.temperature > 0 else None
-        stop = StopStrings(self.model.tokenizer, decoding.stop)
-        return _Row(request, column[request.edit], limit, stop, uniform)
+        return _Row(request, column[request.edit], limit, stops[decoding.stop])
 
     def _generate(self, gates: Gates, waiting: deque[_Row], table: Tensor) -> Iterator[Response]:
         batch = _Batch(self, gates, table)
@@ -120,27 +135,26 @@ class TransformersEngine:
             try:
                 free = self.work.batch_size - batch.live
                 if waiting and (free >= max(1, self.work.batch_size * REFILL) or not batch.live):
-                    taken = [waiting.popleft() for _ in range(min(free, len(waiting)))]
+                    # The longest is first; what exceeds one pass enters with the next.
+                    fits = max(1, TOKENS // len(waiting[0].request.prompt))
+                    taken = [waiting.popleft() for _ in range(min(free, fits, len(waiting)))]
                     finished = batch.enter(taken)
                 else:
                     if not waiting:
                         batch.shrink()
                     finished = batch.step()
-            except (torch.OutOfMemoryError, RuntimeError) as error:
-                if not _out_of_memory(error):
+            except RuntimeError as error:
+                if not ran_out(error):
                     raise
-                waiting.extendleft(reversed([*batch.leave(), *(row for row in taken if not row.said)]))
-                if self.work.batch_size == 1:
-                    raise LesionError(
-                        f"Memory does not suffice to answer even one item with {self.model.name}; use --dtype bfloat16,"
-                        " fewer new tokens, or a device with more memory."
-                    ) from error
-                self.work.batch_size = max(1, self.work.batch_size // 2)
+                # Some of those that were to enter may have done so already.
+                again = {id(row): row for row in [*batch.leave(), *taken]}
+                waiting.extendleft(reversed(again.values()))
                 batch = _Batch(self, gates, table)
-                if torch.cuda.is_available():
-                    torch.cuda.empty_cache()
+                halve(self.work, self.model, error)
                 continue
-            yield from (self._response(row, finish) for row, finish in finished)
+            if finished:
+                batch.rest()
+                yield from (self._response(row, finish) for row, finish in finished)
 
     def _response(self, row: _Row, finish: Finish) -> Response:
         said = row.said[:-1] if row.said and row.said[-1] in self._ends else row.said
@@ -173,6 +187,7 @@ class _Batch:
     def live(self) -> int:
         return sum(row is not None for row in self.rows)
 
+    @torch.inference_mode()
     def enter(self, rows: list[_Row]) -> list[tuple[_Row, Finish]]:
         """Compute the prompts of new rows and let them in; those that one token finishes are given back at once."""
         self.assigned = False
@@ -189,6 +204,7 @@ class _Batch:
             self.rows[slot] = row
         return self._say(found.logits[:, -1], taken)
 
+    @torch.inference_mode()
     def step(self) -> list[tuple[_Row, Finish]]:
         """One token for every row; the rows that it finishes."""
         if not self.assigned:
@@ -212,6 +228,7 @@ class _Batch:
         work.idle += len(self.rows) - live
         return self._say(output.logits[:, -1], range(len(self.rows)))
 
+    @torch.inference_mode()
     def shrink(self) -> None:
         """Give up the slots of finished rows once enough of them stand empty."""
         kept = [slot for slot, row in enumerate(self.rows) if row is not None]
@@ -219,6 +236,11 @@ class _Batch:
             self.slots.keep(torch.tensor(kept))
             self.rows = [self.rows[slot] for slot in kept]
             self.assigned = False
+
+    def rest(self) -> None:
+        """Edit nothing until the next step."""
+        self.gates.assign_everywhere(BASELINE)
+        self.assigned = False
 
     def leave(self) -> list[_Row]:
         """All rows still at work, as if they had never begun."""
@@ -241,7 +263,7 @@ class _Batch:
             numbers = torch.tensor(settings, dtype=torch.float64, device=logits.device)
             tokens[indices] = sample(logits[indices], *numbers.T)
         done: list[tuple[_Row, Finish]] = []
-        left, broken = [], []
+        left = []
         for slot, token, is_finite in zip(slots, tokens.tolist(), finite, strict=True):
             row = self.rows[slot]
             if row is None:
@@ -251,10 +273,6 @@ class _Batch:
                 done.append((row, finish))
                 self.rows[slot] = None
                 left.append(slot)
-                if finish == "nonfinite":
-                    broken.append(slot)
-        if broken:
-            self.slots.scrub(torch.tensor(broken))
         if left:
             live = [slot for slot, row in enumerate(self.rows) if row is not None]
             self.slots.vacate(torch.tensor(left), torch.tensor(live, dtype=torch.long))
@@ -271,20 +289,3 @@ def _chosen(request: Request, scores: Sequence[float], model: Model) -> Response
         return Response(request.key, Answer("", 0, "nonfinite", tuple(scores)))
     ids = request.choices[best]
     return Response(request.key, Answer(model.tokenizer.decode(ids).strip(), 0, "stop", tuple(scores)), ids)
-
-
-def _batch_size(model: Model) -> int:
-    """A first guess: half of an accelerator's free memory for keys and values; on a CPU, what its caches like."""
-    if model.device.type != "cuda":
-        return 192
-    config = model.network.config.get_text_config(decoder=True)
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    element = torch.empty((), dtype=model.dtype).element_size()
-    bytes_per_row = 2 * config.num_hidden_layers * heads * size * element * min(model.context, 2048)
-    free, _ = torch.cuda.mem_get_info(model.device)
-    return int(max(1, min(1024, free // 2 // bytes_per_row)))
-
-
-def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
