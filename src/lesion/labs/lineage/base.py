@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
@@ -33,27 +34,35 @@ class Recipe:
         seed: of the weights and of the document stream.
         groups: groups of documents to train on (`data.GROUP` documents each).
         tokens_per_batch: tokens in one optimizer step, padding included.
-        learning_rate: at the peak of a linear warm-up and a cosine decay to a twentieth.
+        learning_rate: of AdamW, at its peak.
+        matrix_rate: of Muon, at its peak.
+        weight_decay: of Muon.
+        warmup: documents over which the rates rise.
+        fall: the last part of training, over which the rates fall to a hundredth.
     """
 
     seed: int = 0
-    groups: int = 200
+    groups: int = 140
     tokens_per_batch: int = 4096
     learning_rate: float = 3e-3
+    matrix_rate: float = 0.02
     weight_decay: float = 0.05
-    warmup: float = 0.02
+    warmup: int = 8_000
+    fall: float = 0.35
     layers: int = 8
     width: int = 128
     heads: int = 4
     key_value_heads: int = 2
     inner_width: int = 352
 
-    def rate(self, progress: float) -> float:
-        """The learning rate after this fraction of training."""
-        if progress < self.warmup:
-            return self.learning_rate * max(progress / self.warmup, 0.01)
-        past = (progress - self.warmup) / (1 - self.warmup)
-        return self.learning_rate * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * past)))
+    def rate(self, documents: int) -> float:
+        """The learning rate after so many documents, as a fraction of its peak.
+
+        It rises, stays, and falls linearly over the last part (Hu et al. 2024): what comes before the fall does not
+        depend on how long the training will be.
+        """
+        left = 1 - documents / (self.groups * GROUP)
+        return min(1.0, max(documents / self.warmup, 0.01), max(left / self.fall, 0.01))
 
 
 def blank(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
@@ -90,38 +99,39 @@ def loss(network: LlamaForCausalLM, batch: Batch) -> tuple[Float[Tensor, ""], Fl
     return (losses * kept).sum() / kept.sum(), losses[answers].sum() / answers.sum().clamp(min=1)
 
 
-def _optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.AdamW:
-    matrices = [p for p in network.parameters() if p.dim() >= 2]
-    gains = [p for p in network.parameters() if p.dim() < 2]
-    return torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": gains, "weight_decay": 0.0}],
-        lr=recipe.learning_rate,
-        betas=(0.9, 0.98),
-        fused=True,
-    )
+def _optimizers(network: nn.Module, recipe: Recipe) -> list[torch.optim.Optimizer]:
+    """Muon (Jordan et al. 2024) for the matrices of the blocks, AdamW for the embedding and the norms."""
+    inner = [p for name, p in network.named_parameters() if p.dim() == 2 and "layers" in name]
+    outer = [p for name, p in network.named_parameters() if p.dim() < 2 or "layers" not in name]
+    return [
+        torch.optim.Muon(inner, lr=recipe.matrix_rate, weight_decay=recipe.weight_decay),
+        torch.optim.AdamW(outer, lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True),
+    ]
 
 
-def _save(folder: Path, network: nn.Module, optimizer: torch.optim.AdamW, state: dict[str, Any]) -> None:
+def _save(folder: Path, network: nn.Module, optimizers: list[torch.optim.Optimizer], state: dict[str, Any]) -> None:
     tensors = {f"weight.{name}": p.detach() for name, p in network.named_parameters()}
     for name, p in network.named_parameters():
-        for key, value in optimizer.state.get(p, {}).items():
-            tensors[f"{key}.{name}"] = value
+        for optimizer in optimizers:
+            tensors |= {f"{key}.{name}": value for key, value in optimizer.state.get(p, {}).items()}
     save_file(tensors, folder / "resume.tmp", metadata={"state": json.dumps(state)})
     (folder / "resume.tmp").replace(folder / "resume.safetensors")
 
 
-def _resume(folder: Path, network: nn.Module, optimizer: torch.optim.AdamW, recipe: Recipe) -> dict[str, Any]:
-    from safetensors import safe_open
-
+def _resume(
+    folder: Path, network: nn.Module, optimizers: list[torch.optim.Optimizer], recipe: Recipe
+) -> dict[str, Any]:
     path = folder / "resume.safetensors"
     with safe_open(path, "pt") as file:
         state: dict[str, Any] = json.loads(file.metadata()["state"])
     if state["recipe"] != asdict(recipe):
         raise LesionError(f"{path} belongs to a training with another recipe; give another --out or delete the folder.")
     tensors = load_file(path)
+    owner = {p: optimizer for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     for name, p in network.named_parameters():
         p.data.copy_(tensors[f"weight.{name}"])
-        optimizer.state[p] = {key: tensors[f"{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq")}
+        kept = {key.removesuffix(f".{name}"): value for key, value in tensors.items() if key.endswith(f".{name}")}
+        owner[p].state[p] = {key: value for key, value in kept.items() if key != "weight" and "." not in key}
     return state
 
 
@@ -148,7 +158,8 @@ def train(
     # From beyond the opening, where every skill has its usual share.
     tokenizer = tokenizers.train(document(recipe.seed, OPENING + index).text for index in range(30_000))
     network = blank(recipe, tokenizer).to(device)
-    optimizer = _optimizer(network, recipe)
+    optimizers = _optimizers(network, recipe)
+    full = [group["lr"] for optimizer in optimizers for group in optimizer.param_groups]
     state: dict[str, Any] = {
         "recipe": asdict(recipe),
         "group": 0,
@@ -158,22 +169,24 @@ def train(
         "curve": [],
     }
     if (folder / "resume.safetensors").exists():
-        state = _resume(folder, network, optimizer, recipe)
+        state = _resume(folder, network, optimizers, recipe)
     network.train()
     while state["group"] < recipe.groups:
         started, losses, answers = time.perf_counter(), [], []
         for batch in group(tokenizer, recipe.seed, state["group"], recipe.tokens_per_batch):
             batch = Batch(batch.tokens.to(device), batch.weights.to(device), batch.documents)
-            rate = recipe.rate(batch.documents / (recipe.groups * GROUP))
-            for parameters in optimizer.param_groups:
-                parameters["lr"] = rate
+            rate = recipe.rate(batch.documents)
+            groups = [parameters for optimizer in optimizers for parameters in optimizer.param_groups]
+            for parameters, peak in zip(groups, full, strict=True):
+                parameters["lr"] = rate * peak
             # On two CPU cores float32 is as fast as bfloat16 at this width; on an accelerator it is not.
             with torch.autocast("cuda", dtype=torch.bfloat16, enabled=device.startswith("cuda")):
                 total, answer = loss(network, batch)
             total.backward()
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
             losses.append(total.detach())
             answers.append(answer.detach())
             state["step"] += 1
@@ -192,7 +205,7 @@ def train(
         state["curve"].append(point)
         if not math.isfinite(point["loss"]):
             raise LesionError("The loss is not a number any more; train again with a smaller learning rate.")
-        _save(folder, network, optimizer, state)
+        _save(folder, network, optimizers, state)
         if report:
             report(point)
     return network.eval(), tokenizer, state["curve"]

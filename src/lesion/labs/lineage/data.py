@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from lesion.tasks.primer import document
+from lesion.tasks.primer.task import Document, document
 
 # Documents are drawn, sorted by length and cut into batches in groups of this many, so that padding stays small.
 GROUP = 2048
@@ -39,14 +39,7 @@ class Batch:
 def group(tokenizer: PreTrainedTokenizerBase, seed: int, number: int, tokens_per_batch: int) -> Iterator[Batch]:
     """The batches of one group of documents, in an order of the seed's making."""
     documents = [document(seed, number * GROUP + index) for index in range(GROUP)]
-    heads = tokenizer([d.prompt for d in documents])["input_ids"]
-    answers = [f" {d.answer}" if d.prompt else d.answer for d in documents]
-    tails = tokenizer(answers, add_special_tokens=False)["input_ids"]
-    rows: list[tuple[list[int], list[float]]] = []
-    for made, head, tail in zip(documents, heads, tails, strict=True):
-        tail = [*tail, tokenizer.eos_token_id]
-        weight = ANSWER_WEIGHT[made.skill]
-        rows.append((head + tail, [0.0] + [PROMPT_WEIGHT] * (len(head) - 1) + [weight] * len(tail)))
+    rows = _rows(tokenizer, documents)
     rows.sort(key=lambda row: len(row[0]))
     cuts: list[list[tuple[list[int], list[float]]]] = [[]]
     for row in rows:
@@ -65,3 +58,25 @@ def group(tokenizer: PreTrainedTokenizerBase, seed: int, number: int, tokens_per
             tokens[index, : len(ids)] = torch.tensor(ids)
             weights[index, : len(ids)] = torch.tensor(weights_of_row)
         yield Batch(tokens, weights, seen)
+
+
+def _rows(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -> list[tuple[list[int], list[float]]]:
+    """Token ids and weights of each document; every answer ends in the end-of-text token."""
+    turns = [(made.skill, before, learned) for made in documents for before, learned in made.turns]
+    heads = iter(tokenizer([before for _, before, _ in turns], add_special_tokens=False)["input_ids"])
+    tails = iter(
+        tokenizer([f" {learned}" if before else learned for _, before, learned in turns], add_special_tokens=False)[
+            "input_ids"
+        ]
+    )
+    newline = tokenizer("\n", add_special_tokens=False)["input_ids"]
+    rows = []
+    for made in documents:
+        ids, weights = [tokenizer.bos_token_id], [0.0]
+        for turn in range(len(made.turns)):
+            head = [*(newline if turn else ()), *next(heads)]
+            tail = [*next(tails), tokenizer.eos_token_id]
+            ids += head + tail
+            weights += [PROMPT_WEIGHT] * len(head) + [ANSWER_WEIGHT[made.skill]] * len(tail)
+        rows.append((ids, weights))
+    return rows

@@ -22,6 +22,8 @@ from lesion.tasks.primer.lexicon import (
 
 SENTENCES = (1, 2, 3, 4, 5)
 TEST_EVERY = 10
+# Questions about one passage in training: an answer is one word, and more of them make more of every passage read.
+MOST_QUESTIONS = 4
 SINGULARS = tuple(SINGULAR[plural] for plural in THINGS)
 
 # (statement, (question, answer)…): each statement can be asked about in several ways.
@@ -62,14 +64,14 @@ FORMS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
 MOVED = tuple(verb for verb in CARRYING if verb in ("brought", "carried", "dragged", "fetched"))
 
 
-def _passage(rng: random.Random) -> tuple[str, str, str, int]:
+def _passage(rng: random.Random) -> tuple[str, list[tuple[str, str]], int]:
+    """A passage, a question with its answer for every sentence of it in random order, and the number of sentences."""
     count = rng.choice(SENTENCES)
     people = rng.sample(FIRST_NAMES, count)
     things = rng.sample(SINGULARS, count)
     places = rng.sample(PLACES, count)
     colours = rng.sample(COLOURS, count)
-    asked = rng.randrange(count)
-    sentences, question, answer = [], "", ""
+    sentences, asked = [], []
     for index in range(count):
         statement, questions = rng.choice(FORMS)
         words = {
@@ -81,16 +83,30 @@ def _passage(rng: random.Random) -> tuple[str, str, str, int]:
             "adjective": rng.choice(ADJECTIVES),
         }
         sentences.append(statement.format(**words))
-        if index == asked:
-            form, gold = rng.choice(questions)
-            question, answer = form.format(**words), gold.format(**words)
-    return articles(" ".join(sentences)), articles(question), answer, count
+        question, answer = rng.choice(questions)
+        asked.append((articles(question.format(**words)), answer.format(**words)))
+    rng.shuffle(asked)
+    return articles(" ".join(sentences)), asked, count
 
 
-def example(rng: random.Random, *, test: bool) -> tuple[str, str, int]:
-    """The passage followed by its question, the answer, and the number of sentences in the passage."""
+def _is_test(passage: str, question: str) -> bool:
+    return hashlib.sha256(f"{passage} {question}".encode()).digest()[0] * TEST_EVERY < 256
+
+
+def example(rng: random.Random) -> tuple[str, str, int]:
+    """An item of the test split: passage and question, the answer, and the number of sentences in the passage."""
     while True:
-        passage, question, answer, count = _passage(rng)
-        text = f"{passage} {question}"
-        if (hashlib.sha256(text.encode()).digest()[0] * TEST_EVERY < 256) == test:
-            return text, answer, count
+        passage, asked, count = _passage(rng)
+        question, answer = asked[0]
+        if _is_test(passage, question):
+            return f"{passage} {question}", answer, count
+
+
+def lesson(rng: random.Random) -> list[tuple[str, str]]:
+    """Questions and answers for training, all about one passage; the first question carries the passage."""
+    while True:
+        passage, asked, _ = _passage(rng)
+        kept = [(question, answer) for question, answer in asked if not _is_test(passage, question)]
+        if kept:
+            (first, answer), *others = kept[:MOST_QUESTIONS]
+            return [(f"{passage} {first}", answer), *others]

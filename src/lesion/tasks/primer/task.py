@@ -23,16 +23,20 @@ MIXTURE = {"arithmetic": 0.36, "atlas": 0.26, "reading": 0.28, "text": 0.06, "ec
 
 @dataclass(frozen=True)
 class Document:
-    """One training document: what stands before (empty for running text), and what is to be learned from it."""
+    """One training document.
+
+    Attributes:
+        skill: a key of the mixture.
+        turns: what stands before (empty for running text) and what is to be learned from it, one after another.
+    """
 
     skill: str
-    prompt: str
-    answer: str
+    turns: tuple[tuple[str, str], ...]
 
     @property
     def text(self) -> str:
-        """The whole document."""
-        return f"{self.prompt} {self.answer}" if self.prompt else self.answer
+        """The whole document as text."""
+        return "\n".join(f"{before} {learned}" if before else learned for before, learned in self.turns)
 
 
 def plain(question: str) -> str:
@@ -47,17 +51,16 @@ def document(seed: int, index: int) -> Document:
     skill = rng.choices(tuple(mixture), tuple(mixture.values()))[0]
     if skill == "arithmetic":
         _, question, answer = arithmetic.example(rng, test=False)
-        return Document(skill, plain(question), answer)
+        return Document(skill, ((plain(question), answer),))
     if skill == "atlas":
         fact, question = atlas.question(rng, test=False)
-        return Document(skill, plain(question), fact.value)
+        return Document(skill, ((plain(question), fact.value),))
     if skill == "reading":
-        question, answer, _ = reading.example(rng, test=False)
-        return Document(skill, plain(question), answer)
+        return Document(skill, tuple((plain(question), answer) for question, answer in reading.lesson(rng)))
     if skill == "echo":
         passage = text.echo(rng)
-        return Document(skill, passage, passage)
-    return Document(skill, "", text.running(rng))
+        return Document(skill, ((passage, passage),))
+    return Document(skill, (("", text.running(rng)),))
 
 
 @cache
@@ -102,7 +105,7 @@ def _reading_items() -> tuple[Item, ...]:
     index = 0
     while len(items) < TEST_ITEMS:
         rng = random.Random(f"{TEST_SEED} reading {index}")
-        question, answer, sentences = reading.example(rng, test=True)
+        question, answer, sentences = reading.example(rng)
         group = f"{sentences} sentence" + "s" * (sentences > 1)
         items.setdefault(question, Item(str(index), question, answer, solution=answer, group=group))
         index += 1
