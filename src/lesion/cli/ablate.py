@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from lesion.cli.progress import Bar
 from lesion.errors import UsageError
@@ -114,9 +113,9 @@ def _run(study: Study, out: Path | None) -> None:
         try:
             outcome = run(study, folder, watcher=bar)
         except KeyboardInterrupt:
-            bar.console.print(
-                f"Stopped. Every answer so far is kept in {escape(str(folder))}; the same command goes on from there,"
-                f" and `lesion report {escape(str(folder))}` shows what there is."
+            bar.say(
+                f"Stopped. Every answer so far is kept in {folder}; the same command goes on from there,"
+                f" and `lesion report {folder}` shows what there is."
             )
             raise
     _, _, answers, items = recall(folder)
@@ -124,7 +123,7 @@ def _run(study: Study, out: Path | None) -> None:
     console = Console(highlight=False)
     console.print(tables.text(outcome.summary))
     for note in outcome.summary["notes"]:
-        console.print(f"note: {escape(note)}")
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
     stored = outcome.planned - outcome.asked
     print(
         f"asked {outcome.asked:,} of {outcome.planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0))

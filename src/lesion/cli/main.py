@@ -16,6 +16,8 @@ from lesion.errors import LesionError, UsageError
 
 # What typer raises at wrong options. Some versions of typer bring their own click, so it is found by its name.
 _WrongOption: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+# What typer returns when it has caught Ctrl-C by itself.
+_INTERRUPTED = 130
 
 
 def app() -> typer.Typer:
@@ -52,6 +54,9 @@ def code(arguments: list[str]) -> int:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         result = typer.main.get_command(app()).main(arguments, prog_name="lesion", standalone_mode=False)
+        if result == _INTERRUPTED:
+            print("lesion: interrupted.", file=sys.stderr)
+            return 1
         return result if isinstance(result, int) else 0
     except typer.Exit as left:
         return left.exit_code

@@ -48,7 +48,7 @@ class Bar:
         self._task = self._bar.add_task(escape(model), total=asked, completed=stored, rate="")
         if not self.console.is_terminal or stored:
             already = f", {stored:,} of them stored already" if stored else ""
-            self.console.print(f"{escape(model)}: {asked:,} answers{already}")
+            self.say(f"{model}: {asked:,} answers{already}")
 
     def answered(self, count: int) -> None:
         """So many more answers are stored."""
@@ -61,13 +61,15 @@ class Bar:
         if not self.console.is_terminal and now - self._spoke >= LINE_EVERY:
             self._spoke = now
             left = (self._total - self._done) / max(rate, 1e-9)
-            self.console.print(
-                f"{escape(self._name)}: {self._done:,} of {self._total:,}, {rate:,.1f}/s, {_clock(left)} left"
-            )
+            self.say(f"{self._name}: {self._done:,} of {self._total:,}, {rate:,.1f}/s, {_clock(left)} left")
 
     def note(self, text: str) -> None:
         """Something the person should know."""
-        self.console.print(f"note: {escape(text)}")
+        self.say(f"note: {text}")
+
+    def say(self, text: str) -> None:
+        """A line above the bar. The terminal may break it; a log keeps it whole."""
+        self.console.print(text, markup=False, soft_wrap=True)
 
 
 def _clock(seconds: float) -> str:

@@ -1,0 +1,305 @@
+"""The commands that make and show a study: `lesion ablate`, `run`, `demo` and `report`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commandline import Outcome, lesion, questions, save
+from lesion.studies.run import recall
+from lesion.studies.store import Store
+from lesion.studies.study import shipped
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return save(tmp_path_factory.mktemp("models") / "llama")
+
+
+@pytest.fixture
+def sums(tmp_path) -> Path:
+    return questions(tmp_path / "sums.jsonl", 6)
+
+
+@pytest.fixture
+def out(tmp_path) -> Path:
+    return tmp_path / "out"
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    with (folder / "layers.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_sweep_ends_with_a_table_on_the_terminal_and_every_file_of_the_report(capsys, checkpoint, sums, out):
+    done = lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 4, "--max-new-tokens", 3, "--out", out)
+    assert (done.code, done.out.splitlines()[-1]) == (0, f"report: {out / 'report.html'}")
+    assert "asked 16 of 16 answers\n" in done.out
+    assert "0.0 [0.0,\N{NO-BREAK SPACE}49.0]" in done.out  # the Wilson interval of 0 in 4
+    assert "16 answers" in done.err
+    assert {"answers.sqlite", "layers.csv", "summary.json", "report.html", "figures"} <= set(os.listdir(out))
+    assert (out / "report.html").stat().st_size > 10_000
+    assert list((out / "figures").glob("*.png"))
+    rows = table(out)
+    assert [(row["model"], row["task"], row["unit"], row["factor"], row["layer"]) for row in rows] == [
+        (str(checkpoint), str(sums), "block", "0.0", str(layer)) for layer in range(3)
+    ]
+
+
+def test_the_summary_file_keeps_the_contract(capsys, checkpoint, sums, out):
+    lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 4, "--max-new-tokens", 3, "--out", out)
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    (of_model,) = summary["models"]
+    (of_task,) = of_model["tasks"]
+    assert (of_model["model"], of_task["task"], of_task["items"]) == (str(checkpoint), str(sums), 4)
+    measured = {"accuracy", "low", "high", "truncated", "unparsed"}
+    assert set(of_task["baseline"]) >= measured
+    assert [entry["layer"] for entry in of_task["layers"]] == [0, 1, 2]
+    for entry in of_task["layers"]:
+        assert set(entry) >= measured | {
+            *("layer", "unit", "drop", "drop_low", "drop_high", "p", "p_corrected", "critical"),
+        }
+        assert entry["unit"] == "block"
+        assert entry["critical"] is False
+
+
+def test_unit_layers_and_factor_choose_what_is_cut_and_how_much(capsys, checkpoint, sums, out):
+    done = lesion(
+        capsys,
+        *("ablate", checkpoint, "--task", sums, "--items", 2, "--max-new-tokens", 2, "--out", out),
+        *("--unit", "attention", "--layers", "0-1", "--factor", "0.5"),
+    )
+    assert done.code == 0
+    assert [(row["unit"], row["factor"], row["layer"]) for row in table(out)] == [
+        ("attention", "0.5", "0"),
+        ("attention", "0.5", "1"),
+    ]
+    answers = recall(out)[2]
+    assert set(answers["edit"]) == {"baseline", "0.attention×0.5", "1.attention×0.5"}
+
+
+def test_the_same_command_again_asks_nothing_and_writes_the_same_files(capsys, checkpoint, sums, out):
+    command = ["ablate", checkpoint, "--task", sums, "--items", 4, "--max-new-tokens", 3, "--out", out]
+    lesion(capsys, *command)
+    before = {name: (out / name).read_bytes() for name in ("layers.csv", "summary.json", "report.html")}
+    again = lesion(capsys, *command)
+    assert "asked 0 of 16 answers; 16 were stored already" in again.out
+    assert "16 of them stored already" in again.err
+    assert {name: (out / name).read_bytes() for name in before} == before
+
+
+def test_another_seed_draws_other_items(capsys, checkpoint, tmp_path):
+    task = questions(tmp_path / "many.jsonl", 60)
+    drawn = []
+    for seed in (0, 1):
+        folder = tmp_path / f"seed{seed}"
+        command = ["ablate", checkpoint, "--task", task, "--items", 8, "--max-new-tokens", 1, "--layers", 0]
+        assert lesion(capsys, *command, "--seed", seed, "--out", folder).code == 0
+        drawn.append(set(recall(folder)[3]["item"]))
+    assert drawn[0] != drawn[1]
+
+
+def test_several_models_and_tasks_are_one_study(capsys, checkpoint, sums, tmp_path, out):
+    other = save(tmp_path / "gpt2", "gpt2")
+    more = questions(tmp_path / "more.jsonl", 3)
+    command = ["ablate", checkpoint, other, "--task", sums, "--task", f"jsonl:{more}", "--items", "all"]
+    done = lesion(capsys, *command, "--max-new-tokens", 2, "--out", out)
+    assert done.code == 0
+    assert f"asked {2 * 4 * 9} of {2 * 4 * 9} answers" in done.out
+    assert {(row["model"], row["task"], row["items"]) for row in table(out)} == {
+        (str(place), task, count)
+        for place in (checkpoint, other)
+        for task, count in ((str(sums), "6"), (f"jsonl:{more}", "3"))
+    }
+
+
+def test_without_a_folder_the_study_goes_to_one_of_its_own(capsys, checkpoint, sums, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = ["ablate", checkpoint, "--task", sums, "--items", 1, "--max-new-tokens", 1]
+    first = lesion(capsys, *command, "--layers", 0)
+    lesion(capsys, *command, "--layers", 1)
+    folders = sorted((tmp_path / "lesion-out").iterdir())
+    assert len(folders) == 2
+    assert str(Path(first.out.splitlines()[-1].removeprefix("report: ")).parent) in {
+        str(folder.relative_to(tmp_path)) for folder in folders
+    }
+
+
+def test_choices_are_asked_from_the_command_line_too(capsys, checkpoint, tmp_path, out):
+    task = tmp_path / "choose.jsonl"
+    lines = [{"id": n, "prompt": f"{n} is", "answer": "odd", "choices": ["odd", "even"]} for n in (1, 3)]
+    task.write_text("\n".join(map(json.dumps, lines)))
+    assert lesion(capsys, "ablate", checkpoint, "--task", task, "--items", "all", "--out", out).code == 0
+    assert set(recall(out)[2]["text"]) <= {"odd", "even"}
+
+
+def test_logits_that_are_not_finite_are_reported_per_edit_and_the_study_goes_on(capsys, checkpoint, sums, out):
+    command = ["ablate", checkpoint, "--task", sums, "--items", 2, "--layers", "0-1", "--max-new-tokens", 2]
+    done = lesion(capsys, *command, "--factor", "3e38", "--out", out)
+    assert done.code == 0
+    for layer in (0, 1):
+        assert f"edit {layer}×3e+38: 2 answers were broken off because logits were not finite" in done.out
+    assert [row["nonfinite"] for row in table(out)] == ["1.0", "1.0"]
+
+
+def test_ctrl_c_ends_cleanly_and_says_that_nothing_is_lost(capsys, checkpoint, sums, out, monkeypatch):
+    from lesion.engines.transformers import TransformersEngine
+
+    whole = TransformersEngine.answer
+
+    def interrupted(self, requests):
+        for count, response in enumerate(whole(self, requests)):
+            if count == 5:
+                raise KeyboardInterrupt
+            yield response
+
+    command = ["ablate", checkpoint, "--task", sums, "--items", 4, "--max-new-tokens", 3, "--out", out]
+    with monkeypatch.context() as patch:
+        patch.setattr(TransformersEngine, "answer", interrupted)
+        stopped = lesion(capsys, *command)
+    assert stopped.code == 1
+    assert stopped.complaint == "interrupted.\n"
+    assert f"`lesion report {out}`" in stopped.err
+    assert "asked 11 of 16 answers; 5 were stored already" in lesion(capsys, *command).out
+
+
+# -- run and demo
+
+
+STUDY = """
+name = "mine"
+title = "My <study>"
+models = ["{model}"]
+tasks = ["{task}"]
+items = 2
+
+[edits]
+layers = [0, 2]
+
+[decoding]
+max_new_tokens = 2
+"""
+
+
+def test_a_study_file_is_run(capsys, checkpoint, sums, tmp_path, out):
+    file = tmp_path / "study.toml"
+    file.write_text(STUDY.format(model=checkpoint, task=sums))
+    done = lesion(capsys, "run", file, "--out", out)
+    assert (done.code, [row["layer"] for row in table(out)]) == (0, ["0", "2"])
+    assert json.loads((out / "summary.json").read_text())["study"]["title"] == "My <study>"
+    assert "My &lt;study&gt;" in (out / "report.html").read_text()
+
+
+def test_the_studies_shipped_are_listed_with_their_titles(capsys):
+    done = lesion(capsys, "run", "--list")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(shipped())
+    assert all(len(line.split()) > 3 for line in lines)
+
+
+def test_run_without_a_study_says_how_to_find_one(capsys):
+    done = lesion(capsys, "run")
+    assert done.code == 2
+    assert "lesion run --list" in done.complaint
+
+
+def test_faults_of_a_study_file_are_told_with_their_lines(capsys, tmp_path, out):
+    file = tmp_path / "study.toml"
+    file.write_text('models = ["m"]\ntasks = ["gsm8k"]\nitem = 5\n\n[edits]\nlayers = "3-1"\n')
+    done = lesion(capsys, "run", file, "--out", out)
+    assert done.code == 2
+    assert done.complaint.startswith(f"{file} has 2 faults:")
+    assert "line 3: there is no key 'item' (nearest: items)" in done.complaint
+    assert "line 6: edits.layers: The range 3-1 runs backwards" in done.complaint
+    assert not out.exists()
+
+
+def test_the_demo_is_the_shipped_study_on_the_bundled_model(capsys, monkeypatch, out):
+    asked: list[tuple] = []
+    monkeypatch.setattr("lesion.cli.ablate._run", lambda study, folder: asked.append((study, folder)))
+    assert lesion(capsys, "demo", "--out", out).code == 0
+    assert lesion(capsys, "demo").code == 0
+    (study, folder), (_, default) = asked
+    assert (folder, default) == (out, Path("lesion-demo"))
+    assert [chosen.source for chosen in study.models] == ["bundled:llama-base"]
+    assert [task.name for task in study.tasks] == ["primer:arithmetic", "primer:atlas", "primer:reading"]
+
+
+# -- report
+
+
+def test_a_report_is_written_again_from_the_answers_alone(capsys, checkpoint, sums, out):
+    lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 3, "--max-new-tokens", 2, "--out", out)
+    before = {name: (out / name).read_bytes() for name in ("layers.csv", "summary.json", "report.html")}
+    for name in before:
+        (out / name).unlink()
+    shutil.rmtree(out / "figures")
+    done = lesion(capsys, "report", out)
+    assert (done.code, done.out.splitlines()[-1]) == (0, f"report: {out / 'report.html'}")
+    assert {name: (out / name).read_bytes() for name in before} == before
+    assert list((out / "figures").glob("*.png"))
+
+
+def unfinished(capsys, monkeypatch, checkpoint: Path, sums: Path, out: Path, lives: int) -> Outcome:
+    """A study that died after so many answers."""
+    from lesion.engines.transformers import TransformersEngine
+
+    whole = TransformersEngine.answer
+
+    def dying(self, requests):
+        # Baseline first, so that a beginning of the answers holds whole cells.
+        for count, response in enumerate(whole(self, sorted(requests, key=lambda r: str(r.edit) != "baseline"))):
+            if count == lives:
+                raise RuntimeError("gone")
+            yield response
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TransformersEngine, "answer", dying)
+        return lesion(
+            capsys,
+            *("ablate", checkpoint, "--task", sums, "--items", 3, "--max-new-tokens", 2, "--batch-size", 1),
+            *("--out", out),
+        )
+
+
+def test_a_fault_that_nobody_foresaw_points_to_debug(capsys, monkeypatch, checkpoint, sums, out):
+    died = unfinished(capsys, monkeypatch, checkpoint, sums, out, 2)
+    assert died.code == 1
+    assert "RuntimeError: gone" in died.complaint
+    assert "--debug" in died.complaint
+
+
+@pytest.mark.parametrize("lives", [0, 1, 7, 11])
+def test_the_report_of_an_unfinished_study_shows_what_there_is(lives, capsys, monkeypatch, checkpoint, sums, out):
+    unfinished(capsys, monkeypatch, checkpoint, sums, out, lives)
+    done = lesion(capsys, "report", out)
+    assert done.code == 0
+    with Store.read(out) as store:
+        assert len(store) == lives
+        answers = store.answers()
+    whole = {edit for edit, frame in answers.groupby("edit") if len(frame) == 3}
+    assert {f"{row['layer']}×0" for row in table(out)} == (whole - {"baseline"} if "baseline" in whole else set())
+    assert (out / "report.html").is_file()
+
+
+def test_a_folder_without_a_study_is_said_and_left_empty(capsys, tmp_path):
+    for folder in (tmp_path, tmp_path / "absent"):
+        done = lesion(capsys, "report", folder)
+        assert done.code == 1
+        assert done.complaint.startswith(f"There is no study in {folder}")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("family", ["gpt_neox", "gemma2", "qwen2_moe"])
+def test_other_families_go_from_a_folder_to_the_table_of_a_study_too(family, capsys, tmp_path, sums, out):
+    place = save(tmp_path / family, family)
+    command = ["ablate", place, "--task", sums, "--items", 1, "--max-new-tokens", 1, "--layers", "0-1"]
+    done = lesion(capsys, *command, "--out", out)
+    assert done.code == 0, done.err
+    assert len(table(out)) == 2
