@@ -115,9 +115,14 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if source.local:
         if part == "tokenizer":
+            # Where no file of it is there, transformers' own words only list the ways it tried.
+            there = any(
+                Path(source.place, name).exists() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")
+            )
             return LesionError(
                 f"The folder {typed} has no tokenizer that can be read (tokenizer.json, "
-                f"tokenizer_config.json). Save the model's tokenizer into it. What was found wrong: {first}"
+                "tokenizer_config.json). Save the model's tokenizer into it."
+                + (f" What was found wrong: {first}" if there else "")
             )
         return LesionError(f"The {part} in the folder {typed} cannot be read: {first}")
     if "GatedRepoError" in kinds:

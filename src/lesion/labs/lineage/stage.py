@@ -17,7 +17,7 @@ from rich.console import Console
 
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import TransformersEngine
-from lesion.errors import LesionError
+from lesion.errors import LesionError, UsageError
 from lesion.labs.lineage.base import Recipe, train
 from lesion.labs.lineage.card import card
 from lesion.labs.lineage.data import GROUP
@@ -38,10 +38,11 @@ def train_base(out: Path, *, seed: int = 0, groups: int | None = None, device: s
         device: `auto`, `cpu` or `cuda`.
 
     Raises:
+        UsageError: there is no such device.
         LesionError: the folder holds a training with another recipe, or cannot be written.
     """
     recipe = Recipe(seed=seed, **({} if groups is None else {"groups": groups}))
-    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    chosen = _device(device)
     console = Console(stderr=True, highlight=False)
     began = time.monotonic()
     first: list[float] = []
@@ -110,6 +111,14 @@ def _examine(model: Model, name: str) -> Iterator[dict[str, Any]]:
         low, high = wilson(right_ones, asked)
         accuracy = right_ones / asked if asked else math.nan
         yield {"task": name, "group": group, "items": asked, "accuracy": accuracy, "low": low, "high": high}
+
+
+def _device(device: str) -> str:
+    there = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    usable = [*there, "cuda"] if len(there) > 1 else there
+    if device != "auto" and device not in usable:
+        raise UsageError(f"There is no device '{device}' to train on here; there are: {', '.join(there)}.")
+    return usable[-1] if device == "auto" else device
 
 
 def _machine(device: str) -> str:

@@ -1,0 +1,245 @@
+"""What bad input gets: one paragraph that says what to do, the right exit code, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commandline import Outcome, lesion, questions, save
+from lesion.studies.store import Store
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return save(tmp_path_factory.mktemp("models") / "llama")
+
+
+@pytest.fixture
+def sums(tmp_path) -> Path:
+    return questions(tmp_path / "sums.jsonl", 6)
+
+
+@pytest.fixture
+def out(tmp_path) -> Path:
+    return tmp_path / "out"
+
+
+def refused(done: Outcome, code: int, *says: str) -> str:
+    """Check that a command ended as it should, in one paragraph with these words, and return the paragraph."""
+    text = done.complaint
+    assert done.code == code, text
+    assert text.endswith(".\n"), text
+    assert text.count("\n") == 1, text
+    for words in says:
+        assert words in text, f"{words!r} is not said in: {text}"
+    return text
+
+
+def stored(folder: Path) -> int:
+    with Store.read(folder) as store:
+        return len(store)
+
+
+# -- models
+
+
+def test_an_unknown_hub_id_without_the_network_names_the_ways_out(capsys, sums, out):
+    done = lesion(capsys, "ablate", "nobody/nothing", "--task", sums, "--items", 2, "--out", out)
+    refused(done, 1, "nobody/nothing", "HF_HUB_OFFLINE", "network", "folder", "bundled:")
+
+
+def test_an_unknown_bundled_model_names_those_there_are(capsys, sums, out):
+    done = lesion(capsys, "ablate", "bundled:lama-base", "--task", sums, "--items", 2, "--out", out)
+    refused(done, 2, "no bundled model 'lama-base'")
+
+
+def test_a_folder_that_is_not_there_is_wrong_use(capsys, sums, tmp_path, out):
+    done = lesion(capsys, "ablate", tmp_path / "absent", "--task", sums, "--items", 2, "--out", out)
+    refused(done, 2, f"no folder {tmp_path / 'absent'}", "config.json", "bundled:")
+
+
+def without(checkpoint: Path, folder: Path, *names: str) -> Path:
+    shutil.copytree(checkpoint, folder)
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+    return folder
+
+
+def configured(checkpoint: Path, folder: Path, **settings) -> Path:
+    shutil.copytree(checkpoint, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **settings}))
+    return folder
+
+
+@pytest.mark.parametrize("command", ["show", "ablate"])
+def test_a_folder_that_holds_no_whole_model_is_refused_by_what_is_missing(command, capsys, checkpoint, sums, tmp_path):
+    cases = {
+        "has no config.json": without(checkpoint, tmp_path / "a", "config.json"),
+        "has no tokenizer": without(checkpoint, tmp_path / "b", "tokenizer.json", "tokenizer_config.json"),
+        "weights": without(checkpoint, tmp_path / "c", "model.safetensors"),
+        "do not fit its config.json": configured(checkpoint, tmp_path / "d", intermediate_size=40),
+        "4-bit": configured(
+            checkpoint, tmp_path / "e", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}
+        ),
+    }
+    for says, folder in cases.items():
+        rest = ["--task", sums, "--items", 2, "--out", tmp_path / f"out-{folder.name}"] if command == "ablate" else []
+        refused(lesion(capsys, command, folder, *rest), 1, says, str(folder))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--layers", "1-3"], "there is no block 3: {model} has blocks 0 to 2."),
+        (["--layers", "3-1"], "The range 3-1 runs backwards; write 1-3."),
+        (["--layers", "two"], "'two' does not name layers; write all, or numbers and ranges such as 0-3,7."),
+        (["--unit", "head"], 'edits.unit must be block, attention or mlp, or a list of these, not "head"'),
+        (["--factor", "nan"], "edits.factor must be a finite number"),
+        (["--factor", "half"], "'--factor'"),
+        (["--items", "0"], "items must be a whole number from 1, or all"),
+        (["--items", "few"], 'items must be a whole number from 1, or all, not "few"'),
+        (["--seed", "-1"], "seed must be a whole number from 0"),
+        (["--max-new-tokens", "0"], "max_new_tokens must be a whole number from 1"),
+        (["--batch-size", "0"], "batch_size must be a whole number from 1, or auto"),
+        (["--level", "95"], "level must be a number between 0 and 1"),
+        (["--temperature", "-1"], "temperature must be a number from 0"),
+        (["--dtype", "float8"], "dtype must be auto, float32, bfloat16 or float16"),
+        (["--device", "toaster"], "There is no device 'toaster' here; there are: cpu"),
+        (["--prompt-style", "polite"], "There is no prompt style 'polite'"),
+        (["--prompt-style", "chat"], "has no chat template; choose another prompt style: raw or plain."),
+        (["--task", "gsm9k"], "There is no task 'gsm9k' (nearest: gsm8k"),
+        (["--task", "primer:reeding"], "There is no task 'primer:reeding' (nearest: primer:reading"),
+        (["--task", "absent.jsonl"], "There is no file absent.jsonl."),
+        (["--task", "gsm8k:absent.jsonl"], "There is no file absent.jsonl."),
+        (["--colour", "red"], "No such option: --colour"),
+    ],
+)
+def test_wrong_use_names_what_was_typed_and_what_would_be_right(options, says, capsys, checkpoint, sums, out):
+    done = lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 2, "--out", out, *options)
+    refused(done, 2, says.format(model=checkpoint))
+    corrected = lesion(
+        capsys, "ablate", checkpoint, "--task", sums, "--items", 2, "--max-new-tokens", 1, "--layers", 0, "--out", out
+    )
+    assert (corrected.code, stored(out)) == (0, 4)  # the folder is not spoilt by the first attempt
+
+
+# -- tasks
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is empty"),
+        ("\n\n", "is empty"),
+        ('{"id": "a", "prompt": "p", "answer": "b"}\n{"id": "b", prompt}\n', "line 2: this is not JSON"),
+        ('{"id": "a", "prompt": "p", "answer": "b"}\n["id"]\n', "line 2: this is not a JSON object"),
+        ('{"id": "a", "prompt": "p"}\n', "line 1: the field 'answer' is missing"),
+        ('{"id": "a", "promt": "p", "answer": "b"}\n', "line 1: there is no field 'promt'; did you mean 'prompt'?"),
+        (
+            '{"id": "a", "prompt": "p", "answer": "b"}\n\n{"id": "a", "prompt": "q", "answer": "b"}\n',
+            "line 3: the id 'a' was used on line 1",
+        ),
+        (
+            '{"id": "a", "prompt": "p", "answer": "b", "judge": "maths"}\n',
+            "line 1: there is no judge 'maths' (nearest: math",
+        ),
+    ],
+)
+def test_a_faulty_task_file_is_wrong_use_with_the_line(text, says, capsys, checkpoint, tmp_path, out):
+    task = tmp_path / "task.jsonl"
+    task.write_text(text)
+    done = lesion(capsys, "ablate", checkpoint, "--task", task, "--items", 1, "--out", out)
+    assert done.code == 2
+    assert f"{task}" in done.complaint
+    assert says in done.complaint
+    assert done.complaint.count("\n") == 1
+    assert not out.exists()
+
+
+def test_more_items_than_there_are_is_wrong_use_with_both_numbers(capsys, checkpoint, sums, out):
+    done = lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 1000, "--out", out)
+    refused(done, 2, "1,000 items were asked for", "has 6")
+    assert not out.exists()
+
+
+def test_a_prompt_longer_than_the_context_names_the_item_and_what_to_do(capsys, checkpoint, tmp_path, out):
+    task = tmp_path / "long.jsonl"
+    task.write_text(json.dumps({"id": "epic", "prompt": "word " * 100, "answer": "x"}))
+    done = lesion(capsys, "ablate", checkpoint, "--task", task, "--items", 1, "--out", out)
+    refused(done, 1, "Item epic", "501 tokens", "context of 256", "leave the item out")
+
+
+# -- folders
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_asked(capsys, checkpoint, sums, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/lesion")):
+        done = lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 2, "--out", folder)
+        refused(done, 1, "cannot be written", "--out")
+
+
+def test_a_folder_of_another_study_is_refused_and_keeps_its_answers(capsys, checkpoint, sums, out):
+    command = ["ablate", checkpoint, "--task", sums, "--max-new-tokens", 1, "--layers", 0, "--out", out]
+    assert lesion(capsys, *command, "--items", 2).code == 0
+    refused(lesion(capsys, *command, "--items", 3), 1, "another study (items: 2 there, 3 here)", "--out")
+    assert stored(out) == 4
+    assert lesion(capsys, *command, "--items", 2).code == 0
+
+
+def test_a_full_disk_is_said_and_the_same_command_goes_on_once_there_is_room(
+    capsys, checkpoint, tmp_path, out, monkeypatch
+):
+    """The limit on the size of files stands in for a disk: beyond it every write fails."""
+    monkeypatch.setattr("lesion.studies.run.COMMIT_EVERY", 0.0)
+    task = tmp_path / "long.jsonl"
+    lines = [{"id": n, "prompt": f"{n}" + "x" * 200, "answer": "y", "solution": ""} for n in range(100)]
+    task.write_text("\n".join(map(json.dumps, lines)))
+    command = ["ablate", checkpoint, "--task", task, "--items", "all", "--max-new-tokens", 1, "--layers", 0]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, limits[1]))
+    try:
+        full = lesion(capsys, *command, "--out", out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    refused(full, 1, "disk is full", "run the same command again")
+    kept = stored(out)
+    assert 0 < kept < 200
+    again = lesion(capsys, *command, "--out", out)
+    assert f"asked {200 - kept} of 200 answers; {kept} were stored already" in again.out
+
+
+def test_a_damaged_store_is_refused_with_advice(capsys, checkpoint, sums, out):
+    out.mkdir()
+    (out / "answers.sqlite").write_bytes(b"my notes " * 1000)
+    done = lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 2, "--out", out)
+    refused(done, 1, "not an SQLite file", "move it away")
+    refused(lesion(capsys, "report", out), 1, "not an SQLite file")
+    assert (out / "answers.sqlite").read_bytes() == b"my notes " * 1000
+
+
+# -- studies and the lab
+
+
+def test_an_unknown_study_names_those_there_are(capsys, tmp_path):
+    refused(lesion(capsys, "run", "demmo"), 2, "no study 'demmo'", "(nearest: demo)")
+    refused(lesion(capsys, "run", tmp_path / "absent.toml"), 2, f"There is no file {tmp_path / 'absent.toml'}")
+
+
+def test_a_study_file_that_is_not_toml_names_line_and_column(capsys, tmp_path):
+    (tmp_path / "bad.toml").write_text('models = ["m"]\ntasks = nothing\n')
+    refused(lesion(capsys, "run", tmp_path / "bad.toml"), 2, "is not valid TOML", "line 2, column 9")
+
+
+def test_the_lab_refuses_what_it_cannot_train(capsys, tmp_path):
+    refused(lesion(capsys, "lab", "lineage", "--stage", "chat"), 2, "no stage 'chat'", "base")
+    refused(lesion(capsys, "lab", "lineage", "--groups", 0), 2, "'--groups'")
+    refused(lesion(capsys, "lab", "lineage", "--device", "toaster", "--out", tmp_path / "x"), 2, "device 'toaster'")
+    (tmp_path / "file").write_text("in the way")
+    done = lesion(capsys, "lab", "lineage", "--groups", 1, "--out", tmp_path / "file")
+    refused(done, 1, "cannot be written", "--out")
