@@ -57,18 +57,31 @@ class StopStrings:
         self._completes: dict[int, bool] = {}
 
     def hit(self, said: Sequence[int]) -> bool:
-        """Whether the end of `said` completes a stop string."""
+        """Whether the text of `said` has a stop string, which its last token completed."""
         if not self.stop or not self._may_complete(said[-1]):
             return False
-        tail = self.tokenizer.decode(said[-self.reach :], skip_special_tokens=True)
-        return any(s in tail for s in self.stop)
+        # Where a tail begins inside a character, a decoder may give up a whole run of bytes after it: begin earlier then.
+        for more in range(4):
+            tail = self._text(said[-self.reach - more :])
+            if self._found(tail):
+                return self._found(self._text(said))
+            if "\ufffd" not in tail:
+                return False
+        return False
+
+    def _text(self, said: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(list(said), skip_special_tokens=True)
+        return text
+
+    def _found(self, text: str) -> bool:
+        return any(s in text for s in self.stop)
 
     def _may_complete(self, token: int) -> bool:
         """Whether the last character of a stop string can come with this token; most tokens need no closer look."""
         if token not in self._completes:
             # Twice, for the space before the first token of a text may be dropped; what is not ASCII may be a part of
             # a character that other tokens complete.
-            spelt = self.tokenizer.decode([token, token], skip_special_tokens=True)
+            spelt = self._text([token, token])
             self._completes[token] = not spelt.isascii() or any(s[-1] in spelt for s in self.stop)
         return self._completes[token]
 
