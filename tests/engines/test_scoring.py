@@ -1,0 +1,161 @@
+"""A choice's score is the sum of its tokens' log-probabilities after the prompt; the best choice is the answer."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from alone import EDITS, forward, prompts
+
+import lesion.engines.scoring
+import tiny
+from lesion.edits.edit import BASELINE, Edit, ScaleBlock
+from lesion.engines.engine import Request, Response
+from lesion.engines.transformers import TransformersEngine
+from lesion.errors import LesionError
+from lesion.models.load import Model
+
+CHOICES = ((7, 8, 9), (30,), (12, 11), (40, 41, 42, 43, 44))
+
+
+def log_probability(model: Model, prompt, choice, edit: Edit = BASELINE) -> float:
+    """The sum in float64, token after token, from one plain pass over prompt and choice."""
+    logits = forward(model, (*prompt, *choice), edit)[0].double()
+    total = 0.0
+    for index, token in enumerate(choice):
+        before = logits[len(prompt) + index - 1]
+        total += float(before[token]) - float(before.logsumexp(0))
+    return total
+
+
+def ask(model: Model, requests, batch_size: int = 16) -> dict[str, Response]:
+    found = {r.key: r for r in TransformersEngine(model, batch_size).answer(requests)}
+    assert found.keys() == {request.key for request in requests}
+    return found
+
+
+def questions(edits=EDITS, count: int = 3) -> list[Request]:
+    """Prompts of different lengths, each with another number of the choices, under every edit."""
+    return [
+        Request(f"{index} under {edit}", prompt, edit, choices=CHOICES[: index + 2])
+        for index, prompt in enumerate(prompts(count, longest=15, seed=9))
+        for edit in edits
+    ]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox", "gpt2", "opt", "mixtral"])
+def test_scores_are_the_float64_log_probabilities_of_a_plain_pass_under_every_edit(family):
+    model, requests = tiny.model(family), questions()
+    found = ask(model, requests)
+    for request in requests:
+        expected = [log_probability(model, request.prompt, choice, request.edit) for choice in request.choices]
+        answer = found[request.key].answer
+        assert answer.scores == pytest.approx(expected, abs=2e-4), request.key
+        best = request.choices[max(range(len(expected)), key=expected.__getitem__)]
+        assert answer.text == model.tokenizer.decode(best).strip()
+        assert found[request.key].token_ids == best
+        assert (answer.tokens, answer.finish) == (0, "stop")
+
+
+def test_a_single_choice_is_chosen_and_scored():
+    model = tiny.model("llama")
+    prompt = (5, 6, 7)
+    answer = ask(model, [Request("one", prompt, choices=((9, 10),))])["one"].answer
+    assert answer.scores == pytest.approx([log_probability(model, prompt, (9, 10))], abs=1e-4)
+    assert answer.text == model.tokenizer.decode((9, 10))
+
+
+def test_among_equally_likely_choices_the_first_is_the_answer():
+    model = tiny.model("llama")
+    with torch.no_grad():
+        model.network.lm_head.weight.zero_()  # every token is as likely as any other
+    answer = ask(model, [Request("tie", (5, 6), choices=((20,), (21,), (22,)))])["tie"].answer
+    assert answer.scores == pytest.approx([-math.log(64)] * 3, abs=1e-9)
+    assert answer.text == model.tokenizer.decode((20,))
+
+
+def test_choices_that_share_a_prompt_are_a_distribution_when_they_are_all_tokens():
+    model = tiny.model("qwen2")
+    request = Request("all", (5, 6, 7, 8), ScaleBlock(1, 0.5), choices=tuple((token,) for token in range(64)))
+    scores = ask(model, [request])["all"].answer.scores
+    assert math.fsum(map(math.exp, scores)) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "opt"])
+def test_who_shares_the_batch_changes_nothing_but_rounding(family):
+    model, requests = tiny.model(family), questions()
+    together = ask(model, requests, batch_size=256)
+    for request in requests:
+        alone = ask(model, [request], batch_size=1)[request.key].answer
+        assert together[request.key].answer.scores == pytest.approx(alone.scores, abs=2e-4)
+        assert together[request.key].answer.text == alone.text
+
+
+def test_choosing_and_generating_may_be_asked_in_one_call():
+    model = tiny.model("llama")
+    mixed = [*questions(count=1), Request("free", (5, 6, 7))]
+    found = ask(model, mixed)
+    assert found["free"].answer.scores == ()
+    assert all(found[request.key].answer.scores for request in mixed[:-1])
+
+
+def test_an_edit_that_breaks_the_numbers_is_reported_and_the_others_are_scored():
+    model = tiny.model("llama")
+    requests = questions(edits=(BASELINE, ScaleBlock(1, 1e38), ScaleBlock(1)))
+    found = ask(model, requests)
+    for request in requests:
+        broken = request.edit == ScaleBlock(1, 1e38)
+        assert (found[request.key].answer.finish == "nonfinite") == broken
+        if not broken:
+            expected = [log_probability(model, request.prompt, choice, request.edit) for choice in request.choices]
+            assert found[request.key].answer.scores == pytest.approx(expected, abs=2e-4)
+
+
+def test_in_bfloat16_scores_are_those_of_the_bfloat16_network_summed_in_float64():
+    model = tiny.model("llama")
+    model.network.to(torch.bfloat16)
+    requests = questions(edits=(BASELINE, ScaleBlock(1)))
+    for key, response in ask(model, requests).items():
+        request = next(r for r in requests if r.key == key)
+        expected = [log_probability(model, request.prompt, choice, request.edit) for choice in request.choices]
+        # One rounding of a logit of 8 is 1/32; a batch rounds elsewhere than one row.
+        assert response.answer.scores == pytest.approx(expected, abs=0.5)
+
+
+def test_an_empty_choice_and_one_that_exceeds_the_context_are_refused_by_name():
+    model = tiny.model("llama")
+    with pytest.raises(LesionError, match="choice of item-7 is empty"):
+        ask(model, [Request("item-7", (5, 6), choices=((9,), ()))])
+    long = tuple([9] * 200)
+    with pytest.raises(LesionError, match="item-8 .*context of tiny:llama, 256"):
+        ask(model, [Request("item-8", long, choices=((9,), tuple([9] * 57)))])
+    assert ask(model, [Request("item-9", long, choices=(tuple([9] * 56),))])["item-9"].answer.scores
+
+
+def test_when_memory_runs_out_the_batch_is_halved_and_every_choice_is_still_scored_once(monkeypatch):
+    model, requests = tiny.model("llama"), questions()
+    expected = ask(model, requests)
+    whole = lesion.engines.scoring.prefill
+
+    def prefill(model, gates, prompts, *args, **kwargs):
+        if len(prompts) > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(model, gates, prompts, *args, **kwargs)
+
+    monkeypatch.setattr(lesion.engines.scoring, "prefill", prefill)
+    engine = TransformersEngine(model, batch_size=16)
+    found = list(engine.answer(requests))
+    assert len(found) == len(requests)
+    for response in found:
+        assert response.answer.scores == pytest.approx(expected[response.key].answer.scores, abs=1e-4)
+    assert engine.work.batch_size == 1
+
+
+def test_when_memory_does_not_suffice_for_one_question_that_is_said(monkeypatch):
+    def prefill(*args, **kwargs):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
+
+    monkeypatch.setattr(lesion.engines.scoring, "prefill", prefill)
+    with pytest.raises(LesionError, match="Memory does not suffice .* tiny:llama; use --dtype bfloat16"):
+        ask(tiny.model("llama"), questions())
