@@ -1,0 +1,120 @@
+"""The command itself: help, exit codes, the traceback, and how soon it answers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from commandline import lesion, questions, save
+
+COMMANDS = ("demo", "show", "ablate", "run", "report", "lab")
+WRONG = ("ablate", "bundled:nobody", "--task", "primer:atlas")
+
+
+def process(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "lesion", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS), ("lab", "lineage")])
+def test_help_is_readable_at_80_columns(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = lesion(capsys, *command, "--help")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…│" not in done.out  # nothing is cut off
+    assert f"Usage: {' '.join(('lesion', *command))} " in done.out
+
+
+def test_help_lists_every_command_and_debug(capsys):
+    said = lesion(capsys, "--help").out
+    for name in (*COMMANDS, "--debug"):
+        assert name in said
+
+
+def test_help_of_ablate_lists_every_option_of_the_contract(capsys):
+    said = lesion(capsys, "ablate", "--help").out
+    for option in (
+        *("--task", "--unit", "--layers", "--factor", "--items", "--seed", "--max-new-tokens", "--batch-size"),
+        *("--dtype", "--device", "--out", "--prompt-style", "--temperature", "--top-p", "--level"),
+    ):
+        assert f" {option} " in said
+
+
+def test_alone_the_command_shows_its_help_and_is_wrong_use(capsys):
+    done = lesion(capsys)
+    assert done.code == 2
+    assert "Usage: lesion" in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names", "where"),
+    [
+        (["ablat"], "'ablat'", "lesion"),
+        (["ablate"], "'MODEL'", "lesion ablate"),
+        (["ablate", "m"], "'--task'", "lesion ablate"),
+        (["ablate", "m", "--task", "t", "--tusk"], "--tusk", "lesion ablate"),
+        (["lab", "lineage", "extra"], "extra", "lesion lab lineage"),
+        (["report"], "'DIR'", "lesion report"),
+    ],
+)
+def test_wrong_options_are_one_paragraph_that_names_the_help(arguments, names, where, capsys):
+    done = lesion(capsys, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert names in done.complaint
+    assert done.complaint.endswith(f" See `{where} --help`.\n")
+    assert done.complaint.count("\n") == 1
+
+
+@pytest.mark.parametrize("place", [0, 1, len(WRONG)])
+def test_debug_shows_the_traceback_wherever_it_stands_and_keeps_the_exit_code(place, capsys):
+    plain = lesion(capsys, *WRONG)
+    assert (plain.code, "Traceback" in plain.err) == (2, False)
+    debug = lesion(capsys, *WRONG[:place], "--debug", *WRONG[place:])
+    assert debug.code == 2
+    assert debug.err.startswith("Traceback (most recent call last):")
+    assert debug.err.endswith(plain.err)
+
+
+def test_debug_shows_the_traceback_of_a_failure_and_of_what_nobody_foresaw(capsys, tmp_path, monkeypatch):
+    done = lesion(capsys, "report", tmp_path, "--debug")
+    assert (done.code, "Traceback" in done.err) == (1, True)
+    monkeypatch.setattr("lesion.studies.run.run", lambda *_, **__: 1 / 0)
+    arguments = ["ablate", save(tmp_path / "m"), "--task", questions(tmp_path / "q.jsonl", 2), "--items", 1]
+    plain = lesion(capsys, *arguments)
+    assert plain.code == 1
+    assert "ZeroDivisionError: division by zero" in plain.complaint
+    debug = lesion(capsys, *arguments, "--debug")
+    assert debug.code == 1
+    assert "in <lambda>" in debug.err
+
+
+def test_the_module_and_the_command_are_one_and_help_waits_for_no_model_library():
+    """One process answers for all: it is listed what it imported."""
+    listing = (
+        "import sys, runpy\nsys.argv = ['lesion', '--help']\ntry:\n    runpy.run_module('lesion', run_name='__main__')"
+    )
+    listing += "\nexcept SystemExit as left:\n    print('left with', left.code)\nprint(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, timeout=120, check=True)
+    assert "Usage: lesion" in done.stdout
+    assert "left with 0" in done.stdout
+    assert "'lesion.cli.ablate'" in done.stdout
+    for library in ("torch", "transformers", "pandas", "matplotlib", "plotly"):
+        assert f"'{library}'" not in done.stdout
+
+
+def test_a_process_of_its_own_leaves_with_the_exit_code_and_keeps_its_streams_apart(tmp_path):
+    done = process("report", str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"lesion: There is no study in {tmp_path}")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,120 @@
+"""The Python API: a model, a cut, a study, its table and its report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+import torch
+
+import lesion
+from commandline import questions, save
+from tiny import model
+
+
+@pytest.fixture
+def sums(tmp_path) -> str:
+    return str(questions(tmp_path / "sums.jsonl", 5))
+
+
+def test_every_public_name_can_be_had_and_is_listed():
+    assert set(lesion.__all__) >= {"load", "applied", "ScaleBlock", "ScaleAttention", "ScaleMlp", "Compose", "ablate"}
+    assert dir(lesion) == sorted(lesion.__all__)
+    for name in lesion.__all__:
+        assert getattr(lesion, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'scalpel'"):
+        _ = lesion.scalpel
+
+
+def test_importing_lesion_does_not_wait_for_torch():
+    listing = "import sys, lesion; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_model_is_loaded_cut_and_healed():
+    loaded = lesion.load("bundled:llama-base")
+    inputs = loaded.tokenizer("2 + 2", return_tensors="pt")
+    before = loaded.network(**inputs).logits
+    with lesion.applied(loaded, lesion.ScaleBlock(3, 0.0)):
+        assert not torch.equal(loaded.network(**inputs).logits, before)
+    assert torch.equal(loaded.network(**inputs).logits, before)
+    assert len(loaded.anatomy.blocks) >= 8
+    assert len(loaded.fingerprint) == 16
+
+
+def test_a_study_gives_its_table_its_summary_and_its_report(sums, tmp_path):
+    result = lesion.ablate(model("llama"), tasks=[sums], items=4, max_new_tokens=3, out=tmp_path / "out")
+    assert isinstance(result.table, pd.DataFrame)
+    assert result.table["layer"].tolist() == [0, 1, 2]
+    assert {"accuracy", "low", "high", "drop", "p_corrected", "critical"} <= set(result.table.columns)
+    assert result.asked == 16
+    assert len(result.answers) == 16
+    assert [entry["model"] for entry in result.summary["models"]] == ["tiny:llama"]
+    page = result.report(tmp_path / "elsewhere")
+    assert page == tmp_path / "elsewhere" / "report.html"
+    assert json.loads((tmp_path / "elsewhere" / "summary.json").read_text()) == result.summary
+    assert pd.read_csv(tmp_path / "elsewhere" / "layers.csv")["accuracy"].tolist() == result.table["accuracy"].tolist()
+    assert result.report() == tmp_path / "out" / "report.html"
+
+
+def test_a_study_needs_no_folder_and_leaves_the_model_as_it_was(sums):
+    loaded = model("llama")
+    before = {name: tensor.clone() for name, tensor in loaded.network.state_dict().items()}
+    first, second = (lesion.ablate(loaded, sums, items=2, max_new_tokens=2, layers=[1]) for _ in range(2))
+    assert first.folder != second.folder
+    assert first.asked == second.asked == 4
+    assert first.summary == second.summary
+    for name, tensor in loaded.network.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+
+
+def test_units_layers_and_factors_may_be_several(sums):
+    result = lesion.ablate(
+        model("gpt2"), sums, items=1, max_new_tokens=1, unit=["mlp", "attention"], layers="0,2", factor=[0.0, 1.0]
+    )
+    places = zip(result.table["unit"], result.table["factor"], result.table["layer"], strict=True)
+    assert set(places) == {(u, f, n) for u in ("mlp", "attention") for f in (0.0, 1.0) for n in (0, 2)}
+    answers = result.answers.set_index(["edit", "item"])["text"]
+    unchanged = [answers[edit].tolist() for edit in ("0.mlp×1", "2.attention×1")]
+    assert unchanged == [answers["baseline"].tolist()] * 2  # factor 1 changes nothing
+
+
+def test_models_in_memory_and_on_disk_go_side_by_side(sums, tmp_path):
+    place = str(save(tmp_path / "gpt2", "gpt2"))
+    result = lesion.ablate([model("llama"), place], sums, items=1, max_new_tokens=1, layers=[0])
+    assert result.table["model"].tolist() == ["tiny:llama", place]
+
+
+def test_the_command_and_the_function_give_the_same_answers(sums, tmp_path, capsys):
+    from commandline import lesion as command
+
+    place = save(tmp_path / "llama")
+    result = lesion.ablate(str(place), sums, items=4, max_new_tokens=5, seed=2, out=tmp_path / "function")
+    result.report()
+    command(
+        capsys,
+        *("ablate", place, "--task", sums, "--items", 4, "--max-new-tokens", 5, "--seed", 2),
+        *("--out", tmp_path / "command"),
+    )
+    for name in ("layers.csv", "summary.json"):
+        assert (tmp_path / "function" / name).read_bytes() == (tmp_path / "command" / name).read_bytes()
+
+
+def test_a_study_file_is_run_from_python_too(sums, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        f'models = ["{save(tmp_path / "llama")}"]\ntasks = ["{sums}"]\nitems = 2\n[decoding]\nmax_new_tokens = 1\n'
+    )
+    result = lesion.study(file, tmp_path / "out")
+    assert (result.asked, result.summary["study"]["name"]) == (8, "mine")
+
+
+def test_wrong_use_is_an_error_with_the_same_words_as_on_the_command_line(sums):
+    with pytest.raises(lesion.UsageError, match="there is no block 9: tiny:llama has blocks 0 to 2"):
+        lesion.ablate(model("llama"), sums, items=1, layers=[9])
+    with pytest.raises(lesion.UsageError, match="There is no task 'gsm9k'"):
+        lesion.ablate(model("llama"), "gsm9k")

@@ -1,0 +1,112 @@
+"""A sweep that is killed with kill -9 and started again ends with the table of one that was left in peace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from commandline import lesion, questions, save
+from lesion.errors import LesionError
+from lesion.studies.store import Store
+
+ITEMS = 60
+CELLS = 4 * ITEMS
+
+unix = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot stop or kill -9 a process")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A folder with a model and a file of questions."""
+    folder = tmp_path_factory.mktemp("study")
+    save(folder / "llama")
+    questions(folder / "sums.jsonl", ITEMS)
+    return folder
+
+
+def command(place: Path, out: Path) -> list[str]:
+    # Few rows at a time and long answers: the sweep takes long enough to be caught at work.
+    return [
+        *("ablate", str(place / "llama"), "--task", str(place / "sums.jsonl"), "--items", "all"),
+        *("--max-new-tokens", "60", "--batch-size", "8", "--out", str(out)),
+    ]
+
+
+def stored(out: Path) -> int:
+    try:
+        with Store.read(out) as store:
+            return len(store)
+    except LesionError:  # not made yet
+        return 0
+
+
+@contextmanager
+def sweeping(place: Path, out: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process at work on the sweep, held still in the middle of it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lesion", *command(place, out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        began = time.monotonic()
+        while stored(out) < CELLS // 10:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() - began < 120
+            time.sleep(0.01)
+        process.send_signal(signal.SIGSTOP)
+        assert stored(out) < CELLS, "the sweep ended before it could be held"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+@unix
+def test_killed_in_mid_sweep_and_run_again_the_table_is_the_same_and_only_the_rest_is_asked(place, tmp_path, capsys):
+    out, whole = tmp_path / "killed", tmp_path / "whole"
+    with sweeping(place, out) as process:
+        # While it works, nobody else may write there; a reader may look.
+        second = lesion(capsys, *command(place, out))
+        assert second.code == 1
+        assert f"Another process (pid {process.pid}) is writing in {out}" in second.complaint
+        assert lesion(capsys, "report", out).code == 0
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    kept = stored(out)
+    assert CELLS // 10 <= kept < CELLS
+    again = lesion(capsys, *command(place, out))
+    assert again.code == 0
+    assert f"asked {CELLS - kept:,} of {CELLS:,} answers; {kept:,} were stored already" in again.out
+    assert lesion(capsys, *command(place, whole)).code == 0
+    for name in ("layers.csv", "summary.json"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+    with Store.read(out) as one, Store.read(whole) as other:
+        assert one.answers().to_dict("records") == other.answers().to_dict("records")
+
+
+@pytest.mark.slow
+@unix
+def test_ctrl_c_in_mid_sweep_leaves_with_1_and_keeps_every_answer(place, tmp_path):
+    out = tmp_path / "interrupted"
+    with sweeping(place, out) as process:
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGCONT)
+        said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert said == ""
+    assert "Traceback" not in complaint
+    assert f"Every answer so far is kept in {out}" in complaint
+    assert complaint.endswith("lesion: interrupted.\n")
+    assert CELLS // 10 <= stored(out) < CELLS
