@@ -16,8 +16,8 @@ TEST_SEED = "primer test split"
 TEST_ITEMS = 1200
 
 # Share of each skill among training documents: an opening in which copying forms, and the rest.
-OPENING = 60_000
-OPENING_MIXTURE = {"arithmetic": 0.20, "atlas": 0.10, "reading": 0.30, "text": 0.05, "echo": 0.35}
+OPENING = 50_000
+OPENING_MIXTURE = {"arithmetic": 0.15, "atlas": 0.10, "reading": 0.35, "text": 0.05, "echo": 0.35}
 MIXTURE = {"arithmetic": 0.36, "atlas": 0.26, "reading": 0.28, "text": 0.06, "echo": 0.04}
 
 

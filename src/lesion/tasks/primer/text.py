@@ -11,6 +11,7 @@ from lesion.tasks.primer.lexicon import (
     ANIMALS,
     CARRYING,
     COLOURS,
+    FAMILY_NAMES,
     FIRST_NAMES,
     FOODS,
     JOBS,
@@ -19,6 +20,7 @@ from lesion.tasks.primer.lexicon import (
     PREPOSITIONS,
     SINGULAR,
     THINGS,
+    TOWNS,
     articles,
     pronoun,
 )
@@ -38,6 +40,19 @@ SENTENCES = (
     "A {adjective} {job} gave {food} to the {adjective2} {animal}.",
     "{Name} asked the {job} about the {things} in the {place}.",
     "Then everyone {moved} {adverb} {preposition} the {adjective} {place}.",
+)
+
+LISTED = (
+    FIRST_NAMES,
+    THINGS,
+    tuple(SINGULAR.values()),
+    PLACES,
+    COLOURS,
+    ADJECTIVES,
+    ANIMALS,
+    JOBS,
+    FAMILY_NAMES,
+    TOWNS,
 )
 
 
@@ -81,8 +96,9 @@ def running(rng: random.Random) -> str:
 
 
 def echo(rng: random.Random) -> str:
-    """A passage to be told twice: every word of the second telling stands in the first.
+    """A list of words to be said twice: nothing but copying can tell the second half.
 
-    Copying is what reading needs first, and nothing teaches it to a small model as quickly.
+    Copying is what reading needs first, and nothing teaches it to a small model as quickly: each word of the second
+    half is a lesson, where an answer to a passage is a single one.
     """
-    return scene(rng, rng.randint(1, 2))
+    return " ".join(rng.choice(rng.choice(LISTED)) for _ in range(rng.randint(3, 16)))
