@@ -1,0 +1,261 @@
+"""The lineage's base model: its batches, its loss, and a training that can be interrupted without a trace."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from commandline import lesion
+from lesion.errors import LesionError
+from lesion.labs.lineage import base, data
+from lesion.labs.lineage import tokenizer as tokenizers
+from lesion.labs.lineage.base import Recipe, blank, loss
+from lesion.labs.lineage.data import Batch
+from lesion.labs.lineage.stage import train_base
+from lesion.models.load import load
+from lesion.tasks.primer import document
+
+SMALL = 64  # documents in a group, in place of thousands
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return tokenizers.train(document(0, index).text for index in range(3000))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Small groups, a tokenizer from few documents, and one short examination: a training of seconds."""
+    monkeypatch.setattr("lesion.labs.lineage.data.GROUP", SMALL)
+    monkeypatch.setattr("lesion.labs.lineage.base.GROUP", SMALL)
+    monkeypatch.setattr("lesion.labs.lineage.stage.GROUP", SMALL)
+    monkeypatch.setattr("lesion.labs.lineage.stage.NAMES", ("atlas",))
+    whole = tokenizers.train
+    cache: list = []
+
+    def once(texts):
+        if not cache:
+            cache.append(whole(text for text, _ in zip(texts, range(4000), strict=False)))
+        return cache[0]
+
+    monkeypatch.setattr(tokenizers, "train", once)
+
+
+# -- tokenizer
+
+
+def test_the_tokenizer_spells_any_text_and_begins_it_once(tokenizer):
+    for text in ("Ada has 42 apples.", "  two  spaces\n", "naïve “quotes” 漢字 🙂", ""):
+        ids = tokenizer(text).input_ids
+        assert ids.count(tokenizer.bos_token_id) == 1
+        assert ids[0] == tokenizer.bos_token_id
+        assert tokenizer.decode(ids[1:]) == text
+
+
+def test_special_tokens_are_reserved_and_all_different(tokenizer):
+    ids = [tokenizer.convert_tokens_to_ids(token) for token in tokenizers.SPECIAL]
+    assert len(set(ids)) == len(ids)
+    assert (tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token) == ("<s>", "</s>", "<pad>")
+
+
+# -- batches
+
+
+def test_a_group_holds_each_of_its_documents_once_whatever_the_size_of_a_batch(tokenizer, monkeypatch):
+    monkeypatch.setattr(data, "GROUP", SMALL)
+    told = Counter(document(3, 2 * SMALL + index).text for index in range(SMALL))
+    for limit in (600, 4096):
+        read = Counter()
+        for batch in data.group(tokenizer, 3, 2, limit):
+            assert batch.tokens.shape == batch.weights.shape
+            assert batch.tokens.numel() <= max(limit, batch.tokens.shape[1])
+            read.update(tokenizer.decode(row, skip_special_tokens=True) for row in batch.tokens.tolist())
+        assert read == told
+
+
+def test_weights_are_zero_on_padding_and_on_the_first_token_and_greatest_on_answers(tokenizer, monkeypatch):
+    monkeypatch.setattr(data, "GROUP", SMALL)
+    learned = 0
+    for batch in data.group(tokenizer, 0, 0, 2000):
+        for tokens, weights in zip(batch.tokens.tolist(), batch.weights.tolist(), strict=True):
+            length = len(tokens) - tokens[::-1].index(tokenizer.eos_token_id)  # the text ends in the last `</s>`
+            assert weights[0] == 0
+            assert all(weight > 0 for weight in weights[1:length])
+            assert set(tokens[length:]) <= {tokenizer.pad_token_id}
+            assert set(weights[length:]) <= {0}
+            assert weights[length - 1] == max(weights)  # that an answer ends is learned with it
+            text = tokenizer.decode(tokens[1:length])
+            if text.startswith("Question:"):
+                strong = [token for token, weight in zip(tokens, weights, strict=True) if weight == max(weights)]
+                answers = [part.partition("\nAnswer: ")[2] for part in text.split("</s>")[:-1]]
+                said = "".join(f" {answer}</s>" for answer in answers)
+                assert tokenizer.decode(strong) == said
+                learned += 1
+    assert learned > SMALL / 4
+
+
+def test_batches_are_a_function_of_seed_and_group(tokenizer, monkeypatch):
+    monkeypatch.setattr(data, "GROUP", SMALL)
+
+    def batches(seed: int, group: int) -> list[list]:
+        return [batch.tokens.tolist() for batch in data.group(tokenizer, seed, group, 1000)]
+
+    assert batches(0, 1) == batches(0, 1)
+    assert batches(0, 1) != batches(1, 1)
+    assert batches(0, 1) != batches(0, 2)
+
+
+def test_documents_are_counted_up_to_the_end_of_the_group(tokenizer, monkeypatch):
+    monkeypatch.setattr(data, "GROUP", SMALL)
+    counts = [batch.documents for batch in data.group(tokenizer, 0, 2, 1000)]
+    assert counts == sorted(set(counts))
+    assert counts[-1] == 3 * SMALL
+
+
+# -- loss and rate
+
+
+def test_the_loss_is_the_weighted_cross_entropy_of_a_plain_loop(tokenizer):
+    network = blank(Recipe(layers=1, width=32, heads=2, key_value_heads=1, inner_width=16), tokenizer).double()
+    rng = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, len(tokenizer), (3, 7), generator=rng)
+    weights = torch.tensor([[0, 0.1, 0.1, 1, 1, 0, 0], [0, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3], [0, 0.1, 8, 8, 0, 0, 0]])
+    with torch.no_grad():
+        total, answers = loss(network, Batch(tokens, weights, 3))
+        logits = network(tokens).logits.numpy()
+    naive, plain = [], []
+    for row in range(3):
+        for at in range(1, 7):
+            if weights[row, at] > 0:
+                scores = logits[row, at - 1]
+                surprise = math.log(np.exp(scores).sum()) - scores[tokens[row, at]]
+                naive.append((float(weights[row, at]), surprise))
+                if weights[row, at] >= 1:
+                    plain.append(surprise)
+    assert float(total) == pytest.approx(sum(w * s for w, s in naive) / sum(w for w, _ in naive), rel=1e-5)
+    assert float(answers) == pytest.approx(sum(plain) / len(plain), rel=1e-5)
+
+
+def test_the_learning_rate_rises_stays_and_falls():
+    recipe = Recipe(groups=100)
+    end = recipe.groups * data.GROUP
+    rates = [recipe.rate(documents) for documents in np.linspace(0, end, 1001).astype(int).tolist()]
+    top = rates.index(max(rates))
+    assert max(rates) == 1
+    assert rates[: top + 1] == sorted(rates[: top + 1])
+    assert rates[top:] == sorted(rates[top:], reverse=True)
+    assert 0 < rates[0] < 0.1
+    assert 0 < rates[-1] < 0.1
+    # What comes before the fall does not depend on how long the training will be.
+    assert (
+        rates[:600]
+        == [replace(recipe, groups=1000).rate(n) for n in np.linspace(0, end, 1001).astype(int).tolist()][:600]
+    )
+
+
+def test_the_untrained_network_is_a_function_of_the_seed(tokenizer):
+    recipe = Recipe(layers=2, width=32, heads=2, key_value_heads=1, inner_width=16)
+    first, again, other = (blank(replace(recipe, seed=seed), tokenizer).state_dict() for seed in (0, 0, 1))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_the_shipped_recipe_has_the_shape_that_the_bundled_model_must_have(tokenizer):
+    recipe = Recipe()
+    assert recipe.layers >= 8
+    assert recipe.heads > recipe.key_value_heads
+    assert recipe.width // recipe.heads in (32, 64)
+    parameters = sum(p.numel() for p in blank(recipe, tokenizer).parameters())
+    assert 2 * parameters <= 5_000_000  # bytes in half precision
+
+
+# -- the command
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_ends_with_the_same_weights_bit_for_bit(capsys, small, tmp_path, monkeypatch):
+    torch.set_num_threads(1)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    command = ["lab", "lineage", "--stage", "base", "--groups", 2, "--device", "cpu"]
+    done = lesion(capsys, *command, "--out", whole)
+    assert (done.code, done.out) == (0, f"{whole / 'model'}\n")
+    assert "100.0 %" in done.err
+    points = json.loads((whole / "model" / "training.json").read_text())["curve"]
+    steps = [points[0]["step"], points[1]["step"]]
+    assert 0 < steps[0] < steps[1]
+
+    taken = 0
+    plain = base.loss
+
+    def interrupted(network, batch):
+        nonlocal taken
+        taken += 1
+        if taken == steps[0] + 1:  # in the middle of the second group
+            raise KeyboardInterrupt
+        return plain(network, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(base, "loss", interrupted)
+        stopped = lesion(capsys, *command, "--out", broken)
+    assert (stopped.code, stopped.complaint) == (1, "interrupted.\n")
+    assert not (broken / "model").exists()
+    resumed = lesion(capsys, *command, "--out", broken)
+    assert resumed.code == 0
+    assert " 50.0 %" not in resumed.err  # the first group is not trained again
+    assert weights(broken) == weights(whole)
+    kept, expected = (load_file(folder / "resume.safetensors") for folder in (broken, whole))
+    assert kept.keys() == expected.keys()
+    assert all(torch.equal(kept[name], expected[name]) for name in kept)  # float32, and the optimizers' memory too
+    curve = json.loads((broken / "model" / "training.json").read_text())["curve"]
+    timeless = [[{key: point[key] for key in point if key != "seconds"} for point in way] for way in (curve, points)]
+    assert timeless[0] == timeless[1]
+
+
+@pytest.mark.slow
+def test_what_was_trained_can_be_shown_and_has_a_card_of_what_was_measured(capsys, small, tmp_path):
+    out = tmp_path / "lab"
+    assert lesion(capsys, "lab", "lineage", "--groups", 1, "--seed", 5, "--out", out, "--device", "cpu").code == 0
+    facts = json.loads((out / "model" / "training.json").read_text())
+    assert facts["recipe"]["seed"] == 5
+    assert facts["recipe"]["documents"] == SMALL
+    assert [(entry["task"], entry["group"]) for entry in facts["results"]] == [
+        ("primer:atlas", group) for group in ("", "animal", "job", "town")
+    ]
+    assert facts["results"][0]["items"] == sum(entry["items"] for entry in facts["results"][1:]) == 720
+    model = load(out / "model")
+    card = (out / "model" / "README.md").read_text()
+    parameters = sum(p.numel() for p in model.network.parameters())
+    for fact in (f"{parameters:,} parameters", f"{len(model.anatomy.blocks)} blocks", "seed 5", f"{SMALL} generated"):
+        assert fact in card
+    for entry in facts["results"]:
+        shown = f"{100 * entry['accuracy']:.1f} % | {100 * entry['low']:.1f} to {100 * entry['high']:.1f} |"
+        assert f"| {entry['task']} | {entry['group'] or 'all'} | {entry['items']} | {shown}" in card
+    shown = lesion(capsys, "show", out / "model")
+    assert shown.code == 0
+    assert f"{parameters:,} in all" in shown.out
+    assert f"{len(model.anatomy.blocks)} (0 to {len(model.anatomy.blocks) - 1})" in shown.out
+    # Another recipe does not go on in this folder.
+    other = lesion(capsys, "lab", "lineage", "--groups", 1, "--seed", 6, "--out", out, "--device", "cpu")
+    assert other.code == 1
+    assert "another recipe" in other.complaint
+    assert "--out" in other.complaint
+
+
+def test_a_loss_that_is_no_number_ends_the_training_and_keeps_the_last_group(small, tmp_path, monkeypatch):
+    plain = base.loss
+    monkeypatch.setattr(base, "loss", lambda network, batch: tuple(math.nan * value for value in plain(network, batch)))
+    with pytest.raises(LesionError, match="not a number any more"):
+        train_base(tmp_path / "lab", groups=1, device="cpu")
+    assert not (tmp_path / "lab" / "resume.safetensors").exists()
