@@ -1,0 +1,108 @@
+"""Studies on models that were really trained: the bundled one, and a small one that tells stories."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from commandline import lesion
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.transformers import TransformersEngine
+from lesion.models.load import Model, load
+from lesion.models.source import bundled
+from lesion.studies.run import recall
+from lesion.studies.statistics import wilson
+from lesion.tasks.catalogue import draw, find
+from lesion.tasks.primer import NAMES
+from lesion.tasks.prompts import encode
+
+# What the bundled model must be able to do on unseen items: room to fall, and to rise.
+RANGES = {"primer:arithmetic": (0.70, 0.95), "primer:atlas": (0.85, 1.0), "primer:reading": (0.85, 1.0)}
+SAMPLE = 150
+
+
+@cache
+def base() -> Model:
+    return load("bundled:llama-base")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RANGES)
+def test_the_bundled_model_has_the_skills_that_its_tasks_ask_for(name):
+    task = find(name)
+    items = {item.id: item for item in draw(task, SAMPLE, seed=12)}
+    decoding = Decoding(task.max_new_tokens, task.stop)
+    requests = [Request(key, encode(base(), task, item), decoding=decoding) for key, item in items.items()]
+    answers = {response.key: response.answer for response in TransformersEngine(base()).answer(requests)}
+    right = sum(task.judge(items[key], answer).correct for key, answer in answers.items())
+    low, high = wilson(right, len(items))
+    least, most = RANGES[name]
+    assert low <= most, f"{right} of {len(items)}"
+    assert high >= least, f"{right} of {len(items)}"
+
+
+def test_the_bundled_model_has_the_shape_that_other_engines_can_run():
+    config = base().network.config
+    assert config.architectures == ["LlamaForCausalLM"]
+    assert config.num_hidden_layers >= 8
+    assert config.num_key_value_heads < config.num_attention_heads
+    assert config.head_dim in (32, 64)
+    assert (bundled()["llama-base"] / "model.safetensors").stat().st_size <= 5_000_000
+
+
+@pytest.mark.slow
+def test_the_bundled_models_card_tells_its_data_seed_time_curve_and_accuracies():
+    folder = bundled()["llama-base"]
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    facts = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    assert f"{facts['recipe']['documents']:,} generated documents" in card
+    for part in ("seed", "steps", "minutes", "Loss over training", "95 % Wilson intervals"):
+        assert part in card
+    measured = {(entry["task"], entry["group"]): entry for entry in facts["results"]}
+    for name, (least, most) in RANGES.items():
+        entry = measured[name, ""]
+        assert least <= entry["accuracy"] <= most
+        assert f"| {name} | all | {entry['items']} | {100 * entry['accuracy']:.1f} %" in card
+        assert sum(group != "" for task, group in measured if task == name) >= 3
+    assert {group for task, group in measured if task == "primer:arithmetic"} >= {"1 step", "2 steps", "4 steps"}
+
+
+@pytest.mark.slow
+def test_the_bundled_model_goes_through_a_study_of_all_primer_tasks(capsys, tmp_path):
+    out = tmp_path / "out"
+    tasks = [part for name in NAMES for part in ("--task", f"primer:{name}")]
+    done = lesion(capsys, "ablate", "bundled:llama-base", *tasks, "--items", 4, "--out", out)
+    assert done.code == 0
+    blocks = len(base().anatomy.blocks)
+    summary = json.loads((out / "summary.json").read_text())
+    assert [(task["task"], len(task["layers"])) for task in summary["models"][0]["tasks"]] == [
+        (f"primer:{name}", blocks) for name in NAMES
+    ]
+    assert set(recall(out)[2]["prompt_style"]) == {"plain"}
+
+
+@pytest.mark.slow
+def test_a_story_model_goes_through_gsm8k_and_its_score_is_honest(capsys, tmp_path, shared: Path):
+    """260 thousand parameters that know stories: near 0, cut off, and nothing to read in what they say."""
+    out = tmp_path / "out"
+    place, task = shared / "models" / "stories260K", f"gsm8k:{shared / 'data' / 'gsm8k' / 'test.jsonl'}"
+    done = lesion(capsys, "ablate", place, "--task", task, "--items", 20, "--max-new-tokens", 32, "--out", out)
+    assert done.code == 0
+    assert "asked 120 of 120 answers" in done.out
+    (of_task,) = json.loads((out / "summary.json").read_text())["models"][0]["tasks"]
+    assert (of_task["items"], [entry["layer"] for entry in of_task["layers"]]) == (20, [0, 1, 2, 3, 4])
+    assert of_task["baseline"]["accuracy"] < 0.2
+    assert of_task["baseline"]["truncated"] > 0.5
+    shown = lesion(capsys, "show", place)
+    assert shown.code == 0
+    assert "5 (0 to 4)" in shown.out
+
+
+@pytest.mark.slow
+def test_every_gsm8k_question_fits_the_story_models_context(shared: Path):
+    model, task = load(shared / "models" / "stories260K"), find(f"gsm8k:{shared / 'data' / 'gsm8k' / 'test.jsonl'}")
+    longest = max(len(encode(model, task, item, max_new_tokens=1)) for item in task.load())
+    assert longest < model.context
