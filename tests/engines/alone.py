@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp
+from lesion.engines.decoding import luck
+from lesion.engines.engine import Decoding
 from lesion.models.load import Model
 
 EDITS: tuple[Edit, ...] = (
@@ -51,4 +54,31 @@ def greedy(model: Model, prompt: Sequence[int], edit: Edit, limit: int) -> tuple
         while len(said) < limit and not (said and said[-1] in ends(model)):
             logits = model.network(input_ids=torch.tensor([[*prompt, *said]]), use_cache=False).logits
             said.append(int(logits[0, -1].argmax()))
+    return tuple(said)
+
+
+def nucleus(logits: np.ndarray, temperature: float, top_p: float) -> dict[int, float]:
+    """The tokens of the nucleus, most likely first, with their probability in it; token by token, in float64."""
+    scaled = np.asarray(logits, dtype=np.float64) / temperature
+    probabilities = np.exp(scaled - scaled.max())
+    probabilities /= probabilities.sum()
+    inside: dict[int, float] = {}
+    for token in sorted(range(len(logits)), key=lambda token: (-probabilities[token], token)):
+        inside[token] = probabilities[token]
+        if sum(inside.values()) >= top_p:
+            break
+    whole = sum(inside.values())
+    return {token: probability / whole for token, probability in inside.items()}
+
+
+def drawn(model: Model, prompt: Sequence[int], edit: Edit, decoding: Decoding) -> tuple[int, ...]:
+    """Sampled decoding with the prompt's luck, the whole sequence anew at each step."""
+    said: list[int] = []
+    for uniform in luck(decoding, prompt):
+        logits = forward(model, (*prompt, *said), edit)[0][-1].numpy()
+        inside = nucleus(logits, decoding.temperature, decoding.top_p)
+        reached = np.searchsorted(np.cumsum(list(inside.values())), uniform, side="right")
+        said.append(list(inside)[min(int(reached), len(inside) - 1)])
+        if said[-1] in ends(model):
+            break
     return tuple(said)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
+from alone import nucleus
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
@@ -17,20 +18,6 @@ from lesion.engines.engine import Decoding
 from lesion.errors import UsageError
 
 LOGITS = np.random.default_rng(0).normal(0, 2, 12)
-
-
-def nucleus(logits: np.ndarray, temperature: float, top_p: float) -> dict[int, float]:
-    """The tokens of the nucleus, most likely first, with their probability in it; token by token, in float64."""
-    scaled = np.asarray(logits, dtype=np.float64) / temperature
-    probabilities = np.exp(scaled - scaled.max())
-    probabilities /= probabilities.sum()
-    inside: dict[int, float] = {}
-    for token in sorted(range(len(logits)), key=lambda token: (-probabilities[token], token)):
-        inside[token] = probabilities[token]
-        if sum(inside.values()) >= top_p:
-            break
-    whole = sum(inside.values())
-    return {token: probability / whole for token, probability in inside.items()}
 
 
 def draw(logits, temperature: float, top_p: float, uniform) -> list[int]:
@@ -152,7 +139,7 @@ def pieces() -> hf.PreTrainedTokenizerFast:
 
 
 TOKENIZERS = {"characters": tiny.tokenizer(), "byte pairs": byte_pairs(), "pieces": pieces()}
-STOPS = [("\n",), ("\n\n", "Q:"), ("<end>",), (" the end", " a"), ("é",), ("?", "\nQ")]
+STOPS = [("\n",), ("\n\n", "Q:"), ("<end>",), (" the end", " a"), ("the ",), ("é",), ("?", "\nQ")]
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -191,6 +178,8 @@ def test_a_stop_string_after_a_long_run_of_bytes_is_seen_and_one_in_a_spoilt_run
     stop = StopStrings(tokenizer, ("\n",))
     run = [byte + 1 for byte in "一二三四五六七八九十\n".encode()]
     assert [stop.hit(run[:length]) for length in range(1, len(run) + 1)] == [False] * (len(run) - 1) + [True]
+    accented = StopStrings(tokenizer, ("é",))
+    assert [accented.hit(said) for said in ([0xC3 + 1], [0xC3 + 1, 0xA9 + 1])] == [False, True]
     # A run of bytes that is not UTF-8 has no newline in it as a whole, and so none for the judge who reads it.
     assert not stop.hit([0x80 + 1, *run])
 

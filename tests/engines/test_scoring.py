@@ -128,7 +128,7 @@ def test_an_empty_choice_and_one_that_exceeds_the_context_are_refused_by_name():
     with pytest.raises(LesionError, match="choice of item-7 is empty"):
         ask(model, [Request("item-7", (5, 6), choices=((9,), ()))])
     long = tuple([9] * 200)
-    with pytest.raises(LesionError, match="item-8 .*context of tiny:llama, 256"):
+    with pytest.raises(LesionError, match=r"item-8 .*context of tiny:llama, 256"):
         ask(model, [Request("item-8", long, choices=((9,), tuple([9] * 57)))])
     assert ask(model, [Request("item-9", long, choices=(tuple([9] * 56),))])["item-9"].answer.scores
 
@@ -157,5 +157,5 @@ def test_when_memory_does_not_suffice_for_one_question_that_is_said(monkeypatch)
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
 
     monkeypatch.setattr(lesion.engines.scoring, "prefill", prefill)
-    with pytest.raises(LesionError, match="Memory does not suffice .* tiny:llama; use --dtype bfloat16"):
+    with pytest.raises(LesionError, match=r"Memory does not suffice .* tiny:llama; use --dtype bfloat16"):
         ask(tiny.model("llama"), questions())

@@ -60,7 +60,7 @@ class StopStrings:
         """Whether the text of `said` has a stop string, which its last token completed."""
         if not self.stop or not self._may_complete(said[-1]):
             return False
-        # Where a tail begins inside a character, a decoder may give up a whole run of bytes after it: begin earlier then.
+        # A tail that begins inside a character may lose the whole run of bytes after it: begin earlier then.
         for more in range(4):
             tail = self._text(said[-self.reach - more :])
             if self._found(tail):
