@@ -76,7 +76,7 @@ def _table(view: View, label: str) -> Table:
     )
     table.add_column("block", justify="right")
     for task, line in of_label.items():
-        table.add_column(Text(f"{task}\n{wording.counted(line.items, 'item')}"), justify="right")
+        table.add_column(Text(f"{task}\n{wording.counted(line.items, 'item')}"), justify="right", overflow="fold")
     table.add_row("baseline", *(_baseline_cell(line) for line in of_label.values()), end_section=True)
     for layer in view.layers:
         table.add_row(str(layer), *(_cell(line, layer) for line in of_label.values()))

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
@@ -114,8 +114,14 @@ def _save(folder: Path, network: nn.Module, optimizers: list[torch.optim.Optimiz
     for name, p in network.named_parameters():
         for optimizer in optimizers:
             tensors |= {f"{key}.{name}": value for key, value in optimizer.state.get(p, {}).items()}
-    save_file(tensors, folder / "resume.tmp", metadata={"state": json.dumps(state)})
-    (folder / "resume.tmp").replace(folder / "resume.safetensors")
+    try:
+        save_file(tensors, folder / "resume.tmp", metadata={"state": json.dumps(state)})
+        (folder / "resume.tmp").replace(folder / "resume.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise LesionError(
+            f"The state of the training could not be written to {folder}: {error}. Free some space and give the same"
+            " command again: it goes on from the last state that was written."
+        ) from error
 
 
 def _resume(
@@ -154,7 +160,10 @@ def train(
         LesionError: the folder holds a training with another recipe, or the loss stopped being a number.
     """
     recipe = recipe or Recipe()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LesionError(f"{folder} cannot be made: {error.strerror or error}; give another --out.") from error
     # From beyond the opening, where every skill has its usual share.
     tokenizer = tokenizers.train(document(recipe.seed, OPENING + index).text for index in range(30_000))
     network = blank(recipe, tokenizer).to(device)

@@ -8,12 +8,14 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
+from safetensors import SafetensorError
 
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import TransformersEngine
@@ -58,13 +60,11 @@ def train_base(out: Path, *, seed: int = 0, groups: int | None = None, device: s
             f"  {int(left // 60)} min {int(left % 60):02} s left"
         )
 
-    try:
-        network, tokenizer, curve = train(out, recipe, report, chosen)
-        folder = out / "model"
+    network, tokenizer, curve = train(out, recipe, report, chosen)
+    folder = out / "model"
+    with _writing(out):
         network.to("cpu", torch.float16).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-    except OSError as error:
-        raise LesionError(f"{out} cannot be written: {error.strerror or error}; give another --out.") from error
     console.print("Examining it on unseen items …")
     # What is examined is what ships: the weights as they were rounded to half precision.
     results = examine(load(folder, dtype="float32", device=chosen))
@@ -79,15 +79,27 @@ def train_base(out: Path, *, seed: int = 0, groups: int | None = None, device: s
         "results": results,
         "curve": curve,
     }
-    (folder / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     parameters = sum(p.numel() for p in network.parameters())
-    (folder / "README.md").write_text(card(facts, parameters), encoding="utf-8")
+    with _writing(out):
+        (folder / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        (folder / "README.md").write_text(card(facts, parameters), encoding="utf-8")
     for entry in results:
         console.print(
             f"{entry['task']:20} {entry['group'] or 'all':12} {100 * entry['accuracy']:5.1f} %"
             f"  ({100 * entry['low']:.1f} to {100 * entry['high']:.1f}, n = {entry['items']})"
         )
     return folder
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise LesionError(
+            f"The model could not be written to {out}: {error}. Free some space, or make the folder writable, and give"
+            " the same command again: nothing has to be trained twice."
+        ) from error
 
 
 def examine(model: Model) -> list[dict[str, Any]]:

@@ -112,7 +112,8 @@ def _reading_items() -> tuple[Item, ...]:
     return tuple(items.values())
 
 
-_NUMBER = re.compile(r"####\s*(-?\d+)\s*$")
+# A bound on the digits: int() refuses thousands of them, and no answer has that many.
+_NUMBER = re.compile(r"####\s*(-?\d{1,18})\s*$")
 
 
 def _judge_number(item: Item, answer: Answer) -> Verdict:
