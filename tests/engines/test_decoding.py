@@ -184,6 +184,13 @@ def test_a_stop_string_after_a_long_run_of_bytes_is_seen_and_one_in_a_spoilt_run
     assert not stop.hit([0x80 + 1, *run])
 
 
+def test_a_stop_string_that_ends_in_a_space_is_seen_though_a_text_would_not_begin_with_one():
+    tokenizer = TOKENIZERS["pieces"]
+    said = tokenizer.convert_tokens_to_ids(["▁the", "▁a"])
+    assert tokenizer.decode(said) == "the a"
+    assert StopStrings(tokenizer, ("the ",)).hit(said)
+
+
 def test_no_stop_string_and_an_empty_one_stop_nothing():
     for stop in ((), ("",)):
         strings = StopStrings(TOKENIZERS["characters"], stop)
