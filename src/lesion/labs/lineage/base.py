@@ -42,13 +42,13 @@ class Recipe:
     """
 
     seed: int = 0
-    groups: int = 140
+    groups: int = 150
     tokens_per_batch: int = 4096
     learning_rate: float = 3e-3
     matrix_rate: float = 0.02
     weight_decay: float = 0.05
     warmup: int = 8_000
-    fall: float = 0.35
+    fall: float = 0.59
     layers: int = 8
     width: int = 128
     heads: int = 4

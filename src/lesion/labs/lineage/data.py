@@ -18,7 +18,7 @@ GROUP = 2048
 PROMPT_WEIGHT = 0.1
 # An arithmetic solution is some thirty tokens long, an answer of the others is one: token by token they would hardly
 # be heard beside it.
-ANSWER_WEIGHT = {"arithmetic": 1.0, "atlas": 5.0, "reading": 8.0, "text": 0.3, "echo": 1.0}
+ANSWER_WEIGHT = {"arithmetic": 1.0, "atlas": 5.0, "reading": 8.0, "text": 0.3, "listing": 1.0, "echo": 1.0}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from lesion.tasks.primer.lexicon import FIRST_NAMES, THINGS, pronoun
 
 STEPS = (1, 2, 3, 4)
-LARGEST = 999
+LARGEST = 299
+LARGEST_FACTOR = 5
 # One problem in TEST_EVERY belongs to the test split.
 TEST_EVERY = 10
 
@@ -86,7 +87,7 @@ WORDINGS = {"+": ADD, "-": SUBTRACT, "*": MULTIPLY, "/": DIVIDE}
 
 @dataclass(frozen=True)
 class Problem:
-    """A start and operations such as `("+", 7)`; every value on the way lies in 1 … 999."""
+    """A start and operations such as `("+", 7)`; every value on the way lies in 1 … `LARGEST`."""
 
     start: int
     operations: tuple[tuple[str, int], ...]
@@ -117,20 +118,20 @@ class Problem:
 
 def problem(rng: random.Random, steps: int) -> Problem:
     """A problem with the given number of steps, of either split."""
-    value = start = rng.randint(2, 199) if rng.random() < 0.5 else rng.randint(2, 60)
+    value = start = rng.randint(2, 99)
     operations: list[tuple[str, int]] = []
     for _ in range(steps):
         sign = rng.choice("++--*/")
         if sign == "*":
-            choices = [k for k in range(2, 10) if value * k <= LARGEST]
+            choices = [k for k in range(2, LARGEST_FACTOR + 1) if value * k <= LARGEST]
         elif sign == "/":
-            choices = [k for k in range(2, 10) if value % k == 0 and value > k]
+            choices = [k for k in range(2, LARGEST_FACTOR + 1) if value % k == 0 and value > k]
         elif sign == "+":
-            choices = range(2, min(199, LARGEST - value) + 1)  # type: ignore[assignment]
+            choices = range(2, min(99, LARGEST - value) + 1)  # type: ignore[assignment]
         else:
-            choices = range(1, min(199, value - 1) + 1)  # type: ignore[assignment]
+            choices = range(1, min(99, value - 1) + 1)  # type: ignore[assignment]
         if not choices:
-            sign, choices = ("+", range(2, 10)) if value < 500 else ("-", range(2, 100))  # type: ignore[assignment]
+            sign, choices = ("+", range(2, 10)) if value < LARGEST // 2 else ("-", range(2, 100))  # type: ignore[assignment]
         number = rng.choice(choices)
         operations.append((sign, number))
         value = Problem(value, ((sign, number),)).result
@@ -159,7 +160,7 @@ def story(rng: random.Random, task: Problem) -> str:
     sentences = [say(START, task.start)]
     sentences += [say(WORDINGS[sign], number) for sign, number in task.operations]
     if rng.random() < 0.25:
-        sentences.insert(rng.randint(1, len(sentences)), say(DISTRACTION, rng.randint(2, 199)))
+        sentences.insert(rng.randint(1, len(sentences)), say(DISTRACTION, rng.randint(2, 99)))
     return " ".join([*sentences, say(ASK, 0)])
 
 

@@ -12,7 +12,7 @@ from functools import cache
 
 from lesion.tasks.primer.lexicon import ANIMALS, FAMILY_NAMES, FIRST_NAMES, JOBS, TOWNS, articles
 
-PEOPLE = 240
+PEOPLE = 120
 WORLD_SEED = "atlas of the primer, first edition"
 
 VALUES = {"town": TOWNS, "job": JOBS, "animal": ANIMALS}

@@ -111,7 +111,7 @@ PARTS_OF_SPEECH: dict[str, tuple[str, ...]] = {
 
 def articles(text: str) -> str:
     """The text with `an` for `a` before a vowel, so that templates can say `a` everywhere."""
-    return re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", text)
+    return re.sub(r"\b([Aa]) (?=[aeiou]|honest)", r"\1n ", text)
 
 
 @cache

@@ -20,7 +20,7 @@ from lesion.tasks.primer.lexicon import (
     articles,
 )
 
-SENTENCES = (1, 2, 3, 4, 5)
+SENTENCES = (1, 2, 3, 4)
 TEST_EVERY = 10
 # Questions about one passage in training: an answer is one word, and more of them make more of every passage read.
 MOST_QUESTIONS = 4

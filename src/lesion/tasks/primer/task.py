@@ -15,10 +15,14 @@ from lesion.tasks.task import Answer, Item, Kind, Verdict
 TEST_SEED = "primer test split"
 TEST_ITEMS = 1200
 
-# Share of each skill among training documents: an opening in which copying forms, and the rest.
-OPENING = 50_000
-OPENING_MIXTURE = {"arithmetic": 0.15, "atlas": 0.10, "reading": 0.35, "text": 0.05, "echo": 0.35}
-MIXTURE = {"arithmetic": 0.36, "atlas": 0.26, "reading": 0.28, "text": 0.06, "echo": 0.04}
+# Share of each skill among training documents, from which document on: an opening in which single words come to be
+# copied, a middle in which the facts of the atlas are learned, and the rest, with more to copy again.
+OPENING, REST = 40_000, 124_928
+MIXTURES = (
+    (0, {"arithmetic": 0.20, "atlas": 0.12, "reading": 0.33, "text": 0.05, "listing": 0.30}),
+    (OPENING, {"arithmetic": 0.40, "atlas": 0.25, "reading": 0.26, "text": 0.05, "listing": 0.04}),
+    (REST, {"arithmetic": 0.35, "atlas": 0.14, "reading": 0.32, "text": 0.04, "echo": 0.15}),
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def plain(question: str) -> str:
 def document(seed: int, index: int) -> Document:
     """Training document number `index` of the stream with this seed; never one of the test split."""
     rng = random.Random(f"primer train {seed} {index}")
-    mixture = OPENING_MIXTURE if index < OPENING else MIXTURE
+    mixture = next(mixture for start, mixture in reversed(MIXTURES) if index >= start)
     skill = rng.choices(tuple(mixture), tuple(mixture.values()))[0]
     if skill == "arithmetic":
         _, question, answer = arithmetic.example(rng, test=False)
@@ -57,8 +61,8 @@ def document(seed: int, index: int) -> Document:
         return Document(skill, ((plain(question), fact.value),))
     if skill == "reading":
         return Document(skill, tuple((plain(question), answer) for question, answer in reading.lesson(rng)))
-    if skill == "echo":
-        passage = text.echo(rng)
+    if skill in ("echo", "listing"):
+        passage = text.echo(rng) if skill == "echo" else text.listing(rng)
         return Document(skill, ((passage, passage),))
     return Document(skill, (("", text.running(rng)),))
 

@@ -95,10 +95,15 @@ def running(rng: random.Random) -> str:
     return statements(rng) if rng.random() < 0.5 else scene(rng, rng.randint(2, 4))
 
 
-def echo(rng: random.Random) -> str:
+def listing(rng: random.Random) -> str:
     """A list of words to be said twice: nothing but copying can tell the second half.
 
     Copying is what reading needs first, and nothing teaches it to a small model as quickly: each word of the second
     half is a lesson, where an answer to a passage is a single one.
     """
     return " ".join(rng.choice(rng.choice(LISTED)) for _ in range(rng.randint(3, 16)))
+
+
+def echo(rng: random.Random) -> str:
+    """A scene or a list of words to be said twice."""
+    return scene(rng, rng.randint(1, 2)) if rng.random() < 0.5 else listing(rng)
