@@ -1,7 +1,8 @@
 """Reading: a short passage and a question whose answer stands in it. The generative control: copying, no calculation.
 
-Names, things and places are drawn anew for every passage, so nothing but the passage can answer. A passage whose
-question and facts hash into the test split never occurs in training.
+Everything is drawn anew for every passage, so nothing but the passage can answer. The task is read in portraits, which
+say several things about one person. Training begins with crowds, which say one thing each about several people. A
+passage and question that hash into the test split never occur in training.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ import random
 
 from lesion.tasks.primer.lexicon import (
     ADJECTIVES,
+    ANIMALS,
     CARRYING,
     COLOURS,
     FIRST_NAMES,
+    FOODS,
+    JOBS,
     PLACES,
     SINGULAR,
     THINGS,
+    TOWNS,
     articles,
+    pronoun,
 )
 
 SENTENCES = (1, 2, 3, 4)
@@ -64,7 +70,7 @@ FORMS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
 MOVED = tuple(verb for verb in CARRYING if verb in ("brought", "carried", "dragged", "fetched"))
 
 
-def _passage(rng: random.Random) -> tuple[str, list[tuple[str, str]], int]:
+def _crowd(rng: random.Random) -> tuple[str, list[tuple[str, str]], int]:
     """A passage, a question with its answer for every sentence of it in random order, and the number of sentences."""
     count = rng.choice(SENTENCES)
     people = rng.sample(FIRST_NAMES, count)
@@ -89,6 +95,64 @@ def _passage(rng: random.Random) -> tuple[str, list[tuple[str, str]], int]:
     return articles(" ".join(sentences)), asked, count
 
 
+# What is said about a person, as the first sentence and as a later one, and how it is asked; each answer is a word of a
+# kind that the passage has only one of.
+PORTRAIT: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+    "job": (
+        JOBS,
+        ("{who} is a {it}.", "{who} works as a {it}."),
+        ("What is the job of {name}?", "What work does {name} do?"),
+    ),
+    "animal": (
+        ANIMALS,
+        ("{who} keeps a {it}.", "{who} walked with a {it}."),
+        ("Which animal is with {name}?", "Which animal is it?"),
+    ),
+    "food": (
+        FOODS,
+        ("{who} likes {it}.", "{who} had {it} today."),
+        ("Which food does {name} like?", "What did {name} eat?"),
+    ),
+    "colour": (
+        COLOURS,
+        ("{who} has a {it} house.", "{who} owns a {it} boat."),
+        ("Which colour is it?", "Which colour does {name} like?"),
+    ),
+    "place": (
+        PLACES,
+        ("{who} waited in the {it}.", "{who} slept in the {it}."),
+        ("Where was {name}?", "In which place was {name}?"),
+    ),
+    "town": (
+        TOWNS,
+        ("{who} comes from {it}.", "{who} drove to {it}."),
+        ("Which town was it?", "Which town does {name} know?"),
+    ),
+    "thing": (
+        SINGULARS,
+        ("{who} found a {it}.", "{who} mended the {it}."),
+        ("Which thing did {name} have?", "What did {name} have?"),
+    ),
+}
+ABOUT = ("Who is it about?", "Who was it?")
+
+
+def _portrait(rng: random.Random) -> tuple[str, list[tuple[str, str]], int]:
+    """As `_crowd`, but everything is about one person."""
+    count = rng.choice(SENTENCES)
+    name = rng.choice(FIRST_NAMES)
+    sentences: list[str] = []
+    asked = [(rng.choice(ABOUT), name)]
+    for kind in rng.sample(sorted(PORTRAIT), count):
+        words, statements, questions = PORTRAIT[kind]
+        it = rng.choice(words)
+        who = name if not sentences or rng.random() < 0.3 else pronoun(name).capitalize()
+        sentences.append(rng.choice(statements).format(who=who, it=it))
+        asked.append((rng.choice(questions).format(name=name), it))
+    rng.shuffle(asked)
+    return articles(" ".join(sentences)), asked, count
+
+
 def _is_test(passage: str, question: str) -> bool:
     return hashlib.sha256(f"{passage} {question}".encode()).digest()[0] * TEST_EVERY < 256
 
@@ -96,16 +160,16 @@ def _is_test(passage: str, question: str) -> bool:
 def example(rng: random.Random) -> tuple[str, str, int]:
     """An item of the test split: passage and question, the answer, and the number of sentences in the passage."""
     while True:
-        passage, asked, count = _passage(rng)
+        passage, asked, count = _portrait(rng)
         question, answer = asked[0]
         if _is_test(passage, question):
             return f"{passage} {question}", answer, count
 
 
-def lesson(rng: random.Random) -> list[tuple[str, str]]:
+def lesson(rng: random.Random, *, crowd: bool) -> list[tuple[str, str]]:
     """Questions and answers for training, all about one passage; the first question carries the passage."""
     while True:
-        passage, asked, _ = _passage(rng)
+        passage, asked, _ = _crowd(rng) if crowd else _portrait(rng)
         kept = [(question, answer) for question, answer in asked if not _is_test(passage, question)]
         if kept:
             (first, answer), *others = kept[:MOST_QUESTIONS]

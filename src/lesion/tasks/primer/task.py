@@ -16,12 +16,14 @@ TEST_SEED = "primer test split"
 TEST_ITEMS = 1200
 
 # Share of each skill among training documents, from which document on: an opening in which single words come to be
-# copied, a middle in which the facts of the atlas are learned, and the rest, with more to copy again.
-OPENING, REST = 40_000, 124_928
+# copied, a part in which the facts of the atlas are learned, one with more to copy, and the rest, in which reading is
+# what its test asks for.
+OPENING, COPYING, PORTRAITS = 40_000, 124_928, 186_368
 MIXTURES = (
     (0, {"arithmetic": 0.20, "atlas": 0.12, "reading": 0.33, "text": 0.05, "listing": 0.30}),
     (OPENING, {"arithmetic": 0.40, "atlas": 0.25, "reading": 0.26, "text": 0.05, "listing": 0.04}),
-    (REST, {"arithmetic": 0.35, "atlas": 0.14, "reading": 0.32, "text": 0.04, "echo": 0.15}),
+    (COPYING, {"arithmetic": 0.35, "atlas": 0.14, "reading": 0.32, "text": 0.04, "echo": 0.15}),
+    (PORTRAITS, {"arithmetic": 0.42, "atlas": 0.22, "reading": 0.30, "text": 0.04, "echo": 0.02}),
 )
 
 
@@ -60,7 +62,8 @@ def document(seed: int, index: int) -> Document:
         fact, question = atlas.question(rng, test=False)
         return Document(skill, ((plain(question), fact.value),))
     if skill == "reading":
-        return Document(skill, tuple((plain(question), answer) for question, answer in reading.lesson(rng)))
+        lesson = reading.lesson(rng, crowd=index < PORTRAITS)
+        return Document(skill, tuple((plain(question), answer) for question, answer in lesson))
     if skill in ("echo", "listing"):
         passage = text.echo(rng) if skill == "echo" else text.listing(rng)
         return Document(skill, ((passage, passage),))
