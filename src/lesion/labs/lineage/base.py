@@ -32,7 +32,8 @@ class Recipe:
 
     Args:
         seed: of the weights and of the document stream.
-        groups: groups of documents to train on (`data.GROUP` documents each).
+        groups: groups of documents (`data.GROUP` each) over which the rates rise, stay and fall.
+        until: the group after which training ends, before the fall does: there, arithmetic has room to rise.
         tokens_per_batch: tokens in one optimizer step, padding included.
         learning_rate: of AdamW, at its peak.
         matrix_rate: of Muon, at its peak.
@@ -43,6 +44,7 @@ class Recipe:
 
     seed: int = 0
     groups: int = 150
+    until: int = 128
     tokens_per_batch: int = 4096
     learning_rate: float = 3e-3
     matrix_rate: float = 0.02
@@ -54,6 +56,11 @@ class Recipe:
     heads: int = 4
     key_value_heads: int = 2
     inner_width: int = 352
+
+    @property
+    def length(self) -> int:
+        """Groups of documents that are trained on."""
+        return min(self.groups, self.until)
 
     def rate(self, documents: int) -> float:
         """The learning rate after so many documents, as a fraction of its peak.
@@ -180,7 +187,7 @@ def train(
     if (folder / "resume.safetensors").exists():
         state = _resume(folder, network, optimizers, recipe)
     network.train()
-    while state["group"] < recipe.groups:
+    while state["group"] < recipe.length:
         started, losses, answers = time.perf_counter(), [], []
         for batch in group(tokenizer, recipe.seed, state["group"], recipe.tokens_per_batch):
             batch = Batch(batch.tokens.to(device), batch.weights.to(device), batch.documents)
@@ -204,7 +211,7 @@ def train(
         state["seconds"] += time.perf_counter() - started
         point = {
             "step": state["step"],
-            "progress": state["group"] / recipe.groups,
+            "progress": state["group"] / recipe.length,
             "loss": float(torch.stack(losses).mean()),
             "answer_loss": float(torch.stack(answers).mean()),
             "rate": rate,

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from safetensors import SafetensorError
+from transformers.utils import logging
 
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import TransformersEngine
@@ -52,7 +53,7 @@ def train_base(out: Path, *, seed: int = 0, groups: int | None = None, device: s
     def report(point: dict[str, Any]) -> None:
         # The rate of this process alone: a resumed training began elsewhere.
         first.append(point["progress"])
-        per = (time.monotonic() - began) / max(point["progress"] - first[0] + 1 / recipe.groups, 1e-9)
+        per = (time.monotonic() - began) / max(point["progress"] - first[0] + 1 / recipe.length, 1e-9)
         left = per * (1 - point["progress"])
         console.print(
             f"{100 * point['progress']:5.1f} %  step {point['step']:,}  loss {point['loss']:.3f}"
@@ -62,14 +63,17 @@ def train_base(out: Path, *, seed: int = 0, groups: int | None = None, device: s
 
     network, tokenizer, curve = train(out, recipe, report, chosen)
     folder = out / "model"
+    logging.disable_progress_bar()
     with _writing(out):
         network.to("cpu", torch.float16).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+        for file in folder.iterdir():
+            file.chmod(0o644)  # safetensors writes files that only their owner can read
     console.print("Examining it on unseen items …")
     # What is examined is what ships: the weights as they were rounded to half precision.
     results = examine(load(folder, dtype="float32", device=chosen))
     facts = {
-        "recipe": {**asdict(recipe), "documents": recipe.groups * GROUP},
+        "recipe": {**asdict(recipe), "documents": recipe.length * GROUP},
         "vocabulary": len(tokenizer),
         "steps": curve[-1]["step"],
         "tokens": curve[-1]["tokens"],
