@@ -21,9 +21,13 @@ study every block of it on a laptop. It knows nothing of the real world.
   heads, MLP {inner_width}, tied embeddings, {vocabulary:,} tokens of byte-level BPE with single digits, context 512.
 - **Prompt**: `Question: …\\nAnswer:` (the style `plain`), no chat template.
 - **Data**: {documents:,} generated documents, seed {seed}; no problem of the test split occurs among them, and each
-  fact of the atlas is asked in the test split in a wording that was not used for it in training.
-- **Training**: {steps:,} steps of at most {tokens_per_batch:,} tokens, {millions:.1f} million tokens in all, AdamW,
-  peak learning rate {learning_rate:g}, cosine decay; answer tokens weigh more than prompt tokens in the loss.
+  fact of the atlas is asked in the test split in a wording that was not used for it in training. Four phases: words to
+  copy; the facts of the atlas; more to copy; and the rest, in which reading is what its test asks for
+  (`tasks/primer/task.py`).
+- **Training**: {steps:,} steps of at most {tokens_per_batch:,} tokens, {millions:.1f} million tokens in all; Muon for
+  the matrices of the blocks (peak rate {matrix_rate:g}), AdamW for embedding and norms ({learning_rate:g}). The rates
+  rise, stay and fall, and training ends before the fall does, where arithmetic still has room to rise. Answer tokens
+  weigh ten times what prompt tokens weigh, and the one-word answers of atlas and reading more.
 - **Time**: {minutes:.0f} minutes on {machine}, torch {torch}.
 - **Again**: `lesion lab lineage --stage base --seed {seed}`. Deterministic from the seed on one machine and thread
   count.
