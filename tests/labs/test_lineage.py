@@ -233,7 +233,7 @@ def test_what_was_trained_can_be_shown_and_has_a_card_of_what_was_measured(capsy
     assert [(entry["task"], entry["group"]) for entry in facts["results"]] == [
         ("primer:atlas", group) for group in ("", "animal", "job", "town")
     ]
-    assert facts["results"][0]["items"] == sum(entry["items"] for entry in facts["results"][1:]) == 720
+    assert facts["results"][0]["items"] == sum(entry["items"] for entry in facts["results"][1:]) == 360
     model = load(out / "model")
     card = (out / "model" / "README.md").read_text()
     parameters = sum(p.numel() for p in model.network.parameters())

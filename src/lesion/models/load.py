@@ -99,7 +99,7 @@ def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence transformers' bars and remarks; what matters of them is checked and said here."""
     verbosity = transformers_logging.get_verbosity()
     bars = transformers_logging.is_progress_bar_enabled()
@@ -223,7 +223,7 @@ def load(
         settings["device_map"] = device_map
     elif not on_cpu:
         settings["device_map"] = {"": target}  # straight to the device, without a copy in main memory
-    with _quiet():
+    with quiet():
         config = _read("configuration", AutoConfig.from_pretrained, place, typed, trust_remote_code)
         refuse_unsuited(config, typed)
         tokenizer = _read("tokenizer", read_tokenizer, place, typed, trust_remote_code)

@@ -170,7 +170,7 @@ def train(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise LesionError(f"{folder} cannot be made: {error.strerror or error}; give another --out.") from error
+        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
     # From beyond the opening, where every skill has its usual share.
     tokenizer = tokenizers.train(document(recipe.seed, OPENING + index).text for index in range(30_000))
     network = blank(recipe, tokenizer).to(device)

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from rich.console import Console
 from safetensors import SafetensorError
-from transformers.utils import logging
 
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import TransformersEngine
@@ -24,7 +23,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.labs.lineage.base import Recipe, train
 from lesion.labs.lineage.card import card
 from lesion.labs.lineage.data import GROUP
-from lesion.models.load import Model, load
+from lesion.models.load import Model, load, quiet
 from lesion.studies.statistics import wilson
 from lesion.tasks.catalogue import find
 from lesion.tasks.primer import NAMES
@@ -63,8 +62,7 @@ def train_base(out: Path, *, seed: int = 0, groups: int | None = None, device: s
 
     network, tokenizer, curve = train(out, recipe, report, chosen)
     folder = out / "model"
-    logging.disable_progress_bar()
-    with _writing(out):
+    with _writing(out), quiet():
         network.to("cpu", torch.float16).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         for file in folder.iterdir():
