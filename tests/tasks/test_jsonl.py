@@ -166,3 +166,11 @@ def test_a_choice_is_right_when_it_is_the_answer(tmp_path):
 def test_an_answer_broken_off_on_bad_logits_is_unread(tmp_path):
     task = task_of(tmp_path, GOOD)
     assert task.judge(task.load()[0], Answer("4", finish="nonfinite")).parsed is None
+
+
+@pytest.mark.parametrize("field", ["prompt", "answer", "choices"])
+def test_half_a_character_is_refused_with_its_line(field):
+    row = {"id": "1", "prompt": "p", "answer": "a", "choices": ["a", "b"]}
+    row[field] = ["a", "b\ud800"] if field == "choices" else "a\ud800"
+    with pytest.raises(UsageError, match=f"line 1: '{field}' holds half a character"):
+        parse(json.dumps(row), "file.jsonl")

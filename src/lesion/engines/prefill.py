@@ -162,12 +162,13 @@ def _branching(model: Model, prompt_of_grown: Int[Tensor, " rows"], rows_at: Seq
             new = origin[stream.shape[0] :]
             stream = torch.cat([stream, stream.index_select(0, new)]) if len(new) else stream
 
-            def fit(value: Any) -> Any:
-                return _grow(value, prompts, origin)
-
+            others = {
+                key: _grow_heads(value, prompts, origin) if key == "alibi" else _grow(value, prompts, origin)
+                for key, value in kwargs.items()
+                if key != "hidden_states"
+            }
             if args:
-                return (stream, *map(fit, args[1:])), {key: fit(value) for key, value in kwargs.items()}
-            others = {key: fit(value) for key, value in kwargs.items() if key != "hidden_states"}
+                return (stream, *(_grow(value, prompts, origin) for value in args[1:])), others
             return args, {"hidden_states": stream, **others}
 
         return grow
@@ -198,3 +199,11 @@ def _grow(value: Any, prompts: int, origin: Tensor) -> Any:
     if type(value) is dict:
         return {key: _grow(part, prompts, origin) for key, part in value.items()}
     return value
+
+
+def _grow_heads(value: Any, prompts: int, origin: Tensor) -> Any:
+    """As `_grow`, for what has its prompts and heads in one dimension: the linear biases of BLOOM and Falcon."""
+    if not isinstance(value, Tensor) or value.shape[0] % prompts:
+        return value
+    apart = value.view(prompts, value.shape[0] // prompts, *value.shape[1:])
+    return apart.index_select(0, origin.to(value.device)).flatten(0, 1)

@@ -67,9 +67,6 @@ class TransformersEngine:
 
     def __init__(self, model: Model, batch_size: int | str = "auto") -> None:
         self.model = model
-        self.work = Work(batch_size=rows_that_fit(model) if batch_size == "auto" else int(batch_size))
-        if self.work.batch_size < 1:
-            raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
         config = model.network.config.get_text_config(decoder=True)
         strange = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
         if not strange and getattr(model.network, "_is_stateful", False):
@@ -79,6 +76,9 @@ class TransformersEngine:
                 f"{model.name} has layers of type {', '.join(sorted(strange))}; only attention with keys and values"
                 " can be decoded yet."
             )
+        self.work = Work(batch_size=rows_that_fit(model) if batch_size == "auto" else int(batch_size))
+        if self.work.batch_size < 1:
+            raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
         ends = model.network.generation_config.eos_token_id
         self._ends = {*(ends if isinstance(ends, list) else [ends]), model.tokenizer.eos_token_id} - {None}
         padding = model.tokenizer.pad_token_id
@@ -117,6 +117,13 @@ class TransformersEngine:
             raise LesionError(f"A choice of {request.key} is empty; a choice needs at least one token to be scored.")
         if not request.prompt:
             raise LesionError(f"The prompt of {request.key} is empty; a model needs at least one token to start from.")
+        known = self.model.network.get_input_embeddings().num_embeddings
+        if max(max(request.prompt), *(max(choice) for choice in request.choices), 0) >= known:
+            raise LesionError(
+                f"The tokenizer of {self.model.name} does not fit its network: it writes tokens beyond the {known:,}"
+                " that the network has embeddings for. Put the tokenizer that the model was trained with into its"
+                " folder."
+            )
         if longest > self.model.context:
             raise LesionError(
                 f"The prompt of {request.key} has {len(request.prompt)} tokens and does not fit the context of"
