@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from commandline import questions, write
+from commandline import questions, save, write
 from lesion.engines.engine import Response
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
@@ -369,3 +369,15 @@ def test_the_real_engine_is_the_default(sums, tinies, tmp_path):
     run(study(sums), tmp_path / "default", models=tinies)
     run(study(sums), tmp_path / "named", models=tinies, make_engine=TransformersEngine)
     assert rows(tmp_path / "default") == rows(tmp_path / "named")
+
+
+def test_a_later_model_that_cannot_be_meant_is_told_before_the_first_is_asked(tmp_path):
+    save(tmp_path / "three", "llama")
+    file = questions(tmp_path / "q.jsonl", 3)
+    for second, layers in ((str(tmp_path / "absent"), "all"), (str(tmp_path / "three"), "0-7")):
+        study = Study.make(
+            models=["bundled:llama-base", second], tasks=[str(file)], items="all", edits={"layers": layers}
+        )
+        with pytest.raises(UsageError):
+            run(study, tmp_path / "out")
+        assert not (tmp_path / "out").exists()

@@ -185,6 +185,21 @@ def _read(part: str, loader: Any, source: Source, typed: str, trust_remote_code:
         raise explained(error, source, typed, part) from error
 
 
+def peek(source: str | Path, *, revision: str | None = None, trust_remote_code: bool = False) -> int | None:
+    """The number of blocks that a model's config speaks of, None where it does not; its weights are not read.
+
+    Raises:
+        UsageError: the folder or the bundled model does not exist.
+        LesionError: as for `load`, as far as the config tells.
+    """
+    place = find(str(source), revision)
+    with quiet():
+        config = _read("configuration", AutoConfig.from_pretrained, place, str(source), trust_remote_code)
+        refuse_unsuited(config, str(source))
+    blocks = getattr(config.get_text_config(decoder=True), "num_hidden_layers", None)
+    return blocks if isinstance(blocks, int) else None
+
+
 def load(
     source: str | Path,
     *,

@@ -13,7 +13,7 @@ from lesion.engines.engine import Decoding, Engine, Request, Response
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError
 from lesion.methods.ablation import sweep
-from lesion.models.load import Model, load
+from lesion.models.load import Model, load, peek
 from lesion.studies.layers import parse_layers
 from lesion.studies.row import Row, answer_key
 from lesion.studies.store import Store
@@ -110,6 +110,7 @@ def run(
     watcher = watcher or Silent()
     tasks = {choice: find(choice.name) for choice in study.tasks}
     drawn = {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
+    _look_ahead(study, models or {})
     asked = planned = 0
     plan: dict[str, Sequence[Scale]] = {}
     with Store.open(folder, study.identity(), study.to_toml()) as store:
@@ -132,6 +133,14 @@ def run(
             asked, planned = asked + len(cells), planned + total
         summary = summarise(study, plan, store.answers(), store.items())
     return Outcome(Path(folder), summary, asked, planned)
+
+
+def _look_ahead(study: Study, loaded: Mapping[str, Model]) -> None:
+    """What is wrong with a later model is told before the first one works for hours."""
+    for chosen in study.models[1:]:
+        blocks = None if chosen.name in loaded else peek(chosen.source, revision=chosen.revision)
+        if blocks is not None:
+            parse_layers(study.edits.layers, blocks, chosen.name)
 
 
 def recall(folder: Path) -> tuple[Study, dict[str, Any], Any, Any]:
