@@ -268,3 +268,10 @@ def test_wrapping_puts_a_network_into_eval_mode_without_gradients():
     assert model.network is network
     assert not network.training
     assert not any(parameter.requires_grad for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("family", ["gpt2", "qwen2", "gpt_neox", "opt", "gemma2", "llama"])
+def test_a_folder_without_a_tokenizer_is_refused_in_every_family(family, tmp_path):
+    tiny(family).save_pretrained(tmp_path)
+    with pytest.raises(LesionError, match="has no tokenizer that can be read"):
+        load(tmp_path)

@@ -38,6 +38,9 @@ def read_tokenizer(
         _raise_exceptions_for_connection_errors=False,
     )
     if file is None:
+        if len(tokenizer) <= len(tokenizer.all_special_ids):
+            # Where no file is there, transformers makes some architectures a tokenizer that knows no words.
+            raise ValueError("there are no words in its vocabulary")
         return tokenizer
     own = Tokenizer.from_file(file)
     # A file may come with a maximum length or padding of its own, which is not about rules.
