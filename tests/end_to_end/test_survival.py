@@ -57,6 +57,8 @@ def sweeping(place: Path, out: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # Whoever runs the tests in the background has Ctrl-C ignored, and every child of theirs inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         began = time.monotonic()
