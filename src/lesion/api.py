@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from lesion.edits.edit import Unit
+from lesion.errors import UsageError
+from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
 from lesion.report import page, tables
 from lesion.studies.run import Watcher, recall, run
@@ -102,7 +104,7 @@ def ablate(
         LesionError: a model cannot be loaded, or the folder belongs to another study.
     """
     several = [model] if isinstance(model, str | Model) else list(model)
-    loaded = {each.name: each for each in several if isinstance(each, Model)}
+    loaded = {each.name: _as_it_is(each) for each in several if isinstance(each, Model)}
     study = Study.make(
         name="ablation",
         models=[each.name if isinstance(each, Model) else each for each in several],
@@ -128,6 +130,22 @@ def ablate(
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-"))
     outcome = run(study, folder, watcher=watcher, models=loaded)
     return Result(outcome.folder, outcome.summary, outcome.asked)
+
+
+def _as_it_is(model: Model) -> Model:
+    """The model with the fingerprint of the weights that it has now; they may have been changed since it was loaded.
+
+    Raises:
+        UsageError: an edit is in force, whose answers would be taken for the baseline's.
+    """
+    for block in model.anatomy.blocks:
+        for module in (block.module, *(branch.tail for branch in block.branches)):
+            if module._forward_hooks:
+                raise UsageError(
+                    f"{model.name} has a hook on block {block.index}, an edit in force perhaps: leave `applied` before"
+                    " you ablate, so that the baseline is the model as it is."
+                )
+    return replace(model, fingerprint=fingerprint(model.network))
 
 
 def study(source: str | Path | Study, out: str | Path, *, watcher: Watcher | None = None) -> Result:

@@ -118,3 +118,14 @@ def test_wrong_use_is_an_error_with_the_same_words_as_on_the_command_line(sums):
         lesion.ablate(model("llama"), sums, items=1, layers=[9])
     with pytest.raises(lesion.UsageError, match="There is no task 'gsm9k'"):
         lesion.ablate(model("llama"), "gsm9k")
+
+
+def test_a_model_that_was_changed_in_memory_is_another_one_and_an_edited_one_is_refused(tmp_path):
+    changed = model("llama")
+    file = questions(tmp_path / "q.jsonl", 2)
+    lesion.ablate(changed, tasks=[str(file)], items="all", layers="0", out=tmp_path / "out")
+    changed.anatomy.matrix("0.mlp.up").write(torch.zeros(changed.anatomy.matrix("0.mlp.up").shape))
+    with pytest.raises(lesion.LesionError, match="weights of"):
+        lesion.ablate(changed, tasks=[str(file)], items="all", layers="0", out=tmp_path / "out")
+    with lesion.applied(changed, lesion.ScaleBlock(0)), pytest.raises(lesion.UsageError, match="edit in force"):
+        lesion.ablate(changed, tasks=[str(file)], items="all", layers="0", out=tmp_path / "other")

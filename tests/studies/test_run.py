@@ -331,7 +331,7 @@ def test_weights_or_items_that_changed_between_two_runs_are_never_mixed(sums, ti
     with pytest.raises(LesionError, match=r"weights of tiny:llama are not those .*--out"):
         run(study(sums), tmp_path / "out", models=other, make_engine=Oracle(0))
     sums.write_text(sums.read_text().replace("+ 1", "+ 2"))
-    with pytest.raises(LesionError, match=r"reads differently .*--out"):
+    with pytest.raises(LesionError, match=r"data that has changed since .*--out"):
         run(study(sums), tmp_path / "out", models=tinies, make_engine=Oracle(0))
     assert len(rows(tmp_path / "out")) == CELLS
 
@@ -382,3 +382,16 @@ def test_a_later_model_that_cannot_be_meant_is_told_before_the_first_is_asked(tm
         with pytest.raises(UsageError):
             run(study, tmp_path / "out")
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("change", [{"judge": "contains"}, {"aliases": ["7"]}, {"answer": "other"}])
+def test_a_data_file_that_changed_in_any_way_that_counts_is_refused_and_nothing_is_mixed(tinies, tmp_path, change):
+    file = tmp_path / "q.jsonl"
+    rows_of = [{"id": f"{n}", "prompt": f"{n} + {n} =", "answer": f"{n + n}"} for n in range(4)]
+    write(file, rows_of)
+    run(study(file, items=4), tmp_path / "out", models=tinies, make_engine=Oracle())
+    before = len(rows(tmp_path / "out"))
+    write(file, [{**row, **change} for row in rows_of])
+    with pytest.raises(LesionError, match="changed since"):
+        run(study(file, items=4), tmp_path / "out", models=tinies, make_engine=Oracle())
+    assert len(rows(tmp_path / "out")) == before

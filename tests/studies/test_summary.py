@@ -133,7 +133,7 @@ def test_critical_is_what_the_rule_in_the_summary_says():
     assert {(0, True), (2, False)} <= flags
 
 
-def test_an_edit_that_misses_one_answer_is_left_out_and_the_others_are_tested_without_it():
+def test_an_edit_that_misses_one_answer_is_left_out_and_still_counts_in_the_correction():
     frame = answers()
     hole = (frame["model_name"] == "one") & (frame["task"] == "easy") & (frame["edit"] == "0×0")
     without = frame.drop(frame[hole].index[:1])
@@ -143,7 +143,7 @@ def test_an_edit_that_misses_one_answer_is_left_out_and_the_others_are_tested_wi
     ]
     assert task["planned"] == [0, 2, 3]
     family = [e for e in task["layers"] if (e["unit"], e["factor"]) == ("block", 0.0)]
-    assert min(e["p_corrected"] for e in family) == pytest.approx(min(1.0, 2 * min(e["p"] for e in family)))
+    assert min(e["p_corrected"] for e in family) == pytest.approx(min(1.0, 3 * min(e["p"] for e in family)))
     assert others == tasks(summary(frame))[1:]
 
 

@@ -24,7 +24,9 @@ def ablate(
         list[str],
         typer.Option(help="gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …; repeatable."),
     ],
-    unit: Annotated[str, typer.Option(help="What of each block to scale: block, attention or mlp.")] = "block",
+    unit: Annotated[
+        list[str] | None, typer.Option(help="What of each block to scale: block, attention or mlp; repeatable.")
+    ] = None,
     layers: Annotated[str, typer.Option(help="all, or numbers and ranges such as 0-3,7.")] = "all",
     factor: Annotated[float, typer.Option(help="0 switches off; any finite number scales.")] = 0.0,
     items: Annotated[str, typer.Option(help="Items of each task, drawn by the seed; or all.")] = "100",
@@ -57,7 +59,7 @@ def ablate(
         batch_size=_whole(batch_size),
         dtype=dtype,
         device=device,
-        edits={"unit": unit, "layers": layers, "factor": factor},
+        edits={"unit": unit or ["block"], "layers": layers, "factor": factor},
         decoding=decoding,
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
@@ -86,12 +88,17 @@ def demo(out: Out = None) -> None:
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")]) -> None:
     """Write the report of a study, finished or not, from its stored answers."""
+    from rich.markup import escape
+
     from lesion.report import page, tables
     from lesion.studies.run import recall
 
     _, summary, answers, items = recall(folder)
     path = page.write(folder, summary, answers, items)
-    Console(highlight=False).print(tables.text(summary))
+    console = Console(highlight=False)
+    console.print(tables.text(summary))
+    for note in summary["notes"]:
+        console.print(f"note: {escape(note)}")
     print(f"report: {path}")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -113,7 +115,7 @@ def run(
     _look_ahead(study, models or {})
     asked = planned = 0
     plan: dict[str, Sequence[Scale]] = {}
-    with Store.open(folder, study.identity(), study.to_toml()) as store:
+    with Store.open(folder, _identity(study, tasks, drawn), study.to_toml()) as store:
         for choice, items in drawn.items():
             store.add_items(choice.name, items)
         for chosen in study.models:
@@ -133,6 +135,17 @@ def run(
             asked, planned = asked + len(cells), planned + total
         summary = summarise(study, plan, store.answers(), store.items())
     return Outcome(Path(folder), summary, asked, planned)
+
+
+def _identity(study: Study, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]) -> str:
+    """The identity of the study on these very items: a data file that changed, in any way that counts, is another."""
+    items = [
+        [choice.name, task.kind, task.max_new_tokens, task.stop, task.style]
+        + [[i.id, i.question, i.gold, i.aliases, i.choices, i.group, dict(i.metadata)] for i in drawn[choice]]
+        for choice, task in tasks.items()
+    ]
+    text = json.dumps([study.identity(), sorted(items, key=lambda entry: str(entry[0]))], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def _look_ahead(study: Study, loaded: Mapping[str, Model]) -> None:

@@ -311,7 +311,9 @@ def _difference(stored: str, asked: str) -> str:
         for key in sorted(there.keys() | here.keys())
         if key not in silent and there.get(key) != here.get(key)
     ]
-    return f" ({'; '.join(differing)})" if differing else ""
+    if not differing:
+        return ": the same questions of it, on data that has changed since (items, answers, judge or token limit)"
+    return f" ({'; '.join(differing)})"
 
 
 def _short(value: object, limit: int = 80) -> str:

@@ -78,8 +78,10 @@ def _task(
     families: dict[tuple[str, float], list[dict[str, Any]]] = {}
     for entry in entries:
         families.setdefault((entry["unit"], entry["factor"]), []).append(entry)
-    for family in families.values():
-        for entry, corrected in zip(family, holm(entry["p"] for entry in family), strict=True):
+    for (unit, factor), family in families.items():
+        # Edits that are still missing answers count as tests too: the correction is that of the finished study.
+        missing = sum((edit.unit, edit.factor) == (unit, factor) for edit in edits) - len(family)
+        for entry, corrected in zip(family, holm([*(e["p"] for e in family), *[1.0] * missing]), strict=False):
             entry["p_corrected"] = corrected
             entry["critical"] = critical(float(right.mean()), entry["drop_low"], corrected)
     return {
