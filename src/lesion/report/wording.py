@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -85,7 +86,7 @@ def rule(study: Mapping[str, Any]) -> str:
 
 def printable(text: str) -> str:
     """The text with lone surrogates and NULs as U+FFFD: UTF-8 or HTML cannot hold them."""
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return re.sub("[\ud800-\udfff\0]", "\N{REPLACEMENT CHARACTER}", text)
 
 
 def short(name: str, longest: int) -> str:
