@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lesion.errors import UsageError
+
+if TYPE_CHECKING:  # an edit of blocks need not wait for torch
+    from lesion.edits.selection import Selection
 
 Unit = Literal["block", "attention", "mlp"]
 UNITS: tuple[Unit, ...] = ("block", "attention", "mlp")
@@ -80,6 +83,33 @@ class ScaleMlp(Scale):
 SCALES: dict[Unit, type[Scale]] = {"block": ScaleBlock, "attention": ScaleAttention, "mlp": ScaleMlp}
 
 
+@dataclass(frozen=True)
+class ScaleParameters:
+    """Multiply the weights of a selection: W_ij · factor where selected, W_ij elsewhere.
+
+    Factor 0 prunes. Selections are made on the unedited weights, also when several are composed; factors on one
+    weight multiply, and the product is rounded once to the dtype of the weights.
+
+    Args:
+        selection: which weights.
+        factor: any finite number; 0 prunes, 1 changes nothing.
+
+    Raises:
+        UsageError: the factor is not finite.
+    """
+
+    selection: Selection
+    factor: float | int = 0.0
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.factor):
+            raise UsageError(f"The factor of an edit must be a finite number, not {self.factor}.")
+        object.__setattr__(self, "factor", float(self.factor) + 0.0)  # 0 and -0.0 are one edit
+
+    def __str__(self) -> str:
+        return f"{self.selection.label}@{self.selection.digest}×{_number(self.factor)}"
+
+
 @dataclass(frozen=True, eq=False)
 class Compose:
     """Several edits at once, in order. Factors on the same place multiply; `Compose(())` is the baseline.
@@ -95,7 +125,7 @@ class Compose:
         object.__setattr__(self, "edits", flat)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Scale | Compose) and tuple(parts(self)) == tuple(parts(other))
+        return isinstance(other, Scale | ScaleParameters | Compose) and tuple(parts(self)) == tuple(parts(other))
 
     def __hash__(self) -> int:
         return hash(self.edits[0]) if len(self.edits) == 1 else hash(self.edits)
@@ -104,11 +134,11 @@ class Compose:
         return " + ".join(str(edit) for edit in self.edits) if self.edits else "baseline"
 
 
-Edit = Scale | Compose
+Edit = Scale | ScaleParameters | Compose
 BASELINE = Compose(())
 
 
-def parts(edit: Edit) -> Iterator[Scale]:
+def parts(edit: Edit) -> Iterator[Scale | ScaleParameters]:
     """The single edits an edit consists of, in order."""
     if isinstance(edit, Compose):
         for part in edit.edits:
@@ -117,7 +147,19 @@ def parts(edit: Edit) -> Iterator[Scale]:
         yield edit
 
 
+def of_places(edit: Edit) -> Compose:
+    """What of an edit scales blocks and branches, and so can differ from row to row of a batch (`gates.py`)."""
+    return Compose(tuple(part for part in parts(edit) if isinstance(part, Scale)))
+
+
+def of_weights(edit: Edit) -> tuple[ScaleParameters, ...]:
+    """What of an edit changes weights, and so is the same for all rows of a batch (`weights.py`)."""
+    return tuple(part for part in parts(edit) if isinstance(part, ScaleParameters))
+
+
 _ADDRESS = re.compile(r"(?P<layer>[0-9]{1,9})(?:\.(?P<unit>attention|mlp))?")
+_SELECTION = re.compile(r"(?P<label>[A-Za-z0-9._-]{1,80})@(?P<digest>[0-9a-f]{16})")
+_NONE: Mapping[str, Selection] = {}
 
 
 def _scale(address: str, factor: float) -> Scale | None:
@@ -128,19 +170,37 @@ def _scale(address: str, factor: float) -> Scale | None:
     return SCALES[unit](int(match["layer"]), factor)
 
 
-def parse(text: str) -> Edit:
-    """The edit whose text form is `text`: the inverse of `str(edit)`. `x` and `*` may stand for `×`.
+def _parameters(name: str, factor: float, selections: Mapping[str, Selection]) -> ScaleParameters | None:
+    match = _SELECTION.fullmatch(name)
+    if match is None:
+        return None
+    if match["digest"] not in selections:
+        raise UsageError(
+            f"'{name}' names a selection of weights, which text alone does not hold; give the .edit file that has it."
+        )
+    return ScaleParameters(selections[match["digest"]], factor)
+
+
+def parse(text: str, selections: Mapping[str, Selection] = _NONE) -> Edit:
+    """The edit whose text form is `text`: the inverse of `str(edit)`. `x` and `*` may stand for `×` after an address.
+
+    Args:
+        text: `23×0`, `23.mlp×0.5`, `LABEL@DIGEST×0`, several joined by ` + `, or `baseline`.
+        selections: by digest, those that the text may name.
 
     Raises:
-        UsageError: the text is not an edit.
+        UsageError: the text is not an edit, or names a selection that is not given.
     """
     if text.strip() == "baseline":
         return BASELINE
     edits: list[Edit] = []
     for piece in text.split(" + "):
-        address, *factor = re.split("[×x*]", piece.strip())
+        # A label may hold an x; an address does not.
+        address, *factor = re.split("×" if "@" in piece else "[×x*]", piece.strip())
+        edit: Edit | None
         try:
-            edit = _scale(address, float(factor[0])) if len(factor) == 1 else None
+            make = _parameters(address, float(factor[0]), selections) if "@" in piece and len(factor) == 1 else None
+            edit = make or (_scale(address, float(factor[0])) if len(factor) == 1 else None)
         except ValueError:
             edit = None
         if edit is None:
@@ -150,21 +210,34 @@ def parse(text: str) -> Edit:
 
 
 def to_json(edit: Edit) -> dict[str, Any]:
-    """The edit as plain JSON values: `{"scale": "23.mlp", "factor": 0.0}` or `{"compose": [...]}`."""
+    """The edit as plain JSON values: `{"scale": "23.mlp", "factor": 0.0}` or `{"compose": [...]}`.
+
+    A selection is named only: `{"select": "LABEL@DIGEST", "factor": 0.0}`.
+    """
     if isinstance(edit, Compose):
         return {"compose": [to_json(part) for part in edit.edits]}
+    if isinstance(edit, ScaleParameters):
+        return {"select": f"{edit.selection.label}@{edit.selection.digest}", "factor": edit.factor}
     return {"scale": edit.address, "factor": edit.factor}
 
 
-def from_json(value: dict[str, Any]) -> Edit:
+def from_json(value: dict[str, Any], selections: Mapping[str, Selection] = _NONE) -> Edit:
     """The edit that `to_json` wrote.
 
+    Args:
+        value: its JSON form.
+        selections: by digest, those that it may name.
+
     Raises:
-        UsageError: the value is not the JSON form of an edit.
+        UsageError: the value is not the JSON form of an edit, or names a selection that is not given.
     """
     try:
         if set(value) == {"compose"}:
-            return Compose(tuple(from_json(part) for part in value["compose"]))
+            return Compose(tuple(from_json(part, selections) for part in value["compose"]))
+        if set(value) == {"select", "factor"}:
+            found = _parameters(value["select"], float(value["factor"]), selections)
+            if found is not None:
+                return found
         if set(value) == {"scale", "factor"}:
             edit = _scale(value["scale"], float(value["factor"]))
             if edit is not None:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lesion.edits.edit import UNITS, Edit, parts
+from lesion.edits.edit import UNITS, Edit, ScaleParameters, parts
 from lesion.errors import UsageError
 from lesion.models.anatomy import Anatomy
 
@@ -23,13 +23,18 @@ def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks un
         anatomy: of the model that the edits address.
 
     Raises:
-        UsageError: an edit addresses a block or a branch that the model does not have, or its factors on one
-            place multiply to something that is not finite.
+        UsageError: an edit addresses a block or a branch that the model does not have, its factors on one place
+            multiply to something that is not finite, or it changes weights.
     """
     distinct = {edit: column for column, edit in enumerate(dict.fromkeys(edits))}
     table = torch.ones(len(anatomy.blocks), len(UNITS), len(distinct), dtype=torch.float64)
     for edit, column in distinct.items():
         for part in parts(edit):
+            if isinstance(part, ScaleParameters):
+                raise UsageError(
+                    f"'{part}' changes weights, which all rows of a batch share; make it so with `applied`, and give"
+                    f" gates what `of_places` leaves of an edit."
+                )
             block = anatomy.block(part.layer)
             if part.unit != "block" and getattr(block, part.unit) is None:
                 raise UsageError(

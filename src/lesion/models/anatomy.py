@@ -12,8 +12,10 @@ from transformers import PreTrainedModel
 from lesion.errors import UsageError, nearest
 from lesion.models.coverage import tied, uncovered
 from lesion.models.families import Family, Plan, families
-from lesion.models.matrices import Matrix, MisfitError, lay_out
+from lesion.models.matrices import FLOATS, Matrix, MisfitError, Storage, lay_out
 from lesion.models.structure import infer
+
+HEAD = "head"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +74,8 @@ class Anatomy:
         uncovered: (parameter name, reason) for every parameter in which no matrix lies, tied names once.
         tied: groups of parameter names that share one tensor.
         notes: sentences on what an edit of this model cannot or does not do.
+        head: the output head as a matrix, address `head`, where it is not tied to the input embedding; else None.
+            It is no part of any block and not among `matrices`.
     """
 
     name: str
@@ -81,6 +85,7 @@ class Anatomy:
     uncovered: tuple[tuple[str, str], ...] = ()
     tied: tuple[tuple[str, ...], ...] = ()
     notes: tuple[str, ...] = ()
+    head: Matrix | None = None
     _matrices: dict[str, Matrix] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,6 +96,11 @@ class Anatomy:
     def matrices(self) -> Mapping[str, Matrix]:
         """Every matrix by address, block after block."""
         return self._matrices
+
+    @property
+    def scored(self) -> Mapping[str, Matrix]:
+        """Every matrix that has inputs of its own to score by: those of the blocks, and the head unless it is tied."""
+        return self._matrices if self.head is None else {**self._matrices, HEAD: self.head}
 
     def block(self, index: int) -> Block:
         """The block with this index.
@@ -110,6 +120,8 @@ class Anatomy:
         """
         if (found := self._matrices.get(address)) is not None:
             return found
+        if address == HEAD and self.head is not None:
+            return self.head
         first, _, _ = address.partition(".")
         if first.isdecimal():
             block = self.block(int(first))
@@ -226,4 +238,18 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
         uncovered(network, matrices, [block.module for block in blocks], reasons),
         tied(network),
         notes,
+        _head(network),
     )
+
+
+def _head(network: PreTrainedModel) -> Matrix | None:
+    """The output head, unless it is tied to another parameter or is not a plain matrix."""
+    module = network.get_output_embeddings()
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, nn.Parameter) or weight.dim() != 2 or type(module) is not nn.Linear:
+        return None
+    names = [name for name, parameter in network.named_parameters(remove_duplicate=False) if parameter is weight]
+    if len(names) != 1 or weight.dtype not in FLOATS:
+        return None
+    rows, columns = weight.shape
+    return Matrix(HEAD, HEAD, (rows, columns), Storage("Linear", 0, rows), names[0], module, "weight")

@@ -1,0 +1,168 @@
+"""Inputs: what flows into every matrix of a model on one data set, summed up in a vector per input."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lesion.errors import LesionError, UsageError
+
+
+@dataclass(frozen=True, eq=False)
+class InputSums:
+    """Sums over the texts of a data set for one matrix input X, X_i [tokens, in] being what text i sends into it.
+
+    Attributes:
+        norms: a_j = Σ_i ‖X_i[:, j]‖₂, float32 (Christ et al. 2024, section 3).
+        squares: Σ_i ‖X_i[:, j]‖₂², float32; its root is the norm of Wanda (Sun et al. 2023, eq. 1).
+        tokens: tokens that came; of an expert, those that were routed to it.
+        active: of the input of the matrix that ends a feed-forward branch: tokens on which the activation of
+            neuron j was above 0 (Tang et al. 2024, eq. 3), int64. None elsewhere.
+    """
+
+    norms: Float[Tensor, " in"]
+    squares: Float[Tensor, " in"]
+    tokens: int
+    active: Int[Tensor, " in"] | None = None
+
+    def __add__(self, other: InputSums) -> InputSums:
+        if self.norms.shape != other.norms.shape or (self.active is None) != (other.active is None):
+            raise LesionError("Sums of two matrix inputs of different size cannot be added.")
+        return InputSums(
+            (self.norms.double() + other.norms.double()).float(),
+            (self.squares.double() + other.squares.double()).float(),
+            self.tokens + other.tokens,
+            None if self.active is None or other.active is None else self.active + other.active,
+        )
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where sums come from.
+
+    Attributes:
+        model: name of the model as typed.
+        fingerprint: of its weights as they were loaded.
+        data: name of the task as typed.
+        seed, repeat: which draw of texts this is; seed 0, repeat 0 is the first.
+        replacement: whether texts were drawn with replacement.
+        ids: of the items that were drawn, in order; one drawn twice stands twice.
+        cut: how many of the texts were longer than the context and were cut at its end.
+        style: the prompt style in which the texts were written.
+    """
+
+    model: str
+    fingerprint: str
+    data: str
+    seed: int
+    repeat: int
+    replacement: bool
+    ids: tuple[str, ...]
+    cut: int
+    style: str
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What flows into every matrix of a model on one data set.
+
+    Attributes:
+        sums: by the address of the first matrix that reads an input (`3.attention.q` for q, k and v).
+        readers: matrix address → the key of `sums` that it reads. A matrix that is not here was not observed.
+        texts: number of texts summed up, one drawn twice counting twice.
+        tokens: number of their tokens.
+        provenance: one per draw; more than one after a merge.
+    """
+
+    sums: Mapping[str, InputSums]
+    readers: Mapping[str, str]
+    texts: int
+    tokens: int
+    provenance: tuple[Provenance, ...] = field(default=())
+
+    def of(self, address: str) -> InputSums | None:
+        """The sums of the input that a matrix reads; None where it was not observed."""
+        reader = self.readers.get(address)
+        return None if reader is None else self.sums[reader]
+
+    def __add__(self, other: Inputs) -> Inputs:
+        """The sums over both data sets, or over two shards of one.
+
+        Raises:
+            UsageError: they were not observed on the same model.
+        """
+        mine, yours = ({p.fingerprint for p in inputs.provenance} for inputs in (self, other))
+        if dict(self.readers) != dict(other.readers) or (mine and yours and mine != yours):
+            raise UsageError("Sums over two different models cannot be added; observe both data sets on the same one.")
+        sums = {name: self.sums[name] + other.sums[name] for name in self.sums}
+        provenance = (*self.provenance, *other.provenance)
+        return replace(
+            self,
+            sums=sums,
+            texts=self.texts + other.texts,
+            tokens=self.tokens + other.tokens,
+            provenance=provenance,
+        )
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits of everything that a selection reads: the vectors and who reads which."""
+        sha = hashlib.sha256(json.dumps(sorted(self.readers.items())).encode())
+        for name in sorted(self.sums):
+            entry = self.sums[name]
+            sha.update(f"{name} {entry.tokens}".encode())
+            for vector in (entry.norms, entry.squares, entry.active):
+                sha.update(b"-" if vector is None else vector.cpu().contiguous().numpy().tobytes())
+        return sha.hexdigest()[:16]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The vectors by name, `ADDRESS/norms`, `ADDRESS/squares`, `ADDRESS/active`, for a safetensors file."""
+        found: dict[str, Tensor] = {}
+        for name, entry in self.sums.items():
+            found |= {f"{name}/norms": entry.norms, f"{name}/squares": entry.squares}
+            if entry.active is not None:
+                found[f"{name}/active"] = entry.active
+        return {name: vector.cpu().contiguous() for name, vector in found.items()}
+
+    def header(self) -> dict[str, Any]:
+        """Everything but the vectors, as plain JSON values; with `tensors`, what `from_parts` reads."""
+        return {
+            "texts": self.texts,
+            "tokens": self.tokens,
+            "inputs": {name: entry.tokens for name, entry in self.sums.items()},
+            "readers": dict(self.readers),
+            "provenance": [{**p.__dict__, "ids": list(p.ids)} for p in self.provenance],
+        }
+
+    @classmethod
+    def from_parts(cls, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Inputs:
+        """The inputs that `header` and `tensors` were taken from.
+
+        Raises:
+            LesionError: the two do not fit each other.
+        """
+        try:
+            sums = {
+                str(name): InputSums(
+                    tensors[f"{name}/norms"], tensors[f"{name}/squares"], int(tokens), tensors.get(f"{name}/active")
+                )
+                for name, tokens in header["inputs"].items()
+            }
+            readers = {str(address): str(name) for address, name in header["readers"].items()}
+            provenance = tuple(Provenance(**{**entry, "ids": tuple(entry["ids"])}) for entry in header["provenance"])
+            found = cls(sums, readers, int(header["texts"]), int(header["tokens"]), provenance)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise LesionError(f"These are not the sums of matrix inputs: {error} does not fit.") from error
+        if not set(readers.values()) <= set(sums) or any(
+            entry.norms.dim() != 1 or entry.norms.shape != entry.squares.shape or entry.norms.dtype != torch.float32
+            for entry in sums.values()
+        ):
+            raise LesionError("These are not the sums of matrix inputs: vectors are missing or have another shape.")
+        return found
