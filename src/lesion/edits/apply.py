@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lesion.edits.edit import Edit
+from lesion.edits.edit import Edit, of_places, of_weights
 from lesion.edits.gates import gated
+from lesion.edits.weights import written
 from lesion.models.load import Model
 
 
@@ -14,9 +15,12 @@ from lesion.models.load import Model
 def applied(model: Model, edit: Edit) -> Iterator[Model]:
     """The model under `edit`, for every row of every forward pass inside the `with`; nested, edits add up.
 
-    The weights are never written: hooks scale what the edited places add to the residual stream, and they
-    are gone afterwards, also after an exception. Tied weights and modules dispatched over devices are
-    therefore safe.
+    Scaled blocks and branches never write to the weights: hooks scale what they add to the residual stream, and
+    are gone afterwards. Scaled parameters are written in place and put back bit for bit. Both hold after an
+    exception too, for tied weights, and for modules dispatched over devices.
+
+    The selections of one edit are all made on the weights as they are on entry. Nested, an inner selection
+    therefore chooses among weights that the outer edit has changed; give both as one `Compose` where it should not.
 
     Example:
         >>> with applied(model, ScaleBlock(3, 0.0)):
@@ -24,8 +28,10 @@ def applied(model: Model, edit: Edit) -> Iterator[Model]:
 
     Raises:
         UsageError: the edit names a place that the model does not have.
-        LesionError: a forward pass did not run through a place that is edited.
+        LesionError: a forward pass did not run through a place that is edited, or the weights that are selected are
+            none, all there are, or do not move (see `written`).
     """
     with gated(model) as gates:
-        gates.assign_everywhere(edit)
-        yield model
+        gates.assign_everywhere(of_places(edit))
+        with written(model, of_weights(edit)):
+            yield model
