@@ -18,6 +18,7 @@ BUDGET = 3_000_000
 LONGEST = 6_000
 """Characters of one text; of a longer one the beginning and the end are kept, where the answer stands."""
 VERDICTS = {True: "1", False: "0", None: "-"}
+NOTHING: dict[str, Any] = {"texts": [], "models": [], "tasks": [], "cells": []}
 FINISHES = {"stop": "s", "length": "l", "nonfinite": "n"}
 
 
@@ -76,10 +77,28 @@ def data(of_lines: Sequence[Line], answers: pd.DataFrame, items: pd.DataFrame, b
         answer; and per shown item `texts`, `parsed` (numbers, -1 for none), `finish` (s, l, n), `tokens`).
     """
     if answers.empty or items.empty:
-        return {"texts": [], "models": [], "tasks": [], "cells": []}
-    cells = _cells(of_lines, answers)
-    models = list(dict.fromkeys(line.model for line in of_lines))
-    names = list(dict.fromkeys(line.task for line in of_lines))
+        return dict(NOTHING)
+    return bundled(
+        _cells(of_lines, answers),
+        list(dict.fromkeys(line.model for line in of_lines)),
+        list(dict.fromkeys(line.task for line in of_lines)),
+        items,
+        budget,
+    )
+
+
+def bundled(
+    cells: Sequence[Cell], models: list[str], names: list[str], items: pd.DataFrame, budget: int = BUDGET
+) -> dict[str, Any]:
+    """What the browser's script reads, from cells: see `data`.
+
+    Args:
+        cells: in the order in which they are offered; the unedited one has the edit `baseline`.
+        models: every model of the cells.
+        names: every task of the cells.
+        items: columns task, item, question, gold, group.
+        budget: characters of questions and answers at most.
+    """
     asked = items.drop_duplicates(["task", "item"])
     of_task = {
         name: list(
@@ -118,20 +137,26 @@ def data(of_lines: Sequence[Line], answers: pd.DataFrame, items: pd.DataFrame, b
     }
 
 
-def _cells(of_lines: Sequence[Line], answers: pd.DataFrame) -> list[Cell]:
+def said(answers: pd.DataFrame) -> dict[tuple[str, str, str], dict[str, Said]]:
+    """(model, task, edit) → item → what was answered first."""
     found: dict[tuple[str, str, str], dict[str, Said]] = {}
     names = ("model_name", "task", "edit", "item", "text", "tokens", "finish", "correct", "parsed")
     for model, task, edit, item, text, tokens, finish, correct, parsed in zip(
         *(answers[name] for name in names), strict=True
     ):
-        said = Said(
+        answer = Said(
             text if isinstance(text, str) else "",
             int(tokens) if pd.notna(tokens) else 0,
             str(finish),
             bool(correct),
             parsed if isinstance(parsed, str) else None,
         )
-        found.setdefault((model, task, edit), {}).setdefault(str(item), said)
+        found.setdefault((model, task, edit), {}).setdefault(str(item), answer)
+    return found
+
+
+def _cells(of_lines: Sequence[Line], answers: pd.DataFrame) -> list[Cell]:
+    found = said(answers)
     cells: dict[tuple[str, str, str], Cell] = {}
     for line in of_lines:
         labels = {str(BASELINE): "unedited"} | {point.edit: _label(line, point.layer) for point in line.points}
@@ -161,8 +186,8 @@ def _fitting(of_task: dict[str, list[Any]], cells: Sequence[Cell], budget: int) 
             if turn >= len(rows):
                 continue
             item, question = str(rows[turn][0]), str(rows[turn][1])
-            said = {cell.answers[item].text for cell in cells if cell.task == name and item in cell.answers}
-            spent += min(len(question), LONGEST) + sum(min(len(text), LONGEST) for text in said)
+            texts = {cell.answers[item].text for cell in cells if cell.task == name and item in cell.answers}
+            spent += min(len(question), LONGEST) + sum(min(len(text), LONGEST) for text in texts)
             if spent > budget and turn > 0:
                 return kept
             kept[name] = turn + 1

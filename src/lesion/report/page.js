@@ -25,34 +25,45 @@ document.addEventListener("pointermove", (event) => {
 document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true, capture: true });
 document.addEventListener("pointerleave", () => { tip.hidden = true; });
 
-// The table of all cells sorts by any column and can show the critical rows only.
-const table = byId("cell-table");
-const headings = [...table.tHead.rows[0].cells];
-headings.forEach((heading, column) => {
-  const button = make("button", "", heading.textContent);
-  button.type = "button";
-  heading.replaceChildren(button);
-  button.addEventListener("click", () => {
-    const down = heading.getAttribute("aria-sort") === "ascending";
-    headings.forEach((other) => other.removeAttribute("aria-sort"));
-    heading.setAttribute("aria-sort", down ? "descending" : "ascending");
-    const value = (row) => {
-      const cell = row.cells[column];
-      if (cell.dataset.v === undefined) return cell.textContent;
-      return cell.dataset.v === "None" ? Infinity : Number(cell.dataset.v);
-    };
-    const order = (a, b) => {
-      const [x, y] = [value(a), value(b)];
-      const sign = typeof x === "number" ? (x === y ? 0 : x < y ? -1 : 1) : x.localeCompare(y, "en", { numeric: true });
-      return down ? -sign : sign;
-    };
-    table.tBodies[0].append(...[...table.tBodies[0].rows].sort(order));
+// Tables sort by any column; the table of all cells can show the critical rows only.
+for (const table of document.querySelectorAll("table.sortable")) {
+  const headings = [...table.tHead.rows[0].cells];
+  headings.forEach((heading, column) => {
+    const button = make("button", "", heading.textContent);
+    button.type = "button";
+    heading.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const down = heading.getAttribute("aria-sort") === "ascending";
+      headings.forEach((other) => other.removeAttribute("aria-sort"));
+      heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const value = (row) => {
+        const cell = row.cells[column];
+        if (cell.dataset.v === undefined) return cell.textContent;
+        return cell.dataset.v === "None" ? Infinity : Number(cell.dataset.v);
+      };
+      const order = (a, b) => {
+        const [x, y] = [value(a), value(b)];
+        const sign = typeof x === "number" ? (x === y ? 0 : x < y ? -1 : 1) : x.localeCompare(y, "en", { numeric: true });
+        return down ? -sign : sign;
+      };
+      table.tBodies[0].append(...[...table.tBodies[0].rows].sort(order));
+    });
   });
-});
-byId("only-critical").addEventListener("change", (event) => {
-  for (const row of table.tBodies[0].rows)
+}
+byId("only-critical")?.addEventListener("change", (event) => {
+  for (const row of byId("cell-table").tBodies[0].rows)
     row.hidden = event.target.checked && !row.classList.contains("is-critical");
 });
+
+// A chooser shows one of several figures.
+for (const chooser of document.querySelectorAll("select[data-shows]")) {
+  const show = () => {
+    for (const figure of document.querySelectorAll("[data-choice]"))
+      if (figure.dataset.group === chooser.dataset.shows) figure.hidden = figure.dataset.choice !== chooser.value;
+  };
+  chooser.addEventListener("change", show);
+  show();
+}
 
 // The item browser.
 const data = JSON.parse(byId("data").textContent);

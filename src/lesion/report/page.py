@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import errno
-import hashlib
 import json
-import math
-import os
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from lesion.errors import LesionError
 from lesion.report import browser, charts, figures, groups, prose, tables, wording
+from lesion.report.files import HERE as HERE
+from lesion.report.files import finite, plain_json, rendered, replace, writing
 from lesion.report.views import Line, Summary, View, drop_scale, lines, views
 
-HERE = Path(__file__).parent
 STEPS = 20  # colour steps of the heat map on each side of zero
 NARROW, WIDE = 400, 640  # widths of a panel in SVG units, on a phone or beside others, and with room
 
@@ -44,26 +37,14 @@ def write(folder: Path, summary: dict[str, Any], answers: pd.DataFrame, items: p
     """
     table = tables.layers(summary)
     text = page(summary, answers, items)
-    found = Path(folder)
-    try:
-        (found / "figures").mkdir(parents=True, exist_ok=True)
+    with writing(Path(folder)) as found:
         for view in views(summary):
-            _replace(found / "figures" / f"accuracy-{view.slug}.png", figures.accuracy(view, _level(summary)))
-            _replace(found / "figures" / f"drop-{view.slug}.png", figures.heat(view))
-        _replace(found / "layers.csv", table.to_csv(index=False, lineterminator="\n").encode("utf-8", "replace"))
-        plain = json.dumps(finite(summary), indent=2, ensure_ascii=False, allow_nan=False)
-        _replace(found / "summary.json", f"{plain}\n".encode("utf-8", "replace"))
+            replace(found / "figures" / f"accuracy-{view.slug}.png", figures.accuracy(view, _level(summary)))
+            replace(found / "figures" / f"drop-{view.slug}.png", figures.heat(view))
+        replace(found / "layers.csv", table.to_csv(index=False, lineterminator="\n"))
+        replace(found / "summary.json", plain_json(summary))
         html = found / "report.html"
-        _replace(html, text.encode("utf-8", "replace"))
-    except OSError as error:
-        advice = (
-            "free some space and run `lesion report` on the folder again: the answers are kept"
-            if error.errno == errno.ENOSPC
-            else "give another folder with --out, or make this one writable"
-        )
-        raise LesionError(
-            f"The report could not be written to {found}: {error.strerror or error}; {advice}."
-        ) from error
+        replace(html, text)
     return html
 
 
@@ -83,50 +64,27 @@ def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: i
     every = lines(summary)
     of_views = views(summary)
     study = dict(summary.get("study") or {})
-    style, script = (HERE / "page.css").read_text("utf-8"), (HERE / "page.js").read_text("utf-8")
-    carried = browser.data(every, answers, items, budget)
-    text = (
-        _environment()
-        .get_template("page.html.jinja")
-        .render(
-            title=study.get("title") or _title(every),
-            version=study.get("version") or "",
-            details=_details(study, every),
-            notes=summary.get("notes") or [],
-            policy=policy(style, script),
-            style=Markup(style),
-            script=Markup(script),
-            data=Markup(browser.embedded(carried)),
-            browsable=bool(carried["cells"]),
-            left_out=_left_out(carried),
-            findings=prose.findings(of_views),
-            missing=prose.missing(of_views, groups.answered(answers), _asked(summary, items)),
-            rule=wording.rule(study),
-            level=f"{100 * level:g} %",
-            views=[_drawn(view, level) for view in of_views],
-            first_lines=_first_of_each_task(every),
-            lines=every,
-            several_models=len({line.model for line in every}) > 1,
-            nonfinite=any(point.nonfinite for line in every for point in line.points),
-            several_edits=len({(line.unit, line.factor) for line in every}) > 1,
-            breakdowns=groups.breakdowns(every, answers, items, level),
-            critical_places=prose.critical_places,
-            numbers=charts.numbers,
-            heat_class=heat_class,
-            wording=wording,
-        )
-    )
-    return wording.printable(text)
-
-
-def policy(style: str, script: str) -> str:
-    """The page's Content-Security-Policy: this style sheet and this script by their hash; no requests."""
-    hashes = [
-        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii") for text in (script, style)
-    ]
-    return (
-        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+    return rendered(
+        "page.html.jinja",
+        browser.data(every, answers, items, budget),
+        title=study.get("title") or _title(every),
+        version=study.get("version") or "",
+        details=_details(study, every),
+        notes=summary.get("notes") or [],
+        findings=prose.findings(of_views),
+        missing=prose.missing(of_views, groups.answered(answers), _asked(summary, items)),
+        rule=wording.rule(study),
+        level=f"{100 * level:g} %",
+        views=[_drawn(view, level) for view in of_views],
+        first_lines=_first_of_each_task(every),
+        lines=every,
+        several_models=len({line.model for line in every}) > 1,
+        nonfinite=any(point.nonfinite for line in every for point in line.points),
+        several_edits=len({(line.unit, line.factor) for line in every}) > 1,
+        breakdowns=groups.breakdowns(every, answers, items, level),
+        critical_places=prose.critical_places,
+        numbers=charts.numbers,
+        heat_class=heat_class,
     )
 
 
@@ -138,31 +96,8 @@ def heat_class(drop: float | None, full: float) -> str:
     return f"g{-step}" if step < 0 else f"k{step}"
 
 
-def finite(value: Any) -> Any:
-    """The value with every number that is not finite as `None`: JSON has no other word for it."""
-    if isinstance(value, Mapping):
-        return {str(key): finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(part) for part in value]
-    if isinstance(value, str):
-        return wording.printable(value)
-    if hasattr(value, "item"):  # a number of numpy
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _level(summary: Summary) -> float:
     return float((summary.get("study") or {}).get("level") or 0.95)
-
-
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def _drawn(view: View, level: float) -> dict[str, Any]:
@@ -236,35 +171,3 @@ def _asked(summary: Summary, items: pd.DataFrame) -> list[tuple[str, str]]:
     """Every model of the summary with every task that items were drawn from."""
     tasks = [] if items.empty else [str(task) for task in items["task"].unique()]
     return [(model["model"], task) for model in summary["models"] for task in tasks]
-
-
-def _left_out(carried: Mapping[str, Any]) -> list[tuple[str, int, int]]:
-    """Per task of which not all items are carried: its name, how many are, how many there are."""
-    return [
-        (task["name"], len(task["items"]), task["total"])
-        for task in carried["tasks"]
-        if len(task["items"]) < task["total"]
-    ]
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file beside its place and move it there, so that nobody ever reads half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    rid: Callable[[], None] = Path(name).unlink
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        rid()
-        raise
-
-
-def _umask() -> int:
-    """The process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

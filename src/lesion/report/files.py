@@ -1,0 +1,141 @@
+"""What every report shares: files written whole or not at all, numbers that JSON can hold, the page's policy."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from lesion.errors import LesionError
+from lesion.report import browser, wording
+
+HERE = Path(__file__).parent
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[Path]:
+    """The folder with its `figures`, made if they are not there; what goes wrong within becomes a LesionError.
+
+    Raises:
+        LesionError: the folder cannot be written, or the disk is full; it says what to do.
+    """
+    try:
+        (folder / "figures").mkdir(parents=True, exist_ok=True)
+        yield folder
+    except OSError as error:
+        advice = (
+            "free some space and run `lesion report` on the folder again: the answers are kept"
+            if error.errno == errno.ENOSPC
+            else "give another folder with --out, or make this one writable"
+        )
+        raise LesionError(
+            f"The report could not be written to {folder}: {error.strerror or error}; {advice}."
+        ) from error
+
+
+def replace(path: Path, content: bytes | str) -> None:
+    """Write a file beside its place and move it there, so that nobody ever reads half of it."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    rid: Callable[[], None] = Path(name).unlink
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        rid()
+        raise
+
+
+def plain_json(value: Any) -> str:
+    """The value as indented JSON; numbers that are not finite are `null`."""
+    return json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def finite(value: Any) -> Any:
+    """The value with every number that is not finite as `None`: JSON has no other word for it."""
+    if isinstance(value, Mapping):
+        return {str(key): finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    if isinstance(value, str):
+        return wording.printable(value)
+    if hasattr(value, "item"):  # a number of numpy
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def rendered(template: str, carried: Mapping[str, Any], **values: Any) -> str:
+    """The text of a self-contained page from one of the templates beside this file.
+
+    Args:
+        template: the template's file name; it gets the style sheet, the script, the policy and the data.
+        carried: what the item browser reads, from `browser`.
+        values: whatever else the template names; every text is escaped.
+    """
+    style, script = (HERE / "page.css").read_text("utf-8"), (HERE / "page.js").read_text("utf-8")
+    text = (
+        _environment()
+        .get_template(template)
+        .render(
+            policy=policy(style, script),
+            style=Markup(style),
+            script=Markup(script),
+            data=Markup(browser.embedded(carried)),
+            browsable=bool(carried["cells"]),
+            left_out=_left_out(carried),
+            wording=wording,
+            **values,
+        )
+    )
+    return wording.printable(text)
+
+
+def policy(style: str, script: str) -> str:
+    """The page's Content-Security-Policy: this style sheet and this script by their hash; no requests."""
+    hashes = [
+        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii") for text in (script, style)
+    ]
+    return (
+        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _left_out(carried: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    """Per task of which not all items are carried: its name, how many are, how many there are."""
+    return [
+        (task["name"], len(task["items"]), task["total"])
+        for task in carried["tasks"]
+        if len(task["items"]) < task["total"]
+    ]
+
+
+def _umask() -> int:
+    """The process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
