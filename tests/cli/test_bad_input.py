@@ -196,7 +196,7 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on_once_there_is_room(
     capsys, checkpoint, tmp_path, out, monkeypatch
 ):
     """The limit on the size of files stands in for a disk: beyond it every write fails."""
-    monkeypatch.setattr("lesion.studies.run.COMMIT_EVERY", 0.0)
+    monkeypatch.setattr("lesion.studies.asking.COMMIT_EVERY", 0.0)
     task = tmp_path / "long.jsonl"
     lines = [{"id": n, "prompt": f"{n}" + "x" * 200, "answer": "y", "solution": ""} for n in range(100)]
     task.write_text("\n".join(map(json.dumps, lines)))

@@ -156,7 +156,7 @@ def test_when_the_engine_dies_no_answer_is_lost_and_the_next_run_completes_the_s
 
 
 def test_answers_are_stored_while_the_engine_still_works(sums, tinies, tmp_path, monkeypatch):
-    monkeypatch.setattr("lesion.studies.run.COMMIT_EVERY", 0.0)
+    monkeypatch.setattr("lesion.studies.asking.COMMIT_EVERY", 0.0)
     seen = []
 
     class Looking(Oracle):

@@ -1,0 +1,201 @@
+"""Asking: from models, tasks, items and edits to stored answers, only for what is missing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+from lesion.edits.edit import BASELINE, Edit
+from lesion.engines.engine import Decoding, Engine, Request, Response
+from lesion.errors import LesionError
+from lesion.models.load import Model
+from lesion.studies.questions import ModelChoice, Questions, TaskChoice
+from lesion.studies.row import Row, answer_key
+from lesion.studies.store import Store
+from lesion.tasks.prompts import encode, encode_choices, resolve
+from lesion.tasks.task import Answer, Item, Task
+
+# Answers are committed together when they come faster than this many seconds apart.
+COMMIT_EVERY = 0.2
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """Somebody who is told how a run goes."""
+
+    def begin(self, model: str, asked: int, stored: int) -> None:
+        """A model starts: so many answers in all, so many of them stored already."""
+        ...
+
+    def answered(self, count: int) -> None:
+        """So many more answers are stored."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something the person should know."""
+        ...
+
+
+class Silent:
+    """A watcher that says nothing."""
+
+    def begin(self, model: str, asked: int, stored: int) -> None:
+        """Nothing."""
+
+    def answered(self, count: int) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One answer to be asked for: an item of a task under an edit, and how it is put."""
+
+    task: Task
+    choice: TaskChoice
+    item: Item
+    edit: Edit
+    style: str
+    decoding: Decoding
+    prompt: tuple[int, ...]
+    continuations: tuple[tuple[int, ...], ...] = ()
+
+
+def identity(study: Questions, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]) -> str:
+    """The identity of the study on these very items: a data file that changed, in any way that counts, is another."""
+    items = [
+        [choice.name, task.kind, task.max_new_tokens, task.stop, task.style]
+        + [[i.id, i.question, i.gold, i.aliases, i.choices, i.group, dict(i.metadata)] for i in drawn[choice]]
+        for choice, task in tasks.items()
+    ]
+    text = json.dumps([study.identity(), sorted(items, key=lambda entry: str(entry[0]))], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def missing(
+    study: Questions,
+    chosen: ModelChoice,
+    model: Model,
+    tasks: Mapping[TaskChoice, Task],
+    drawn: Mapping[TaskChoice, Sequence[Item]],
+    edits: Sequence[Edit],
+    store: Store,
+) -> dict[str, Cell]:
+    """The cells of a model that have no answer yet, by their key."""
+    stored = store.keys()
+    cells: dict[str, Cell] = {}
+    for choice, task in tasks.items():
+        style = resolve(model, task, study.prompt_style_of(chosen, choice))
+        decoding = Decoding(
+            max_new_tokens=study.max_new_tokens_of(choice) or task.max_new_tokens,
+            stop=task.stop if choice.stop is None else choice.stop,
+            temperature=study.decoding.temperature,
+            top_p=study.decoding.top_p,
+            seed=study.seed,
+        )
+        for item in drawn[choice]:
+            prompt, continuations = _put(model, task, item, style)
+            everything: list[Edit] = [BASELINE, *edits]
+            for edit in everything:
+                key = answer_key(model.fingerprint, str(edit), choice.name, item.id, str(decoding), style)
+                if key not in stored:
+                    cells[key] = Cell(task, choice, item, edit, style, decoding, prompt, continuations)
+    return cells
+
+
+def _put(model: Model, task: Task, item: Item, style: str) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """The prompt of an item, and what is scored after it: its choices, or the passage itself."""
+    if task.kind == "score":
+        from lesion.tasks.prompts import encode_passage
+
+        before, passage = encode_passage(model, task, item)
+        return before, (passage,)
+    # Room for one token is enough: an answer that meets the end of the context is a truncated one.
+    prompt = encode(model, task, item, style, max_new_tokens=1)
+    return prompt, encode_choices(model, task, item, style) if item.choices else ()
+
+
+def clamped(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
+    """A note for each task whose answers may meet the end of the context before their own limit."""
+    short: dict[str, set[str]] = {}
+    for cell in cells:
+        if not cell.continuations and len(cell.prompt) + cell.decoding.max_new_tokens > model.context:
+            short.setdefault(cell.choice.name, set()).add(cell.item.id)
+    for task, items in short.items():
+        yield (
+            f"{task}: for {len(items)} items the context of {model.name} ({model.context} tokens) ends before the"
+            " token limit; such answers count as truncated."
+        )
+
+
+def ask(engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], store: Store) -> Iterator[int]:
+    """Ask for every cell, store the answers as they come, and say how many were stored at a time."""
+    waiting: list[Row] = []
+    last = time.monotonic()
+    responses = engine.answer(
+        [Request(key, cell.prompt, cell.edit, cell.decoding, cell.continuations) for key, cell in cells.items()]
+    )
+    try:
+        for response in responses:
+            waiting.append(_row(model, name, cells[response.key], response))
+            if time.monotonic() - last >= COMMIT_EVERY:
+                yield _flush(store, waiting)
+                last = time.monotonic()
+    finally:
+        # Also when interrupted: what has been answered is kept.
+        count = _flush(store, waiting)
+    if count:
+        yield count
+
+
+def _flush(store: Store, waiting: list[Row]) -> int:
+    count = len(waiting)
+    if count:
+        store.write(waiting)
+        waiting.clear()
+    return count
+
+
+def _row(model: Model, name: str, cell: Cell, response: Response) -> Row:
+    answer = _chosen(cell, response.answer)
+    verdict = cell.task.judge(cell.item, answer)
+    if answer.finish == "nonfinite":
+        verdict = replace(verdict, correct=False)
+    return Row(
+        model=model.fingerprint,
+        model_name=name,
+        edit=str(cell.edit),
+        task=cell.choice.name,
+        item=cell.item.id,
+        decoding=str(cell.decoding),
+        prompt_style=cell.style,
+        text=answer.text,
+        tokens=answer.tokens,
+        finish=answer.finish,
+        correct=verdict.correct,
+        parsed=verdict.parsed,
+        scores=answer.scores,
+        group=cell.item.group,
+        question=cell.item.question,
+        gold=cell.item.gold,
+    )
+
+
+def _chosen(cell: Cell, answer: Answer) -> Answer:
+    """The answer to a choice as the text of the choice, spelt as the item spells it; to a passage, its score alone."""
+    if not cell.continuations or answer.finish == "nonfinite":
+        return answer
+    if len(answer.scores) != len(cell.continuations):
+        raise LesionError(
+            f"The engine gave {len(answer.scores)} scores for {len(cell.continuations)} choices of {cell.item.id}."
+        )
+    if cell.task.kind == "score":
+        return replace(answer, text="", tokens=len(cell.continuations[0]))
+    best = max(range(len(answer.scores)), key=answer.scores.__getitem__)
+    return replace(answer, text=cell.item.choices[best])

@@ -1,0 +1,247 @@
+"""What every study has: tasks and items, how they are asked and decoded, as validated TOML."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    StringConstraints,
+    ValidationError,
+)
+
+from lesion.errors import LesionError, UsageError, nearest
+from lesion.studies.problems import explain
+from lesion.studies.toml import Lines, dump
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Whole = Annotated[int, Strict()]
+Number = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(lambda value: value + 0.0)]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+def listed(value: object) -> object:
+    """One value is a list of one; TOML's lists become tuples, which do not change."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def table_of(key: str) -> BeforeValidator:
+    """A plain string in the place of a table is its first key."""
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
+
+
+def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values, all different; by name where they have one."""
+    names = [getattr(value, "name", value) for value in values]
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is listed twice; list it once.")
+    return values
+
+
+class Table(BaseModel):
+    """A table of a study file: keys that it does not know are faults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelChoice(Table):
+    """A model of the study: its source as typed, and what differs from the study's defaults."""
+
+    source: Text = Field(description="a hub id, a folder or bundled:NAME")
+    revision: Text | None = Field(default=None, description="a branch, tag or commit")
+    dtype: Dtype | None = Field(default=None, description="auto, float32, bfloat16 or float16")
+    prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
+
+    @property
+    def name(self) -> str:
+        """The name in tables: the source, with revision and dtype where they are given; unique in a study."""
+        revision = f"@{self.revision}" if self.revision else ""
+        return f"{self.source}{revision}" + (f" ({self.dtype})" if self.dtype else "")
+
+
+class TaskChoice(Table):
+    """A task of the study: its name as typed, and what differs from the study's defaults."""
+
+    name: Text = Field(description="the name of a task, for example gsm8k or primer:atlas")
+    items: Annotated[Whole, Field(ge=1)] | Literal["all"] | None = Field(
+        default=None, description="a whole number from 1, or all"
+    )
+    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
+    prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
+    stop: Annotated[tuple[Text, ...], BeforeValidator(listed)] | None = Field(
+        default=None, description="a string or a list of strings"
+    )
+
+
+class DecodingPlan(Table):
+    """How answers are decoded: greedy at temperature 0, else sampled under the study's seed."""
+
+    temperature: Annotated[Number, Field(ge=0)] = Field(default=0.0, description="a number from 0")
+    top_p: Annotated[Number, Field(gt=0, le=1)] = Field(default=1.0, description="a number above 0 and at most 1")
+    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
+
+
+Q = TypeVar("Q", bound="Questions")
+
+
+class Questions(Table):
+    """What every study has: which tasks are asked, with which items, and how they are decoded.
+
+    Sources and tasks that name files are relative to the folder that the command runs in.
+    """
+
+    FORM: ClassVar[str] = "lesion questions"
+    SILENT: ClassVar[tuple[str, ...]] = ("name", "title", "level", "batch_size", "device")
+    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("tasks",),)
+
+    name: Text = Field(default="study", description="a name")
+    title: str | None = Field(default=None, description="text")
+    tasks: Annotated[
+        tuple[Annotated[TaskChoice, table_of("name")], ...],
+        BeforeValidator(listed),
+        Field(min_length=1),
+        AfterValidator(different),
+    ] = Field(description="a list of at least one task: strings, or tables with a name")
+    items: Annotated[Whole, Field(ge=1)] | Literal["all"] = Field(
+        default=100, description="a whole number from 1, or all"
+    )
+    seed: Annotated[Whole, Field(ge=0)] = Field(default=0, description="a whole number from 0")
+    prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
+    level: Annotated[Number, Field(gt=0, lt=1)] = Field(
+        default=0.95, description="a number between 0 and 1, for example 0.95"
+    )
+    batch_size: Annotated[Whole, Field(ge=1)] | Literal["auto"] = Field(
+        default="auto", description="a whole number from 1, or auto"
+    )
+    dtype: Dtype = Field(default="auto", description="auto, float32, bfloat16 or float16")
+    device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")
+    decoding: DecodingPlan = Field(default=DecodingPlan(), description="a table [decoding]")
+
+    @classmethod
+    def make(cls: type[Q], **values: Any) -> Q:
+        """A study from values as they would stand in a file; the constructor with readable errors.
+
+        Raises:
+            UsageError: a value is wrong; all that are wrong are named.
+        """
+        return cls._validated(values, "This study", None)
+
+    @classmethod
+    def parse(cls: type[Q], text: str, origin: str = "This study") -> Q:
+        """A study from TOML text; the inverse of `to_toml`.
+
+        Args:
+            text: the TOML.
+            origin: the file's name, for messages.
+
+        Raises:
+            UsageError: the text is not TOML (line and column), or keys or values are wrong: all are named, each with
+                its line, an unknown key with the nearest valid one.
+        """
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"{origin} is not valid TOML: {error}.") from None
+        except RecursionError:
+            raise UsageError(f"{origin} is not a study: it is nested too deeply.") from None
+        return cls._validated(values, origin, text)
+
+    @classmethod
+    def _validated(cls: type[Q], values: Mapping[str, Any], origin: str, text: str | None) -> Q:
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            lines = None if text is None else Lines(text)
+            raise UsageError(explain(error, cls, origin, lines)) from None
+
+    @classmethod
+    def load(cls: type[Q], source: str | Path) -> Q:
+        """The study of a file, or one shipped with the package by its name (`shipped`).
+
+        A file is meant when the source ends in `.toml` or there is a file of that name.
+
+        Raises:
+            UsageError: there is neither; or the file is wrong (`parse`).
+            LesionError: the file cannot be read.
+        """
+        file = Path(source)
+        if file.suffix != ".toml" and not file.is_file():
+            known = shipped()
+            if str(source) not in known:
+                raise UsageError(
+                    f"There is no study '{source}', neither a file nor shipped{nearest(str(source), known)}. "
+                    f"Shipped are: {', '.join(known)}."
+                )
+            file = known[str(source)]
+        try:
+            text = file.read_bytes().decode("utf-8-sig")  # some editors begin a file with a byte order mark
+        except FileNotFoundError:
+            raise UsageError(f"There is no file {file}.") from None
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{file} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
+        except OSError as error:
+            raise LesionError(f"{file} cannot be read: {error.strerror or error}.") from error
+        study = cls.parse(text, str(file))
+        return study if "name" in study.model_fields_set else study.model_copy(update={"name": file.stem})
+
+    def to_toml(self) -> str:
+        """The study as TOML, every value spelt out, defaults too; `parse` reads it back as the same study."""
+        document = self.model_dump(exclude_none=True)
+        for key, first in (("models", "source"), ("tasks", "name")):
+            if key in document:
+                document[key] = [entry[first] if len(entry) == 1 else entry for entry in document[key]]
+        if isinstance(document.get("model"), dict) and len(document["model"]) == 1:
+            document["model"] = document["model"]["source"]
+        first_keys = [key for key in ("kind", "name", "title", "model", "models") if key in document]
+        return dump({key: document[key] for key in [*first_keys, *document]})
+
+    def identity(self) -> str:
+        """SHA-256 (64 hex digits) of what determines the answers.
+
+        Left out is what may change between two runs into one folder (`SILENT`). The order of lists that are sets
+        (`SETS`) does not count.
+        """
+        # Without what is None, a key that a later version adds leaves the studies of today what they are.
+        document = self.model_dump(mode="json", exclude=set(self.SILENT), exclude_none=True)
+        for *tables, key in self.SETS:
+            table = document
+            for name in tables:
+                table = table[name]
+            table[key] = sorted(table[key], key=lambda value: json.dumps(value, sort_keys=True))
+        canonical = json.dumps([self.FORM, 1, document], sort_keys=True)
+        return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+    def items_of(self, task: TaskChoice) -> int | None:
+        """How many items of a task are asked; None for all."""
+        items = self.items if task.items is None else task.items
+        return None if items == "all" else items
+
+    def max_new_tokens_of(self, task: TaskChoice) -> int | None:
+        """The token limit of an answer to a task, or None: the task's own default holds."""
+        return self.decoding.max_new_tokens if task.max_new_tokens is None else task.max_new_tokens
+
+    def prompt_style_of(self, model: ModelChoice, task: TaskChoice) -> str | None:
+        """The prompt style: the task's, else the model's, else the study's; None: the task's own default."""
+        return task.prompt_style or model.prompt_style or self.prompt_style
+
+    def dtype_of(self, model: ModelChoice) -> str:
+        """The dtype of a model: its own, else the study's."""
+        return model.dtype or self.dtype
+
+
+def shipped() -> dict[str, Path]:
+    """The studies shipped with the package, by name: for `lesion run NAME`."""
+    folder = Path(str(resources.files("lesion.studies"))) / "papers"
+    return {file.stem: file for file in sorted(folder.glob("*.toml"))}
