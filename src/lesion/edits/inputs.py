@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -111,7 +112,7 @@ class Inputs:
             provenance=provenance,
         )
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """16 hexadecimal digits of everything that a selection reads: the vectors and who reads which."""
         sha = hashlib.sha256(json.dumps(sorted(self.readers.items())).encode())

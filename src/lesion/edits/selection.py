@@ -20,8 +20,10 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -37,14 +39,18 @@ from lesion.models.load import Model
 Thresholds = Mapping[str, Float[Tensor, "*rows"]]
 
 
-def check_keep(keep: float) -> float:
+# A name of a selection is part of the text form of an edit, and of file names.
+LONGEST_LABEL = 80
+
+
+def check_keep(keep: object) -> float:
     """A share in (0, 1].
 
     Raises:
         UsageError: it is not.
     """
-    if not (isinstance(keep, int | float) and math.isfinite(keep) and 0 < keep <= 1):
-        raise UsageError(f"keep is the share of weights that is selected, above 0 and at most 1, not {keep}.")
+    if isinstance(keep, bool) or not isinstance(keep, Real) or not 0 < float(keep) <= 1:
+        raise UsageError(f"keep is the share of weights that is selected, above 0 and at most 1, not {keep!r}.")
     return float(keep)
 
 
@@ -80,6 +86,14 @@ class Selection(ABC):
 
         It gives the same masks on this model, faster; on other weights its masks would be wrong.
         """
+        return fixed_together([self], model)[0]
+
+    def top_shares(self) -> Iterator[Wanda]:
+        """Every top share of a data set's scores that the selection is made of: what `fixed` finds thresholds for."""
+        return iter(())
+
+    def with_thresholds(self, known: Mapping[str, Thresholds]) -> Selection:
+        """The same selection, its top shares given the thresholds that stand under their digests."""
         return self
 
     def loosened(self) -> Selection:
@@ -91,7 +105,7 @@ class Selection(ABC):
         """Everything observed that the recipe uses, each once."""
         return ()
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """16 hexadecimal digits that tell one recipe from another."""
         text = json.dumps(self.recipe(lambda inputs: inputs.digest), sort_keys=True)
@@ -111,6 +125,10 @@ class Selection(ABC):
 
     def __sub__(self, other: Selection) -> Selection:
         return Without(self, other)
+
+
+def _once(inputs: Iterable[Inputs]) -> tuple[Inputs, ...]:
+    return tuple({each.digest: each for each in inputs}.values())
 
 
 def _vector(inputs: Inputs, address: str, weight: Tensor, squares: bool) -> Tensor:
@@ -164,24 +182,21 @@ class Wanda(Selection):
         sums = self.source.of(address)
         return sums is not None and sums.tokens > 0
 
-    def threshold(self, address: str, weight: Float[Tensor, "out in"]) -> Float[Tensor, "*rows"]:
-        """The score from which on entries are selected: float64, one for the matrix or one per row."""
-        vector = _vector(self.source, address, weight, squares=self.per == "row").to(weight.device)
-        if self.per == "row":
-            return cut_rows(weight, vector, top_count(self.keep, weight.shape[1]))
-        return torch.tensor(cut(weight, vector, [top_count(self.keep, weight.numel())])[0], dtype=torch.float64)
-
     def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
         """Every entry whose score reaches the threshold and is not 0."""
         if not self.touches(address):
             return torch.zeros(weight.shape, dtype=torch.bool, device=weight.device)
         vector = _vector(self.source, address, weight, squares=self.per == "row")
         known = None if self.thresholds is None else self.thresholds.get(address)
-        return at_least(weight, vector, self.threshold(address, weight) if known is None else known)
+        return at_least(weight, vector, _thresholds([self], address, weight)[0] if known is None else known)
 
-    def fixed(self, model: Model) -> Wanda:
-        """With the threshold of every matrix."""
-        return replace(self, thresholds=fixed_thresholds(self, model)) if self.thresholds is None else self
+    def top_shares(self) -> Iterator[Wanda]:
+        """Itself."""
+        yield self
+
+    def with_thresholds(self, known: Mapping[str, Thresholds]) -> Wanda:
+        """With its own, where they are known."""
+        return replace(self, thresholds=known[self.digest]) if self.digest in known else self
 
     def loosened(self) -> Wanda:
         """Without thresholds."""
@@ -192,13 +207,39 @@ class Wanda(Selection):
         return {"wanda": keep_inputs(self.source), "keep": self.keep, "per": self.per}
 
 
-def fixed_thresholds(selection: Wanda, model: Model) -> Thresholds:
-    """The threshold of every matrix of a model that a selection touches."""
-    return {
-        address: selection.threshold(address, matrix.read())
-        for address, matrix in model.anatomy.scored.items()
-        if selection.touches(address)
-    }
+def _thresholds(shares: Sequence[Wanda], address: str, weight: Tensor) -> list[Tensor]:
+    """The scores from which on each selects, for several that differ in `keep` alone: one for the matrix or per row."""
+    by_row = shares[0].per == "row"
+    vector = _vector(shares[0].source, address, weight, squares=by_row).to(weight.device)
+    size = weight.shape[1] if by_row else weight.numel()
+    counts = [top_count(share.keep, size) for share in shares]
+    if by_row:
+        return cut_rows(weight, vector, counts)
+    return [torch.tensor(bar, dtype=torch.float64) for bar in cut(weight, vector, counts)]
+
+
+def fixed_together(selections: Sequence[Selection], model: Model) -> list[Selection]:
+    """What `fixed` makes of each of several selections on one model, with one partition per matrix and data set.
+
+    For a grid: however many values of `keep`, methods and controls there are, each matrix is read once and its
+    scores on each data set are put in order once.
+
+    Raises:
+        LesionError: a selection was made for matrices of another shape.
+    """
+    groups: dict[tuple[str, str], dict[str, Wanda]] = {}
+    for share in (share for selection in selections for share in selection.top_shares()):
+        if share.thresholds is None:
+            groups.setdefault((share.source.digest, share.per), {})[share.digest] = share
+    known: dict[str, dict[str, Tensor]] = {digest: {} for group in groups.values() for digest in group}
+    for address, matrix in model.anatomy.scored.items():
+        touching = [list(group.values()) for group in groups.values() if next(iter(group.values())).touches(address)]
+        weight = matrix.read() if touching else None
+        for shares in touching:
+            assert weight is not None
+            for share, bar in zip(shares, _thresholds(shares, address, weight), strict=True):
+                known[share.digest][address] = bar
+    return [selection.with_thresholds(known) for selection in selections]
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,8 +269,8 @@ class MathNeuro(Selection):
         object.__setattr__(self, "controls", tuple(self.controls))
         if not self.controls:
             raise UsageError("MathNeuro needs at least one control; without any it is Wanda(skill, keep).")
-        if not self.parts:
-            parts = tuple(Wanda(inputs, self.keep) for inputs in (self.skill, *self.controls))
+        parts = tuple(Wanda(inputs, self.keep) for inputs in (self.skill, *self.controls))
+        if self.parts != parts:  # not given, or those of another recipe, as after dataclasses.replace
             object.__setattr__(self, "parts", parts)
 
     @property
@@ -240,7 +281,7 @@ class MathNeuro(Selection):
     @property
     def inputs(self) -> tuple[Inputs, ...]:
         """The skill's and the controls'."""
-        return (self.skill, *self.controls)
+        return _once((self.skill, *self.controls))
 
     def touches(self, address: str) -> bool:
         """Where the matrix was observed on the skill, with at least one token."""
@@ -255,9 +296,13 @@ class MathNeuro(Selection):
                 mask &= ~control.mask(address, weight)
         return mask
 
-    def fixed(self, model: Model) -> MathNeuro:
-        """With the thresholds of the skill and of every control."""
-        return replace(self, parts=tuple(part.fixed(model) for part in self.parts))
+    def top_shares(self) -> Iterator[Wanda]:
+        """The skill's and the controls'."""
+        return iter(self.parts)
+
+    def with_thresholds(self, known: Mapping[str, Thresholds]) -> MathNeuro:
+        """With those of the skill and of every control."""
+        return replace(self, parts=tuple(part.with_thresholds(known) for part in self.parts))
 
     def loosened(self) -> MathNeuro:
         """Without thresholds."""
@@ -335,7 +380,7 @@ class Random(Selection):
     @property
     def label(self) -> str:
         """`random3-mathneuro-0.05`."""
-        return f"random{self.seed}-{self.like.label}"
+        return f"random{self.seed}-{self.like.label}"[:LONGEST_LABEL]
 
     @property
     def inputs(self) -> tuple[Inputs, ...]:
@@ -352,12 +397,16 @@ class Random(Selection):
         count = int(self.like.mask(address, weight).sum()) if self.touches(address) else 0
         if count:
             keys = drawing_keys(self.seed, address, weight.numel())
-            mask[np.argpartition(keys, count - 1)[:count]] = True
+            mask = keys <= np.partition(keys, count - 1)[count - 1]  # no two keys are equal
         return torch.from_numpy(mask).view(weight.shape).to(weight.device)
 
-    def fixed(self, model: Model) -> Random:
-        """With the matched selection fixed."""
-        return replace(self, like=self.like.fixed(model))
+    def top_shares(self) -> Iterator[Wanda]:
+        """Those of the matched selection."""
+        return self.like.top_shares()
+
+    def with_thresholds(self, known: Mapping[str, Thresholds]) -> Random:
+        """With those of the matched selection."""
+        return replace(self, like=self.like.with_thresholds(known))
 
     def loosened(self) -> Random:
         """With the matched selection loosened."""
@@ -391,16 +440,21 @@ class _Algebra(Selection):
     @property
     def label(self) -> str:
         """The labels of both, joined by the word: `mathneuro-0.05_minus_wanda-0.1`, cut at 80 letters."""
-        return f"{self.first.label}_{self.word}_{self.second.label}"[:80]
+        return f"{self.first.label}_{self.word}_{self.second.label}"[:LONGEST_LABEL]
 
     @property
     def inputs(self) -> tuple[Inputs, ...]:
         """Those of both, each once."""
-        return tuple({inputs.digest: inputs for inputs in (*self.first.inputs, *self.second.inputs)}.values())
+        return _once((*self.first.inputs, *self.second.inputs))
 
-    def fixed(self, model: Model) -> Selection:
-        """With both fixed."""
-        return replace(self, first=self.first.fixed(model), second=self.second.fixed(model))
+    def top_shares(self) -> Iterator[Wanda]:
+        """Those of both."""
+        yield from self.first.top_shares()
+        yield from self.second.top_shares()
+
+    def with_thresholds(self, known: Mapping[str, Thresholds]) -> Selection:
+        """With those of both."""
+        return replace(self, first=self.first.with_thresholds(known), second=self.second.with_thresholds(known))
 
     def loosened(self) -> Selection:
         """With both loosened."""

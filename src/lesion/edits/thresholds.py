@@ -15,8 +15,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-# Entries whose scores are looked at in float64 at a time.
-CHUNK = 1 << 22
+from lesion.errors import LesionError
+
+# Entries whose scores are looked at in float64 at a time: few enough to stay in the processor's cache.
+CHUNK = 1 << 18
 
 
 def top_count(keep: float, size: int) -> int:
@@ -31,34 +33,53 @@ def cut(weight: Float[Tensor, "out in"], vector: Float[Tensor, " in"], counts: S
     """The score of the k-th largest entry of |W| · a, for every k in `counts`, exact.
 
     Rounding to float32 keeps order, so the k-th largest rounded score says where the exact one lies; only the entries
-    that round to it are looked at in float64.
+    that round to it are looked at in float64. One partition serves all counts.
 
     Args:
         weight: float32, bfloat16 or float16.
         vector: a, float32.
         counts: each in 1…out·in.
+
+    Raises:
+        LesionError: a score is not a number, since the weights or the vector are not finite.
     """
-    rounded = _rounded(weight, vector).flatten()
-    host = rounded.cpu().numpy()
-    places = sorted({len(host) - k for k in counts})
-    parted = np.partition(host, places)
+    host = (weight.abs().float() * vector.to(weight.device)).flatten().cpu().numpy()
+    most = max(counts)
+    top = np.sort(np.partition(host, len(host) - most)[len(host) - most :])
+    if np.isnan(top[-1]):  # the largest of all, as numpy sorts
+        raise LesionError("The weights of a matrix or the sums of its inputs are not finite; they have no order.")
     found: dict[int, float] = {}
     for k in set(counts):
-        near = parted[len(host) - k]
-        above = int(np.count_nonzero(host > near))
+        near = top[most - k]
+        above = most - int(np.searchsorted(top, near, side="right"))
         exact = np.sort(_exact_at(weight, vector, torch.from_numpy(np.flatnonzero(host == near))))
         found[k] = float(exact[len(exact) - (k - above)])
     return [found[k] for k in counts]
 
 
-def cut_rows(weight: Float[Tensor, "out in"], vector: Float[Tensor, " in"], count: int) -> Float[Tensor, " out"]:
-    """The score of the `count`-th largest entry of every row of |W| · a: exact, float64, on the CPU."""
+def cut_rows(
+    weight: Float[Tensor, "out in"], vector: Float[Tensor, " in"], counts: Sequence[int]
+) -> list[Float[Tensor, " out"]]:
+    """The score of the k-th largest entry of every row of |W| · a, for every k in `counts`: exact, float64, on the CPU.
+
+    Args:
+        weight: float32, bfloat16 or float16.
+        vector: a, float32.
+        counts: each in 1…in.
+
+    Raises:
+        LesionError: a score is not a number, since the weights or the vector are not finite.
+    """
     rows = max(1, CHUNK // weight.shape[1])
-    cuts = [
-        (weight[start : start + rows].abs().double() * vector.double()).kthvalue(weight.shape[1] - count + 1, dim=1)[0]
-        for start in range(0, weight.shape[0], rows)
-    ]
-    return torch.cat(cuts).cpu()
+    found: dict[int, list[Tensor]] = {k: [] for k in counts}
+    for start in range(0, weight.shape[0], rows):
+        scores = weight[start : start + rows].abs().double() * vector.to(weight.device).double()
+        ordered = np.sort(scores.cpu().numpy(), axis=1)
+        if np.isnan(ordered[:, -1]).any():
+            raise LesionError("The weights of a matrix or the sums of its inputs are not finite; they have no order.")
+        for k in found:
+            found[k].append(torch.from_numpy(ordered[:, ordered.shape[1] - k].copy()))
+    return [torch.cat(found[k]) for k in counts]
 
 
 def at_least(
@@ -80,10 +101,6 @@ def at_least(
         bar = cut if cut.dim() == 0 else cut[start : start + rows, None]
         torch.logical_and(scores >= bar, scores > 0, out=mask[start : start + rows])
     return mask
-
-
-def _rounded(weight: Tensor, vector: Tensor) -> Tensor:
-    return weight.abs().float() * vector.to(weight.device)
 
 
 def _exact_at(weight: Tensor, vector: Tensor, places: Tensor) -> np.ndarray:
