@@ -1,4 +1,4 @@
-"""Batched decoding on plain Hugging Face models, every row under its own edit.
+"""Batched decoding on plain Hugging Face models, every row under its own edit of blocks and branches.
 
 Rows leave when their answer is finished and new ones enter without waiting for the slowest; prompts are computed once
 for all edits up to the block where they part (`prefill.py`).
@@ -16,9 +16,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lesion.edits.edit import BASELINE, Edit
+from lesion.edits.edit import BASELINE, Edit, ScaleParameters, of_places, of_weights
 from lesion.edits.factors import factors
 from lesion.edits.gates import Gates, gated
+from lesion.edits.weights import written
 from lesion.engines.decoding import StopStrings, luck, sample
 from lesion.engines.engine import Request, Response
 from lesion.engines.memory import halve, ran_out, rows_that_fit
@@ -58,7 +59,9 @@ class TransformersEngine:
         model: what answers.
         batch_size: rows decoded at once; `auto` starts from what memory there is. Halved whenever that runs out.
 
-    Between two responses the model is as it was: nothing is edited and no mode is set.
+    Requests are answered in groups that share an edit of weights, those without one first. Between two responses no
+    block or branch is scaled and no mode is set, but the weights are those of the present group: they are as they were
+    once the iterator is exhausted or closed. Closing it early, by hand or by letting go of it, puts them back too.
 
     Raises:
         UsageError: the batch size is less than 1.
@@ -91,25 +94,40 @@ class TransformersEngine:
 
         Raises:
             UsageError: an edit names a place that the model does not have.
-            LesionError: a prompt or a choice is empty, a prompt does not fit the context, or memory does not suffice
-                for a single row.
+            LesionError: a prompt or a choice is empty, a prompt does not fit the context, memory does not suffice for
+                a single row, or an edit of weights does not do what it says (see `lesion.edits.weights.written`).
         """
         waiting = list(requests)
         edits = list(dict.fromkeys([BASELINE, *(request.edit for request in waiting)]))
-        table = factors(edits, self.model.anatomy)
+        table = factors([of_places(edit) for edit in edits], self.model.anatomy)
         column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
         for request in waiting:
             self._check_lengths(request)
         stops = {stop: StopStrings(self.model.tokenizer, stop) for stop in {r.decoding.stop for r in waiting}}
-        choosing = [request for request in waiting if request.choices]
+        groups: dict[tuple[ScaleParameters, ...], list[Request]] = {(): []}
+        for request in waiting:
+            groups.setdefault(of_weights(request.edit), []).append(request)
         with gated(self.model) as gates:
-            for request, scores in score(self.model, gates, choosing, table, column, self._padding, self.work):
-                gates.assign_everywhere(BASELINE)
-                yield _chosen(request, scores, self.model)
-            rows = [self._row(request, column, stops) for request in waiting if not request.choices]
-            # Long prompts first: later ones fit under them. Edits of one prompt stay together and share it.
-            rows.sort(key=lambda row: (-len(row.request.prompt), row.request.prompt, row.column))
-            yield from self._generate(gates, deque(rows), table)
+            for weights, group in groups.items():
+                with written(self.model, weights):
+                    yield from self._group(gates, group, table, column, stops)
+
+    def _group(
+        self,
+        gates: Gates,
+        group: Sequence[Request],
+        table: Tensor,
+        column: Mapping[Edit, int],
+        stops: Mapping[tuple[str, ...], StopStrings],
+    ) -> Iterator[Response]:
+        choosing = [request for request in group if request.choices]
+        for request, scores in score(self.model, gates, choosing, table, column, self._padding, self.work):
+            gates.assign_everywhere(BASELINE)
+            yield _chosen(request, scores, self.model)
+        rows = [self._row(request, column, stops) for request in group if not request.choices]
+        # Long prompts first: later ones fit under them. Edits of one prompt stay together and share it.
+        rows.sort(key=lambda row: (-len(row.request.prompt), row.request.prompt, row.column))
+        yield from self._generate(gates, deque(rows), table)
 
     def _check_lengths(self, request: Request) -> None:
         longest = len(request.prompt) + max((len(choice) for choice in request.choices), default=1)
