@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Any, Protocol, runtime_checkable
 
 from lesion.errors import LesionError, UsageError, nearest
+from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.task import Item, Task
 
 
@@ -140,18 +141,7 @@ def encode(
         UsageError: see `resolve`.
         LesionError: the prompt does not fit the context together with the answer's tokens, or is empty.
     """
-    style = resolve(model, task, style)
-    subject: str = getattr(task, "subject", "")
-    if style == "raw":
-        ids = _encode_text(model.tokenizer, item.question, begin=True)
-    elif style == "chat":
-        ids = _encode_chat(model, _chat_message(item.question, subject), item)
-    else:
-        template = templates()[style]
-        text = template.template.replace("{instruction}", template.instruction.get(subject, ""))
-        before, _, behind = text.partition("{question}")
-        begin = template.special_tokens == "tokenizer"
-        ids = _encode_pieces(model.tokenizer, before, item.question, behind, begin)
+    ids = _encode_prompt(model, task, item, resolve(model, task, style))
     room = 0 if task.kind == "choose" else task.max_new_tokens if max_new_tokens is None else max_new_tokens
     if not ids:
         raise LesionError(f"The prompt of item {item.id} of {task.name} has no tokens.")
@@ -177,7 +167,7 @@ def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = N
         LesionError: a choice has no tokens.
     """
     style = resolve(model, task, style)
-    ending = item.question if style == "raw" else templates()[style].template if style in templates() else "\n"
+    ending = _ending(item, style)
     encoded = []
     for choice in item.choices:
         apart = ending[-1:].isspace() or choice[:1].isspace()
@@ -186,6 +176,85 @@ def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = N
             raise LesionError(f"The choice '{choice}' of item {item.id} of {task.name} has no tokens.")
         encoded.append(tuple(ids))
     return tuple(encoded)
+
+
+def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[int, ...]:
+    """The token ids of an item together with its gold solution: a text to observe a model on.
+
+    The prompt is that of `encode`. The solution (the gold answer where the data set has none, the gold choice where
+    there are choices) follows it as `encode_choices` has a choice follow: after one space, unless one of the two has
+    white space there already. Of a JSON Lines file in style `raw`, prompt and answer stand as they are, with nothing
+    between them, as one text. An item that is scored as running text has no answer and stands alone.
+
+    The text may be longer than the model's context, and may have no tokens; who asks decides what becomes of it.
+
+    Args:
+        model: who will read it.
+        task: where the item comes from.
+        item: the question.
+        style: see `resolve`.
+
+    Raises:
+        UsageError: see `resolve`.
+    """
+    style = resolve(model, task, style)
+    if isinstance(task, JsonLines) and style == "raw":
+        return tuple(_encode_text(model.tokenizer, item.question + item.gold, begin=True))
+    solution = item.gold if item.choices else item.solution or item.gold
+    if not solution:  # running text is data, whatever style its task names
+        return tuple(_encode_pieces(model.tokenizer, "", item.question, "", begin=True))
+    apart = _ending(item, style)[-1:].isspace() or solution[:1].isspace()
+    ids = _encode_prompt(model, task, item, style)
+    return (*ids, *_follow(model.tokenizer, solution if apart else f" {solution}"))
+
+
+def _encode_prompt(model: Speaker, task: Task, item: Item, style: str) -> list[int]:
+    subject: str = getattr(task, "subject", "")
+    if style == "raw":
+        return _encode_text(model.tokenizer, item.question, begin=True)
+    if style == "chat":
+        return _encode_chat(model, _chat_message(item.question, subject), item)
+    template = templates()[style]
+    text = template.template.replace("{instruction}", template.instruction.get(subject, ""))
+    before, _, behind = text.partition("{question}")
+    begin = template.special_tokens == "tokenizer"
+    return _encode_pieces(model.tokenizer, before, item.question, behind, begin)
+
+
+def _ending(item: Item, style: str) -> str:
+    """The text that a prompt in a style ends with; a chat template ends a line."""
+    return item.question if style == "raw" else templates()[style].template if style in templates() else "\n"
+
+
+def encode_passage(model: Speaker, task: Task, item: Item) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The token ids of running text: what stands before it, and those whose log-probability is summed.
+
+    Before it stand the special tokens that the tokenizer begins texts with; where there are none, the first token of
+    the text, which nothing predicts. A text that does not fit the context is cut at its end. Names of control tokens
+    in it are characters.
+
+    Args:
+        model: who reads it.
+        task: where the item comes from.
+        item: its question is the text.
+
+    Returns:
+        (before, scored), each with at least one token, together no more than the context.
+
+    Raises:
+        LesionError: there is no token to score.
+    """
+    before = _beginning(model.tokenizer)
+    ids = _follow(model.tokenizer, item.question)
+    if not before:
+        before, ids = ids[:1], ids[1:]
+    scored = ids[: max(0, model.context - len(before))]
+    if not before or not scored:
+        raise LesionError(
+            f"Item {item.id} of {task.name} leaves {model.name} no token to predict; a text needs two, or a tokenizer "
+            f"that begins texts with a token of its own."
+        )
+    return tuple(before), tuple(scored)
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,155 @@
+"""Calibration: seeded draws of texts, prompt and gold solution, on which a model is observed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+from lesion.tasks import catalogue
+from lesion.tasks.prompts import encode_solved, resolve
+from lesion.tasks.task import Item, Task
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One sample of the texts.
+
+    Attributes:
+        samples: how many were asked for.
+        repeat: which repeat this is, from 0.
+        places: where the texts lie in `Calibration.texts`, in the order drawn; one drawn twice stands twice.
+    """
+
+    samples: int
+    repeat: int
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Texts as token ids, and which of them every draw uses.
+
+    Attributes:
+        data: name of the task as typed.
+        style: the prompt style in which the texts are written, never `auto`.
+        seed: of the draws.
+        replacement: whether they were drawn with replacement.
+        disjoint: whether no text is in the draws of two repeats.
+        ids: of the items that some draw uses, each once.
+        texts: their token ids, cut at the end of the context.
+        cut: which of them were longer.
+        draws: for every number of samples, in the order given, its repeats.
+    """
+
+    data: str
+    style: str
+    seed: int
+    replacement: bool
+    disjoint: bool
+    ids: tuple[str, ...]
+    texts: tuple[tuple[int, ...], ...]
+    cut: tuple[bool, ...]
+    draws: tuple[Draw, ...]
+
+
+def calibration(
+    model: Model,
+    task: Task,
+    samples: int | Sequence[int],
+    *,
+    repeats: int = 1,
+    seed: int = 0,
+    replacement: bool = False,
+    style: str | None = None,
+    items: Sequence[Item] | None = None,
+) -> Calibration:
+    """Draw calibration texts from a task.
+
+    Without replacement, items are ordered by the SHA-256 of seed and id, as `catalogue.draw` orders them, and repeat r
+    is the r-th stretch of that order, so that repeats share no text; where the pool is too small for that, every repeat
+    is the beginning of a seeded order of its own (`disjoint` says which). With replacement, place k of repeat r is the
+    SHA-256 of seed, r and k, modulo the size of the pool. Both give the same draw on every platform, and a draw of
+    fewer samples is the beginning of one of more.
+
+    Args:
+        model: whose tokenizer and context count.
+        task: where the items come from: those that it sets aside for calibration, where it does.
+        samples: how many texts a draw has; several numbers make draws of several sizes.
+        repeats: how many draws of each size.
+        seed: any integer.
+        replacement: whether a text may be drawn again, as the released code of Christ et al. (2024) does.
+        style: the prompt style; None for the task's own.
+        items: the pool to draw from, in place of the task's own.
+
+    Raises:
+        UsageError: a number is below 1, the pool is empty, or it has fewer items than a draw without replacement.
+        LesionError: a text has no tokens.
+    """
+    sizes = (samples,) if isinstance(samples, int) else tuple(samples)
+    if not sizes or min(sizes) < 1:
+        raise UsageError(f"{min(sizes, default=0)} calibration texts were asked for; ask for at least 1.")
+    if repeats < 1:
+        raise UsageError(f"{repeats} repeats were asked for; ask for at least 1.")
+    pool = list(_pool(task) if items is None else items)
+    if not pool:
+        raise UsageError(f"{task.name} has no items to observe a model on; name a task or a file that has some.")
+    if not replacement and max(sizes) > len(pool):
+        raise UsageError(
+            f"{max(sizes):,} calibration texts were asked for, and {task.name} has {len(pool):,}; ask for at most that"
+            f" many, or draw with replacement."
+        )
+    pool.sort(key=lambda item: _hash(f"{seed}:{item.id}"))
+    disjoint = not replacement and repeats * max(sizes) <= len(pool)
+    orders = [
+        [_hash_number(f"{seed}:{repeat}:{place}") % len(pool) for place in range(max(sizes))]
+        if replacement
+        else _order(pool, max(sizes), repeat, seed, disjoint)
+        for repeat in range(repeats)
+    ]
+    used = list(dict.fromkeys(index for order in orders for index in order))
+    place_of = {index: place for place, index in enumerate(used)}
+    draws = tuple(
+        Draw(size, repeat, tuple(place_of[index] for index in order[:size]))
+        for size in sizes
+        for repeat, order in enumerate(orders)
+    )
+    style = resolve(model, task, style)
+    texts = [encode_solved(model, task, pool[index], style) for index in used]
+    for index, text in zip(used, texts, strict=True):
+        if not text:
+            raise LesionError(f"The calibration text of item {pool[index].id} of {task.name} has no tokens.")
+    return Calibration(
+        task.name,
+        style,
+        seed,
+        replacement,
+        disjoint,
+        tuple(pool[index].id for index in used),
+        tuple(text[: model.context] for text in texts),
+        tuple(len(text) > model.context for text in texts),
+        draws,
+    )
+
+
+def _pool(task: Task) -> Sequence[Item]:
+    return getattr(catalogue, "calibration_items", type(task).load)(task)
+
+
+def _order(pool: Sequence[Item], size: int, repeat: int, seed: int, disjoint: bool) -> list[int]:
+    """Which items of a pool in its seeded order a repeat takes."""
+    if disjoint:
+        return list(range(repeat * size, (repeat + 1) * size))
+    if repeat == 0:
+        return list(range(size))
+    return sorted(range(len(pool)), key=lambda index: _hash(f"{seed}.{repeat}:{pool[index].id}"))[:size]
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _hash_number(text: str) -> int:
+    return int.from_bytes(_hash(text), "big")
