@@ -1,30 +1,56 @@
-"""The catalogue of tasks: from a name to the task, and from a task to a seeded draw of its items."""
+"""The catalogue of tasks: from a name to the task, and from a task to its items, drawn with a seed or to observe on."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from lesion.errors import UsageError, nearest
+from lesion.tasks import mmlu, race
 from lesion.tasks.gsm8k import Gsm8k
 from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.math500 import Math500
+from lesion.tasks.mmlu import Mmlu
+from lesion.tasks.nq_open import NqOpen
+from lesion.tasks.options import check_form
+from lesion.tasks.race import Race
+from lesion.tasks.running import RunningText
 from lesion.tasks.source import existing
 from lesion.tasks.task import Item, Task
 from lesion.tasks.triviaqa import TriviaQa, check_rule
 
-PRIMER = ("arithmetic", "atlas", "reading")
+PRIMER = ("arithmetic", "atlas", "reading", "text")
 
-NAMES = ("gsm8k", "math500", "triviaqa", "jsonl", *(f"primer:{name}" for name in PRIMER))
+NAMES = (
+    "gsm8k",
+    "math500",
+    "triviaqa",
+    "nq_open",
+    "mmlu",
+    "race",
+    "wikitext",
+    "text",
+    "jsonl",
+    *(f"primer:{name}" for name in PRIMER),
+)
+
+# What may follow a `?` in the name of a task.
+OPTIONS = {"triviaqa": "rule", "nq_open": "rule", "mmlu": "form", "race": "form"}
+VALUES = {"rule": "exact", "form": "text"}
+BENCHMARKS = ("gsm8k", "math500", *OPTIONS)
 
 
 def find(name: str) -> Task:
     """The task that `name` names.
 
     Args:
-        name: `gsm8k`, `math500`, `triviaqa` (from the hub), the same with `:PATH` (from a local file of the
-            same form), `triviaqa…?rule=words|exact|substring`, `jsonl:PATH` or `PATH.jsonl` (any questions),
-            `primer:arithmetic`, `primer:atlas`, `primer:reading`.
+        name: `gsm8k`, `math500`, `triviaqa`, `nq_open`, `mmlu`, `race` (from the hub), the same with `:PATH` (from
+            local files of the same form: one file; for `mmlu` also a folder or a pattern, for `race` also a
+            folder), `triviaqa…?rule=words|exact|substring` and `nq_open…?rule=…`, `mmlu…?form=letter|text` and
+            `race…?form=…`, `text:PATH` (running text of any kind), `wikitext` (running text from the hub),
+            `jsonl:PATH` or `PATH.jsonl` (any questions), `primer:arithmetic`, `primer:atlas`, `primer:reading`,
+            `primer:text`.
 
     Raises:
         UsageError: there is no such task, with the nearest names, or no such file. A JSON Lines file is read
@@ -32,31 +58,56 @@ def find(name: str) -> Task:
             here.
     """
     head, colon, rest = name.partition(":")
+    bare = head.partition("?")[0]
     if head == "primer" and colon:
         return _primer(name, rest)
-    trivia = head.partition("?")[0] == "triviaqa"
-    if head == "jsonl" or (head not in {"gsm8k", "math500"} and not trivia and Path(name).suffix == ".jsonl"):
+    if bare in BENCHMARKS:
+        return _benchmark(name, bare)
+    if head == "text":
+        if not rest:
+            raise UsageError("Say which file: text:PATH.")
+        existing(rest)
+        return RunningText(rest)
+    if name == "wikitext":
+        return RunningText()
+    if head == "jsonl" or Path(name).suffix == ".jsonl":
         file = rest if head == "jsonl" else name
         if not file:
             raise UsageError("Say which file: jsonl:PATH.")
         return JsonLines.read(file, name)
-    body, _, query = name.partition("?rule=") if trivia else (name, "", "")
-    head, colon, rest = body.partition(":")
-    if head in {"gsm8k", "math500", "triviaqa"}:
-        if colon and not rest:
-            raise UsageError(
-                f"There is no path behind the colon of '{name}'; write {head}:PATH, or {head} for the hub."
-            )
-        path = str(existing(rest)) and rest if colon else None
-        if head == "gsm8k":
-            return Gsm8k(path)
-        if head == "math500":
-            return Math500(path)
-        return TriviaQa(path, check_rule(query or "words"))
     raise UsageError(
         f"There is no task '{name}'{nearest(name, NAMES)}. There are {', '.join(NAMES)}; "
-        f"a file of your own questions is jsonl:PATH."
+        f"a file of your own questions is jsonl:PATH, a file of running text text:PATH."
     )
+
+
+def _benchmark(name: str, bare: str) -> Task:
+    """A task that comes from the hub, or from local files in its form, with what stands behind the `?`."""
+    option = OPTIONS.get(bare, "")
+    body, mark, value = name.partition(f"?{option}=") if option else (name, "", "")
+    head, colon, path = body.partition(":")
+    if head != bare:
+        knows = f"{bare} has ?{option}=…, as in '{bare}?{option}={VALUES[option]}'" if option else f"{bare} has none"
+        raise UsageError(f"There is no option '{head.partition('?')[2]}' in '{name}': {knows}.")
+    if colon and not path:
+        raise UsageError(f"There is no path behind the colon of '{name}'; write {head}:PATH, or {head} for the hub.")
+    place = path if colon else None
+    if bare == "mmlu":
+        if place is not None:
+            mmlu.files(place)
+        return Mmlu(place, check_form(value if mark else "letter", bare))
+    if bare == "race":
+        if place is not None:
+            race.files(place)
+        return Race(place, check_form(value if mark else "letter", bare))
+    if place is not None:
+        existing(place)
+    if bare == "gsm8k":
+        return Gsm8k(place)
+    if bare == "math500":
+        return Math500(place)
+    rule = check_rule(value if mark else "words", bare)
+    return NqOpen(place, rule) if bare == "nq_open" else TriviaQa(place, rule)
 
 
 def _primer(name: str, member: str) -> Task:
@@ -90,3 +141,20 @@ def draw(task: Task, items: int | None, seed: int) -> list[Item]:
         raise UsageError(f"{items:,} items were asked for, and {task.name} has {len(there):,}.")
     there.sort(key=lambda item: hashlib.sha256(f"{seed}:{item.id}".encode("utf-8", "surrogatepass")).digest())
     return there[:items]
+
+
+def calibration_items(task: Task) -> Sequence[Item]:
+    """The items of a task that a model is observed on, which are not those that are asked where there are others.
+
+    From the hub, another split: `train` of gsm8k, triviaqa, nq_open and race, `validation` and `dev` of mmlu,
+    `validation` of wikitext. The primer's arithmetic, reading and text are generated anew, of the training split. Of
+    math500 (one split), the atlas (one world) and local files there is nothing else: these are the items that are
+    asked; name another file for calibration to keep them apart.
+
+    Raises:
+        LesionError: the hub cannot be reached.
+        UsageError: a local file cannot be read, or a row of it is malformed.
+    """
+    pool = getattr(task, "calibration", None)
+    items: Sequence[Item] = task.load() if pool is None else pool()
+    return items

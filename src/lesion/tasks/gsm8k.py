@@ -9,7 +9,7 @@ from functools import cached_property
 
 from lesion.errors import UsageError
 from lesion.tasks import judge
-from lesion.tasks.source import hub_rows, identify, local_rows, need
+from lesion.tasks.source import Row, hub_rows, identify, local_rows, need
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
@@ -48,9 +48,22 @@ class Gsm8k:
         """
         return self._items
 
+    def calibration(self) -> Sequence[Item]:
+        """From the hub, the 7,473 problems of `train`; else `load()`."""
+        return self._pool if self.path is None else self._items
+
     @cached_property
     def _items(self) -> tuple[Item, ...]:
-        rows = hub_rows("gsm8k", "openai/gsm8k", "main", "test") if self.path is None else local_rows(self.path)
+        return self._read(self._hub("test") if self.path is None else local_rows(self.path))
+
+    @cached_property
+    def _pool(self) -> tuple[Item, ...]:
+        return self._read(self._hub("train"))
+
+    def _hub(self, split: str) -> list[Row]:
+        return hub_rows("gsm8k", "openai/gsm8k", "main", split)
+
+    def _read(self, rows: Sequence[Row]) -> tuple[Item, ...]:
         items = []
         for index, row in enumerate(rows):
             question, written = (str(need(row, field, self.name, index)) for field in ("question", "answer"))

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from lesion.errors import UsageError, nearest
 from lesion.tasks import judge
-from lesion.tasks.source import existing, read_text
+from lesion.tasks.source import existing, read_text, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 Judge = Literal["exact", "math", "contains"]
@@ -191,14 +191,7 @@ def _text(row: dict[str, Any], name: str, where: str) -> str:
     value = row.get(name, "")
     if not isinstance(value, str):
         raise UsageError(f"{where}: '{name}' must be a text in quotation marks.")
-    return _whole(value, name, where)
-
-
-def _whole(text: str, name: str, where: str) -> str:
-    """The text, if it is one: half of a surrogate pair is no character, and no tokenizer takes it."""
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise UsageError(f"{where}: '{name}' holds half a character (a lone surrogate such as \\ud800); remove it.")
-    return str(text)
+    return whole(value, name, where)
 
 
 def _texts(row: dict[str, Any], name: str, where: str) -> tuple[str, ...]:
@@ -207,4 +200,4 @@ def _texts(row: dict[str, Any], name: str, where: str) -> tuple[str, ...]:
         raise UsageError(f"{where}: '{name}' must be a list of texts.")
     if name in row and name == "choices" and not value:
         raise UsageError(f"{where}: 'choices' is empty; leave it out for an answer that is generated.")
-    return tuple(_whole(part, name, where) for part in value)
+    return tuple(whole(part, name, where) for part in value)

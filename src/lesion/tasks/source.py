@@ -112,6 +112,17 @@ def need(row: Row, field: str, task: str, index: int) -> Any:
     return row[field]
 
 
+def whole(text: str, name: str, where: str) -> str:
+    """The text, if it is one: half of a surrogate pair is no character, and no tokenizer takes it.
+
+    Raises:
+        UsageError: it holds half a character.
+    """
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise UsageError(f"{where}: '{name}' holds half a character (a lone surrogate such as \\ud800); remove it.")
+    return str(text)
+
+
 def identify(question: str, index: int) -> str:
     """An id for a row without one: its place and a digest of its question, `17-3fa9c14e`.
 
@@ -140,6 +151,8 @@ def _parse(text: str, path: Path, first_line: int) -> Any:
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
         raise UsageError(f"{path}, line {line}: this is not JSON ({error.msg} at column {error.colno}).") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}, line {first_line}: this is no row but hundreds of nested lists.") from error
 
 
 def _kind(value: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 Finish = Literal["stop", "length", "nonfinite"]
-Kind = Literal["generate", "choose"]
+Kind = Literal["generate", "choose", "score"]
 
 
 @dataclass(frozen=True)
@@ -16,10 +16,10 @@ class Item:
 
     Attributes:
         id: unique within the task.
-        question: what is asked, without any prompt style around it.
-        gold: the right answer as the data set states it (for `choose`: the text of the right choice).
+        question: what is asked, without any prompt style around it (for `score`: the text whose tokens are scored).
+        gold: the right answer as the data set states it (for `choose`: the text of the right choice; for `score`: "").
         aliases: other right answers.
-        choices: the texts to choose among, for `choose` items; empty for `generate`.
+        choices: the texts to choose among, for `choose` items; empty for the others.
         solution: the worked solution that ends in the gold answer, where the data set has one.
         group: a label to break the accuracy down by (number of steps, subject, level), or "".
     """
@@ -40,10 +40,11 @@ class Answer:
 
     Attributes:
         text: the generated text, stop string removed; for `choose`, the text of the chosen option.
-        tokens: number of generated tokens (0 for `choose`).
+        tokens: number of generated tokens (0 for `choose`; for `score`, of those that were scored).
         finish: `stop` (end of text or a stop string), `length` (hit the token limit: truncated) or `nonfinite`
             (logits were NaN or infinite and the answer was broken off).
-        scores: per choice, the summed log-probability in nats; empty for `generate`.
+        scores: per choice, the summed log-probability in nats; for `score`, that of the text alone; empty for
+            `generate`.
     """
 
     text: str
@@ -66,7 +67,8 @@ class Task(Protocol):
 
     Attributes:
         name: the text form that names the task, as typed: `gsm8k`, `gsm8k:PATH`, `primer:arithmetic`.
-        kind: `generate` (free text) or `choose` (the most likely of the item's choices).
+        kind: `generate` (free text), `choose` (the most likely of the item's choices) or `score` (running text, whose
+            log-probability is the answer).
         max_new_tokens: default limit for one answer.
         stop: strings that end an answer.
         style: the default prompt style of the task (`raw`: the question as it stands; `auto`: resolved per model).

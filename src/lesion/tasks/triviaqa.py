@@ -59,12 +59,22 @@ class TriviaQa:
         """
         return self._items
 
+    def calibration(self) -> Sequence[Item]:
+        """From the hub, the questions of `train`; else `load()`."""
+        return self._pool if self.path is None else self._items
+
     @cached_property
     def _items(self) -> tuple[Item, ...]:
-        if self.path is None:
-            rows = hub_rows("triviaqa", "mandarjoshi/trivia_qa", "rc.nocontext", "validation")
-        else:
-            rows = local_rows(self.path)
+        return self._read(self._hub("validation") if self.path is None else local_rows(self.path))
+
+    @cached_property
+    def _pool(self) -> tuple[Item, ...]:
+        return self._read(self._hub("train"))
+
+    def _hub(self, split: str) -> list[Row]:
+        return hub_rows("triviaqa", "mandarjoshi/trivia_qa", "rc.nocontext", split)
+
+    def _read(self, rows: Sequence[Row]) -> tuple[Item, ...]:
         items: dict[str, Item] = {}
         for index, row in enumerate(rows):
             item = self._item(row, index)
@@ -101,7 +111,7 @@ class TriviaQa:
         return judge.aliases(answer.text, item.gold, () if only_gold else item.aliases, self.rule)
 
 
-def check_rule(rule: str) -> judge.TriviaRule:
+def check_rule(rule: str, task: str = "triviaqa") -> judge.TriviaRule:
     """The rule of that name.
 
     Raises:
@@ -110,7 +120,7 @@ def check_rule(rule: str) -> judge.TriviaRule:
     for known in RULES:
         if rule == known:
             return known
-    raise UsageError(f"There is no rule '{rule}' for triviaqa{nearest(rule, RULES)}; there are {', '.join(RULES)}.")
+    raise UsageError(f"There is no rule '{rule}' for {task}{nearest(rule, RULES)}; there are {', '.join(RULES)}.")
 
 
 def unquote_csv(question: str) -> str:

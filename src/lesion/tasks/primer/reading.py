@@ -166,6 +166,15 @@ def example(rng: random.Random) -> tuple[str, str, int]:
             return f"{passage} {question}", answer, count
 
 
+def practice(rng: random.Random) -> tuple[str, str, int]:
+    """As `example`, of the training split."""
+    while True:
+        passage, asked, count = _portrait(rng)
+        question, answer = asked[0]
+        if not _is_test(passage, question):
+            return f"{passage} {question}", answer, count
+
+
 def lesson(rng: random.Random, *, crowd: bool) -> list[tuple[str, str]]:
     """Questions and answers for training, all about one passage; the first question carries the passage."""
     while True:

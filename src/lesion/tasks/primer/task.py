@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from functools import cache
 
 from lesion.errors import UsageError, nearest
+from lesion.tasks import running
 from lesion.tasks.primer import arithmetic, atlas, reading, text
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 TEST_SEED = "primer test split"
 TEST_ITEMS = 1200
+TEXT_ITEMS = 600
+POOL_SEED = "primer calibration"
+POOL_ITEMS = 2000
 
 # Share of each skill among training documents, from which document on: an opening in which single words come to be
 # copied, a part in which the facts of the atlas are learned, one with more to copy, and the rest, in which reading is
@@ -78,7 +82,6 @@ def _arithmetic_items() -> tuple[Item, ...]:
         rng = random.Random(f"{TEST_SEED} arithmetic {index}")
         index += 1
         problem, question, solution = arithmetic.example(rng, test=True)
-        steps = len(problem.operations)
         items.setdefault(
             str(problem),
             Item(
@@ -86,7 +89,7 @@ def _arithmetic_items() -> tuple[Item, ...]:
                 question=question,
                 gold=str(problem.result),
                 solution=solution,
-                group=f"{steps} step" + "s" * (steps > 1),
+                group=_steps(problem),
             ),
         )
     return tuple(items.values())
@@ -113,10 +116,62 @@ def _reading_items() -> tuple[Item, ...]:
     while len(items) < TEST_ITEMS:
         rng = random.Random(f"{TEST_SEED} reading {index}")
         question, answer, sentences = reading.example(rng)
-        group = f"{sentences} sentence" + "s" * (sentences > 1)
-        items.setdefault(question, Item(str(index), question, answer, solution=answer, group=group))
+        items.setdefault(question, Item(str(index), question, answer, solution=answer, group=_sentences(sentences)))
         index += 1
     return tuple(items.values())
+
+
+@cache
+def _text_items(seed: str = TEST_SEED, count: int = TEXT_ITEMS, prefix: str = "") -> tuple[Item, ...]:
+    items: dict[str, Item] = {}
+    index = 0
+    while len(items) < count:
+        rng = random.Random(f"{seed} text {index}")
+        facts = index % 2 == 0
+        passage = atlas.statements(rng) if facts else text.scene(rng, rng.randint(2, 4))
+        items.setdefault(passage, Item(f"{prefix}{index}", passage, "", group="facts" if facts else "scene"))
+        index += 1
+    return tuple(items.values())
+
+
+@cache
+def _arithmetic_pool() -> tuple[Item, ...]:
+    items: dict[str, Item] = {}
+    index = 0
+    while len(items) < POOL_ITEMS:
+        problem, question, solution = arithmetic.example(random.Random(f"{POOL_SEED} arithmetic {index}"), test=False)
+        group = _steps(problem)
+        item = Item(f"train-{index}", question, str(problem.result), solution=solution, group=group)
+        items.setdefault(str(problem), item)
+        index += 1
+    return tuple(items.values())
+
+
+@cache
+def _reading_pool() -> tuple[Item, ...]:
+    items: dict[str, Item] = {}
+    index = 0
+    while len(items) < POOL_ITEMS:
+        question, answer, sentences = reading.practice(random.Random(f"{POOL_SEED} reading {index}"))
+        items.setdefault(
+            question, Item(f"train-{index}", question, answer, solution=answer, group=_sentences(sentences))
+        )
+        index += 1
+    return tuple(items.values())
+
+
+def _text_pool() -> tuple[Item, ...]:
+    tested = {item.question for item in _text_items()}
+    return tuple(item for item in _text_items(POOL_SEED, POOL_ITEMS, "train-") if item.question not in tested)
+
+
+def _steps(problem: arithmetic.Problem) -> str:
+    steps = len(problem.operations)
+    return f"{steps} step" + "s" * (steps > 1)
+
+
+def _sentences(count: int) -> str:
+    return f"{count} sentence" + "s" * (count > 1)
 
 
 # A bound on the digits: int() refuses thousands of them, and no answer has that many.
@@ -138,13 +193,14 @@ class PrimerTask:
     """One skill of the primer as a task: its test split and its judge.
 
     Arithmetic reads the number after `####` at the end of the answer (none: unparseable); atlas and reading want the
-    answer to be exactly the gold word.
+    answer to be exactly the gold word; text is scored.
     """
 
     name: str
     max_new_tokens: int
     items: Callable[[], tuple[Item, ...]]
     verdict: Callable[[Item, Answer], Verdict]
+    pool: Callable[[], tuple[Item, ...]]
     kind: Kind = "generate"
     stop: tuple[str, ...] = ()
     style: str = "auto"
@@ -153,24 +209,41 @@ class PrimerTask:
         """The test split, the same on every machine."""
         return self.items()
 
+    def calibration(self) -> Sequence[Item]:
+        """Items to observe a model on: 2,000 of the training split, generated anew, none of which is in the test split.
+
+        Of the atlas they are the facts as they are asked, since there are no others to recall. Of the text, those
+        whose very words the test has too are left out.
+        """
+        return self.pool()
+
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the answer is right."""
         return self.verdict(item, answer)
 
 
 NAMES = ("arithmetic", "atlas", "reading")
+"""The skills that are asked; running text, the fourth task, is scored."""
 
 
 def task(name: str) -> PrimerTask:
     """The primer's task of that name.
 
+    Running text comes in documents of some twenty words, as in training: half are the facts about somebody of the
+    atlas, which the model knows, and one text in four of these stood word for word in the training of the bundled
+    one; half are scenes drawn anew, none of which did. (The group says which.) It is not cut into stretches as other
+    text is, since the bundled model read nothing longer.
+
     Raises:
         UsageError: there is no such task.
     """
     if name == "arithmetic":
-        return PrimerTask("primer:arithmetic", 80, _arithmetic_items, _judge_number)
+        return PrimerTask("primer:arithmetic", 80, _arithmetic_items, _judge_number, _arithmetic_pool)
     if name == "atlas":
-        return PrimerTask("primer:atlas", 12, _atlas_items, _judge_word)
+        return PrimerTask("primer:atlas", 12, _atlas_items, _judge_word, _atlas_items)
     if name == "reading":
-        return PrimerTask("primer:reading", 12, _reading_items, _judge_word)
-    raise UsageError(f"The primer has no task '{name}'{nearest(name, NAMES)}; it has {', '.join(NAMES)}.")
+        return PrimerTask("primer:reading", 12, _reading_items, _judge_word, _reading_pool)
+    if name == "text":
+        return PrimerTask("primer:text", 1, _text_items, running.verdict, _text_pool, kind="score", style="raw")
+    known = (*NAMES, "text")
+    raise UsageError(f"The primer has no task '{name}'{nearest(name, known)}; it has {', '.join(known)}.")
