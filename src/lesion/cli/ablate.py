@@ -72,13 +72,20 @@ def run_study(
     out: Out = None,
 ) -> None:
     """Run a study file, or a study shipped with the package."""
+    from lesion.cli import isolate
+    from lesion.studies.kinds import load_study
+
     if listing:
         for name in shipped():
-            print(f"{name:32} {Study.load(name).title or ''}")
+            print(f"{name:32} {load_study(name).title or ''}")
         return
     if study is None:
         raise UsageError("Say which study to run: a file, or one of `lesion run --list`.")
-    _run(Study.load(study), out)
+    found = load_study(study)
+    if isinstance(found, Study):
+        _run(found, out)
+    else:
+        isolate.run(found, out or Path("lesion-out") / f"{found.name}-{found.identity()[:8]}")
 
 
 def demo(out: Out = None) -> None:
@@ -87,12 +94,15 @@ def demo(out: Out = None) -> None:
 
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")]) -> None:
-    """Write the report of a study, finished or not, from its stored answers."""
+    """Write the report of a study, an isolation or an evaluation, finished or not, from what its folder holds."""
     from rich.markup import escape
 
+    from lesion.cli import isolate
     from lesion.report import page, tables
     from lesion.studies.run import recall
 
+    if isolate.show(folder):
+        return
     _, summary, answers, items = recall(folder)
     path = page.write(folder, summary, answers, items)
     console = Console(highlight=False)

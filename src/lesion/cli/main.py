@@ -23,7 +23,7 @@ _INTERRUPTED = 130
 def app() -> typer.Typer:
     """The command line as a typer application."""
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import ablate, lab, show
+    from lesion.cli import ablate, isolate, lab, show
 
     made = typer.Typer(
         name="lesion",
@@ -36,6 +36,8 @@ def app() -> typer.Typer:
     made.command("demo")(ablate.demo)
     made.command("show")(show.show)
     made.command("ablate")(ablate.ablate)
+    made.command("isolate")(isolate.isolate)
+    made.command("evaluate")(isolate.evaluate)
     made.command("run")(ablate.run_study)
     made.command("report")(ablate.report)
     made.add_typer(lab.app, name="lab")

@@ -1,7 +1,7 @@
 """Isolation: the selections of a study, method by method, and what two of them have in common.
 
-The published grid (Christ et al. 2024: 8 shares, 5 repeats, 2 control sets) needs one pass over the data; every selection
-follows from the stored vectors.
+The published grid (Christ et al. 2024: 8 shares, 5 repeats, 2 control sets) needs one pass over the data; every
+selection follows from the stored vectors.
 """
 
 from __future__ import annotations

@@ -83,3 +83,13 @@ class IsolationStudy(Questions):
             raise UsageError(f"{self.skill} is the skill and cannot be its own control; give another task.")
         if self.choose is not None and self.skill not in {task.name for task in self.tasks}:
             raise UsageError(f"An edit is chosen by the skill, so {self.skill} must be one of the tasks.")
+
+
+class EvaluationStudy(Questions):
+    """The questions that an evaluation of edits asks one model. Which edits is no part of it: more can follow."""
+
+    FORM: ClassVar[str] = "lesion evaluation"
+    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "kind")
+
+    kind: Literal["evaluation"] = Field(default="evaluation", description="evaluation")
+    model: Annotated[ModelChoice, table_of("source")] = Field(description="a model: text, or a table with a source")

@@ -1,0 +1,179 @@
+"""`lesion isolate` and `lesion evaluate`: find the weights of a skill, and measure what editing them does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+
+from lesion.cli.progress import Bar
+from lesion.errors import UsageError
+from lesion.studies.isolation_study import METHODS, EvaluationStudy, IsolationStudy
+
+Number = TypeVar("Number", int, float)
+
+ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+Style = Annotated[str | None, typer.Option(help="auto, raw, chat, plain, …; each task has its own by default.")]
+Out = Annotated[
+    Path, typer.Option("--out", help="Folder for what is found; run again into the same folder, it goes on.")
+]
+
+
+def isolate(
+    model: ModelName,
+    skill: Annotated[
+        str, typer.Option(help="The task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.")
+    ],
+    control: Annotated[list[str], typer.Option(help="A task whose weights are left out; repeatable.")],
+    out: Out,
+    keep: Annotated[
+        str, typer.Option(help="Share of every matrix taken of each task, in (0, 1]; several by commas.")
+    ] = "0.05",
+    samples: Annotated[
+        str, typer.Option(help="Calibration texts of each task; several by commas show how many are needed.")
+    ] = "100",
+    repeats: Annotated[int, typer.Option(help="Draws of texts; more than one shows how far selections agree.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
+    replacement: Annotated[bool, typer.Option("--replacement", help="Draw texts with replacement.")] = False,
+    method: Annotated[list[str] | None, typer.Option(help=f"{', '.join(METHODS)}; repeatable.")] = None,
+    prompt_style: Style = None,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+) -> None:
+    """Find the weights that a skill needs and its controls do not, and keep them as edits, with forward passes only."""
+    study = IsolationStudy.make(
+        name="isolation",
+        model=model,
+        skill=skill,
+        controls=control,
+        methods=method or ["mathneuro"],
+        keep=numbers(keep, float, "--keep"),
+        samples=numbers(samples, int, "--samples"),
+        repeats=repeats,
+        seed=seed,
+        replacement=replacement,
+        dtype=dtype,
+        device=device,
+        **({"prompt_style": prompt_style} if prompt_style is not None else {}),
+    )
+    run(study, out)
+
+
+def evaluate(
+    model: ModelName,
+    task: Annotated[list[str], typer.Option(help="A task that is asked, the skill or a control; repeatable.")],
+    out: Out,
+    edit: Annotated[list[Path] | None, typer.Option(help="An .edit file; repeatable.")] = None,
+    factor: Annotated[str | None, typer.Option(help="0 prunes; several by commas; each file's own by default.")] = None,
+    random_controls: Annotated[int, typer.Option(min=0, help="Matched random selections beside every edit.")] = 3,
+    items: Annotated[str, typer.Option(help="Items of each task, drawn by the seed; or all.")] = "100",
+    seed: Annotated[int, typer.Option(help="Of the draw of items.")] = 0,
+    validation: Annotated[
+        float | None, typer.Option(help="Choose the best edit on this share of the items, report it on the others.")
+    ] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(help="Limit for one answer.")] = None,
+    prompt_style: Style = None,
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+    force: Annotated[
+        bool, typer.Option("--force", help="Also edits made for another model, where shapes fit.")
+    ] = False,
+) -> None:
+    """Ask the baseline and every edit the same items, each edit beside its matched random controls."""
+    from lesion.edits.artefact import read_edit
+    from lesion.studies.isolation_run import run_evaluation
+
+    study = EvaluationStudy.make(
+        name="evaluation",
+        model=model,
+        tasks=task,
+        items=_whole(items),
+        seed=seed,
+        level=level,
+        batch_size=_whole(batch_size),
+        dtype=dtype,
+        device=device,
+        decoding={} if max_new_tokens is None else {"max_new_tokens": max_new_tokens},
+        **({"prompt_style": prompt_style} if prompt_style is not None else {}),
+    )
+    if validation is not None and not 0 < validation < 1:
+        raise UsageError(f"--validation is a share of the items between 0 and 1, not {validation:g}.")
+    factors = () if factor is None else numbers(factor, float, "--factor")
+    files = [read_edit(file) for file in edit or []]
+    with Bar() as bar:
+        outcome = run_evaluation(
+            study,
+            files,
+            out,
+            factors=factors,
+            random_controls=random_controls,
+            validation=validation,
+            force=force,
+            watcher=bar,
+        )
+    show(out, outcome.asked, outcome.planned)
+
+
+def run(study: IsolationStudy, out: Path) -> None:
+    """Run an isolation study into a folder and show what it found."""
+    from lesion.studies.isolation_run import run_isolation
+
+    with Bar() as bar:
+        try:
+            outcome = run_isolation(study, out, watcher=bar)
+        except KeyboardInterrupt:
+            bar.say(f"Stopped. What was observed and answered so far is kept in {out}; the same command goes on.")
+            raise
+    show(out, outcome.asked, outcome.planned)
+
+
+def show(folder: Path, asked: int | None = None, planned: int = 0) -> bool:
+    """Write the report of an isolation or evaluation and print its tables; False where the folder has neither."""
+    from lesion.report import isolation
+    from lesion.studies.isolation_run import recall_isolation
+
+    recalled = recall_isolation(folder)
+    if recalled is None:
+        return False
+    summary, answers, items = recalled
+    path = isolation.write(folder, summary, answers, items)
+    console = Console(highlight=False)
+    console.print(isolation.text_tables(summary))
+    for note in summary["notes"]:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
+    if asked is not None and planned:
+        stored = planned - asked
+        print(f"asked {asked:,} of {planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0)))
+    print(f"report: {path}")
+    return True
+
+
+def numbers(text: str, kind: Callable[[str], Number], option: str) -> list[Number]:
+    """Numbers by commas.
+
+    Raises:
+        UsageError: something between the commas is not a number.
+    """
+    found: list[Any] = []
+    for piece in text.split(","):
+        try:
+            found.append(kind(piece.strip()))
+        except ValueError:
+            what = "whole numbers" if kind is int else "numbers"
+            raise UsageError(f"{option} takes {what} by commas; '{piece.strip()}' is none.") from None
+    return found
+
+
+def _whole(text: str) -> int | str:
+    """Digits as a number; anything else as it is, for the study's own validation to judge."""
+    try:
+        return int(text)
+    except ValueError:
+        return text

@@ -1,0 +1,121 @@
+"""Contrasts: an edit against its random controls, a skill against a control, a perplexity against another; float64."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.stats import norm
+
+from lesion.errors import LesionError
+from lesion.studies.statistics import Drop
+
+RESAMPLES = 4000
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """An estimate with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def difference_of_drops(first: Drop, second: Drop) -> Contrast:
+    """One drop minus another on other items, with an interval from those of the two.
+
+    The limits recover each drop's variance near the limit that counts (Newcombe 1998, method 10; Zou and Donner 2008).
+    Both intervals must be of the same level, which is then that of the result.
+    """
+    value = first.drop - second.drop
+    low = value - math.hypot(first.drop - first.low, second.high - second.drop)
+    high = value + math.hypot(first.high - first.drop, second.drop - second.low)
+    return Contrast(value, max(-2.0, low), min(2.0, high))
+
+
+def beyond_random(
+    edited: Bool[np.ndarray, " items"], random: Bool[np.ndarray, "draws items"], level: float = 0.95, seed: int = 0
+) -> Contrast:
+    """How much less accurate an edit is than its matched random controls on the same items.
+
+    The mean over draws and items of random minus edited, with a percentile bootstrap that resamples items and, where
+    there are several, draws: what another draw of random weights would have done is part of the doubt.
+
+    Args:
+        edited: [items] whether the edited model is right.
+        random: [draws, items] whether each random control is right on the same items.
+        level: coverage aimed at.
+        seed: of the resampling.
+
+    Raises:
+        LesionError: there are no items or no draws, or their numbers differ.
+    """
+    if random.ndim != 2 or random.shape[1:] != edited.shape or random.size == 0:
+        raise LesionError("An edit and its random controls need the same items, at least one, and at least one draw.")
+    draws, items = random.shape
+    harm = random.astype(np.float64) - edited.astype(np.float64)
+    rng = np.random.default_rng(seed)
+    of_items = rng.multinomial(items, np.full(items, 1 / items), RESAMPLES) / items
+    of_draws = rng.multinomial(draws, np.full(draws, 1 / draws), RESAMPLES) / draws
+    means = np.einsum("rd,di,ri->r", of_draws, harm, of_items, optimize=True)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Contrast(float(harm.mean()), float(low), float(high))
+
+
+def perplexity(scores: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " items"], level: float = 0.95) -> Contrast:
+    """exp of the mean negative log-probability a token, with an interval from the spread between stretches of text.
+
+    The mean is a ratio of two sums over stretches; its variance is the linearised one (Cochran 1977, section 2.11), and
+    the interval is symmetric for the logarithm.
+
+    Args:
+        scores: [items] summed log-probability of each stretch, nats.
+        tokens: [items] number of tokens of each.
+        level: coverage aimed at.
+
+    Raises:
+        LesionError: there is no token.
+    """
+    return _exp_ratio(-scores.astype(np.float64), tokens, level)
+
+
+def perplexity_ratio(
+    baseline: Float[np.ndarray, " items"],
+    edited: Float[np.ndarray, " items"],
+    tokens: Int[np.ndarray, " items"],
+    level: float = 0.95,
+) -> Contrast:
+    """The edited perplexity over the baseline's, on the same stretches, with a paired interval; 1 is no change.
+
+    Args:
+        baseline, edited: [items] summed log-probability of each stretch, nats.
+        tokens: [items] number of tokens of each.
+        level: coverage aimed at.
+
+    Raises:
+        LesionError: there is no token.
+    """
+    return _exp_ratio(baseline.astype(np.float64) - edited.astype(np.float64), tokens, level)
+
+
+def _exp_ratio(sums: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " items"], level: float) -> Contrast:
+    total = int(tokens.sum())
+    if total == 0:
+        raise LesionError("A perplexity needs at least one token.")
+    mean = float(sums.sum()) / total
+    if not math.isfinite(mean):
+        return Contrast(math.inf, math.inf, math.inf)
+    items = len(sums)
+    spread = math.inf
+    if items > 1:
+        residuals = sums - mean * tokens
+        spread = math.sqrt(items / (items - 1) * float(residuals @ residuals)) / total
+    reach = float(norm.isf((1 - level) / 2)) * spread
+
+    def power(value: float) -> float:
+        return math.exp(value) if value < 700 else math.inf
+
+    return Contrast(power(mean), power(mean - reach), power(mean + reach))

@@ -1,0 +1,212 @@
+"""Isolating: observe a model on a skill and its controls, select, count, compare, and keep selections as edits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lesion.edits.artefact import save_edit
+from lesion.edits.edit import ScaleParameters
+from lesion.edits.inputs import Inputs
+from lesion.edits.selection import Count, Selection, check_extent, fixed_together
+from lesion.errors import LesionError, UsageError
+from lesion.methods.calibration import Calibration
+from lesion.methods.isolation import METHODS, Made, Overlap, coverage, selections, survey
+from lesion.models.load import Model
+from lesion.studies.asking import Watcher
+from lesion.studies.isolation_study import IsolationStudy
+from lesion.studies.observations import observe_all
+
+
+@dataclass(frozen=True, eq=False)
+class Isolation:
+    """What isolating left behind.
+
+    Attributes:
+        made: every selection that is neither empty nor everything, fixed to the model.
+        files: the `.edit` file of each.
+        summary: the numbers, as in `summary.json` under `isolation`.
+        notes: what the person should know.
+    """
+
+    made: tuple[Made, ...]
+    files: tuple[Path, ...]
+    summary: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def isolate(study: IsolationStudy, model: Model, folder: Path, watcher: Watcher) -> Isolation:
+    """Make the selections of a study into a folder: its statistics, one `.edit` file per selection, and the numbers.
+
+    Raises:
+        UsageError: a data set does not exist or has too few items.
+        LesionError: every selection is empty or everything, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LesionError(f"{folder} cannot be made: {error.strerror}; give another folder with --out.") from error
+    observed, texts = observe_all(study, model, folder, watcher)
+    skill, *controls = (observed[data] for data in (study.skill, *study.controls))
+    made = [one for method in study.methods for one in selections(method, study.keep, skill, controls)]
+    fixed = fixed_together([one.selection for one in made], model)
+    made = [replace(one, selection=selection) for one, selection in zip(made, fixed, strict=True)]
+    counts, overlaps = survey(made, model)
+    notes = [*_of_texts(texts), *_of_experts(skill, model)]
+    kept: list[int] = []
+    first_refusal: LesionError | None = None
+    for place, (one, counted) in enumerate(zip(made, counts, strict=True)):
+        try:
+            selected, total = (sum(getattr(c, key) for c in counted) for key in ("selected", "total"))
+            check_extent(one.selection, selected, total, model.name)
+            kept.append(place)
+        except LesionError as error:
+            first_refusal = first_refusal or error
+            notes.append(str(error))
+    if first_refusal is not None and not kept:
+        raise first_refusal
+    _refuse_lape_short(made, notes)
+    files = []
+    for place in kept:
+        name = folder / f"{_stem(made[place], study)}.edit"
+        edit = ScaleParameters(made[place].selection, 0.0)
+        files.append(save_edit(name, edit, model, selected=counts[place]))
+    shown = [_entry(made[p], counts[p], file.name) for p, file in zip(kept, files, strict=True)]
+    summary = _summary(study, model, texts, observed, shown, overlaps, next(iter(skill.values())))
+    return Isolation(tuple(made[place] for place in kept), tuple(files), summary, tuple(notes))
+
+
+def _refuse_lape_short(made: Sequence[Made], notes: list[str]) -> None:
+    """Note where fewer neurons qualify than the share asks for."""
+    short = {}
+    for one in made:
+        neurons = getattr(one.selection, "neurons", None)
+        asked = getattr(one.selection, "asked", None)
+        if neurons is not None and asked is not None:
+            found = sum(len(indices) for indices in neurons.values())
+            if found < asked:
+                short[one.keep] = (found, asked)
+    for keep, (found, asked) in short.items():
+        notes.append(
+            f"lape {keep:g}: only {found:,} neurons fire on the skill as its rule demands, fewer than the {asked:,}"
+            f" that the share asks for; all of them are selected."
+        )
+
+
+def _of_texts(texts: Mapping[str, Calibration]) -> list[str]:
+    notes = []
+    for data, drawn in texts.items():
+        if cut := sum(drawn.cut):
+            notes.append(
+                f"{data}: {cut} of {len(drawn.cut)} calibration texts were longer than the context and were cut."
+            )
+        repeats = {draw.repeat for draw in drawn.draws}
+        if len(repeats) > 1 and not drawn.disjoint:
+            notes.append(
+                f"{data} has too few items for {len(repeats)} repeats without a common text: their overlap is partly"
+                f" that of the texts."
+            )
+    return notes
+
+
+def _of_experts(skill: Mapping[tuple[int, int], Inputs], model: Model) -> list[str]:
+    inputs = max(skill.values(), key=lambda one: one.texts)
+    silent = sorted(
+        {
+            address.rpartition(".")[0]
+            for address, matrix in model.anatomy.scored.items()
+            if matrix.storage.expert is not None and (sums := inputs.of(address)) is not None and sums.tokens == 0
+        }
+    )
+    if not silent:
+        return []
+    return [f"{len(silent)} experts saw no token of the skill and are never selected: {', '.join(silent[:12])}."]
+
+
+def _stem(one: Made, study: IsolationStudy) -> str:
+    """`mathneuro-0.05`; with the number of texts where there are several, and the repeat from the second on."""
+    size = f"-n{one.samples}" if len(study.samples) > 1 and one.method != "magnitude" else ""
+    return f"{one.method}-{one.keep:g}{size}" + (f"-repeat{one.repeat}" if one.repeat else "")
+
+
+def _entry(one: Made, counts: Sequence[Count], file: str | None) -> dict[str, Any]:
+    selected, total = sum(c.selected for c in counts), sum(c.total for c in counts)
+    return {
+        "method": one.method,
+        "keep": one.keep,
+        "samples": one.samples,
+        "repeat": one.repeat,
+        "edit": file,
+        "label": one.selection.label,
+        "digest": one.selection.digest,
+        "selected": selected,
+        "total": total,
+        "share": selected / total,
+        "matrices": [{"block": c.block, "matrix": c.matrix, "selected": c.selected, "total": c.total} for c in counts],
+    }
+
+
+def _summary(
+    study: IsolationStudy,
+    model: Model,
+    texts: Mapping[str, Calibration],
+    observed: Mapping[str, Mapping[tuple[int, int], Inputs]],
+    shown: list[dict[str, Any]],
+    overlaps: Sequence[Overlap],
+    first: Inputs,
+) -> dict[str, Any]:
+    return {
+        "model": model.name,
+        "fingerprint": model.fingerprint,
+        "family": model.anatomy.family,
+        "blocks": len(model.anatomy.blocks),
+        "skill": study.skill,
+        "controls": list(study.controls),
+        "samples": list(study.samples),
+        "repeats": study.repeats,
+        "seed": study.seed,
+        "replacement": study.replacement,
+        "disjoint": all(drawn.disjoint for drawn in texts.values()),
+        "texts": [
+            {
+                "data": data,
+                "role": "skill" if data == study.skill else "control",
+                "samples": samples,
+                "repeat": repeat,
+                "texts": inputs.texts,
+                "tokens": inputs.tokens,
+                "cut": sum(p.cut for p in inputs.provenance),
+                "style": inputs.provenance[0].style if inputs.provenance else None,
+            }
+            for data, draws in observed.items()
+            for (samples, repeat), inputs in draws.items()
+        ],
+        "selections": shown,
+        "overlap": [
+            {
+                **{key: value for key, value in asdict(one).items() if key != "iou"},
+                "iou": list(one.iou),
+                "mean": one.mean,
+                "low": one.interval()[0],
+                "high": one.interval()[1],
+            }
+            for one in overlaps
+        ],
+        "coverage": [
+            {"name": name, "scored": scored, "reason": reason, "weights": weights}
+            for name, scored, reason, weights in coverage(model, first)
+        ],
+    }
+
+
+def method_of(selection: Selection) -> tuple[str, float | None]:
+    """The name of a selection's method and its share; `custom` and None for what set algebra made."""
+    name = "wanda-rows" if getattr(selection, "per", "") == "row" else selection.kind
+    if name not in METHODS:
+        return ("random", None) if name == "random" else ("custom", None)
+    keep = getattr(selection, "keep", None)
+    if keep is None:
+        raise UsageError(f"The selection {selection.label} has no share.")
+    return name, float(keep)

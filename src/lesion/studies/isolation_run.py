@@ -1,0 +1,245 @@
+"""Running an isolation study: isolate, evaluate every edit, and the numbers of both; recalling it from its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lesion.edits.artefact import EditFile
+from lesion.edits.edit import ScaleParameters, parts
+from lesion.engines.engine import Engine
+from lesion.engines.transformers import TransformersEngine
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model, load
+from lesion.studies.asking import Silent, Watcher
+from lesion.studies.evaluate import Candidate, Planned, Roles, evaluate, plan, read_plan
+from lesion.studies.evaluation import summarise
+from lesion.studies.isolate import isolate
+from lesion.studies.isolation_study import EvaluationStudy, IsolationStudy
+from lesion.studies.lock import FolderLock
+from lesion.studies.questions import ModelChoice, Questions
+from lesion.studies.run import Outcome
+from lesion.studies.store import Store
+from lesion.tasks.catalogue import draw, find
+
+ISOLATION = "isolation.json"
+
+
+def run_isolation(
+    study: IsolationStudy,
+    folder: Path,
+    *,
+    watcher: Watcher | None = None,
+    model: Model | None = None,
+    make_engine: Callable[[Model, int | str], Engine] = TransformersEngine,
+) -> Outcome:
+    """Isolate a skill into a folder and, where the study has tasks, evaluate every edit.
+
+    What the folder has already, sums or answers, is not computed again.
+
+    Args:
+        study: what to isolate and ask.
+        folder: made when absent.
+        watcher: is told how it goes.
+        model: the study's model, where it is loaded already.
+        make_engine: the engine for a model and a batch size.
+
+    Raises:
+        UsageError: a task or a number of items does not exist; nothing has been observed then.
+        LesionError: the model cannot be loaded, an edit selects nothing or moves nothing, or the folder belongs to
+            another study or process, or cannot be written.
+    """
+    watcher = watcher or Silent()
+    for choice in study.tasks:
+        draw(find(choice.name), study.items_of(choice), study.seed)
+    model = model or _load(study, study.model)
+    folder = Path(folder)
+    with _locked(folder):
+        isolation = isolate(study, model, folder, watcher)
+        _keep(folder, isolation.summary, isolation.notes)
+    notes = list(isolation.notes)
+    for text in notes:
+        watcher.note(text)
+    asked = planned = 0
+    evaluation = None
+    if study.tasks:
+        candidates = [Candidate(one.selection, one.samples, one.repeat, one.keep, one.method) for one in isolation.made]
+        entries, edits = plan(model, candidates, study.factor, study.random_controls, watcher.note)
+        roles = Roles(
+            study.skill,
+            None if study.choose is None else study.choose.validation,
+            tuple(_seen_before(study, edits.values())),
+        )
+        evaluation, asked, planned = evaluate(
+            study, study.model, model, entries, edits, folder, watcher, roles, make_engine
+        )
+        notes += evaluation.pop("notes")
+    return Outcome(folder, _summary(study, isolation.summary, evaluation, notes), asked, planned)
+
+
+def run_evaluation(
+    study: EvaluationStudy,
+    files: Sequence[EditFile],
+    folder: Path,
+    *,
+    factors: Sequence[float] = (),
+    random_controls: int = 3,
+    validation: float | None = None,
+    force: bool = False,
+    watcher: Watcher | None = None,
+    model: Model | None = None,
+    make_engine: Callable[[Model, int | str], Engine] = TransformersEngine,
+) -> Outcome:
+    """Evaluate the edits of files on one model, each beside its matched random controls, into a folder.
+
+    Args:
+        study: what to ask.
+        files: of the edits; none asks the baseline alone.
+        folder: made when absent; one of the same questions takes further edits.
+        factors: that selected weights are multiplied by; none: each file's own.
+        random_controls: how many of each edit under each factor.
+        validation: the share of items on which the best edit is chosen; None: none is chosen.
+        force: also edits that were made for another model, where shapes fit.
+        watcher: is told how it goes.
+        model: the study's model, where it is loaded already.
+        make_engine: the engine for a model and a batch size.
+
+    Raises:
+        UsageError: a task does not exist, or a file holds something other than one selection of weights.
+        LesionError: an edit does not fit the model, or as for `run_isolation`.
+    """
+    watcher = watcher or Silent()
+    for choice in study.tasks:
+        draw(find(choice.name), study.items_of(choice), study.seed)
+    model = model or _load(study, study.model)
+    entries: list[Planned] = []
+    edits: dict[str, ScaleParameters] = {}
+    skills: list[str] = []
+    for file in files:
+        edit = file.fit(model, force=force)
+        single = list(parts(edit))
+        if len(single) != 1 or not isinstance(single[0], ScaleParameters):
+            raise UsageError(f"{file.path} holds '{edit}', not one selection of weights; it cannot be evaluated here.")
+        selection = single[0].selection
+        told = [p for inputs in selection.inputs[:1] for p in inputs.provenance[:1]]
+        skills += [p.data for p in told]
+        candidate = Candidate(
+            selection,
+            len(told[0].ids) if told else None,
+            told[0].repeat if told else None,
+        )
+        more, made = plan(model, [candidate], factors or [single[0].factor], random_controls, watcher.note)
+        entries += [entry for entry in more if entry.edit not in edits]
+        edits |= made
+    asked_of = {choice.name for choice in study.tasks}
+    skill = next((name for name in skills if name in asked_of), None)
+    roles = Roles(skill, validation, tuple(_seen_before(study, edits.values())))
+    evaluation, asked, planned = evaluate(
+        study, study.model, model, entries, edits, Path(folder), watcher, roles, make_engine
+    )
+    notes = evaluation.pop("notes")
+    isolation, told_before = _kept(Path(folder))
+    return Outcome(Path(folder), _summary(study, isolation, evaluation, [*told_before, *notes]), asked, planned)
+
+
+def recall_isolation(folder: Path) -> tuple[dict[str, Any], pd.DataFrame | None, pd.DataFrame | None] | None:
+    """The summary, answers and items of an isolation or evaluation as far as it has got; None: the folder has none.
+
+    Raises:
+        LesionError: something in the folder is damaged.
+    """
+    folder = Path(folder)
+    isolation, notes = _kept(folder)
+    planned = read_plan(folder)
+    if planned is None and isolation is None:
+        return None
+    if planned is None:
+        return _summary(None, isolation, None, notes), None, None
+    with Store.read(folder) as store:
+        answers, items, text = store.answers(), store.items(), store.study[1]
+    kind = EvaluationStudy if 'kind = "evaluation"' in text else IsolationStudy
+    evaluation = summarise(planned, answers, items)
+    notes = [*notes, *evaluation.pop("notes")]
+    study: Questions = kind.parse(text, "The stored study")
+    return _summary(study, isolation, evaluation, notes), answers, items
+
+
+def _load(study: Questions, chosen: ModelChoice) -> Model:
+    return load(chosen.source, revision=chosen.revision, dtype=study.dtype_of(chosen), device=study.device)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time writes the sums and edits of a folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(folder)
+    except OSError as error:
+        raise LesionError(
+            f"{folder} cannot be written: {error.strerror or error}; give another folder with --out."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _keep(folder: Path, summary: Mapping[str, Any], notes: Sequence[str]) -> None:
+    partial = folder / f".{ISOLATION}.{os.getpid()}"
+    try:
+        partial.write_text(json.dumps({"isolation": summary, "notes": list(notes)}), encoding="utf-8")
+        os.replace(partial, folder / ISOLATION)
+    except OSError as error:
+        raise LesionError(f"{folder / ISOLATION} cannot be written: {error.strerror or error}.") from error
+
+
+def _kept(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
+    try:
+        kept = json.loads((folder / ISOLATION).read_text(encoding="utf-8"))
+        return dict(kept["isolation"]), list(kept["notes"])
+    except FileNotFoundError:
+        return None, []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LesionError(f"{folder / ISOLATION} is damaged ({error}); run `lesion isolate` again.") from error
+
+
+def _summary(
+    study: Questions | None, isolation: dict[str, Any] | None, evaluation: dict[str, Any] | None, notes: Sequence[str]
+) -> dict[str, Any]:
+    told: dict[str, Any] = {"version": version("lesion")}
+    if study is not None:
+        told = {"name": study.name, "title": study.title, "seed": study.seed, "level": study.level, **told}
+    elif isolation is not None:
+        told = {"name": "isolation", "title": None, "seed": isolation["seed"], "level": 0.95, **told}
+    summary: dict[str, Any] = {}
+    if isolation is not None:
+        summary["isolation"] = isolation
+    if evaluation is not None:
+        summary["evaluation"] = evaluation
+    return {**summary, "study": told, "notes": list(dict.fromkeys(notes))}
+
+
+def _seen_before(study: Questions, edits: Iterable[ScaleParameters]) -> list[str]:
+    """A note for each task of which items are asked that an edit was made from."""
+    used: dict[str, set[str]] = {}
+    for edit in edits:
+        for inputs in edit.selection.inputs:
+            for told in inputs.provenance:
+                used.setdefault(told.data, set()).update(told.ids)
+    notes = []
+    for choice in study.tasks:
+        asked = [item.id for item in draw(find(choice.name), study.items_of(choice), study.seed)]
+        both = sum(item in used.get(choice.name, ()) for item in asked)
+        if both:
+            notes.append(
+                f"{choice.name}: {both} of the {len(asked)} items that are asked were also among the texts that edits"
+                f" were made from."
+            )
+    return notes

@@ -1,0 +1,137 @@
+"""Observations: the sums of an isolation, made once and kept in `statistics.safetensors`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from lesion.edits.inputs import Inputs
+from lesion.errors import LesionError
+from lesion.methods.calibration import Calibration, calibration
+from lesion.methods.observation import observe
+from lesion.models.load import Model
+from lesion.studies.asking import Watcher
+from lesion.studies.isolation_study import IsolationStudy
+from lesion.tasks.catalogue import find
+
+FILE = "statistics.safetensors"
+FORMAT = "lesion statistics"
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What was observed on one draw of one data set."""
+
+    data: str
+    samples: int
+    repeat: int
+    inputs: Inputs
+
+
+def observe_all(
+    study: IsolationStudy, model: Model, folder: Path, watcher: Watcher
+) -> tuple[dict[str, dict[tuple[int, int], Inputs]], dict[str, Calibration]]:
+    """Inputs by data set and (samples, repeat), and the texts behind them; what the folder has is not observed again.
+
+    Raises:
+        UsageError: a data set does not exist or has too few items.
+        LesionError: the folder cannot be written.
+    """
+    path = folder / FILE
+    stored = read(path) if path.exists() else []
+    found: dict[str, dict[tuple[int, int], Inputs]] = {}
+    texts: dict[str, Calibration] = {}
+    # All data sets are drawn before the first is observed: a wrong file is told at once.
+    for data in (study.skill, *study.controls):
+        texts[data] = calibration(
+            model,
+            find(data),
+            study.samples,
+            repeats=study.repeats,
+            seed=study.seed,
+            replacement=study.replacement,
+            style=study.model.prompt_style or study.prompt_style,
+        )
+    for data, drawn in texts.items():
+        known = {
+            (one.samples, one.repeat): one.inputs
+            for one in stored
+            if one.data == data and _same(one.inputs, model, drawn, one.samples, one.repeat)
+        }
+        if {(draw.samples, draw.repeat) for draw in drawn.draws} <= set(known):
+            found[data] = {(draw.samples, draw.repeat): known[draw.samples, draw.repeat] for draw in drawn.draws}
+            continue
+        inputs = observe(model, drawn, watcher=watcher, progress=folder / f"observing-{len(found)}.safetensors")
+        found[data] = {(draw.samples, draw.repeat): each for draw, each in zip(drawn.draws, inputs, strict=True)}
+        stored = [one for one in stored if one.data != data]
+        stored += [Observed(data, *draw, each) for draw, each in found[data].items()]
+        write(path, stored)
+    return found, texts
+
+
+def _same(inputs: Inputs, model: Model, drawn: Calibration, samples: int, repeat: int) -> bool:
+    """Whether stored inputs are those that observing a draw would give."""
+    draw = next((d for d in drawn.draws if (d.samples, d.repeat) == (samples, repeat)), None)
+    if draw is None or len(inputs.provenance) != 1:
+        return False
+    told = inputs.provenance[0]
+    return (told.fingerprint, told.ids, told.style, told.seed, told.replacement, inputs.tokens) == (
+        model.fingerprint,
+        tuple(drawn.ids[place] for place in draw.places),
+        drawn.style,
+        drawn.seed,
+        drawn.replacement,
+        sum(len(drawn.texts[place]) for place in draw.places),
+    )
+
+
+def write(path: Path, observed: Sequence[Observed]) -> None:
+    """Write inputs into a file, whole or not at all.
+
+    Raises:
+        LesionError: it cannot be written.
+    """
+    entries, tensors = [], {}
+    for number, one in enumerate(observed):
+        entries.append({"data": one.data, "samples": one.samples, "repeat": one.repeat, **one.inputs.header()})
+        tensors.update({f"{number}/{name}": vector for name, vector in one.inputs.tensors().items()})
+    header = json.dumps({"format": FORMAT, "version": 1, "entries": entries})
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        save_file(tensors, partial, metadata={"lesion": header})
+        os.replace(partial, path)
+    except (OSError, SafetensorError) as error:
+        partial.unlink(missing_ok=True)
+        raise LesionError(f"{path} cannot be written: {error}; give another folder with --out.") from error
+
+
+def read(path: Path) -> list[Observed]:
+    """The inputs that a file holds.
+
+    Raises:
+        LesionError: the file is not one of sums, or is damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {})["lesion"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if header["format"] != FORMAT or header["version"] != 1:
+            raise KeyError("format")
+        return [_entry(number, entry, tensors) for number, entry in enumerate(header["entries"])]
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, LesionError) as error:
+        raise LesionError(
+            f"{path} does not hold what was observed of a model, or is damaged ({error}); remove it, and it is made"
+            f" again."
+        ) from error
+
+
+def _entry(number: int, entry: Mapping[str, object], tensors: Mapping[str, object]) -> Observed:
+    own = {name.partition("/")[2]: vector for name, vector in tensors.items() if name.startswith(f"{number}/")}
+    inputs = Inputs.from_parts(entry, own)  # type: ignore[arg-type]
+    return Observed(str(entry["data"]), int(str(entry["samples"])), int(str(entry["repeat"])), inputs)
