@@ -19,6 +19,8 @@ from lesion.errors import LesionError, UsageError
 
 # What ends a feed-forward branch, and what begins it: columns of the one and rows of the others are neurons.
 BEGINNINGS = {"down": ("gate", "up"), "out": ("in",)}
+# Entropies that are equal in algebra differ in float64 by less.
+TIE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +32,10 @@ class LAPE(Selection):
     activation was above 0 (eq. 3); an expert that saw no token has 0. Over the data sets p_j is normalised to sum to 1
     and its entropy taken (eq. 4 and 5). A neuron is a candidate when p_j,skill is above the quantile `bar` of all p of
     all neurons and data sets, and larger than on every control. Of the candidates, ⌊keep · all neurons⌋, at least 1, of
-    lowest entropy are selected, over the whole model; all that tie with the last of them, too.
+    lowest entropy are selected, over the whole model; all that tie with the last of them (to 1e-12), too.
 
-    The weights of a neuron are its rows of `gate` and `up` (or `in`) and its column of `down` (or `out`), whatever their
-    values. Since candidates are few (of two data sets with a bar of 0.95, about one neuron in ten at most), fewer than
+    The weights of a neuron are its rows of `gate` and `up` (or `in`) and its column of `down` (or `out`), whatever
+    their values. Since candidates are few (of two data sets with a bar of 0.95, one neuron in ten at most), fewer than
     `keep` may be selected.
 
     Args:
@@ -162,7 +164,7 @@ def _lowest_entropy(table: Float[np.ndarray, "sets neurons"], keep: float, bar: 
     entropy[candidates] = -(shares * logarithms).sum(axis=0)
     most = min(int(candidates.sum()), top_count(keep, table.shape[1]))
     last = np.partition(entropy, most - 1)[most - 1]
-    return np.asarray(candidates & (entropy <= last))
+    return np.asarray(candidates & (entropy <= last + TIE))
 
 
 def _ending(address: str, known: dict[str, Int[Tensor, " selected"]]) -> str | None:

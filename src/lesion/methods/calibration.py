@@ -135,7 +135,7 @@ def calibration(
 
 
 def _pool(task: Task) -> Sequence[Item]:
-    return getattr(catalogue, "calibration_items", type(task).load)(task)
+    return catalogue.calibration_items(task)
 
 
 def _order(pool: Sequence[Item], size: int, repeat: int, seed: int, disjoint: bool) -> list[int]:

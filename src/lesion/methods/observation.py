@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ TOKENS_ON_CPU = 4_096
 SECONDS_BETWEEN_SAVES = 20.0
 
 
+@runtime_checkable
 class Watcher(Protocol):
     """Somebody who is told how an observation goes."""
 
