@@ -40,6 +40,16 @@ class Storage:
     transposed: bool = False
     expert: int | None = None
 
+    def view(self, tensor: Float[Tensor, "*stored"]) -> Float[Tensor, "*shape"]:
+        """The matrix inside a parameter, sharing its memory: [out, in], or [groups, out / groups, in]."""
+        if self.expert is not None:
+            tensor = tensor[self.expert]
+        if self.transposed:
+            tensor = tensor.T
+        if self.groups == 1:
+            return tensor[self.start : self.stop]
+        return tensor.unflatten(0, (self.groups, -1))[:, self.start : self.stop]
+
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
@@ -83,14 +93,7 @@ class Matrix:
         [out, in] wherever strides allow it; [groups, out / groups, in] where rows are interleaved per head,
         in the order of the rows of `read()`.
         """
-        tensor = self.tensor.detach()
-        if self.storage.expert is not None:
-            tensor = tensor[self.storage.expert]
-        if self.storage.transposed:
-            tensor = tensor.T
-        if self.storage.groups == 1:
-            return tensor[self.storage.start : self.storage.stop]
-        return tensor.unflatten(0, (self.storage.groups, -1))[:, self.storage.start : self.storage.stop]
+        return self.storage.view(self.tensor.detach())
 
     def read(self) -> Float[Tensor, "out in"]:
         """A copy of the values, in the dtype and on the device of the parameter."""

@@ -1,0 +1,353 @@
+"""Checkpoint: edits written into the safetensors files of a model, shard by shard, without loading the model."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig
+
+from lesion.edits import card
+from lesion.edits.artefact import EditFile, values_digest
+from lesion.edits.edit import Compose, ScaleParameters, of_weights
+from lesion.edits.folder import emerging, refuse_occupied
+from lesion.edits.layout import Place, places, skeleton
+from lesion.edits.selection import Count, check_extent
+from lesion.edits.shards import Checkpoint, Entry, inside, rewrite, survey
+from lesion.edits.weights import Effect, check_effects, scaled
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import quiet
+from lesion.models.source import Source, explained, find, refuse_unsuited
+
+# What a checkpoint needs beside its weights. Whatever else lies in the folder (other formats of the weights, code) stays.
+COPIED = frozenset({".json", ".txt", ".model", ".jinja", ".tiktoken", ".md", ".spm", ".bpe"})
+COPIED_NAMES = frozenset({"LICENSE", "NOTICE", "USE_POLICY", "COPYING"})
+TEMPLATES = "additional_chat_templates"
+KEPT = "lesion"
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """Somebody who is told how it goes: shards are counted."""
+
+    def begin(self, model: str, asked: int, stored: int) -> None:
+        """A model starts: so many shards in all, none of them written."""
+        ...
+
+    def answered(self, count: int) -> None:
+        """So many more shards are written."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something the person should know."""
+        ...
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What was done.
+
+    Attributes:
+        folder: the edited checkpoint.
+        deeds: one per edit, in order.
+        effects: on every matrix that was touched, of all edits together.
+        total: weights in all matrices that could have been selected.
+        achieved: Σ|w| after ÷ before over everything selected.
+        left_out: files of the base model that were not copied.
+    """
+
+    folder: Path
+    deeds: tuple[card.Deed, ...]
+    effects: tuple[Effect, ...]
+    total: int
+    achieved: float
+    left_out: tuple[str, ...]
+
+
+@dataclass
+class _Course:
+    """One edit on its way through the shards."""
+
+    file: EditFile
+    force: bool
+    fixed: tuple[ScaleParameters, ...]
+    loose: tuple[ScaleParameters, ...]
+    counts: dict[str, Count] = field(default_factory=dict)
+    effects: list[list[Effect]] = field(default_factory=list)
+    union: list[Effect] = field(default_factory=list)
+    afresh: bool = False
+
+    def changes(self, address: str, weight: Tensor, base: str) -> list[tuple[Tensor, float]]:
+        """Masks on one matrix with their factors; what they do by themselves is noted."""
+        if address not in self.file.model.matrices:
+            return []
+        parts = self.fixed
+        if values_digest(weight) != self.file.model.matrices[address].values:
+            if not self.force:
+                made = self.file.model
+                raise LesionError(
+                    f"The edit {self.file.label} was made for {made.name} (fingerprint {made.fingerprint}), and {base} has "
+                    f"other weights in {address}. Give that model, or have the selection made anew on these weights with "
+                    "--force."
+                )
+            self.afresh, parts = True, self.loose
+        # Scores are exact for at most 24 significant bits.
+        narrow = weight.float() if weight.dtype == torch.float64 else weight
+        found = [(part.selection.mask(address, narrow), float(part.factor)) for part in parts]
+        for effects, change in zip(self.effects, found, strict=True):
+            effects.append(scaled(weight, [change], address)[1])
+        _, union = scaled(weight, found, address) if len(found) > 1 else (None, self.effects[0][-1])
+        self.union.append(union)
+        block, _, name = address.partition(".")
+        number = int(block) if name else None
+        self.counts[address] = Count(address, number, name or address, union.selected, weight.numel())
+        return found
+
+
+def resolve(source: str, revision: str | None = None) -> Path:
+    """The folder on this machine in which a model lies; one on the hub is downloaded, without weights in other formats.
+
+    Raises:
+        UsageError, LesionError: there is none (see `models.source.find`), or it cannot be had from the hub.
+    """
+    found = find(source, revision)
+    if found.local:
+        return Path(found.place)
+    from huggingface_hub import snapshot_download
+
+    wanted = [f"*{suffix}" for suffix in (*COPIED, ".safetensors")] + sorted(COPIED_NAMES)
+    try:
+        with quiet():
+            return Path(snapshot_download(found.place, revision=found.revision, allow_patterns=wanted))
+    except Exception as error:  # what the hub raises has no common base; the reason is kept and said
+        raise explained(error, found, source, "weights") from error
+
+
+def _config(folder: Path, name: str) -> Any:
+    inside(folder, "config.json")
+    try:
+        with quiet():
+            config = AutoConfig.from_pretrained(str(folder))
+    except Exception as error:  # as above
+        if "trust_remote_code" in str(error):
+            raise LesionError(
+                f"{name} comes with code of its own, which `lesion apply` does not run; it edits architectures that "
+                "transformers knows."
+            ) from error
+        raise explained(error, Source(str(folder), True), name, "configuration") from error
+    refuse_unsuited(config, name)
+    return config
+
+
+def apply_edits(
+    source: str | Path,
+    edits: Sequence[EditFile],
+    out: Path | str,
+    *,
+    factor: float | None = None,
+    force: bool = False,
+    revision: str | None = None,
+    watcher: Watcher | None = None,
+) -> Applied:
+    """Write a model's checkpoint again with edits in its weights; memory is needed for one tensor, not for the model.
+
+    Files, sharding, dtypes and tied weights stay as they are; what is not edited is copied byte for byte. Every selection
+    is made on the unedited weights, and factors on one weight multiply.
+
+    Args:
+        source: `bundled:NAME`, a folder, or a hub id.
+        edits: at least one.
+        out: a folder that does not exist or is empty. It gets its name when everything is written.
+        factor: in place of the edits' own.
+        force: apply an edit that was made for other weights of the same shapes too, its selection made anew.
+        revision: branch, tag or commit of a hub id.
+        watcher: told of progress.
+
+    Raises:
+        UsageError: there is no edit, or `out` is occupied.
+        LesionError: an edit was made for another model, moves too little (see `check_effects`), or its matrices are not
+            there; the checkpoint is quantised, damaged or not in safetensors; `out` cannot be written.
+    """
+    out, name = Path(out), str(source)
+    note: Callable[[str], None] = watcher.note if watcher else (lambda text: None)
+    if not edits:
+        raise UsageError("Give at least one edit: --edit FILE.")
+    files = [edit if factor is None else edit.with_factor(factor) for edit in edits]
+    refuse_occupied(out)
+    folder = resolve(name, revision)
+    if out.resolve().is_relative_to(folder.resolve()):
+        raise UsageError(f"{out} lies inside the model's own folder; give --out another place.")
+    checkpoint = survey(folder, name)
+    anatomy, network, built = skeleton(_config(folder, name), name)
+    if built:
+        note(
+            f"{name} has an architecture that is taken apart by its structure, which took memory for the whole network."
+        )
+    shapes = {address: matrix.shape for address, matrix in anatomy.scored.items()}
+    for file in files:
+        file.refuse_misfits(shapes, name)
+    touched = [address for address in shapes if any(address in file.model.matrices for file in files)]
+    where = places(anatomy, network, checkpoint.entries, touched)
+    del network
+    total = sum(rows * columns for rows, columns in shapes.values())
+    _refuse_full(out, checkpoint)
+
+    courses = [_course(file, force) for file in files]
+    effects: dict[str, Effect] = {}
+
+    def edit(tensor: Tensor, within: Sequence[tuple[str, Place]]) -> None:
+        for address, place in within:
+            view = place.storage.view(tensor)
+            weight = view.reshape(shapes[address]).clone(memory_format=torch.contiguous_format)
+            if address in effects:  # a tied tensor under its second name
+                again = [_course(file, force) for file in files]
+                changes = [c for course in again for c in course.changes(address, weight, name)]
+                edited, _ = scaled(weight, changes, address)
+            else:
+                changes = [c for course in courses for c in course.changes(address, weight, name)]
+                edited, effects[address] = scaled(weight, changes, address)
+            view.copy_(edited.reshape(view.shape))
+
+    with emerging(out, note) as partial, torch.inference_mode():
+        _weights(checkpoint, partial, where, edit, watcher, name)
+        ordered = tuple(effects[address] for address in touched)
+        deeds = _deeds(courses, files, total, name)
+        achieved = check_effects(" + ".join(file.label for file in files), ordered, name, total)
+        left_out = _others(folder, partial, checkpoint, deeds)
+        _card(folder, partial, name, deeds, ordered, total, achieved, left_out)
+        # Last, so that what is not whole cannot be loaded.
+        shutil.copyfile(inside(folder, "config.json"), partial / "config.json")
+    return Applied(out, deeds, ordered, total, achieved, left_out)
+
+
+def _course(file: EditFile, force: bool) -> _Course:
+    fixed, loose = of_weights(file.fixed()), of_weights(file.edit)
+    return _Course(file, force, fixed, loose, effects=[[] for _ in fixed])
+
+
+def _refuse_full(out: Path, checkpoint: Checkpoint) -> None:
+    """Refuse before hours of writing what the disk has no room for."""
+    place = next((parent for parent in (out, *out.absolute().parents) if parent.is_dir()), None)
+    free = shutil.disk_usage(place).free if place is not None else math.inf
+    if free < checkpoint.bytes:
+        raise LesionError(
+            f"The edited model takes {checkpoint.bytes / 1e9:,.1f} GB, and there are {free / 1e9:,.1f} GB left at {place}. "
+            "Make room, or give --out another place."
+        )
+
+
+def _weights(
+    checkpoint: Checkpoint,
+    partial: Path,
+    where: Mapping[str, Sequence[Place]],
+    edit: Callable[[Tensor, Sequence[tuple[str, Place]]], None],
+    watcher: Watcher | None,
+    name: str,
+) -> None:
+    """Every shard, edited or copied, and the index last."""
+    within: dict[str, list[tuple[str, Place]]] = {}
+    for address, found in where.items():
+        for place in found:
+            within.setdefault(place.tensor, []).append((address, place))
+    by_shard: dict[str, dict[str, Entry]] = {shard: {} for shard in checkpoint.shards}
+    for tensor, entry in checkpoint.entries.items():
+        by_shard[entry.shard][tensor] = entry
+    if watcher:
+        watcher.begin(name, len(checkpoint.shards), 0)
+    for shard in checkpoint.shards:
+        entries = by_shard[shard]
+
+        def change(tensor: str) -> Callable[[Tensor], None]:
+            return lambda values: edit(values, within[tensor])
+
+        changes = {tensor: change(tensor) for tensor in entries if tensor in within}
+        rewrite(inside(checkpoint.folder, shard), partial / shard, entries, changes)
+        if watcher:
+            watcher.answered(1)
+    if checkpoint.index is not None:
+        shutil.copyfile(inside(checkpoint.folder, checkpoint.index), partial / checkpoint.index)
+
+
+def _deeds(courses: Sequence[_Course], files: Sequence[EditFile], total: int, name: str) -> tuple[card.Deed, ...]:
+    """What each edit did by itself.
+
+    Raises:
+        LesionError: one of them selects nothing, everything, or moved too little.
+    """
+    deeds = []
+    taken: set[str] = set()
+    for course, file in zip(courses, files, strict=True):
+        for part, effects in zip(course.fixed, course.effects, strict=True):
+            check_extent(part.selection, sum(effect.selected for effect in effects), total, name)
+            check_effects(part, effects, name)
+        kept_as = f"{file.label}.edit"
+        for number in range(2, len(files) + 2):
+            if kept_as in taken:
+                kept_as = f"{file.label}-{number}.edit"
+        taken.add(kept_as)
+        factors = " and ".join(f"{factor:g}" for factor in file.factors)
+        achieved = check_effects(Compose(course.fixed), course.union, name)
+        deeds.append(card.Deed(file, kept_as, factors, tuple(course.counts.values()), course.afresh, achieved))
+    return tuple(deeds)
+
+
+def _others(folder: Path, partial: Path, checkpoint: Checkpoint, deeds: Sequence[card.Deed]) -> tuple[str, ...]:
+    """Tokenizer, templates, licences and earlier edits copied, these edits added; gives the names of what was not copied."""
+    own = {*checkpoint.shards, checkpoint.index, "config.json", "README.md"}
+    left_out = []
+    for entry in sorted(folder.iterdir()):
+        if entry.name in own:
+            continue
+        wanted = entry.suffix in COPIED or entry.stem in COPIED_NAMES
+        weights = entry.name.endswith(".index.json")  # of the formats that are left out
+        if wanted and not weights and entry.is_file() and _safe(folder, entry):
+            shutil.copyfile(entry, partial / entry.name)
+        elif entry.name == TEMPLATES and entry.is_dir() and not entry.is_symlink():
+            (partial / TEMPLATES).mkdir()
+            for template in sorted(entry.glob("*.jinja")):
+                if _safe(entry, template):
+                    shutil.copyfile(template, partial / TEMPLATES / template.name)
+        elif entry.name != KEPT and not entry.name.startswith("."):
+            left_out.append(entry.name + "/" * entry.is_dir())
+    (partial / KEPT).mkdir()
+    for deed in deeds:
+        (partial / KEPT / deed.kept_as).write_bytes(deed.edit.data)
+    earlier = folder / KEPT
+    for entry in sorted(earlier.glob("*.edit")) if earlier.is_dir() and not earlier.is_symlink() else []:
+        if _safe(earlier, entry):
+            name, number = entry.name, 2
+            while (partial / KEPT / name).exists():
+                name, number = f"{entry.stem}-{number}.edit", number + 1
+            shutil.copyfile(entry, partial / KEPT / name)
+    return tuple(left_out)
+
+
+def _safe(folder: Path, entry: Path) -> bool:
+    try:
+        return inside(folder, entry.name).is_file()
+    except LesionError:
+        return False
+
+
+def _card(
+    folder: Path,
+    partial: Path,
+    name: str,
+    deeds: Sequence[card.Deed],
+    effects: Sequence[Effect],
+    total: int,
+    achieved: float,
+    left_out: Sequence[str],
+) -> None:
+    from importlib.metadata import version
+
+    readme = folder / "README.md"
+    original = readme.read_text(encoding="utf-8", errors="replace") if _safe(folder, readme) else None
+    text = card.write(name, deeds, effects, total, achieved, left_out, version("lesion"), original)
+    (partial / "README.md").write_text(text, encoding="utf-8")
