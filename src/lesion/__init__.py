@@ -15,17 +15,40 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lesion.api import Result, ablate, study
+    from lesion.api_isolation import Isolated, evaluate, isolate
     from lesion.edits.apply import applied
-    from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, parse
+    from lesion.edits.artefact import read_edit, save_edit
+    from lesion.edits.checkpoint import apply_edits
+    from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters, parse
     from lesion.edits.gates import gated
+    from lesion.edits.neurons import LAPE
+    from lesion.edits.selection import Magnitude, MathNeuro, Random, Wanda
     from lesion.errors import LesionError, UsageError
+    from lesion.methods.calibration import calibration
+    from lesion.methods.observation import observe
     from lesion.models.load import Model, load
+    from lesion.tasks.catalogue import find as find_task
 
 # Names are imported when they are first used: `lesion --help` need not wait for torch.
 _HOME = {
     "ablate": "lesion.api",
     "Result": "lesion.api",
     "study": "lesion.api",
+    "evaluate": "lesion.api_isolation",
+    "isolate": "lesion.api_isolation",
+    "Isolated": "lesion.api_isolation",
+    "read_edit": "lesion.edits.artefact",
+    "save_edit": "lesion.edits.artefact",
+    "apply_edits": "lesion.edits.checkpoint",
+    "ScaleParameters": "lesion.edits.edit",
+    "LAPE": "lesion.edits.neurons",
+    "Magnitude": "lesion.edits.selection",
+    "MathNeuro": "lesion.edits.selection",
+    "Random": "lesion.edits.selection",
+    "Wanda": "lesion.edits.selection",
+    "calibration": "lesion.methods.calibration",
+    "observe": "lesion.methods.observation",
+    "find_task": "lesion.tasks.catalogue",
     "applied": "lesion.edits.apply",
     "gated": "lesion.edits.gates",
     "BASELINE": "lesion.edits.edit",
@@ -40,21 +63,38 @@ _HOME = {
     "load": "lesion.models.load",
 }
 
+_AS = {"find_task": "find"}
+
 __all__ = [
     "BASELINE",
+    "LAPE",
     "Compose",
+    "Isolated",
     "LesionError",
+    "Magnitude",
+    "MathNeuro",
     "Model",
+    "Random",
     "Result",
     "ScaleAttention",
     "ScaleBlock",
     "ScaleMlp",
+    "ScaleParameters",
     "UsageError",
+    "Wanda",
     "ablate",
     "applied",
+    "apply_edits",
+    "calibration",
+    "evaluate",
+    "find_task",
     "gated",
+    "isolate",
     "load",
+    "observe",
     "parse",
+    "read_edit",
+    "save_edit",
     "study",
 ]
 
@@ -62,7 +102,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'lesion' has no attribute '{name}'")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_HOME[name]), _AS.get(name, name))
 
 
 def __dir__() -> list[str]:

@@ -1,20 +1,23 @@
-"""The few functions that most people need, from Python: what the `lesion` command does, as values."""
+"""Layer studies from Python: what `lesion ablate` and `lesion run` do, as values."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from lesion.api_isolation import Isolated
+from lesion.edits.apply import as_it_is
 from lesion.edits.edit import Unit
-from lesion.errors import UsageError
-from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
 from lesion.report import page, tables
+from lesion.studies.isolation_run import run_isolation
+from lesion.studies.isolation_study import IsolationStudy
+from lesion.studies.kinds import load_study
 from lesion.studies.run import Watcher, recall, run
 from lesion.studies.study import Study
 
@@ -104,7 +107,7 @@ def ablate(
         LesionError: a model cannot be loaded, or the folder belongs to another study.
     """
     several = [model] if isinstance(model, str | Model) else list(model)
-    loaded = {each.name: _as_it_is(each) for each in several if isinstance(each, Model)}
+    loaded = {each.name: as_it_is(each) for each in several if isinstance(each, Model)}
     study = Study.make(
         name="ablation",
         models=[each.name if isinstance(each, Model) else each for each in several],
@@ -132,23 +135,9 @@ def ablate(
     return Result(outcome.folder, outcome.summary, outcome.asked)
 
 
-def _as_it_is(model: Model) -> Model:
-    """The model with the fingerprint of the weights that it has now; they may have been changed since it was loaded.
-
-    Raises:
-        UsageError: an edit is in force, whose answers would be taken for the baseline's.
-    """
-    for block in model.anatomy.blocks:
-        for module in (block.module, *(branch.tail for branch in block.branches)):
-            if module._forward_hooks:
-                raise UsageError(
-                    f"{model.name} has a hook on block {block.index}, an edit in force perhaps: leave `applied` before"
-                    " you ablate, so that the baseline is the model as it is."
-                )
-    return replace(model, fingerprint=fingerprint(model.network))
-
-
-def study(source: str | Path | Study, out: str | Path, *, watcher: Watcher | None = None) -> Result:
+def study(
+    source: str | Path | Study | IsolationStudy, out: str | Path, *, watcher: Watcher | None = None
+) -> Result | Isolated:
     """Run a study file, or one shipped with the package, into a folder.
 
     Example:
@@ -158,6 +147,9 @@ def study(source: str | Path | Study, out: str | Path, *, watcher: Watcher | Non
         UsageError: the file is wrong, or names what does not exist.
         LesionError: as for `ablate`.
     """
-    asked = source if isinstance(source, Study) else Study.load(source)
+    asked = source if isinstance(source, Study | IsolationStudy) else load_study(source)
+    if isinstance(asked, IsolationStudy):
+        isolated = run_isolation(asked, Path(out), watcher=watcher)
+        return Isolated(isolated.folder, isolated.summary, isolated.asked)
     outcome = run(asked, Path(out), watcher=watcher)
     return Result(outcome.folder, outcome.summary, outcome.asked)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from lesion.edits.edit import Edit, of_places, of_weights
 from lesion.edits.gates import gated
 from lesion.edits.weights import written
+from lesion.errors import UsageError
+from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
 
 
@@ -35,3 +38,19 @@ def applied(model: Model, edit: Edit) -> Iterator[Model]:
         gates.assign_everywhere(of_places(edit))
         with written(model, of_weights(edit)):
             yield model
+
+
+def as_it_is(model: Model) -> Model:
+    """The model with the fingerprint of the weights that it has now; they may have been changed since it was loaded.
+
+    Raises:
+        UsageError: an edit is in force, whose answers would be taken for the baseline's.
+    """
+    for block in model.anatomy.blocks:
+        for module in (block.module, *(branch.tail for branch in block.branches)):
+            if module._forward_hooks:
+                raise UsageError(
+                    f"{model.name} has a hook on block {block.index}, an edit in force perhaps: leave `applied` before"
+                    " you go on, so that the baseline is the model as it is."
+                )
+    return replace(model, fingerprint=fingerprint(model.network))

@@ -22,23 +22,20 @@ from lesion.models.load import Model
 
 Make = Callable[[Inputs, Sequence[Inputs], float], Selection]
 
+
+def _magnitude(skill: Inputs, controls: Sequence[Inputs], keep: float) -> Selection:
+    """The largest weights of the matrices that the other methods choose from."""
+    seen = [address for address in skill.readers if (sums := skill.of(address)) is not None and sums.tokens]
+    return Magnitude(keep, tuple(seen))
+
+
 METHODS: Mapping[str, Make] = {
     "mathneuro": lambda skill, controls, keep: MathNeuro(skill, tuple(controls), keep),
     "wanda": lambda skill, controls, keep: Wanda(skill, keep),
     "wanda-rows": lambda skill, controls, keep: Wanda(skill, keep, per="row"),
     "lape": lambda skill, controls, keep: LAPE(skill, tuple(controls), keep),
-    "magnitude": lambda skill, controls, keep: Magnitude(
-        keep, tuple(address for address in skill.readers if (skill.of(address) or _NOTHING).tokens)
-    ),
+    "magnitude": _magnitude,
 }
-
-
-@dataclass(frozen=True)
-class _Nothing:
-    tokens: int = 0
-
-
-_NOTHING = _Nothing()
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,6 @@ def missing(
 def _put(model: Model, task: Task, item: Item, style: str) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
     """The prompt of an item, and what is scored after it: its choices, or the passage itself."""
     if task.kind == "score":
-        from lesion.tasks.prompts import encode_passage
-
         before, passage = encode_passage(model, task, item)
         return before, (passage,)
     # Room for one token is enough: an answer that meets the end of the context is a truncated one.
