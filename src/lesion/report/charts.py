@@ -82,13 +82,13 @@ def swatch(view: View, label: str) -> Markup:
     index = view.labels.index(label)
     return Markup(
         '<svg class="swatch t{}" viewBox="0 0 34 14" aria-hidden="true"><path class="stroke" d="M1 7H33"/>{}</svg>'
-    ).format(index % SERIES, _mark(17.0, 7.0, 4.2, index, critical=False))
+    ).format(index % SERIES, mark(17.0, 7.0, 4.2, index, critical=False))
 
 
 def critical_swatch() -> Markup:
     """The legend's picture of a critical layer: a filled mark."""
     return Markup('<svg class="swatch t0" viewBox="0 0 34 14" aria-hidden="true">{}{}</svg>').format(
-        _mark(10.0, 7.0, 4.2, 0, critical=False), _mark(25.0, 7.0, 4.8, 0, critical=True)
+        mark(10.0, 7.0, 4.2, 0, critical=False), mark(25.0, 7.0, 4.8, 0, critical=True)
     )
 
 
@@ -168,7 +168,7 @@ def _strokes(line: Line, view: View, frame: Frame) -> Markup:
         if len(run) > 1
     ]
     marks = [
-        _mark(
+        mark(
             frame.x(p.layer),
             frame.y(p.accuracy),
             radius * (1.25 if p.critical else 1),
@@ -180,7 +180,8 @@ def _strokes(line: Line, view: View, frame: Frame) -> Markup:
     return Markup('<g class="t{}">{}</g>').format(index % SERIES, Markup("").join(joined + marks))
 
 
-def _mark(x: float, y: float, radius: float, index: int, *, critical: bool) -> Markup:
+def mark(x: float, y: float, radius: float, index: int, *, critical: bool = False) -> Markup:
+    """The mark of line number `index` at a place; filled when critical."""
     name = MARKERS[index % len(MARKERS)]
     r = radius
     paths = {

@@ -63,7 +63,7 @@ def accuracy(view: View, level: float) -> bytes:
             frameon=False,
             handlelength=2.4,
         )
-        return _png(figure)
+        return png(figure)
 
 
 def heat(of_view: View) -> bytes:
@@ -102,7 +102,7 @@ def heat(of_view: View) -> bytes:
         bar.ax.yaxis.set_major_formatter(PercentFormatter(1, symbol=""))
         bar.set_label("drop (points)")
         bar.outline.set_visible(False)
-        return _png(figure)
+        return png(figure)
 
 
 def _drop(line: Line, layer: int) -> float:
@@ -195,7 +195,8 @@ def _legend(view: View, level: float) -> list[Line2D]:
     ]
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure) -> bytes:
+    """The figure as the bytes of a PNG file, the same for the same figure."""
     FigureCanvasAgg(figure)
     written = io.BytesIO()
     with warnings.catch_warnings():

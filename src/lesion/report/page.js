@@ -68,7 +68,7 @@ for (const chooser of document.querySelectorAll("select[data-shows]")) {
 // The item browser.
 const data = JSON.parse(byId("data").textContent);
 const BASELINE = "baseline";
-const FILTERS = [["all", "all"], ["broken", "broken by the cut"], ["repaired", "repaired"], ["same", "same verdict"]];
+const FILTERS = [["all", "all"], ["broken", "broken by the edit"], ["repaired", "repaired"], ["same", "same verdict"]];
 const FINISHES = { s: "ended by itself", l: "hit the token limit", n: "broken off: logits not finite" };
 
 function browse() {

@@ -37,6 +37,26 @@ def p_value(value: float | None) -> str:
     return "1" if value >= 0.995 else f"{value:.2g}".removeprefix("0")
 
 
+def keep(share: float) -> str:
+    """A share kept of 0.05 as `5 %`, of 0.0001 as `0.01 %`: as it was asked for, not rounded to tenths."""
+    return f"{100 * share:.4g}{SPACE}%"
+
+
+def factor(value: float) -> str:
+    """What weights are multiplied by: `×0`, `×1.05`."""
+    return f"×{value:g}".replace("-", MINUS)
+
+
+def perplexity(value: float | None) -> str:
+    """A perplexity with four significant digits, thousands in powers of ten."""
+    return DASH if value is None else f"{value:.4g}"
+
+
+def plain_interval(low: float | None, high: float | None, digits: int = 4) -> str:
+    """`[1.02, 1.07]`, of numbers that are no shares; empty when unknown."""
+    return "" if low is None or high is None else f"[{low:.{digits}g},{SPACE}{high:.{digits}g}]"
+
+
 def layer_runs(layers: Iterable[int], last: str = ",") -> str:
     """0, 1, 2, 5, 7, 8 as `0–2, 5, 7, 8`, or with `last=" and"` as `0–2, 5, 7 and 8`."""
     runs: list[list[int]] = []

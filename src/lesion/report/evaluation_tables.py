@@ -1,0 +1,181 @@
+"""The tables of an isolation and its evaluation: rows for CSV files, and a short one for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from lesion.report import curves, distribution, wording
+from lesion.report.tables import WORTH_SAYING
+from lesion.report.trials import Asked, Edited, Effect, Evaluation, evaluation
+
+SELECTION = ("method", "keep", "samples", "repeat", "label", "edit", "digest")
+MATRIX = ("block", "matrix", "selected", "total")
+OVERLAP = ("method", "keep", "samples", "repeats", "mean", "low", "high", "chance")
+EDIT = (
+    *("edit", "label", "method", "keep", "samples", "repeat", "factor", "random_of", "seed"),
+    *("selected", "total", "share", "achieved"),
+)
+TASK = ("task", "role", "kind", "items")
+CELL = (
+    *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected"),
+    *("truncated", "unparsed", "nonfinite", "perplexity", "ratio", "ratio_low", "ratio_high"),
+)
+RANDOM = ("draws", "accuracy", "perplexity", "lowest", "highest", "drop", "beyond", "beyond_low", "beyond_high")
+BASELINE = ("accuracy", "perplexity", "low", "high", "truncated", "unparsed", "nonfinite")
+
+
+def selections(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """One row per selection and matrix, with the share selected in 0…1: what `selections.csv` holds."""
+    rows = [
+        {name: entry.get(name) for name in SELECTION}
+        | {name: matrix.get(name) for name in MATRIX}
+        | {"share": matrix["selected"] / matrix["total"] if matrix.get("total") else None}
+        for entry in (summary.get("isolation") or {}).get("selections") or ()
+        for matrix in entry.get("matrices") or ()
+    ]
+    table = pd.DataFrame(rows, columns=[*SELECTION, *MATRIX, "share"])
+    return table.astype({"block": "Int64", "samples": "Int64", "repeat": "Int64"})  # the head has no block
+
+
+def overlap(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """One row per method, keep and number of samples; `iou` lists the pairs with spaces between."""
+    rows = [
+        {name: entry.get(name) for name in OVERLAP}
+        | {"iou": " ".join(f"{pair:.6g}" for pair in entry.get("iou") or ())}
+        for entry in (summary.get("isolation") or {}).get("overlap") or ()
+    ]
+    return pd.DataFrame(rows, columns=[*OVERLAP, "iou"])
+
+
+def cells(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """One row per task and edit, with the baseline (`baseline_…`) and the random controls (`random_…`) beside it.
+
+    Accuracies, drops and rates in 0…1; NaN where not known or not of that kind of task.
+    """
+    entry = summary.get("evaluation") or {}
+    edits = {edit["edit"]: edit for edit in entry.get("edits") or ()}
+    rows = [
+        {name: task.get(name) for name in TASK}
+        | {name: edits.get(cell["edit"], cell).get(name) for name in EDIT}
+        | {name: cell.get(name) for name in CELL}
+        | {f"random_{name}": (cell.get("random") or {}).get(name) for name in RANDOM}
+        | {f"baseline_{name}": (task.get("baseline") or {}).get(name) for name in BASELINE}
+        for task in entry.get("tasks") or ()
+        for cell in task.get("cells") or ()
+    ]
+    added = [*(f"random_{name}" for name in RANDOM), *(f"baseline_{name}" for name in BASELINE)]
+    return pd.DataFrame(rows, columns=[*TASK, *EDIT, *CELL, *added])
+
+
+def text_tables(summary: Mapping[str, Any]) -> RenderableType:
+    """The terminal's tables: how much was selected, and what each edit did to each task beside its random controls.
+
+    Raises:
+        LesionError: the summary does not have the form that an isolation or an evaluation writes.
+    """
+    parts: list[RenderableType] = []
+    found = distribution.distributions(summary.get("isolation") or {})
+    if found:
+        parts.append(_selected(found, summary["isolation"]))
+    tried = evaluation(summary)
+    if tried is not None:
+        level = float((summary.get("study") or {}).get("level") or 0.95)
+        parts += [_effects(tried), Text(_caption(level), style="dim")]
+    return Group(*parts) if parts else Text("Nothing has been selected or evaluated yet.")
+
+
+def _caption(level: float) -> str:
+    return (
+        f"Accuracy in % with its {100 * level:g} % interval, then the drop from the unedited model, then the matched "
+        f"random controls' accuracies from lowest to highest. From {100 * WORTH_SAYING:g} % on: answers cut off at "
+        "the token limit, and answers in which none could be read."
+    )
+
+
+def _selected(found: list[distribution.Distribution], isolation: Mapping[str, Any]) -> Table:
+    table = Table(
+        title=Text(f"{isolation.get('model') or 'model'} · selected for {isolation.get('skill') or 'the skill'}"),
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+    )
+    table.add_column("selection", overflow="fold")
+    for name in ("weights", "of", "share", "overlap of repeats"):
+        table.add_column(name, justify="right")
+    agreed = {(one.method, one.keep, one.samples): one for one in curves.overlaps(isolation)}
+    for one in found:
+        same = agreed.get((one.method, one.keep, one.samples or 0))
+        table.add_row(
+            Text(one.label),
+            f"{one.whole.selected:,}",
+            f"{one.whole.total:,}",
+            wording.percent(one.whole.share, 2),
+            "" if same is None else f"{same.mean:.2f}",
+        )
+    return table
+
+
+def _effects(found: Evaluation) -> Table:
+    table = Table(
+        title=Text(f"{found.model or 'model'} · edited"),
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+    )
+    table.add_column("edit", overflow="fold", min_width=16)
+    for task in found.tasks:
+        role = f", {task.role}" if task.role else ""
+        table.add_column(
+            Text(f"{task.name}\n{wording.counted(task.items, 'item')}{role}"), justify="right", overflow="fold"
+        )
+    table.add_row("unedited", *(_baseline(task) for task in found.tasks), end_section=True)
+    for edit in found.tried:
+        table.add_row(Text(_written(edit)), *(_cell(task, task.effects.get(edit.key)) for task in found.tasks))
+    return table
+
+
+def _written(edit: Edited) -> str:
+    return edit.name if edit.selected is None else f"{edit.name}\n{wording.counted(edit.selected, 'weight')}"
+
+
+def _baseline(task: Asked) -> Text:
+    if task.value is None:
+        return Text("not yet", style="dim")
+    return _value(task, task.value, task.low, task.high)
+
+
+def _value(task: Asked, value: float, low: float | None, high: float | None) -> Text:
+    if task.scored:
+        cell = Text(f"{wording.perplexity(value)} ")
+        return cell.append(wording.plain_interval(low, high), style="dim")
+    return Text(f"{wording.points(value)} ").append(wording.interval(low, high), style="dim")
+
+
+def _cell(task: Asked, effect: Effect | None) -> Text:
+    if effect is None:
+        return Text("not yet", style="dim")
+    cell = _value(task, effect.value, effect.low, effect.high)
+    if effect.change is not None and task.scored:
+        cell.append(f"\n×{effect.change:.3f} {wording.plain_interval(effect.change_low, effect.change_high)}")
+    elif effect.change is not None:
+        interval = wording.interval(effect.change_low, effect.change_high)
+        cell.append(f"\ndrop {wording.points(effect.change)} {interval}")
+    spread = effect.random
+    if spread is not None and spread.lowest is not None and spread.highest is not None:
+        write = wording.perplexity if task.scored else wording.points
+        ends = dict.fromkeys((write(spread.lowest), write(spread.highest)))
+        cell.append(f"\nrandom {wording.DASH.join(ends)}", style="dim")
+    rates = ((effect.truncated, "cut off"), (effect.unparsed, "unread"))
+    faults = [f"{wording.percent(rate, 0)} {name}" for rate, name in rates if rate is not None and rate >= WORTH_SAYING]
+    if faults:
+        cell.append("\n" + ", ".join(faults), style="dim")
+    return cell
