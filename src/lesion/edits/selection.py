@@ -157,7 +157,7 @@ class Wanda(Selection):
     """
 
     source: Inputs
-    keep: float
+    keep: float | int
     per: Literal["matrix", "row"] = "matrix"
     thresholds: Thresholds | None = field(default=None, repr=False)
     kind: ClassVar[str] = "wanda"
@@ -260,7 +260,7 @@ class MathNeuro(Selection):
 
     skill: Inputs
     controls: tuple[Inputs, ...]
-    keep: float
+    keep: float | int
     parts: tuple[Wanda, ...] = field(default=(), repr=False)
     kind: ClassVar[str] = "mathneuro"
 
@@ -329,7 +329,7 @@ class Magnitude(Selection):
         UsageError: `keep` is not in (0, 1].
     """
 
-    keep: float
+    keep: float | int
     addresses: tuple[str, ...] | None = None
     kind: ClassVar[str] = "magnitude"
 

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from lesion.edits.edit import Compose, Edit, ScaleParameters
 from lesion.edits.selection import check_extent
@@ -20,6 +21,8 @@ from lesion.models.matrices import Matrix
 # The share of the selected weights that has to move, or an edit is refused.
 MOVED = 0.99
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+# What is in force on each network, the innermost last: they must be taken back in reverse order.
+_IN_FORCE: WeakKeyDictionary[nn.Module, list[ExitStack]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,8 @@ def written(model: Model, edits: Sequence[ScaleParameters]) -> Iterator[tuple[Ef
     Raises:
         UsageError: two of the edited matrices are one and the same parameter.
         LesionError: an edit, or all of them together, does not do what it says (see `check_effects`), or does not fit
-            the model. The weights are then as they were.
+            the model; or this one ends before another that began later, as two iterators of answers may. The weights
+            are then as they were.
     """
     total = sum(matrix.shape[0] * matrix.shape[1] for matrix in model.anatomy.scored.values())
     touched = {
@@ -173,7 +177,7 @@ def written(model: Model, edits: Sequence[ScaleParameters]) -> Iterator[tuple[Ef
     _refuse_shared(touched, model.name)
     effects: list[Effect] = []
     apart: list[list[Effect]] = [[] for _ in edits]
-    with ExitStack() as stack:
+    with _in_order(model) as stack:
         for address, matrix in touched.items():
             with torch.inference_mode():
                 weight = matrix.read()
@@ -197,6 +201,26 @@ def written(model: Model, edits: Sequence[ScaleParameters]) -> Iterator[tuple[Ef
         if len(edits) > 1:
             check_effects(Compose(tuple(edits)), effects, model.name)
         yield tuple(effects)
+
+
+@contextmanager
+def _in_order(model: Model) -> Iterator[ExitStack]:
+    """A stack of what takes edits back, which is run before those that were begun earlier, or all are and it is told."""
+    stack = ExitStack()
+    in_force = _IN_FORCE.setdefault(model.network, [])
+    in_force.append(stack)
+    try:
+        yield stack
+    finally:
+        crossed = in_force[-1:] != [stack]
+        while stack in in_force:
+            in_force.pop().close()
+        if crossed:
+            raise LesionError(
+                f"Two edits of the weights of {model.name} were in force at once and the one that began first ended "
+                f"first. Both are taken back, but what was answered meanwhile is not to be trusted: finish or close "
+                f"one run before the next begins."
+            )
 
 
 def _refuse_shared(matrices: dict[str, Matrix], name: str) -> None:
