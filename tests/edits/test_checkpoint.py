@@ -16,6 +16,7 @@ import torch
 import transformers as hf
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from synthetic import mathneuro, wanda_rows
 
 from lesion.edits.artefact import read_edit, save_edit
 from lesion.edits.checkpoint import apply_edits
@@ -24,7 +25,6 @@ from lesion.edits.selection import Magnitude, Random
 from lesion.edits.weights import written
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load
-from synthetic import mathneuro, wanda_rows
 from tiny import FAMILIES, tiny, tokenizer
 
 KNOWN = [family for family in FAMILIES if family != "unknown"]
@@ -436,7 +436,10 @@ def test_memory_is_needed_for_one_tensor_and_not_for_the_model(tmp_path):
     peaks = []
     for source, file, out in ((small, little, "a"), (tmp_path / "base", edit, "b")):
         done = subprocess.run(
-            [sys.executable, "-c", script, source, file.path, tmp_path / out], capture_output=True, check=True, text=True
+            [sys.executable, "-c", script, source, file.path, tmp_path / out],
+            capture_output=True,
+            check=True,
+            text=True,
         )
         peaks.append(int(done.stdout))
     assert peaks[1] - peaks[0] < size / 2
@@ -449,7 +452,14 @@ def test_the_card_says_what_was_done_and_keeps_the_base_models_own(tmp_path):
     done = apply_edits(source, [edit], tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
     assert card.startswith("---\nlicense: mit\n---\n")
-    for words in (edit.label, edit.digest, edit.model.fingerprint, "sums.jsonl", "# The card of the base model", "A `base`"):
+    for words in (
+        edit.label,
+        edit.digest,
+        edit.model.fingerprint,
+        "sums.jsonl",
+        "# The card of the base model",
+        "A `base`",
+    ):
         assert words in card
     assert f"{done.deeds[0].selected:,}" in card
     assert done.deeds[0].selected == sum(count.selected for count in edit.selected)

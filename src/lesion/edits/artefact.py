@@ -233,7 +233,8 @@ def save_edit(path: Path | str, edit: Edit, model: Model, *, selected: Sequence[
     parts = of_weights(edit)
     if of_places(edit).edits or not parts:
         raise UsageError(
-            f"A file keeps an edit of weights, and '{edit}' is {'partly ' if parts else ''}one of blocks; keep that as text."
+            f"A file keeps an edit of weights, and '{edit}' is {'partly ' if parts else ''}one of blocks; keep that "
+            "as text."
         )
     fixed = _mapped(edit, lambda selection: selection.fixed(model))
     if selected is None:

@@ -45,6 +45,11 @@ def code(text: str) -> str:
     return f"{fence}{space}{plain}{space}{fence}"
 
 
+def cell(text: str) -> str:
+    """Text shown as it is in a cell of a table."""
+    return code(text.replace("|", "¦"))
+
+
 def front_and_rest(readme: str) -> tuple[str, str]:
     """The table at the head of a model card (with its dashes; the hub reads license and base from it), and the rest."""
     match = re.match(r"---\r?\n.*?\n---[ \t]*(\r?\n|$)", readme, re.DOTALL)
@@ -92,9 +97,9 @@ def write(
     lines = [
         f"# {code(base)}, edited",
         "",
-        f"Weights of {code(base)} were multiplied in place by `lesion apply` (lesion {version}). Nothing was trained; all "
-        f"other tensors are those of the base model, bit for bit. {moved:,} of {total:,} weights in the matrices of the "
-        f"decoder have another value; over all that was selected, Σ|w| is {achieved:.6g} times what it was.",
+        f"Weights of {code(base)} were multiplied in place by `lesion apply` (lesion {version}). Nothing was trained; "
+        f"all other weights are those of the base model, bit for bit. {moved:,} of {total:,} weights in the matrices "
+        f"of the decoder have another value; over all that was selected, Σ|w| is {achieved:.6g} times what it was.",
         "",
         "| edit | digest | factor | achieved | selected | made for | file |",
         "|---|---|---|---|---|---|---|",
@@ -103,7 +108,7 @@ def write(
         edit, share = deed.edit, deed.selected / total
         lines.append(
             f"| {code(edit.label)} | {code(edit.digest)} | {deed.factor} | {deed.achieved:.6g} | {deed.selected:,} "
-            f"({share:.4%}) | {code(edit.model.name).replace('|', '&#124;')}, fingerprint {code(edit.model.fingerprint)} "
+            f"({share:.4%}) | {cell(edit.model.name)}, fingerprint {code(edit.model.fingerprint)} "
             f"| {code('lesion/' + deed.kept_as)} |"
         )
     lines += ["", "All selections were made on the unedited weights."]

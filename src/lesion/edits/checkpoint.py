@@ -25,7 +25,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import quiet
 from lesion.models.source import Source, explained, find, refuse_unsuited
 
-# What a checkpoint needs beside its weights. Whatever else lies in the folder (other formats of the weights, code) stays.
+# What a checkpoint needs beside its weights. Whatever else lies in the folder (other weights, code) stays there.
 COPIED = frozenset({".json", ".txt", ".model", ".jinja", ".tiktoken", ".md", ".spm", ".bpe"})
 COPIED_NAMES = frozenset({"LICENSE", "NOTICE", "USE_POLICY", "COPYING"})
 TEMPLATES = "additional_chat_templates"
@@ -92,9 +92,9 @@ class _Course:
             if not self.force:
                 made = self.file.model
                 raise LesionError(
-                    f"The edit {self.file.label} was made for {made.name} (fingerprint {made.fingerprint}), and {base} has "
-                    f"other weights in {address}. Give that model, or have the selection made anew on these weights with "
-                    "--force."
+                    f"The edit {self.file.label} was made for {made.name} (fingerprint {made.fingerprint}), and {base} "
+                    f"has other weights in {address}. Give that model, or have the selection made anew on these "
+                    "weights with --force."
                 )
             self.afresh, parts = True, self.loose
         # Scores are exact for at most 24 significant bits.
@@ -157,8 +157,8 @@ def apply_edits(
 ) -> Applied:
     """Write a model's checkpoint again with edits in its weights; memory is needed for one tensor, not for the model.
 
-    Files, sharding, dtypes and tied weights stay as they are; what is not edited is copied byte for byte. Every selection
-    is made on the unedited weights, and factors on one weight multiply.
+    Files, sharding, dtypes and tied weights stay as they are; what is not edited is copied byte for byte. Every
+    selection is made on the unedited weights, and factors on one weight multiply.
 
     Args:
         source: `bundled:NAME`, a folder, or a hub id.
@@ -186,9 +186,7 @@ def apply_edits(
     checkpoint = survey(folder, name)
     anatomy, network, built = skeleton(_config(folder, name), name)
     if built:
-        note(
-            f"{name} has an architecture that is taken apart by its structure, which took memory for the whole network."
-        )
+        note(f"{name} had to be taken apart by its structure, which took memory for the whole network.")
     shapes = {address: matrix.shape for address, matrix in anatomy.scored.items()}
     for file in files:
         file.refuse_misfits(shapes, name)
@@ -237,8 +235,8 @@ def _refuse_full(out: Path, checkpoint: Checkpoint) -> None:
     free = shutil.disk_usage(place).free if place is not None else math.inf
     if free < checkpoint.bytes:
         raise LesionError(
-            f"The edited model takes {checkpoint.bytes / 1e9:,.1f} GB, and there are {free / 1e9:,.1f} GB left at {place}. "
-            "Make room, or give --out another place."
+            f"The edited model takes {checkpoint.bytes / 1e9:,.1f} GB, and there are {free / 1e9:,.1f} GB left at "
+            f"{place}. Make room, or give --out another place."
         )
 
 
@@ -298,7 +296,7 @@ def _deeds(courses: Sequence[_Course], files: Sequence[EditFile], total: int, na
 
 
 def _others(folder: Path, partial: Path, checkpoint: Checkpoint, deeds: Sequence[card.Deed]) -> tuple[str, ...]:
-    """Tokenizer, templates, licences and earlier edits copied, these edits added; gives the names of what was not copied."""
+    """Copy tokenizer, templates, licences and earlier edits, and add these edits; gives the names of what was not."""
     own = {*checkpoint.shards, checkpoint.index, "config.json", "README.md"}
     left_out = []
     for entry in sorted(folder.iterdir()):

@@ -94,8 +94,8 @@ def places(
         if not where:
             raise LesionError(
                 f"{address} ({matrix.parameter}) of {anatomy.name} is not among the {len(entries):,} tensors of its "
-                "safetensors files, so it cannot be edited there. The checkpoint is incomplete, or it is stored in a form "
-                "that lesion does not know; load it with transformers, save it again, and give that folder."
+                "safetensors files, so it cannot be edited there. The checkpoint is incomplete, or stored in a form that "
+                "lesion does not know; load it with transformers, save it again, and give that folder."
             )
         found[address] = where
     return found
@@ -116,15 +116,15 @@ def _place(matrix: Matrix, pieces: list[Piece], entries: Mapping[str, Entry]) ->
             own = replace(storage, expert=None, start=storage.start - piece.start, stop=storage.stop - piece.start)
             return Place(piece.tensor, own)
     raise LesionError(
-        f"{matrix.address} lies in {', '.join(p.tensor for p in pieces[:3])}, in a form from which lesion cannot take it. "
-        "Load the checkpoint with transformers, save it again, and give that folder."
+        f"{matrix.address} lies in {', '.join(p.tensor for p in pieces[:3])}, in a form from which lesion cannot take "
+        "it. Load the checkpoint with transformers, save it again, and give that folder."
     )
 
 
 def _other_shape(matrix: Matrix, tensor: str, shape: tuple[int, ...]) -> LesionError:
     return LesionError(
-        f"{matrix.address} should lie in {tensor}, which has the shape {' × '.join(map(str, shape))}: the weights do not "
-        "fit the config.json beside them. One of the two belongs to another model."
+        f"{matrix.address} should lie in {tensor}, which has the shape {' × '.join(map(str, shape))}: the weights do "
+        "not fit the config.json beside them. One of the two belongs to another model."
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lesion.edits.inputs import Inputs
+from lesion.edits.neurons import LAPE
 from lesion.edits.selection import (
     Both,
     Either,
@@ -81,8 +82,6 @@ def _mathneuro(recipe: dict[str, Any], named: _Named, several: _Several, __: _Pa
 
 
 def _lape(recipe: dict[str, Any], named: _Named, several: _Several, __: _Part) -> Selection:
-    from lesion.edits.neurons import LAPE
-
     return LAPE(named(recipe["lape"]), several(recipe["controls"]), _number(recipe["keep"]), bar=_number(recipe["bar"]))
 
 

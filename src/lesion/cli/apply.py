@@ -1,0 +1,61 @@
+"""`lesion apply MODEL --edit FILE --out DIR`: a model's checkpoint written again, with edits in its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def apply(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a local folder, or a hub id.")],
+    edit: Annotated[list[Path], typer.Option(help="An .edit file; repeatable, all select on the unedited weights.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the edited model; it must not exist or be empty.")],
+    factor: Annotated[
+        float | None, typer.Option(help="Multiply by this in place of the edits' own factor; 0 prunes.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Take other weights of the same shapes too; the selection is made anew.")
+    ] = False,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
+) -> None:
+    """Write an edited model as an ordinary checkpoint that plain transformers loads."""
+    from rich.console import Console
+
+    from lesion.edits.artefact import read_edit
+    from lesion.edits.checkpoint import apply_edits
+
+    console = Console(stderr=True, highlight=False)
+
+    class Shards:
+        """Says how many shards are written."""
+
+        done = total = 0
+
+        def begin(self, model: str, asked: int, stored: int) -> None:
+            """So many shards in all."""
+            self.total = asked
+
+        def answered(self, count: int) -> None:
+            """So many more are written."""
+            self.done += count
+            console.print(f"shard {self.done:,} of {self.total:,} written", markup=False)
+
+        def note(self, text: str) -> None:
+            """Something the person should know."""
+            console.print(f"note: {text}", markup=False, soft_wrap=True)
+
+    files = [read_edit(path) for path in edit]
+    done = apply_edits(model, files, out, factor=factor, force=force, revision=revision, watcher=Shards())
+    for deed in done.deeds:
+        anew = ", its selection made anew on these weights" if deed.afresh else ""
+        print(
+            f"{deed.edit.label} ({deed.edit.digest}) × {deed.factor}: {deed.selected:,} of {done.total:,} weights selected "
+            f"({deed.selected / done.total:.4%}), achieved factor {deed.achieved:.6g}{anew}"
+        )
+    moved = sum(effect.moved for effect in done.effects)
+    print(f"{moved:,} weights of {model} have another value")
+    if done.left_out:
+        print(f"not copied: {', '.join(done.left_out)}")
+    print(f"model: {done.folder}")

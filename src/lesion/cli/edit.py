@@ -1,0 +1,69 @@
+"""`lesion edit`: an edit file shown, and two combined into a third."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Look into .edit files, and combine them.", no_args_is_help=True)
+
+
+class Operation(StrEnum):
+    """How two selections become one."""
+
+    minus = "minus"
+    both = "and"
+    either = "or"
+
+
+@app.command()
+def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="An .edit file.")]) -> None:
+    """Say what an edit changes, in which model, and from which data it was made."""
+    from rich.console import Console
+
+    from lesion.cli.editing import describe
+    from lesion.edits.artefact import read_edit
+
+    Console(highlight=False).print(describe(read_edit(file)))
+
+
+@app.command()
+def combine(
+    first: Annotated[Path, typer.Argument(metavar="A", help="An .edit file.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another, made for the same model.")],
+    op: Annotated[Operation, typer.Option(help="What of A is not in B, what is in both, or what is in either.")],
+    out: Annotated[Path, typer.Option("--out", help="The .edit file to write.")],
+    factor: Annotated[float | None, typer.Option(help="Of the new edit, where A and B have different ones.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The model that A and B were made for, to count what the new edit selects.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
+) -> None:
+    """Make one edit out of two by what they select."""
+    from lesion.edits.artefact import read_edit
+    from lesion.edits.combine import combined
+    from lesion.errors import UsageError
+
+    if out.exists() and not overwrite:
+        raise UsageError(f"{out} exists; give --out another name, or --overwrite to replace it.")
+    files = read_edit(first), read_edit(second)
+    loaded = None
+    if model is not None:
+        from lesion.models.load import load
+
+        loaded = load(model)
+    path = combined(*files, op.value, out, factor=factor, model=loaded)
+    made = read_edit(path)
+    counts = made.selected
+    print(
+        f"{made.label} ({made.digest}): "
+        + (
+            "what it selects is not counted; with --model it is"
+            if counts is None
+            else f"{sum(c.selected for c in counts):,} of {sum(c.total for c in counts):,} weights selected"
+        )
+    )
+    print(f"edit: {path}")
