@@ -25,7 +25,7 @@ from lesion.report.files import finite, plain_json, rendered, replace, writing
 from lesion.report.page import heat_class
 from lesion.report.trials import Along, Asked, Effect, Evaluation
 
-NARROW, WIDE = (400, 300), (560, 380)  # width and height of a panel in SVG units
+SIZES = ((400, 300), (560, 380))  # width and height of a panel in SVG units, on a phone and with room
 TEXT = ("data", "role", "style", "samples", "repeat", "texts", "tokens", "cut")
 MOST_PICTURES = 60
 """More distributions than this are drawn in the page only, not as PNG files."""
@@ -109,6 +109,7 @@ def page(
         heat_class=heat_class,
         consistency=_consistency(overlaps) if overlaps else None,
         rows=[] if found is None else _rows(found),
+        nonfinite=found is not None and any(effect.nonfinite for _, effect in _rows(found)),
         choice=None if found is None or not found.choice else _choice(found.choice),
         name_of=lambda key: found.edits[key].name if found is not None and key in found.edits else key,
         coverage=_coverage(isolation),
@@ -148,25 +149,18 @@ def _with_drop(label: str, task: Asked, key: str) -> str:
 
 
 def _tradeoffs(found: Evaluation) -> list[dict[str, Any]]:
-    """One figure per skill and direction (pruning, boosting), with a panel per control."""
+    """One figure per skill and direction (pruning, boosting), with a panel per control that was asked."""
     figures = []
     for skill in found.skills:
         for regime, edits in trials.regimes(found.tried).items():
             series, boost = trials.paths(edits), regime == "boost"
-            controls = [control for control in found.controls if not skill.scored]
-            if controls:
-                figures.append(
-                    {
-                        "skill": skill,
-                        "boost": boost,
-                        "legend": curves.legend(found, series),
-                        "panels": [
-                            (control, *(tradeoff.panel(found, series, skill, control, size, boost=boost)
-                                        for size in (NARROW, WIDE)))
-                            for control in controls
-                        ],
-                    }
-                )  # fmt: skip
+            panels = [
+                (control, *(tradeoff.panel(found, series, skill, control, size, boost=boost) for size in SIZES))
+                for control in trials.comparable(found, skill, edits)
+            ]
+            if panels:
+                legend = curves.legend(found, series)
+                figures.append({"skill": skill, "boost": boost, "legend": legend, "panels": panels})
     return figures
 
 
@@ -175,19 +169,20 @@ def _sweeps(found: Evaluation) -> list[dict[str, Any]]:
     figures = []
     ways: tuple[Along, ...] = ("keep", "factor")
     for along in ways:
-        series = [one for one in trials.along(found.tried, along) if len(one.stops) > 1]
-        if series:
-            panels = [
-                (task, *(curves.panel(found, series, task, along, size) for size in (NARROW, WIDE)))
-                for task in found.tasks
-            ]
+        series = trials.sweeps(found.tried, along)
+        panels = [
+            (task, *(curves.panel(found, series, task, along, size) for size in SIZES))
+            for task in found.tasks
+            if any(edit.key in task.effects for one in series for stop in one.stops for edit in stop.edits)
+        ]
+        if panels:
             figures.append({"along": along, "legend": curves.legend(found, series), "panels": panels})
     return figures
 
 
 def _consistency(overlaps: Sequence[curves.Overlap]) -> dict[str, Any]:
     legend = [(curves.swatch(index, index), label) for index, label in enumerate(curves.labels(overlaps))]
-    drawn = {name: curves.consistency(overlaps, size) for name, size in (("narrow", NARROW), ("wide", WIDE))}
+    drawn = {name: curves.consistency(overlaps, size) for name, size in zip(("narrow", "wide"), SIZES, strict=True)}
     return {"legend": legend, "overlaps": overlaps, **drawn}
 
 

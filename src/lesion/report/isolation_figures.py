@@ -26,7 +26,7 @@ def drawn(found: Evaluation | None, isolation: Mapping[str, Any]) -> dict[str, b
     if found is not None:
         for skill in found.skills:
             for regime, edits in trials.regimes(found.tried).items():
-                controls = [control for control in found.controls if not skill.scored]
+                controls = trials.comparable(found, skill, edits)
                 if controls:
                     name = "tradeoff" if len(found.skills) == 1 else f"tradeoff-{found.skills.index(skill)}"
                     pictures[f"{name}-{regime}.png"] = trade_off(found, edits, skill, controls, boost=regime == "boost")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lesion.report import curves, distribution, wording
+from lesion.report import selection_prose, wording
 from lesion.report.prose import STOPPING_SHARE, Finding
 from lesion.report.trials import Asked, Edited, Effect, Evaluation, number, regimes
 
@@ -48,7 +48,8 @@ def findings(found: Evaluation | None, isolation: Mapping[str, Any]) -> list[Fin
         if found.choice:
             told.append(Finding("The choice, tested", (chosen(found.choice, found),)))
     if isolation:
-        told.append(Finding("What was selected" if told else "", tuple(selected(isolation)[:1]), _rest(isolation)))
+        first, *rest = [*selection_prose.selected(isolation), ""]
+        told.append(Finding("What was selected" if told else "", (first,) * bool(first), tuple(filter(None, rest))))
     return [finding for finding in told if finding.headline or finding.sentences]
 
 
@@ -121,55 +122,10 @@ def chosen(choice: Mapping[str, Any], found: Evaluation | None = None) -> str:
     return told
 
 
-def selected(isolation: Mapping[str, Any]) -> list[str]:
-    """How much was selected, how far repeats agree, and what was not scored: counts, which need no interval."""
-    told = []
-    found = distribution.distributions(isolation)
-    if found:
-        total = max(one.whole.total for one in found)
-        told.append(
-            f"{wording.counted(len(found), 'selection')} of {total:,} scored weights, for "
-            f"{isolation.get('skill') or 'the skill'}"
-            + (f" against {wording.listed(list(controls))}" if (controls := isolation.get("controls")) else "")
-            + "."
-        )
-    for one in _one_of_each_method(found):
-        shares = {block: share for block in one.blocks if (share := one.of_block(block).share) is not None}
-        if one.whole.share is None or len(shares) < 2:
-            continue
-        least, most = min(shares, key=lambda b: shares[b]), max(shares, key=lambda b: shares[b])
-        told.append(
-            f"{one.label}: {one.whole.selected:,} weights, {wording.percent(one.whole.share, 2)}; between "
-            f"{wording.percent(shares[least], 2)} of block {least} and {wording.percent(shares[most], 2)} of "
-            f"block {most}."
-        )
-    for overlap in _widest(curves.overlaps(isolation)):
-        pairs = "" if overlap.low is None or overlap.high is None else f" ({overlap.low:.2f} to {overlap.high:.2f})"
-        chance = (
-            "" if overlap.chance is None else f"; sets of that size drawn at random would agree to {overlap.chance:.2f}"
-        )
-        told.append(
-            f"{overlap.label}: sets found from {wording.counted(overlap.samples, 'text')} each agree to an IoU of "
-            f"{overlap.mean:.2f}{pairs} over {wording.counted(overlap.repeats, 'repeat')}{chance}."
-        )
-    unscored = [entry for entry in isolation.get("coverage") or () if not entry.get("scored")]
-    if unscored:
-        weights = sum(int(entry.get("weights") or 0) for entry in unscored)
-        told.append(
-            f"{wording.counted(len(unscored), 'parameter')} with {weights:,} weights "
-            f"{'was' if len(unscored) == 1 else 'were'} not scored; the coverage table says why."
-        )
-    return told
-
-
 def signed(value: float) -> str:
     """A change in points with its sign: `+1.5`, `−0.4`."""
     text = wording.points(value)
     return f"+{text}" if value > 0 and float(text) != 0 else text
-
-
-def _rest(isolation: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(selected(isolation)[1:])
 
 
 def _skill(found: Evaluation, skill: Asked, edits: Sequence[Edited], *, boost: bool) -> list[Finding]:
@@ -331,22 +287,3 @@ def _interval(low: float | None, high: float | None, boost: bool) -> str:
 def _name(found: Evaluation | None, key: str) -> str:
     edit = found.edits.get(key) if found is not None else None
     return edit.name if edit is not None else key or "no edit"
-
-
-def _one_of_each_method(found: Sequence[distribution.Distribution]) -> list[distribution.Distribution]:
-    """Of every method the selection with the most samples and the largest share kept: the least noisy one."""
-    best: dict[str, distribution.Distribution] = {}
-    for one in found:
-        former = best.get(one.method)
-        if former is None or (one.samples or 0, one.keep or 0) > (former.samples or 0, former.keep or 0):
-            best[one.method] = one
-    return list(best.values())
-
-
-def _widest(found: Sequence[curves.Overlap]) -> list[curves.Overlap]:
-    """Of every method and keep the overlap at the most samples."""
-    best: dict[str, curves.Overlap] = {}
-    for one in found:
-        if one.label not in best or one.samples > best[one.label].samples:
-            best[one.label] = one
-    return list(best.values())

@@ -45,13 +45,13 @@ def shares(values: Iterable[float | None], start: float, end: float) -> Scale:
     if high - low < 0.45:
         room = max(0.02, 0.12 * (high - low))
         step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2) if (high - low + 2 * room) / step <= 7)
-        low = max(-0.02 if low < 0.03 else 0.0, math.floor(round((low - room) / step, 6)) * step)
-        high = min(1.02 if high > 0.97 else 1.0, math.ceil(round((high + room) / step, 6)) * step)
+        low = max(-room, math.floor(round((low - room) / step, 6)) * step)
+        high = min(1 + room, math.ceil(round((high + room) / step, 6)) * step)
     else:
         low, high, step = min(0.0, low) - 0.03, max(1.0, high) + 0.03, 0.25
     first = math.ceil(round(low / step, 6))
     places = [i * step for i in range(first, math.floor(round(high / step, 6)) + 1)]
-    ticks = tuple((place, f"{100 * place:.0f}".replace("-", wording.MINUS)) for place in places)
+    ticks = tuple((place, f"{100 * place:.0f}") for place in places if -1e-9 < place < 1 + 1e-9)
     return Scale(low, high, start, end, ticks)
 
 

@@ -145,11 +145,11 @@ def _ideal(plane: Plane, places: Labels, *, boost: bool) -> Markup:
     corner = plane.x.end if boost else plane.x.start
     towards = -1 if boost else 1
     x = corner + towards * 8
-    places.take((min(x, x + towards * 34), top + 2, max(x, x + towards * 34), top + 20))
+    places.take((min(x, x + towards * 34), top + 20, max(x, x + towards * 34), top + 36))
     return Markup(
         '<path class="ideal" d="M{:.1f} {:.1f}h{}a52 52 0 0 {} {} 52Z"/>'
         '<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="{}">ideal</text>'
-    ).format(corner, top, towards * 52, 0 if boost else 1, -towards * 52, x, top + 16, "end" if boost else "start")
+    ).format(corner, top, towards * 52, 0 if boost else 1, -towards * 52, x, top + 32, "end" if boost else "start")
 
 
 def _baseline(plane: Plane, skill: Asked, control: Asked) -> Markup:

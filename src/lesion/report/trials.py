@@ -330,6 +330,35 @@ def along(edits: Iterable[Edited], name: Along) -> list[Series]:
     return found
 
 
+def sweeps(edits: Sequence[Edited], name: Along) -> list[Series]:
+    """The series along keep (or factor) that have at least two places, labelled by what tells these apart.
+
+    Beside two or more factors that keep the weights, pruning is left out: on one axis it would hide the others.
+    """
+    within = {
+        edit.key
+        for one in along(edits, name)
+        for stop in (_kept(one.stops) if name == "factor" else one.stops)
+        for edit in stop.edits
+        if len(_kept(one.stops) if name == "factor" else one.stops) > 1
+    }
+    return along([edit for edit in edits if edit.key in within], name)
+
+
+def _kept(stops: tuple[Stop, ...]) -> tuple[Stop, ...]:
+    without = tuple(stop for stop in stops if stop.at != 0)
+    return without if len(without) > 1 else stops
+
+
+def comparable(found: Evaluation, skill: Asked, edits: Sequence[Edited]) -> list[Asked]:
+    """The controls that were asked under at least one of the edits; none where the skill has no accuracy."""
+    return [
+        control
+        for control in found.controls
+        if not skill.scored and any(edit.key in control.effects and edit.key in skill.effects for edit in edits)
+    ]
+
+
 def paths(edits: Sequence[Edited]) -> list[Series]:
     """Series for the trade-off plot: every method along what varies most in it, the share kept or the factor."""
     by_method: dict[str, list[Edited]] = {}
