@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -10,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lesion.errors import LesionError, UsageError
-from lesion.tasks.catalogue import draw, find
+from lesion.tasks import gsm8k, triviaqa
+from lesion.tasks.catalogue import NAMES, calibration_items, draw, find
 from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
 
 
@@ -87,6 +90,12 @@ def test_more_than_there_are_is_told_with_both_numbers():
         ("jsonl:", "jsonl:PATH"),
         ("not-there.jsonl", "There is no file not-there.jsonl"),
         ("", "There is no task ''"),
+        ("gsm8k?rule=exact", "There is no option 'rule=exact' in 'gsm8k?rule=exact': gsm8k has none"),
+        ("race?rule=exact", "race has ?form=…, as in 'race?form=text'"),
+        ("nq_opne", "nearest: nq_open"),
+        ("wikitext:x.txt", "a file of running text text:PATH"),
+        ("race:/not/there", "There is no file /not/there"),
+        ("primer:texts", "nearest: primer:text"),
     ],
 )
 def test_a_name_that_is_none_is_told_with_the_nearest(name, says):
@@ -95,7 +104,16 @@ def test_a_name_that_is_none_is_told_with_the_nearest(name, says):
     assert says in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["gsm8k", "math500", "triviaqa", "triviaqa?rule=substring", "primer:atlas"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "triviaqa?rule=substring",
+        "nq_open?rule=exact",
+        "mmlu?form=text",
+        "race?form=text",
+        *(name for name in NAMES if name not in ("jsonl", "text")),
+    ],
+)
 def test_a_task_has_the_name_by_which_it_was_found(name):
     task = find(name)
     assert isinstance(task, Task)
@@ -110,7 +128,7 @@ def test_a_file_of_questions_is_found_by_its_ending(tmp_path):
     assert draw(find(str(path)), None, 0)[0].question == "p"
 
 
-@pytest.mark.parametrize("name", ["gsm8k", "math500", "triviaqa"])
+@pytest.mark.parametrize("name", ["gsm8k", "math500", "triviaqa", "nq_open", "mmlu", "race"])
 def test_without_the_hub_a_local_file_is_advised(name, monkeypatch):
     import datasets
 
@@ -120,3 +138,56 @@ def test_without_the_hub_a_local_file_is_advised(name, monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", refuse)
     with pytest.raises(LesionError, match=rf"no route to host.*{name}:PATH"):
         find(name).load()
+
+
+def test_what_a_benchmark_needs_from_its_file_is_not_told_by_its_name_alone(tmp_path):
+    path = tmp_path / "mmlu.jsonl"
+    path.write_text('{"id": "1", "prompt": "p", "answer": "a"}', encoding="utf-8")
+    assert find(str(path)).load()[0].question == "p"
+
+
+GSM = {"question": "How many?", "answer": "2*3=<<2*3=6>>6.\n#### 6"}
+TRIVIA = {"question": "Who?", "question_id": "q1", "answer": {"value": "Mark Twain", "aliases": []}}
+
+
+@pytest.mark.parametrize(("module", "name", "row"), [(gsm8k, "gsm8k", GSM), (triviaqa, "triviaqa", TRIVIA)])
+def test_from_the_hub_calibration_takes_the_training_split_of_a_benchmark(tmp_path, monkeypatch, module, name, row):
+    asked = []
+
+    def rows(task, repository, subset, split):
+        asked.append(split)
+        return [row | {"question": f"{split}?", "question_id": split}]
+
+    monkeypatch.setattr(module, "hub_rows", rows)
+    task = find(name)
+    assert [item.question for item in calibration_items(task)] == ["train?"]
+    assert task.load()[0].question == f"{asked[-1]}?" != "train?"
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps(row), encoding="utf-8")
+    local = find(f"{name}:{path}")
+    assert calibration_items(local) == local.load()
+
+
+def test_a_task_that_knows_of_no_other_items_is_observed_on_its_own():
+    assert calibration_items(Numbers()) == Numbers().load()
+
+
+@pytest.mark.parametrize("name", ["primer:arithmetic", "primer:reading"])
+def test_the_primers_calibration_items_are_two_thousand_of_the_training_split(name):
+    task = find(name)
+    pool, asked = calibration_items(task), task.load()
+    assert len(pool) == len({item.id for item in pool}) == len({item.question for item in pool}) == 2000
+    assert all(re.fullmatch(r"train-\d+", item.id) for item in pool)
+    assert not {item.question for item in pool} & {item.question for item in asked}
+    assert {item.group for item in pool} == {item.group for item in asked}
+    for item in pool:
+        assert task.judge(item, Answer(item.solution)).correct
+        if name == "primer:arithmetic":  # the problem itself, in whatever words, is not one of the test split
+            chain = item.solution.split()[:-2]
+            numbers = "".join([re.match(r"\d+", chain[0])[0], *(re.search(r"[-+*/]\d+", step)[0] for step in chain)])
+            assert hashlib.sha256(numbers.encode()).digest()[0] >= 26
+    assert pool == calibration_items(find(name))
+
+
+def test_the_atlas_is_observed_on_its_facts_since_there_are_no_others():
+    assert calibration_items(find("primer:atlas")) == find("primer:atlas").load()
