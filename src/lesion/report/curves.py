@@ -10,7 +10,8 @@ from markupsafe import Markup
 
 from lesion.report import charts, scales, tradeoff, wording
 from lesion.report.scales import Scale
-from lesion.report.trials import METHODS, Along, Asked, Effect, Evaluation, Series, Stop, mean, number
+from lesion.report.sweeps import Along, Series, Stop
+from lesion.report.trials import METHODS, Asked, Effect, Evaluation, mean, number
 
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 10, 40
 AXES = {"keep": "share of every matrix kept, %", "factor": "factor on the selected weights"}

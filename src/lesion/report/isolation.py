@@ -16,6 +16,7 @@ from lesion.report import (
     evaluation_tables,
     isolation_figures,
     isolation_prose,
+    sweeps,
     tradeoff,
     trials,
     wording,
@@ -23,7 +24,8 @@ from lesion.report import (
 from lesion.report.evaluation_tables import text_tables as text_tables
 from lesion.report.files import finite, plain_json, rendered, replace, writing
 from lesion.report.page import heat_class
-from lesion.report.trials import Along, Asked, Effect, Evaluation
+from lesion.report.sweeps import Along
+from lesion.report.trials import Asked, Effect, Evaluation
 
 SIZES = ((400, 300), (560, 380))  # width and height of a panel in SVG units, on a phone and with room
 TEXT = ("data", "role", "style", "samples", "repeat", "texts", "tokens", "cut")
@@ -152,11 +154,11 @@ def _tradeoffs(found: Evaluation) -> list[dict[str, Any]]:
     """One figure per skill and direction (pruning, boosting), with a panel per control that was asked."""
     figures = []
     for skill in found.skills:
-        for regime, edits in trials.regimes(found.tried).items():
-            series, boost = trials.paths(edits), regime == "boost"
+        for regime, edits in sweeps.regimes(found.tried).items():
+            series, boost = sweeps.paths(edits), regime == "boost"
             panels = [
                 (control, *(tradeoff.panel(found, series, skill, control, size, boost=boost) for size in SIZES))
-                for control in trials.comparable(found, skill, edits)
+                for control in sweeps.comparable(found, skill, edits)
             ]
             if panels:
                 legend = curves.legend(found, series)
@@ -169,7 +171,7 @@ def _sweeps(found: Evaluation) -> list[dict[str, Any]]:
     figures = []
     ways: tuple[Along, ...] = ("keep", "factor")
     for along in ways:
-        series = trials.sweeps(found.tried, along)
+        series = sweeps.swept(found.tried, along)
         panels = [
             (task, *(curves.panel(found, series, task, along, size) for size in SIZES))
             for task in found.tasks

@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from lesion.report import curves, distribution, tradeoff, trials, wording
+from lesion.report import curves, distribution, sweeps, tradeoff, wording
 from lesion.report.figures import COLOURS, COLUMN, MARKERS, PAGE, STYLE, png
-from lesion.report.trials import Asked, Edited, Effect, Evaluation, Series
+from lesion.report.sweeps import Series
+from lesion.report.trials import Asked, Edited, Effect, Evaluation
 
 GREY = "#888888"
 
@@ -25,8 +26,8 @@ def drawn(found: Evaluation | None, isolation: Mapping[str, Any]) -> dict[str, b
     pictures: dict[str, bytes] = {}
     if found is not None:
         for skill in found.skills:
-            for regime, edits in trials.regimes(found.tried).items():
-                controls = trials.comparable(found, skill, edits)
+            for regime, edits in sweeps.regimes(found.tried).items():
+                controls = sweeps.comparable(found, skill, edits)
                 if controls:
                     name = "tradeoff" if len(found.skills) == 1 else f"tradeoff-{found.skills.index(skill)}"
                     pictures[f"{name}-{regime}.png"] = trade_off(found, edits, skill, controls, boost=regime == "boost")
@@ -43,7 +44,7 @@ def trade_off(
     found: Evaluation, edits: Sequence[Edited], skill: Asked, controls: Sequence[Asked], *, boost: bool
 ) -> bytes:
     """Accuracy on the skill against every control; grey: matched random controls from lowest to highest."""
-    series = trials.paths(edits)
+    series = sweeps.paths(edits)
     with mpl.rc_context(STYLE):
         wide = min(2, len(controls))
         high = -(-len(controls) // wide)

@@ -8,7 +8,8 @@ from typing import Any
 
 from lesion.report import selection_prose, wording
 from lesion.report.prose import STOPPING_SHARE, Finding
-from lesion.report.trials import Asked, Edited, Effect, Evaluation, number, regimes
+from lesion.report.sweeps import regimes
+from lesion.report.trials import Asked, Edited, Effect, Evaluation, number
 
 
 @dataclass(frozen=True)

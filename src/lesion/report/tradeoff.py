@@ -13,7 +13,8 @@ from markupsafe import Markup
 
 from lesion.report import charts, scales, wording
 from lesion.report.scales import Scale
-from lesion.report.trials import Asked, Edited, Effect, Evaluation, Series, Stop, mean
+from lesion.report.sweeps import Series, Stop
+from lesion.report.trials import Asked, Edited, Effect, Evaluation, mean
 
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 40
 
