@@ -187,6 +187,8 @@ def _row(model: Model, name: str, cell: Cell, response: Response) -> Row:
 
 def _chosen(cell: Cell, answer: Answer) -> Answer:
     """The answer to a choice as the text of the choice, spelt as the item spells it; to a passage, its score alone."""
+    if cell.task.kind == "score":  # as many tokens whatever became of it: a broken edit reads the same text
+        answer = replace(answer, text="", tokens=len(cell.continuations[0]))
     if not cell.continuations or answer.finish == "nonfinite":
         return answer
     if len(answer.scores) != len(cell.continuations):
@@ -194,6 +196,6 @@ def _chosen(cell: Cell, answer: Answer) -> Answer:
             f"The engine gave {len(answer.scores)} scores for {len(cell.continuations)} choices of {cell.item.id}."
         )
     if cell.task.kind == "score":
-        return replace(answer, text="", tokens=len(cell.continuations[0]))
+        return answer
     best = max(range(len(answer.scores)), key=answer.scores.__getitem__)
     return replace(answer, text=cell.item.choices[best])

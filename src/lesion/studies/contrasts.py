@@ -37,12 +37,13 @@ def difference_of_drops(first: Drop, second: Drop) -> Contrast:
 
 
 def beyond_random(
-    edited: Bool[np.ndarray, " items"], random: Bool[np.ndarray, "draws items"], level: float = 0.95, seed: int = 0
+    edited: Bool[np.ndarray, " items"], random: Bool[np.ndarray, "draws same_items"], level: float = 0.95, seed: int = 0
 ) -> Contrast:
     """How much less accurate an edit is than its matched random controls on the same items.
 
     The mean over draws and items of random minus edited, with a percentile bootstrap that resamples items and, where
-    there are several, draws: what another draw of random weights would have done is part of the doubt.
+    there are several, draws: what another draw of random weights would have done is part of the doubt. Where draws
+    differ more than items do and are few, it covers less often than `level` says (87 % for 95 % at the worst tried).
 
     Args:
         edited: [items] whether the edited model is right.
@@ -60,13 +61,18 @@ def beyond_random(
     rng = np.random.default_rng(seed)
     of_items = rng.multinomial(items, np.full(items, 1 / items), RESAMPLES) / items
     of_draws = rng.multinomial(draws, np.full(draws, 1 / draws), RESAMPLES) / draws
+    if draws > 1:
+        # Resampled, a few draws differ by less than they do: by (draws − 1) / draws of their variance.
+        of_draws = 1 / draws + (of_draws - 1 / draws) * math.sqrt(draws / (draws - 1))
     means = np.einsum("rd,di,ri->r", of_draws, harm, of_items, optimize=True)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.clip(np.quantile(means, [(1 - level) / 2, (1 + level) / 2]), -1.0, 1.0)
     return Contrast(float(harm.mean()), float(low), float(high))
 
 
 def perplexity(scores: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " items"], level: float = 0.95) -> Contrast:
     """exp of the mean negative log-probability a token, with an interval from the spread between stretches of text.
+
+    Infinite where the log-probability of a stretch is not finite; of one stretch the interval is 0 to infinity.
 
     The mean is a ratio of two sums over stretches; its variance is the linearised one (Cochran 1977, section 2.11), and
     the interval is symmetric for the logarithm.
@@ -89,6 +95,8 @@ def perplexity_ratio(
     level: float = 0.95,
 ) -> Contrast:
     """The edited perplexity over the baseline's, on the same stretches, with a paired interval; 1 is no change.
+
+    Infinite where a log-probability of either is not finite.
 
     Args:
         baseline, edited: [items] summed log-probability of each stretch, nats.

@@ -223,7 +223,10 @@ def _keep_plan(
     """Write what is planned beside the answers, together with what was planned there before."""
     before = read_plan(folder)
     entries = {entry["edit"]: entry for entry in (before or {}).get("edits", [])}
-    entries |= {one.edit: {**asdict(one), "share": one.share} for one in planned}
+    for one in planned:
+        # Random controls that were asked for before stay the edit's own.
+        randoms = dict.fromkeys([*entries.get(one.edit, {}).get("randoms", ()), *one.randoms])
+        entries[one.edit] = {**asdict(one), "share": one.share, "randoms": list(randoms)}
     plan = {
         "model": model,
         "tasks": dict(kinds),

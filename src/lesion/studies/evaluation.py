@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -231,22 +232,25 @@ def _choice(
     skill, share = plan["skill"], plan["validation"]
     if share is None or skill not in complete or plan["tasks"][skill] == "score":
         return None
-    controls = [task for task in complete if task != skill and plan["tasks"][task] != "score"]
-    # Items stand in seeded order, so that the first of them are a random part.
-    ahead = {task: math.ceil(share * len(complete[task][str(BASELINE)].right)) for task in (skill, *controls)}
+    there = {task: len(found[str(BASELINE)].right) for task, found in complete.items()}
+    # One item is not two parts.
+    controls = [t for t in complete if t != skill and plan["tasks"][t] != "score" and there[t] > 1]
+    # Items stand in seeded order, so that the first of them are a random part. Neither part is empty.
+    ahead = {task: min(math.ceil(share * there[task]), there[task] - 1) for task in (skill, *controls)}
     candidates = [
         entry
         for entry in plan["edits"]
         if entry["random_of"] is None and all(entry["edit"] in complete[task] for task in (skill, *controls))
     ]
-    if not candidates or not 0 < ahead[skill] < len(complete[skill][str(BASELINE)].right):
+    if not candidates or there[skill] < 2:
         return None
 
-    def validation(entry: Mapping[str, Any], task: str) -> float:
-        return float(complete[task][entry["edit"]].right[: ahead[task]].mean())
+    def validation(entry: Mapping[str, Any], task: str) -> Fraction:
+        # Exact, so that a tie is one whatever the controls' numbers of items.
+        return Fraction(int(complete[task][entry["edit"]].right[: ahead[task]].sum()), ahead[task])
 
-    def order(entry: Mapping[str, Any]) -> tuple[float, float, float, float]:
-        kept = sum(validation(entry, task) for task in controls)
+    def order(entry: Mapping[str, Any]) -> tuple[Fraction, Fraction, float, float]:
+        kept = sum((validation(entry, task) for task in controls), Fraction(0))
         return validation(entry, skill), kept, -abs(entry["factor"] - 1), -entry["share"]
 
     chosen = max(candidates, key=order)
@@ -262,8 +266,10 @@ def _choice(
         "candidates": [
             {
                 "edit": entry["edit"],
-                "accuracy": validation(entry, skill),
-                "mean_control": float(np.mean([validation(entry, task) for task in controls])) if controls else None,
+                "accuracy": float(validation(entry, skill)),
+                "mean_control": float(np.mean([float(validation(entry, task)) for task in controls]))
+                if controls
+                else None,
             }
             for entry in candidates
         ],

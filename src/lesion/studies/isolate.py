@@ -128,7 +128,8 @@ def _of_experts(skill: Mapping[tuple[int, int], Inputs], model: Model) -> list[s
 def _stem(one: Made, study: IsolationStudy) -> str:
     """`mathneuro-0.05`; with the number of texts where there are several, and the repeat from the second on."""
     size = f"-n{one.samples}" if len(study.samples) > 1 and one.method != "magnitude" else ""
-    return f"{one.method}-{one.keep:g}{size}" + (f"-repeat{one.repeat}" if one.repeat else "")
+    keep = f"{one.keep:g}" if float(f"{one.keep:g}") == one.keep else repr(one.keep)
+    return f"{one.method}-{keep}{size}" + (f"-repeat{one.repeat}" if one.repeat else "")
 
 
 def _entry(one: Made, counts: Sequence[Count], file: str | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -63,7 +64,7 @@ def run_isolation(
     folder = Path(folder)
     with _locked(folder):
         isolation = isolate(study, model, folder, watcher)
-        _keep(folder, isolation.summary, isolation.notes)
+        _keep(folder, study, isolation.summary, isolation.notes)
     notes = list(isolation.notes)
     for text in notes:
         watcher.note(text)
@@ -119,8 +120,7 @@ def run_evaluation(
     for choice in study.tasks:
         draw(find(choice.name), study.items_of(choice), study.seed)
     model = model or _load(study, study.model)
-    entries: list[Planned] = []
-    edits: dict[str, ScaleParameters] = {}
+    candidates: dict[tuple[float, ...], list[Candidate]] = {}
     skills: list[str] = []
     for file in files:
         edit = file.fit(model, force=force)
@@ -135,7 +135,12 @@ def run_evaluation(
             len(told[0].ids) if told else None,
             told[0].repeat if told else None,
         )
-        more, made = plan(model, [candidate], factors or [single[0].factor], random_controls, watcher.note)
+        candidates.setdefault(tuple(factors) or (float(single[0].factor),), []).append(candidate)
+    entries: list[Planned] = []
+    edits: dict[str, ScaleParameters] = {}
+    # Those under the same factors together, since they can share random controls.
+    for under, those in candidates.items():
+        more, made = plan(model, those, under, random_controls, watcher.note)
         entries += [entry for entry in more if entry.edit not in edits]
         edits |= made
     asked_of = {choice.name for choice in study.tasks}
@@ -145,7 +150,7 @@ def run_evaluation(
         study, study.model, model, entries, edits, Path(folder), watcher, roles, make_engine
     )
     notes = evaluation.pop("notes")
-    isolation, told_before = _kept(Path(folder))
+    _, isolation, told_before = _kept(Path(folder))
     return Outcome(Path(folder), _summary(study, isolation, evaluation, [*told_before, *notes]), asked, planned)
 
 
@@ -156,18 +161,19 @@ def recall_isolation(folder: Path) -> tuple[dict[str, Any], pd.DataFrame | None,
         LesionError: something in the folder is damaged.
     """
     folder = Path(folder)
-    isolation, notes = _kept(folder)
+    study: Questions | None
+    study, isolation, notes = _kept(folder)
     planned = read_plan(folder)
     if planned is None and isolation is None:
         return None
     if planned is None:
-        return _summary(None, isolation, None, notes), None, None
+        return _summary(study, isolation, None, notes), None, None
     with Store.read(folder) as store:
         answers, items, text = store.answers(), store.items(), store.study[1]
-    kind = EvaluationStudy if 'kind = "evaluation"' in text else IsolationStudy
+    kind = EvaluationStudy if tomllib.loads(text).get("kind") == "evaluation" else IsolationStudy
     evaluation = summarise(planned, answers, items)
     notes = [*notes, *evaluation.pop("notes")]
-    study: Questions = kind.parse(text, "The stored study")
+    study = kind.parse(text, "The stored study")
     return _summary(study, isolation, evaluation, notes), answers, items
 
 
@@ -191,22 +197,24 @@ def _locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def _keep(folder: Path, summary: Mapping[str, Any], notes: Sequence[str]) -> None:
+def _keep(folder: Path, study: IsolationStudy, summary: Mapping[str, Any], notes: Sequence[str]) -> None:
     partial = folder / f".{ISOLATION}.{os.getpid()}"
     try:
-        partial.write_text(json.dumps({"isolation": summary, "notes": list(notes)}), encoding="utf-8")
+        kept = {"study": study.to_toml(), "isolation": summary, "notes": list(notes)}
+        partial.write_text(json.dumps(kept), encoding="utf-8")
         os.replace(partial, folder / ISOLATION)
     except OSError as error:
         raise LesionError(f"{folder / ISOLATION} cannot be written: {error.strerror or error}.") from error
 
 
-def _kept(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
+def _kept(folder: Path) -> tuple[IsolationStudy | None, dict[str, Any] | None, list[str]]:
     try:
         kept = json.loads((folder / ISOLATION).read_text(encoding="utf-8"))
-        return dict(kept["isolation"]), list(kept["notes"])
-    except FileNotFoundError:
-        return None, []
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        study = IsolationStudy.parse(kept["study"], "The stored study")
+        return study, dict(kept["isolation"]), list(kept["notes"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None, None, []
+    except (OSError, ValueError, KeyError, TypeError, LesionError) as error:
         raise LesionError(f"{folder / ISOLATION} is damaged ({error}); run `lesion isolate` again.") from error
 
 
@@ -216,8 +224,6 @@ def _summary(
     told: dict[str, Any] = {"version": version("lesion")}
     if study is not None:
         told = {"name": study.name, "title": study.title, "seed": study.seed, "level": study.level, **told}
-    elif isolation is not None:
-        told = {"name": "isolation", "title": None, "seed": isolation["seed"], "level": 0.95, **told}
     summary: dict[str, Any] = {}
     if isolation is not None:
         summary["isolation"] = isolation

@@ -17,7 +17,9 @@ def load_study(source: str | Path) -> Study | IsolationStudy:
         UsageError: there is neither, or the file is wrong.
         LesionError: the file cannot be read.
     """
-    file = shipped().get(str(source), Path(source))
+    file = Path(source)
+    if not file.is_file():
+        file = shipped().get(str(source), file)
     try:
         kind = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("kind")
     except (OSError, ValueError, RecursionError):

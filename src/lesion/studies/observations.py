@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from safetensors.torch import save_file
 
 from lesion.edits.inputs import Inputs
 from lesion.errors import LesionError
-from lesion.methods.calibration import Calibration, calibration
+from lesion.methods.calibration import Calibration, Draw, calibration
 from lesion.methods.observation import observe
 from lesion.models.load import Model
 from lesion.studies.asking import Watcher
@@ -26,11 +27,19 @@ FORMAT = "lesion statistics"
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """What was observed on one draw of one data set."""
+    """What was observed on one draw of one data set.
+
+    Attributes:
+        data: name of the task as typed.
+        samples, repeat: which draw.
+        texts: digest of the token ids of its texts, in order: what the ids of items alone do not show.
+        inputs: what flowed into every matrix.
+    """
 
     data: str
     samples: int
     repeat: int
+    texts: str
     inputs: Inputs
 
 
@@ -60,9 +69,7 @@ def observe_all(
         )
     for data, drawn in texts.items():
         known = {
-            (one.samples, one.repeat): one.inputs
-            for one in stored
-            if one.data == data and _same(one.inputs, model, drawn, one.samples, one.repeat)
+            (one.samples, one.repeat): one.inputs for one in stored if one.data == data and _same(one, model, drawn)
         }
         if {(draw.samples, draw.repeat) for draw in drawn.draws} <= set(known):
             found[data] = {(draw.samples, draw.repeat): known[draw.samples, draw.repeat] for draw in drawn.draws}
@@ -70,25 +77,33 @@ def observe_all(
         inputs = observe(model, drawn, watcher=watcher, progress=folder / f"observing-{len(found)}.safetensors")
         found[data] = {(draw.samples, draw.repeat): each for draw, each in zip(drawn.draws, inputs, strict=True)}
         stored = [one for one in stored if one.data != data]
-        stored += [Observed(data, *draw, each) for draw, each in found[data].items()]
+        stored += [
+            Observed(data, draw.samples, draw.repeat, _digest(drawn, draw), found[data][draw.samples, draw.repeat])
+            for draw in drawn.draws
+        ]
         write(path, stored)
     return found, texts
 
 
-def _same(inputs: Inputs, model: Model, drawn: Calibration, samples: int, repeat: int) -> bool:
-    """Whether stored inputs are those that observing a draw would give."""
-    draw = next((d for d in drawn.draws if (d.samples, d.repeat) == (samples, repeat)), None)
-    if draw is None or len(inputs.provenance) != 1:
+def _same(one: Observed, model: Model, drawn: Calibration) -> bool:
+    """Whether what is stored is what observing the same draw now would give."""
+    draw = next((d for d in drawn.draws if (d.samples, d.repeat) == (one.samples, one.repeat)), None)
+    if draw is None or len(one.inputs.provenance) != 1:
         return False
-    told = inputs.provenance[0]
-    return (told.fingerprint, told.ids, told.style, told.seed, told.replacement, inputs.tokens) == (
+    told = one.inputs.provenance[0]
+    return (told.fingerprint, told.ids, told.style, told.seed, told.replacement, one.texts) == (
         model.fingerprint,
         tuple(drawn.ids[place] for place in draw.places),
         drawn.style,
         drawn.seed,
         drawn.replacement,
-        sum(len(drawn.texts[place]) for place in draw.places),
+        _digest(drawn, draw),
     )
+
+
+def _digest(drawn: Calibration, draw: Draw) -> str:
+    texts = [drawn.texts[place] for place in draw.places]
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
 def write(path: Path, observed: Sequence[Observed]) -> None:
@@ -99,7 +114,12 @@ def write(path: Path, observed: Sequence[Observed]) -> None:
     """
     entries, tensors = [], {}
     for number, one in enumerate(observed):
-        entries.append({"data": one.data, "samples": one.samples, "repeat": one.repeat, **one.inputs.header()})
+        entries.append(
+            {
+                **{"data": one.data, "samples": one.samples, "repeat": one.repeat, "content": one.texts},
+                **one.inputs.header(),
+            }
+        )
         tensors.update({f"{number}/{name}": vector for name, vector in one.inputs.tensors().items()})
     header = json.dumps({"format": FORMAT, "version": 1, "entries": entries})
     partial = path.with_name(f".{path.name}.{os.getpid()}")
@@ -134,4 +154,5 @@ def read(path: Path) -> list[Observed]:
 def _entry(number: int, entry: Mapping[str, object], tensors: Mapping[str, object]) -> Observed:
     own = {name.partition("/")[2]: vector for name, vector in tensors.items() if name.startswith(f"{number}/")}
     inputs = Inputs.from_parts(entry, own)  # type: ignore[arg-type]
-    return Observed(str(entry["data"]), int(str(entry["samples"])), int(str(entry["repeat"])), inputs)
+    samples, repeat = int(str(entry["samples"])), int(str(entry["repeat"]))
+    return Observed(str(entry["data"]), samples, repeat, str(entry["content"]), inputs)
