@@ -77,7 +77,8 @@ def test_show_takes_the_experts_of_a_block_together(capsys, tmp_path):
     mixture = tiny_model("mixtral")
     path = save_edit(tmp_path / "a.edit", ScaleParameters(Magnitude(0.1), 2.0), mixture)
     done = lesion(capsys, "edit", "show", path)
-    assert "experts.gate" in done.out
+    heading = words(done.out.partition("in percent")[2])
+    assert heading.startswith("experts experts experts block q k v o router gate up down head all 0 ")
     assert "expert0" not in done.out
     assert "multiplied by 2" in words(done.out)
     assert "no data" in done.out

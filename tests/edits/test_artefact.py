@@ -15,9 +15,10 @@ from safetensors.torch import load as load_bytes
 from safetensors.torch import save as save_tensors
 from synthetic import inputs, mathneuro, wanda_rows
 
-from lesion.edits.artefact import read_edit, save_edit, values_digest
+from lesion.edits.artefact import read_edit, save_edit
 from lesion.edits.container import BLANK, encode
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters
+from lesion.edits.editfile import values_digest
 from lesion.edits.neurons import LAPE
 from lesion.edits.selection import Both, Either, Magnitude, Random, Wanda, Without, count
 from lesion.errors import LesionError, UsageError

@@ -51,8 +51,8 @@ def apply(
     for deed in done.deeds:
         anew = ", its selection made anew on these weights" if deed.afresh else ""
         print(
-            f"{deed.edit.label} ({deed.edit.digest}) × {deed.factor}: {deed.selected:,} of {done.total:,} weights selected "
-            f"({deed.selected / done.total:.4%}), achieved factor {deed.achieved:.6g}{anew}"
+            f"{deed.edit.label} ({deed.edit.digest}) × {deed.factor}: {deed.selected:,} of {done.total:,} weights "
+            f"selected ({deed.selected / done.total:.4%}), achieved factor {deed.achieved:.6g}{anew}"
         )
     moved = sum(effect.moved for effect in done.effects)
     print(f"{moved:,} weights of {model} have another value")

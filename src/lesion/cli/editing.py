@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lesion.edits.artefact import EditFile
 from lesion.edits.edit import of_weights
+from lesion.edits.editfile import EditFile
 from lesion.edits.selection import Count
 
 
@@ -23,7 +23,7 @@ def describe(file: EditFile) -> RenderableType:
         ("made", f"{file.made} by lesion {file.lesion}"),
         (
             "for the model",
-            f"{file.model.name}, fingerprint {file.model.fingerprint} (family {file.model.family}, as {file.model.dtype})",
+            f"{file.model.name}, fingerprint {file.model.fingerprint} ({file.model.family}, in {file.model.dtype})",
         ),
     ]
     for part in of_weights(file.edit):
@@ -75,7 +75,8 @@ def _table(counts: Sequence[Count]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("block", justify="left")
     for name in names:
-        table.add_column(Text(name.removeprefix("attention.").removeprefix("mlp.")), justify="right")
+        short = name.removeprefix("attention.").removeprefix("mlp.")
+        table.add_column(Text(short.replace(".", "\n"), justify="right"), justify="right")
     table.add_column("all", justify="right")
     for block in blocks:
         row = [cells.get((block, name)) for name in names]

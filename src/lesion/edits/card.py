@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lesion.edits.artefact import EditFile
+from lesion.edits.editfile import EditFile
 from lesion.edits.selection import Count
 from lesion.edits.weights import Effect
 
@@ -111,7 +111,8 @@ def write(
             f"({share:.4%}) | {cell(edit.model.name)}, fingerprint {code(edit.model.fingerprint)} "
             f"| {code('lesion/' + deed.kept_as)} |"
         )
-    lines += ["", "All selections were made on the unedited weights."]
+    stored = ", ".join(sorted({effect.dtype for effect in effects}))
+    lines += ["", f"All selections were made on the unedited weights; products are rounded once, to {stored}."]
     for deed in deeds:
         if deed.afresh:
             lines += ["", f"{code(deed.edit.label)} was made for other weights; its selection was made anew on these."]

@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers import AutoConfig
 
 from lesion.edits import card
-from lesion.edits.artefact import EditFile, values_digest
 from lesion.edits.edit import Compose, ScaleParameters, of_weights
+from lesion.edits.editfile import EditFile, values_digest
 from lesion.edits.folder import emerging, refuse_occupied
 from lesion.edits.layout import Place, places, skeleton
 from lesion.edits.selection import Count, check_extent
@@ -84,7 +84,7 @@ class _Course:
     afresh: bool = False
 
     def changes(self, address: str, weight: Tensor, base: str) -> list[tuple[Tensor, float]]:
-        """Masks on one matrix with their factors; what they do by themselves is noted."""
+        """Masks on one matrix with their factors."""
         if address not in self.file.model.matrices:
             return []
         parts = self.fixed
@@ -99,15 +99,17 @@ class _Course:
             self.afresh, parts = True, self.loose
         # Scores are exact for at most 24 significant bits.
         narrow = weight.float() if weight.dtype == torch.float64 else weight
-        found = [(part.selection.mask(address, narrow), float(part.factor)) for part in parts]
-        for effects, change in zip(self.effects, found, strict=True):
-            effects.append(scaled(weight, [change], address)[1])
-        _, union = scaled(weight, found, address) if len(found) > 1 else (None, self.effects[0][-1])
+        return [(part.selection.mask(address, narrow), float(part.factor)) for part in parts]
+
+    def note(self, address: str, weight: Tensor, own: Sequence[tuple[Tensor, float]], whole: Effect | None) -> None:
+        """What this edit by itself does to a matrix; `whole` where that is known, since no other edit touches it."""
+        union = whole or scaled(weight, own, address)[1]
+        for effects, change in zip(self.effects, own, strict=True):
+            effects.append(union if len(own) == 1 else scaled(weight, [change], address)[1])
         self.union.append(union)
         block, _, name = address.partition(".")
         number = int(block) if name else None
         self.counts[address] = Count(address, number, name or address, union.selected, weight.numel())
-        return found
 
 
 def resolve(source: str, revision: str | None = None) -> Path:
@@ -158,7 +160,8 @@ def apply_edits(
     """Write a model's checkpoint again with edits in its weights; memory is needed for one tensor, not for the model.
 
     Files, sharding, dtypes and tied weights stay as they are; what is not edited is copied byte for byte. Every
-    selection is made on the unedited weights, and factors on one weight multiply.
+    selection is made on the unedited weights, factors on one weight multiply, and the product is rounded once to the
+    dtype in which the checkpoint is stored: that is the edit of the model as loaded in that dtype.
 
     Args:
         source: `bundled:NAME`, a folder, or a hub id.
@@ -203,13 +206,14 @@ def apply_edits(
         for address, place in within:
             view = place.storage.view(tensor)
             weight = view.reshape(shapes[address]).clone(memory_format=torch.contiguous_format)
-            if address in effects:  # a tied tensor under its second name
-                again = [_course(file, force) for file in files]
-                changes = [c for course in again for c in course.changes(address, weight, name)]
-                edited, _ = scaled(weight, changes, address)
-            else:
-                changes = [c for course in courses for c in course.changes(address, weight, name)]
-                edited, effects[address] = scaled(weight, changes, address)
+            found = [course.changes(address, weight, name) for course in courses]
+            together = [change for own in found for change in own]
+            edited, effect = scaled(weight, together, address)
+            if address not in effects:  # else it is a tied tensor under its second name
+                effects[address] = effect
+                for course, own in zip(courses, found, strict=True):
+                    if own:
+                        course.note(address, weight, own, effect if len(own) == len(together) else None)
             view.copy_(edited.reshape(view.shape))
 
     with emerging(out, note) as partial, torch.inference_mode():

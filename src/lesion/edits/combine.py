@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lesion.edits.artefact import EditFile, MadeFor, save_edit, write_edit
+from lesion.edits.artefact import save_edit, write_edit
 from lesion.edits.edit import ScaleParameters, of_weights
+from lesion.edits.editfile import EditFile, MadeFor
 from lesion.edits.recipes import ALGEBRA, with_thresholds
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -30,7 +31,8 @@ def combined(
         model: the model that they were made for; without it, how much is selected is not counted.
 
     Raises:
-        UsageError: the edits are for different models, have several parts or different factors, or there is no such word.
+        UsageError: the edits are for different models, have several parts or different factors, or there is no such
+            word.
         LesionError: nothing or everything would be selected, or the file cannot be written.
     """
     if word not in ALGEBRA:
@@ -38,14 +40,15 @@ def combined(
     mine, yours = _only(first), _only(second)
     if first.model.fingerprint != second.model.fingerprint:
         raise UsageError(
-            f"{first.path} was made for {first.model.name} (fingerprint {first.model.fingerprint}) and {second.path} for "
-            f"{second.model.name} (fingerprint {second.model.fingerprint}); only edits of one model can be combined."
+            f"{first.path} was made for {first.model.name} (fingerprint {first.model.fingerprint}) and {second.path} "
+            f"for {second.model.name} (fingerprint {second.model.fingerprint}); only edits of one model can be "
+            "combined."
         )
     if factor is None:
         if mine.factor != yours.factor:
             raise UsageError(
-                f"{first.path} multiplies by {mine.factor:g} and {second.path} by {yours.factor:g}; say with --factor by "
-                "what the new edit does."
+                f"{first.path} multiplies by {mine.factor:g} and {second.path} by {yours.factor:g}; say with --factor "
+                "by what the new edit does."
             )
         factor = mine.factor
     if word == "minus" and mine.selection == yours.selection:

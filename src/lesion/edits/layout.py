@@ -94,8 +94,8 @@ def places(
         if not where:
             raise LesionError(
                 f"{address} ({matrix.parameter}) of {anatomy.name} is not among the {len(entries):,} tensors of its "
-                "safetensors files, so it cannot be edited there. The checkpoint is incomplete, or stored in a form that "
-                "lesion does not know; load it with transformers, save it again, and give that folder."
+                "safetensors files, so it cannot be edited there. The checkpoint is incomplete, or stored in a form "
+                "that lesion does not know; load it with transformers, save it again, and give that folder."
             )
         found[address] = where
     return found

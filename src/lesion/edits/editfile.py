@@ -1,0 +1,182 @@
+"""An edit file as a value: the edit, what it was made for, and whether it fits another model."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from jaxtyping import Float
+from torch import Tensor
+
+from lesion.edits.edit import Compose, Edit, ScaleParameters, of_weights
+from lesion.edits.inputs import Inputs
+from lesion.edits.recipes import with_thresholds
+from lesion.edits.selection import Count, Selection, Thresholds
+from lesion.errors import LesionError
+from lesion.models.load import Model
+
+CHUNK = 1 << 22  # entries hashed at a time
+
+
+def values_digest(weight: Float[Tensor, "out in"]) -> str:
+    """16 hexadecimal digits of the values of a matrix: SHA-256 over them as float32, row after row.
+
+    A matrix in half precision and the same one loaded in float32 have one digest.
+    """
+    digest = hashlib.sha256()
+    rows = max(1, CHUNK // max(1, weight.shape[1]))
+    for start in range(0, weight.shape[0], rows):
+        part = weight[start : start + rows].detach().float().cpu().contiguous()
+        digest.update(part.numpy().data)
+    return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class MatrixValues:
+    """One matrix of the model that an edit was made for: its shape (out, in), and the digest of its values."""
+
+    shape: tuple[int, int]
+    values: str
+
+
+@dataclass(frozen=True)
+class MadeFor:
+    """The model that an edit was made for.
+
+    Attributes:
+        name: as it was typed.
+        fingerprint: of its weights as they were loaded.
+        family: its architecture.
+        dtype: in which it was loaded, `float32`.
+        matrices: those that the edit touches, by address.
+    """
+
+    name: str
+    fingerprint: str
+    family: str
+    dtype: str
+    matrices: Mapping[str, MatrixValues]
+
+
+@dataclass(frozen=True, eq=False)
+class EditFile:
+    """An edit as it was read from a file.
+
+    Attributes:
+        edit: the edit, its selections as recipes: right for any model, slower than fixed ones.
+        label: a short name, safe in file names.
+        model: the model that it was made for.
+        selected: how much of every matrix is selected on that model; None where that was not counted.
+        made: the day, `2026-11-20`.
+        lesion: the version of the package that wrote it.
+        content: SHA-256 of the file with these digits as zeros.
+        path: where it was read.
+        thresholds: on that model, by the digest of a top share.
+        data: the bytes of the file.
+    """
+
+    edit: Edit
+    label: str
+    model: MadeFor
+    selected: tuple[Count, ...] | None
+    made: str
+    lesion: str
+    content: str
+    path: Path
+    thresholds: Mapping[str, Thresholds] = field(repr=False)
+    data: bytes = field(repr=False)
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits that tell this file from another."""
+        return self.content[:16]
+
+    @property
+    def selections(self) -> dict[str, Selection]:
+        """The selections of the edit by digest, each once."""
+        return {part.selection.digest: part.selection for part in of_weights(self.edit)}
+
+    @property
+    def inputs(self) -> tuple[Inputs, ...]:
+        """Everything observed that the edit was made from, each once."""
+        return inputs_of(self.edit)
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        """The factor of every part."""
+        return tuple(float(part.factor) for part in of_weights(self.edit))
+
+    def fixed(self) -> Edit:
+        """The edit with the thresholds of the model that it was made for: for those very weights only."""
+        return mapped(self.edit, lambda selection: with_thresholds(selection, self.thresholds))
+
+    def with_factor(self, factor: float) -> EditFile:
+        """The same selections under another factor.
+
+        Raises:
+            UsageError: the factor is not finite.
+        """
+        parts = tuple(ScaleParameters(part.selection, factor) for part in of_weights(self.edit))
+        return replace(self, edit=parts[0] if len(parts) == 1 else Compose(parts))
+
+    def fit(self, model: Model, force: bool = False) -> Edit:
+        """The edit for a model: with its thresholds where the weights are those that it was made for.
+
+        Args:
+            model: whose fingerprint, or whose matrices as far as the edit touches them, must be those it was made for.
+            force: take other weights of the same shapes too; the selection is then made anew on them.
+
+        Raises:
+            LesionError: the model is another one (without `force`), or its matrices have other shapes.
+        """
+        if model.fingerprint == self.model.fingerprint:
+            return self.fixed()
+        mine = {address: matrix.shape for address, matrix in model.anatomy.scored.items()}
+        self.refuse_misfits(mine, model.name)
+        if all(
+            values_digest(model.anatomy.scored[address].read()) == matrix.values
+            for address, matrix in self.model.matrices.items()
+        ):
+            return self.fixed()
+        if not force:
+            raise LesionError(
+                f"The edit {self.label} was made for {self.model.name} (fingerprint {self.model.fingerprint}), and "
+                f"{model.name} (fingerprint {model.fingerprint}) has other weights. Give that model, or have the "
+                "selection made anew on these weights with --force."
+            )
+        return self.edit
+
+    def refuse_misfits(self, shapes: Mapping[str, tuple[int, int]], name: str) -> None:
+        """Refuse a model whose matrices do not have the shapes of those that the edit touches.
+
+        Raises:
+            LesionError: naming the first matrix that is missing or differs.
+        """
+        for address, matrix in self.model.matrices.items():
+            have = shapes.get(address)
+            if have != matrix.shape:
+                there = "has no such matrix" if have is None else f"has one of {have[0]:,} × {have[1]:,}"
+                raise LesionError(
+                    f"The edit {self.label} does not fit {name}: it changes {address} ({matrix.shape[0]:,} × "
+                    f"{matrix.shape[1]:,}, out × in), and {name} {there}. It was made for {self.model.name} "
+                    f"(fingerprint {self.model.fingerprint})."
+                )
+
+
+def mapped(edit: Edit, change: Callable[[Selection], Selection]) -> Edit:
+    """An edit of weights with every selection changed."""
+    parts = tuple(replace(part, selection=change(part.selection)) for part in of_weights(edit))
+    return parts[0] if len(parts) == 1 else Compose(parts)
+
+
+def inputs_of(edit: Edit) -> tuple[Inputs, ...]:
+    """Everything observed that an edit of weights was made from, each once."""
+    found = {inputs.digest: inputs for part in of_weights(edit) for inputs in part.selection.inputs}
+    return tuple(found.values())
+
+
+def label_of(edit: Edit) -> str:
+    """The label of an edit of weights: that of its selection, or those of several joined by `_with_`."""
+    return "_with_".join(part.selection.label for part in of_weights(edit))[:80]
