@@ -13,7 +13,7 @@ from lesion.report.scales import Scale
 from lesion.report.sweeps import Along, Series, Stop
 from lesion.report.trials import METHODS, Asked, Effect, Evaluation, mean, number
 
-LEFT, RIGHT, TOP, BOTTOM = 56, 14, 10, 40
+LEFT, RIGHT, TOP, BOTTOM = 56.0, 14.0, 10.0, 40.0
 AXES = {"keep": "share of every matrix kept, %", "factor": "factor on the selected weights"}
 
 
@@ -112,7 +112,7 @@ def panel(found: Evaluation, series: Sequence[Series], task: Asked, along: Along
 def consistency(of_overlaps: Sequence[Overlap], size: tuple[int, int]) -> Markup:
     """Mean IoU between draws against the number of samples, a line per method and keep; dashed: by chance."""
     width, height = size
-    x = scales.ratios([one.samples for one in of_overlaps], LEFT, width - RIGHT, "count")
+    x = scales.ratios([float(one.samples) for one in of_overlaps], LEFT, width - RIGHT, "count")
     y = Scale(0.0, 1.02, height - BOTTOM, TOP, tuple((i / 4, f"{i / 4:.2g}") for i in range(5)))
     parts = scales.axes(x, y, ("texts of each data set", "overlap of sets (IoU)"), height)
     hits: list[Markup] = []
@@ -121,7 +121,7 @@ def consistency(of_overlaps: Sequence[Overlap], size: tuple[int, int]) -> Markup
         shift = 2.0 * (index % 5 - 2)
         marks = []
         for one in of_label:
-            at, height_at = x.at(one.samples) + shift, y.at(one.mean)
+            at, height_at = x.at(float(one.samples)) + shift, y.at(one.mean)
             if one.low is not None and one.high is not None:
                 marks.append(_bar("error", at, y.at(one.low), y.at(one.high)))
             marks.append(charts.mark(at, height_at, 3.8, index))
@@ -135,15 +135,15 @@ def consistency(of_overlaps: Sequence[Overlap], size: tuple[int, int]) -> Markup
                     told, at, height_at
                 )
             )
-        stroke = "L".join(f"{x.at(one.samples) + shift:.1f} {y.at(one.mean):.1f}" for one in of_label)
+        stroke = "L".join(f"{x.at(float(one.samples)) + shift:.1f} {y.at(one.mean):.1f}" for one in of_label)
         known = [(one, one.chance) for one in of_label if one.chance is not None]
-        dashed = "L".join(f"{x.at(one.samples) + shift:.1f} {y.at(chance):.1f}" for one, chance in known)
+        dashed = "L".join(f"{x.at(float(one.samples)) + shift:.1f} {y.at(chance):.1f}" for one, chance in known)
         lines = Markup('<path class="stroke" d="M{}"/>').format(stroke) if len(of_label) > 1 else Markup("")
         if len(known) > 1:
             lines += Markup('<path class="baseline" d="M{}"/>').format(dashed)
         elif known:
             lines += Markup('<path class="baseline" d="M{:.1f} {:.1f}h24"/>').format(
-                x.at(known[0][0].samples) - 12, y.at(known[0][1])
+                x.at(float(known[0][0].samples)) - 12, y.at(known[0][1])
             )
         parts.append(Markup('<g class="t{}">{}{}</g>').format(index % charts.SERIES, lines, Markup("").join(marks)))
     return _chart("Overlap of the sets found from different texts.", width, height, parts + hits)

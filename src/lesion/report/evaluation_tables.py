@@ -13,7 +13,7 @@ from rich.text import Text
 
 from lesion.report import curves, distribution, wording
 from lesion.report.tables import WORTH_SAYING
-from lesion.report.trials import Asked, Edited, Effect, Evaluation, evaluation
+from lesion.report.trials import Asked, Edited, Evaluation, evaluation
 
 SELECTION = ("method", "keep", "samples", "repeat", "label", "edit", "digest")
 MATRIX = ("block", "matrix", "selected", "total")
@@ -139,7 +139,7 @@ def _effects(found: Evaluation) -> Table:
         )
     table.add_row("unedited", *(_baseline(task) for task in found.tasks), end_section=True)
     for edit in found.tried:
-        table.add_row(Text(_written(edit)), *(_cell(task, task.effects.get(edit.key)) for task in found.tasks))
+        table.add_row(Text(_written(edit)), *(_cell(task, edit) for task in found.tasks))
     return table
 
 
@@ -160,9 +160,10 @@ def _value(task: Asked, value: float, low: float | None, high: float | None) -> 
     return Text(f"{wording.points(value)} ").append(wording.interval(low, high), style="dim")
 
 
-def _cell(task: Asked, effect: Effect | None) -> Text:
+def _cell(task: Asked, edit: Edited) -> Text:
+    effect = task.effects.get(edit.key)
     if effect is None:
-        return Text("not yet", style="dim")
+        return Text("not finite" if edit.key in task.broken else "not yet", style="dim")
     cell = _value(task, effect.value, effect.low, effect.high)
     if effect.change is not None and task.scored:
         cell.append(f"\n×{effect.change:.3f} {wording.plain_interval(effect.change_low, effect.change_high)}")

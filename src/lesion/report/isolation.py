@@ -112,6 +112,9 @@ def page(
         consistency=_consistency(overlaps) if overlaps else None,
         rows=[] if found is None else _rows(found),
         nonfinite=found is not None and any(effect.nonfinite for _, effect in _rows(found)),
+        broken=[]
+        if found is None
+        else [(task, edit) for task in found.tasks for edit in found.tried if edit.key in task.broken],
         choice=None if found is None or not found.choice else _choice(found.choice),
         name_of=lambda key: found.edits[key].name if found is not None and key in found.edits else key,
         coverage=_coverage(isolation),

@@ -112,6 +112,15 @@ def chosen(choice: Mapping[str, Any], found: Evaluation | None = None) -> str:
     told += f": {signed(gain)} points {wording.interval(low, high)}"
     told += f", p{wording.SPACE}{wording.p_value(p)}" if p is not None else ""
     told += f", {verdict}."
+    spread = choice.get("random") or {}
+    beyond = [number(spread.get(f"gain_beyond{end}")) for end in ("", "_low", "_high")]
+    if beyond[0] is not None and beyond[1] is not None and beyond[2] is not None:
+        draws = wording.counted(int(spread.get("draws") or 0), "draw")
+        evidence_of = "" if beyond[1] > 0 else ": no evidence that it gains more"
+        told += (
+            f" Against as many random weights ({draws}): {signed(beyond[0])} points "
+            f"{wording.interval(beyond[1], beyond[2])}{evidence_of}."
+        )
     before = number(choice.get("accuracy_validation")), number(choice.get("baseline_validation"))
     if before[0] is not None and before[1] is not None:
         told += f" On the validation items it had been {signed(before[0] - before[1])} points."

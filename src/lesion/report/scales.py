@@ -115,14 +115,14 @@ def axes(x: Scale, y: Scale, names: tuple[str, str], height: int) -> list[Markup
                '<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="end">{}</text>').format(
             left, y.at(value), right, left - 6, y.at(value) + 4, text
         )
-        for value, text in spaced(y, 15)
+        for value, text in spaced(y, 15.0)
     ]  # fmt: skip
     found += [
         Markup('<path class="grid" d="M{:.1f} {:.1f}V{:.1f}"/>'
                '<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>').format(
             x.at(value), floor, top, x.at(value), floor + 15, text
         )
-        for value, text in spaced(x, 30)
+        for value, text in spaced(x, 30.0)
     ]  # fmt: skip
     found.append(Markup('<path class="grid zero" d="M{:.1f} {:.1f}V{:.1f}H{:.1f}"/>').format(left, top, floor, right))
     found.append(

@@ -16,7 +16,7 @@ from lesion.report.scales import Scale
 from lesion.report.sweeps import Series, Stop
 from lesion.report.trials import Asked, Edited, Effect, Evaluation, mean
 
-LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 40
+LEFT, RIGHT, TOP, BOTTOM = 56.0, 14.0, 12.0, 40.0
 
 
 @dataclass

@@ -116,6 +116,7 @@ class Asked:
     """One task of an evaluation: the unedited model on it, and the effect of every edit by key.
 
     `value`, `low` and `high` are the baseline's accuracy in 0…1, or its perplexity, `None` where not known.
+    `broken` are the keys of edits under which the measure is not a finite number.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Asked:
     unparsed: float | None
     nonfinite: float | None
     effects: Mapping[str, Effect]
+    broken: frozenset[str] = frozenset()
 
     @property
     def scored(self) -> bool:
@@ -253,6 +255,7 @@ def _asked(entry: Mapping[str, Any], edits: Mapping[str, Edited]) -> Asked:
         value=number(baseline.get(measure)),
         **{name: number(baseline.get(name)) for name in ("low", "high", "truncated", "unparsed", "nonfinite")},
         effects={effect.edit.key: effect for effect in effects if effect is not None},
+        broken=frozenset(cell["edit"] for cell in entry.get("cells") or () if number(cell.get(measure)) is None),
     )
 
 
