@@ -258,7 +258,7 @@ def trial(right: Mapping[tuple[str, str], Iterable[int]], *edits: dict, validati
         sums=len(list(right["sums", "baseline"])),
         **({"facts": len(list(right["facts", "baseline"]))} if ("facts", "baseline") in right else {}),
     )
-    tasks = {task: "generate" for task in dict.fromkeys(task for task, _ in right)}
+    tasks = dict.fromkeys(dict.fromkeys(task for task, _ in right), "generate")
     return summarise(plan(*edits, tasks=tasks, validation=validation), pd.DataFrame(told), there)["choice"]
 
 
