@@ -121,6 +121,14 @@ def distributions(isolation: Mapping[str, Any]) -> list[Distribution]:
     return found
 
 
+def first(found: list[Distribution], most: int) -> list[Distribution]:
+    """At most so many of them, in their order: the first repeats, and those from the most texts, before others."""
+    if len(found) <= most:
+        return found
+    ranked = sorted(range(len(found)), key=lambda i: (found[i].repeat or 0, -(found[i].samples or 0), i))
+    return [found[i] for i in sorted(ranked[:most])]
+
+
 def kind_of(matrix: str) -> str:
     """`mlp.expert3.up` as `mlp.experts.up`: all experts of a block are one row."""
     return re.sub(r"\bexpert\d+\b", "experts", matrix)

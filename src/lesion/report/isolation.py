@@ -29,8 +29,8 @@ from lesion.report.trials import Asked, Effect, Evaluation
 
 SIZES = ((400, 300), (560, 380))  # width and height of a panel in SVG units, on a phone and with room
 TEXT = ("data", "role", "style", "samples", "repeat", "texts", "tokens", "cut")
-MOST_PICTURES = 60
-"""More distributions than this are drawn in the page only, not as PNG files."""
+MOST_MAPS, MOST_PICTURES = 48, 16
+"""At most so many distributions are drawn in the page, and as PNG files; the CSV file has them all."""
 
 
 def write(
@@ -58,8 +58,8 @@ def write(
         "overlap.csv": evaluation_tables.overlap(summary) if isolation.get("overlap") else None,
         "evaluation.csv": evaluation_tables.cells(summary) if summary.get("evaluation") else None,
     }
-    few = len(isolation.get("selections") or ()) <= MOST_PICTURES
-    drawn = isolation_figures.drawn(trials.evaluation(summary), isolation if few else {**isolation, "selections": ()})
+    maps = distribution.first(distribution.distributions(isolation), MOST_PICTURES)
+    drawn = isolation_figures.drawn(trials.evaluation(summary), maps, curves.overlaps(isolation))
     with writing(Path(folder)) as found:
         for name, png in drawn.items():
             replace(found / "figures" / name, png)
@@ -107,6 +107,7 @@ def page(
         tradeoffs=[] if found is None else _tradeoffs(found),
         sweeps=[] if found is None else _sweeps(found),
         distributions=distributions,
+        maps=distribution.first(distributions, MOST_MAPS),
         share=distribution.share,
         heat_class=heat_class,
         consistency=_consistency(overlaps) if overlaps else None,

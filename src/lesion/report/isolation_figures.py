@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -21,7 +21,9 @@ from lesion.report.trials import Asked, Edited, Effect, Evaluation
 GREY = "#888888"
 
 
-def drawn(found: Evaluation | None, isolation: Mapping[str, Any]) -> dict[str, bytes]:
+def drawn(
+    found: Evaluation | None, maps: Sequence[distribution.Distribution], overlaps: Sequence[curves.Overlap]
+) -> dict[str, bytes]:
     """Every figure: file name → PNG."""
     pictures: dict[str, bytes] = {}
     if found is not None:
@@ -31,10 +33,9 @@ def drawn(found: Evaluation | None, isolation: Mapping[str, Any]) -> dict[str, b
                 if controls:
                     name = "tradeoff" if len(found.skills) == 1 else f"tradeoff-{found.skills.index(skill)}"
                     pictures[f"{name}-{regime}.png"] = trade_off(found, edits, skill, controls, boost=regime == "boost")
-    for one in distribution.distributions(isolation):
+    for one in maps:
         if one.blocks:
             pictures[f"distribution-{one.slug}.png"] = heat(one)
-    overlaps = curves.overlaps(isolation)
     if overlaps:
         pictures["consistency.png"] = consistency(overlaps)
     return pictures
