@@ -11,6 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -120,7 +121,8 @@ def observe(
     kept = [place for place in readers.inputs if place.key not in partial.unseen]
     found = tuple(_inputs(model, calibration, number, partial, kept) for number in range(len(calibration.draws)))
     if progress is not None:
-        progress.unlink(missing_ok=True)
+        with suppress(OSError):
+            progress.unlink()
     return found
 
 

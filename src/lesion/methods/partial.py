@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -89,7 +90,8 @@ class Partial:
             save_file(tensors, beside, metadata=header)
             os.replace(beside, path)
         except (OSError, SafetensorError) as error:
-            beside.unlink(missing_ok=True)
+            with suppress(OSError):
+                beside.unlink()
             raise LesionError(
                 f"What was observed so far cannot be kept in {path}: {error}. Name a place that can be written."
             ) from error
