@@ -123,6 +123,9 @@ def test_the_same_weights_in_another_dtype_are_taken_for_the_same(tmp_path):
     assert half.fingerprint != wide.fingerprint
     file = read_edit(save_edit(tmp_path / "a.edit", ScaleParameters(mathneuro(half), 0.0), half))
     assert file.fit(wide).selection.parts[0].thresholds is not None
+    exact = wrap(tiny("llama"), tokenizer(), "exact")
+    with pytest.raises(LesionError, match="made in bfloat16, and this one is in float32"):
+        file.fit(exact)
 
 
 def test_other_weights_are_refused_and_with_force_the_recipe_is_given(model, tmp_path):
@@ -173,6 +176,13 @@ def test_nothing_is_written_for_what_is_no_edit_of_weights_or_selects_nothing(mo
         save_edit(tmp_path / "a.edit", ScaleParameters(one - one), model)
     with pytest.raises(LesionError, match="everything"):
         save_edit(tmp_path / "a.edit", ScaleParameters(Magnitude(1.0)), model)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path):
+    odd = wrap(tiny("llama"), tokenizer(), "a name\nof two lines")
+    with pytest.raises(LesionError, match="control characters"):
+        save_edit(tmp_path / "a.edit", ScaleParameters(mathneuro(odd)), odd)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -102,7 +102,10 @@ def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[
         else [{"block": c.block, "matrix": c.matrix, "selected": c.selected, "total": c.total} for c in selected],
         "made": datetime.now(UTC).date().isoformat(),
     }
-    return write_bytes(Path(path), encode(header, tensors))
+    data = encode(header, tensors)
+    # What could not be read again must not be written.
+    _read(data, Path(path))
+    return write_bytes(Path(path), data)
 
 
 def _flat(share: Wanda, matrices: Iterable[str]) -> Tensor:
@@ -119,8 +122,10 @@ def read_edit(path: Path | str) -> EditFile:
         UsageError: there is no such file.
         LesionError: it is no edit, is cut short or was changed, is of a later version, or does not hold together.
     """
-    path = Path(path)
-    data = read_bytes(path)
+    return _read(read_bytes(Path(path)), Path(path))
+
+
+def _read(data: bytes, path: Path) -> EditFile:
     header, tensors = decode(data, str(path))
     try:
         return understood(header, tensors, path, data)

@@ -92,9 +92,9 @@ class _Course:
             if not self.force:
                 made = self.file.model
                 raise LesionError(
-                    f"The edit {self.file.label} was made for {made.name} (fingerprint {made.fingerprint}), and {base} "
-                    f"has other weights in {address}. Give that model, or have the selection made anew on these "
-                    "weights with --force."
+                    f"The edit {self.file.label} was made for {made.name} (fingerprint {made.fingerprint}, in "
+                    f"{made.dtype}), and {base} has other weights in {address}. Give that model, or have the "
+                    "selection made anew on these weights with --force."
                 )
             self.afresh, parts = True, self.loose
         # Scores are exact for at most 24 significant bits.
@@ -205,7 +205,7 @@ def apply_edits(
     def edit(tensor: Tensor, within: Sequence[tuple[str, Place]]) -> None:
         for address, place in within:
             view = place.storage.view(tensor)
-            weight = view.reshape(shapes[address]).clone(memory_format=torch.contiguous_format)
+            weight = view.reshape(shapes[address])
             found = [course.changes(address, weight, name) for course in courses]
             together = [change for own in found for change in own]
             edited, effect = scaled(weight, together, address)

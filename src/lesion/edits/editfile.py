@@ -141,10 +141,12 @@ class EditFile:
         ):
             return self.fixed()
         if not force:
+            dtype = str(model.dtype).removeprefix("torch.")
+            rounded = f" It was made in {self.model.dtype}, and this one is in {dtype}." * (dtype != self.model.dtype)
             raise LesionError(
                 f"The edit {self.label} was made for {self.model.name} (fingerprint {self.model.fingerprint}), and "
                 f"{model.name} (fingerprint {model.fingerprint}) has other weights. Give that model, or have the "
-                "selection made anew on these weights with --force."
+                f"selection made anew on these weights with --force.{rounded}"
             )
         return self.edit
 
