@@ -50,6 +50,15 @@ def test_further_left_is_a_lower_accuracy_on_the_skill_and_further_up_a_higher_o
         assert (scale[0] > 0) == (i == 0)
 
 
+def test_both_accuracies_have_the_same_measure_when_one_of_them_moves_far():
+    summary = made.evaluation(boost=False)
+    for cell in summary["tasks"][1]["cells"]:
+        cell |= {"accuracy": 0.99, "low": 0.97, "high": 1.0, "random": None}
+    _, root = panel(trials.evaluation({"evaluation": summary}))
+    ticks = [tick.text for tick in of_class(root, "tick")]
+    assert [ticks.count(text) for text in ("0", "25", "50", "75", "100")] == [2] * 5
+
+
 def test_less_perplexity_lies_higher(found):
     _, root = panel(found, control=2)
     (line,) = (numbers(stroke) for stroke in of_class(root, "stroke") if "t1" in stroke.get("class"))

@@ -94,6 +94,11 @@ def test_losses_by_running_into_the_token_limit_are_named():
     assert "There 60 % of the answers hit the token limit" in told(only("mathneuro", truncated=0.6))
 
 
+def test_answers_that_could_not_be_read_are_named_before_a_skill_is_called_lost():
+    assert "nothing could be read" not in told(only("mathneuro"))
+    assert "From 70 % of the answers nothing could be read" in told(only("mathneuro", unparsed=0.7))
+
+
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [(0.01, 0.03, "a gain that chance does not explain"), (-0.02, 0.03, "no evidence of any change"),

@@ -131,11 +131,13 @@ def _effects(found: Evaluation) -> Table:
         box=box.SIMPLE_HEAD,
         padding=(0, 1),
     )
-    table.add_column("edit", overflow="fold", min_width=16)
+    table.add_column("edit", overflow="fold")
     for task in found.tasks:
         role = f", {task.role}" if task.role else ""
         table.add_column(
-            Text(f"{task.name}\n{wording.counted(task.items, 'item')}{role}"), justify="right", overflow="fold"
+            Text(f"{task.name}\n{wording.counted(task.items, 'item')}{role}"),
+            justify="right",
+            overflow="fold",
         )
     table.add_row("unedited", *(_baseline(task) for task in found.tasks), end_section=True)
     for edit in found.tried:
@@ -144,7 +146,9 @@ def _effects(found: Evaluation) -> Table:
 
 
 def _written(edit: Edited) -> str:
-    return edit.name if edit.selected is None else f"{edit.name}\n{wording.counted(edit.selected, 'weight')}"
+    """The edit in short lines, so that the columns of tasks have room."""
+    told = edit.name.replace(", ", "\n", 1)
+    return told if edit.selected is None else f"{told}\n{wording.counted(edit.selected, 'weight')}"
 
 
 def _baseline(task: Asked) -> Text:
@@ -156,8 +160,8 @@ def _baseline(task: Asked) -> Text:
 def _value(task: Asked, value: float, low: float | None, high: float | None) -> Text:
     if task.scored:
         cell = Text(f"{wording.perplexity(value)} ")
-        return cell.append(wording.plain_interval(low, high), style="dim")
-    return Text(f"{wording.points(value)} ").append(wording.interval(low, high), style="dim")
+        return cell.append(wording.plain_interval(low, high, 3), style="dim")
+    return Text(f"{wording.points(value)} ").append(wording.interval(low, high, 0), style="dim")
 
 
 def _cell(task: Asked, edit: Edited) -> Text:
@@ -166,14 +170,15 @@ def _cell(task: Asked, edit: Edited) -> Text:
         return Text("not finite" if edit.key in task.broken else "not yet", style="dim")
     cell = _value(task, effect.value, effect.low, effect.high)
     if effect.change is not None and task.scored:
-        cell.append(f"\n×{effect.change:.3f} {wording.plain_interval(effect.change_low, effect.change_high)}")
+        cell.append(f"\n×{effect.change:.3g} {wording.plain_interval(effect.change_low, effect.change_high, 3)}")
     elif effect.change is not None:
-        interval = wording.interval(effect.change_low, effect.change_high)
+        interval = wording.interval(effect.change_low, effect.change_high, 0)
         cell.append(f"\ndrop {wording.points(effect.change)} {interval}")
     spread = effect.random
     if spread is not None and spread.lowest is not None and spread.highest is not None:
-        write = wording.perplexity if task.scored else wording.points
-        ends = dict.fromkeys((write(spread.lowest), write(spread.highest)))
+        ends = dict.fromkeys(
+            f"{end:.3g}" if task.scored else wording.points(end, 0) for end in (spread.lowest, spread.highest)
+        )
         cell.append(f"\nrandom {wording.DASH.join(ends)}", style="dim")
     rates = ((effect.truncated, "cut off"), (effect.unparsed, "unread"))
     faults = [f"{wording.percent(rate, 0)} {name}" for rate, name in rates if rate is not None and rate >= WORTH_SAYING]

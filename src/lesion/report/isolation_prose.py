@@ -197,6 +197,11 @@ def _method(found: Evaluation, skill: Asked, evidence: Evidence, tried: int) -> 
             f" There {wording.percent(effect.truncated, 0)} of the answers hit the token limit: part of the loss may "
             "be one of stopping."
         )
+    if not evidence.boost and effect.unparsed and wrong > 0 and effect.unparsed >= STOPPING_SHARE * wrong:
+        told += (
+            f" From {wording.percent(effect.unparsed, 0)} of the answers nothing could be read: look at them before "
+            "speaking of a lost skill."
+        )
     told = told[0].upper() + told[1:]
     return told.rstrip() + (f" The most selective of {tried} edits." if tried > 1 else "")
 

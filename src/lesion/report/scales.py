@@ -38,11 +38,11 @@ class Scale:
         return self.start + (1 - share if self.reversed else share) * (self.end - self.start)
 
 
-def shares(values: Iterable[float | None], start: float, end: float) -> Scale:
-    """A linear axis for shares in percent: 0 to 1, or closer where all values lie near each other."""
+def shares(values: Iterable[float | None], start: float, end: float, *, closer: bool = True) -> Scale:
+    """A linear axis for shares in percent: 0 to 1, or `closer` where all values lie near each other."""
     known = [value for value in values if value is not None]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
-    if high - low < 0.45:
+    if closer and near(known):
         room = max(0.02, 0.12 * (high - low))
         step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2) if (high - low + 2 * room) / step <= 7)
         low = max(-room, math.floor(round((low - room) / step, 6)) * step)
@@ -53,6 +53,12 @@ def shares(values: Iterable[float | None], start: float, end: float) -> Scale:
     places = [i * step for i in range(first, math.floor(round(high / step, 6)) + 1)]
     ticks = tuple((place, f"{100 * place:.0f}") for place in places if -1e-9 < place < 1 + 1e-9)
     return Scale(low, high, start, end, ticks)
+
+
+def near(values: Iterable[float | None]) -> bool:
+    """Whether all known values lie within less than 45 points."""
+    known = [value for value in values if value is not None]
+    return not known or max(known) - min(known) < 0.45
 
 
 def ratios(

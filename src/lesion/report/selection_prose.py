@@ -34,7 +34,8 @@ def selected(isolation: Mapping[str, Any]) -> list[str]:
         name = one.label[0].upper() + one.label[1:]
         told.append(f"{name}: {one.whole.selected:,} weights, {wording.percent(one.whole.share, 2)}; {spread}.")
     for overlap in _widest(curves.overlaps(isolation)):
-        pairs = "" if overlap.low is None or overlap.high is None else f" ({overlap.low:.2f} to {overlap.high:.2f})"
+        several = overlap.low is not None and overlap.high is not None and overlap.low < overlap.high
+        pairs = f" ({overlap.low:.2f} to {overlap.high:.2f})" if several else ""
         chance = (
             "" if overlap.chance is None else f"; sets of that size drawn at random would agree to {overlap.chance:.2f}"
         )

@@ -127,11 +127,13 @@ def _plane(series: Sequence[Series], skill: Asked, control: Asked, size: tuple[i
         return found
 
     upwards = (height - BOTTOM, TOP)
+    # One measure for both accuracies: a trifle of the control must not look like the loss of the skill.
+    closer = all(scales.near(values(task)) for task in (skill, control) if not task.scored)
     return Plane(
-        x=scales.shares(values(skill), LEFT, width - RIGHT),
+        x=scales.shares(values(skill), LEFT, width - RIGHT, closer=closer),
         y=scales.ratios(values(control), *upwards, reversed=True)
         if control.scored
-        else scales.shares(values(control), *upwards),
+        else scales.shares(values(control), *upwards, closer=closer),
         width=width,
         height=height,
     )
