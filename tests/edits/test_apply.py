@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from lesion.edits.apply import applied
-from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp
+from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters
+from lesion.edits.selection import Magnitude
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, wrap
 from tiny import FAMILIES, model
@@ -330,3 +331,49 @@ def test_in_bfloat16_the_ends_are_exact_and_the_stream_keeps_its_dtype():
     expected = (before.double() + 1.1 * (after.double() - before.double())).bfloat16()
     assert scaled_stream.dtype == torch.bfloat16
     assert (scaled_stream == expected).double().mean() > 0.99
+
+
+PRUNED = ScaleParameters(Magnitude(0.2), 0.0)
+
+
+def pruned_by_hand(subject: Model) -> None:
+    """Every matrix overwritten, its largest fifth with zeros, by a full sort of its own."""
+    for matrix in subject.anatomy.scored.values():
+        values = matrix.read()
+        sizes = values.abs().flatten().sort().values
+        matrix.write(values.masked_fill(values.abs() >= sizes[-int(0.2 * len(sizes))], 0.0))
+
+
+@families
+def test_weights_blocks_and_branches_are_edited_together_and_come_back(family):
+    subject, by_hand = model(family), model(family)
+    pruned_by_hand(by_hand)
+    expected, before, hooks = logits(subject.network), state(subject.network), everything_hooked(subject.network)
+    assert torch.equal(logits_under(subject, PRUNED), logits(by_hand.network))
+    assert_restored(subject, before, hooks, expected)
+    for edit in (Compose((PRUNED, SEVERAL)), Compose((SEVERAL, PRUNED))):
+        assert torch.equal(logits_under(subject, edit), logits_under(by_hand, SEVERAL))
+    with pytest.raises(RuntimeError, match="in the middle"):
+        break_off_under(subject, Compose((PRUNED, SEVERAL)))
+    assert_restored(subject, before, hooks, expected)
+
+
+def test_an_edit_of_weights_beside_a_place_that_is_not_there_writes_nothing():
+    subject = model("llama")
+    before = state(subject.network)
+    with pytest.raises(UsageError, match="no block 7"), applied(subject, Compose((PRUNED, ScaleBlock(7)))):
+        pytest.fail("never reached")
+    with pytest.raises(LesionError, match="the factor is 1"):
+        with applied(subject, ScaleParameters(Magnitude(0.2), 1.0)):
+            pytest.fail("never reached")
+    assert all(torch.equal(tensor, before[name]) for name, tensor in subject.network.state_dict().items())
+
+
+def test_nested_an_inner_selection_chooses_among_weights_that_the_outer_one_has_changed():
+    subject = model("llama")
+    matrix = subject.anatomy.matrix("1.mlp.up")
+    size = matrix.shape[0] * matrix.shape[1]
+    with applied(subject, PRUNED), applied(subject, PRUNED):
+        assert int((matrix.read() == 0).sum()) == 2 * int(0.2 * size)
+    with applied(subject, Compose((PRUNED, ScaleParameters(Magnitude(0.1), 0.0)))):
+        assert int((matrix.read() == 0).sum()) == int(0.2 * size)

@@ -18,11 +18,15 @@ from lesion.edits.edit import (
     ScaleAttention,
     ScaleBlock,
     ScaleMlp,
+    ScaleParameters,
     from_json,
+    of_places,
+    of_weights,
     parse,
     parts,
     to_json,
 )
+from lesion.edits.selection import Magnitude, Random, Selection
 from lesion.errors import UsageError
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -31,6 +35,19 @@ scales = st.builds(
     st.sampled_from(UNITS),
     st.integers(0, 999),
     numbers,
+)
+TOPS = [Magnitude(keep) for keep in (1e-9, 0.05, 0.12345678, 1.0)]
+SELECTIONS: list[Selection] = [
+    *TOPS,
+    *(Random(TOPS[1], seed) for seed in (0, 7, -(10**30))),
+    Random(Random(TOPS[1], 1), 2),
+    TOPS[1] | TOPS[2],
+    TOPS[1] & Random(TOPS[2], 0),
+    (TOPS[2] - TOPS[1]) - (Random(TOPS[3], 123456789) | (TOPS[0] & TOPS[2])),
+]
+on_weights = st.builds(ScaleParameters, st.sampled_from(SELECTIONS), numbers)
+mixed = st.recursive(
+    st.one_of(scales, on_weights), lambda inner: st.lists(inner, max_size=4).map(lambda found: Compose(tuple(found)))
 )
 edits = st.recursive(scales, lambda inner: st.lists(inner, max_size=4).map(lambda found: Compose(tuple(found))))
 
@@ -158,3 +175,64 @@ def test_a_composition_of_one_edit_is_that_edit():
     assert ScaleBlock(3) == Compose((ScaleBlock(3),))
     assert len({Compose((ScaleBlock(3),)), ScaleBlock(3)}) == 1
     assert Compose((ScaleBlock(3),)) != "3×0"
+
+
+def known(edit) -> dict[str, Selection]:
+    return {part.selection.digest: part.selection for part in of_weights(edit)}
+
+
+@given(mixed)
+def test_edits_of_weights_survive_their_text_and_json_beside_the_selections_that_they_name(edit):
+    assert parse(str(edit), known(edit)) == edit
+    assert hash(parse(str(edit), known(edit))) == hash(edit)
+    assert from_json(json.loads(json.dumps(to_json(edit))), known(edit)) == edit
+
+
+@given(mixed, mixed)
+def test_edits_of_weights_are_equal_exactly_when_their_texts_are(one, other):
+    assert (one == other) == (str(one) == str(other))
+
+
+@given(mixed)
+def test_an_edit_is_what_it_does_to_places_and_what_it_does_to_weights(edit):
+    found = list(parts(edit))
+    places, weights = list(parts(of_places(edit))), list(of_weights(edit))
+    assert sorted(map(str, found)) == sorted(map(str, [*places, *weights]))
+    assert [part for part in found if part in places] == places
+    assert [part for part in found if part in weights] == weights
+
+
+@given(on_weights)
+def test_an_edit_of_weights_without_its_selection_is_told_what_is_missing(edit):
+    for read in (lambda: parse(str(edit)), lambda: from_json(to_json(edit))):
+        with pytest.raises(UsageError, match=r"give the \.edit file that has it"):
+            read()
+
+
+def test_the_text_of_an_edit_of_weights_names_selection_and_factor():
+    selection = Magnitude(0.05)
+    assert str(ScaleParameters(selection, 0.5)) == f"magnitude-0.05@{selection.digest}×0.5"
+    assert ScaleParameters(selection, -0.0) == ScaleParameters(selection)
+    assert to_json(ScaleParameters(selection)) == {"select": f"magnitude-0.05@{selection.digest}", "factor": 0.0}
+    for factor in (float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="finite"):
+            ScaleParameters(selection, factor)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a@b", "@0123456789abcdef", "a/b@0123456789abcdef", "a" * 81 + "@0123456789abcdef", "a@0123456789ABCDEF", "×"],
+)
+def test_what_does_not_name_a_selection_is_refused(name):
+    for read in (lambda: parse(f"{name}×0"), lambda: from_json({"select": name, "factor": 0})):
+        with pytest.raises(UsageError, match="not an edit"):
+            read()
+
+
+def test_json_too_large_for_a_number_or_nested_without_end_is_refused():
+    nested: dict = {"scale": "3", "factor": 0}
+    for _ in range(100_000):
+        nested = {"compose": [nested]}
+    for value in (nested, {"scale": "3", "factor": 10**400}):
+        with pytest.raises(UsageError):
+            from_json(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -242,6 +243,6 @@ def from_json(value: dict[str, Any], selections: Mapping[str, Selection] = _NONE
             edit = _scale(value["scale"], float(value["factor"]))
             if edit is not None:
                 return edit
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         pass
-    raise UsageError(f"This is not an edit in JSON form: {value!r}.")
+    raise UsageError(f"This is not an edit in JSON form: {reprlib.repr(value)}.")
