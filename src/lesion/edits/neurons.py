@@ -91,6 +91,11 @@ class LAPE(Selection):
                 found[address] = torch.from_numpy(places)
         return found
 
+    @property
+    def asked(self) -> int:
+        """How many neurons the share asks for, at most; fewer may be candidates."""
+        return top_count(self.keep, sum(self._size(address) for address in self._places()))
+
     def touches(self, address: str) -> bool:
         """Where the matrix belongs to a neuron that is selected."""
         return _ending(address, self.neurons) is not None

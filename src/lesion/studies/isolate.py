@@ -10,6 +10,7 @@ from typing import Any
 from lesion.edits.artefact import save_edit
 from lesion.edits.edit import ScaleParameters
 from lesion.edits.inputs import Inputs
+from lesion.edits.neurons import LAPE
 from lesion.edits.selection import Count, Selection, check_extent, fixed_together
 from lesion.errors import LesionError, UsageError
 from lesion.methods.calibration import Calibration
@@ -54,7 +55,7 @@ def isolate(study: IsolationStudy, model: Model, folder: Path, watcher: Watcher)
     fixed = fixed_together([one.selection for one in made], model)
     made = [replace(one, selection=selection) for one, selection in zip(made, fixed, strict=True)]
     counts, overlaps = survey(made, model)
-    notes = [*_of_texts(texts), *_of_experts(skill, model)]
+    notes = [*_of_texts(texts), *_of_experts(skill, model), *_of_neurons(made)]
     kept: list[int] = []
     first_refusal: LesionError | None = None
     for place, (one, counted) in enumerate(zip(made, counts, strict=True)):
@@ -67,7 +68,6 @@ def isolate(study: IsolationStudy, model: Model, folder: Path, watcher: Watcher)
             notes.append(str(error))
     if first_refusal is not None and not kept:
         raise first_refusal
-    _refuse_lape_short(made, notes)
     files = []
     for place in kept:
         name = folder / f"{_stem(made[place], study)}.edit"
@@ -78,21 +78,18 @@ def isolate(study: IsolationStudy, model: Model, folder: Path, watcher: Watcher)
     return Isolation(tuple(made[place] for place in kept), tuple(files), summary, tuple(notes))
 
 
-def _refuse_lape_short(made: Sequence[Made], notes: list[str]) -> None:
-    """Note where fewer neurons qualify than the share asks for."""
-    short = {}
+def _of_neurons(made: Sequence[Made]) -> list[str]:
+    """A note where fewer neurons qualify than a share asks for."""
+    notes = []
     for one in made:
-        neurons = getattr(one.selection, "neurons", None)
-        asked = getattr(one.selection, "asked", None)
-        if neurons is not None and asked is not None:
-            found = sum(len(indices) for indices in neurons.values())
+        if isinstance(one.selection, LAPE):
+            found, asked = sum(map(len, one.selection.neurons.values())), one.selection.asked
             if found < asked:
-                short[one.keep] = (found, asked)
-    for keep, (found, asked) in short.items():
-        notes.append(
-            f"lape {keep:g}: only {found:,} neurons fire on the skill as its rule demands, fewer than the {asked:,}"
-            f" that the share asks for; all of them are selected."
-        )
+                notes.append(
+                    f"{one.selection.label}: only {found:,} neurons fire on the skill as its rule demands, fewer than"
+                    f" the {asked:,} that the share asks for; all of them are selected."
+                )
+    return notes
 
 
 def _of_texts(texts: Mapping[str, Calibration]) -> list[str]:

@@ -114,12 +114,9 @@ def write(path: Path, observed: Sequence[Observed]) -> None:
     """
     entries, tensors = [], {}
     for number, one in enumerate(observed):
-        entries.append(
-            {
-                **{"data": one.data, "samples": one.samples, "repeat": one.repeat, "content": one.texts},
-                **one.inputs.header(),
-            }
-        )
+        entry = {"data": one.data, "samples": one.samples, "repeat": one.repeat, "content": one.texts}
+        entry |= one.inputs.header()
+        entries.append({**entry, "seal": _seal(entry, one.inputs)})
         tensors.update({f"{number}/{name}": vector for name, vector in one.inputs.tensors().items()})
     header = json.dumps({"format": FORMAT, "version": 1, "entries": entries})
     partial = path.with_name(f".{path.name}.{os.getpid()}")
@@ -154,5 +151,12 @@ def read(path: Path) -> list[Observed]:
 def _entry(number: int, entry: Mapping[str, object], tensors: Mapping[str, object]) -> Observed:
     own = {name.partition("/")[2]: vector for name, vector in tensors.items() if name.startswith(f"{number}/")}
     inputs = Inputs.from_parts(entry, own)  # type: ignore[arg-type]
+    if entry["seal"] != _seal({key: value for key, value in entry.items() if key != "seal"}, inputs):
+        raise ValueError("its numbers are not those that were written")
     samples, repeat = int(str(entry["samples"])), int(str(entry["repeat"]))
     return Observed(str(entry["data"]), samples, repeat, str(entry["content"]), inputs)
+
+
+def _seal(entry: Mapping[str, object], inputs: Inputs) -> str:
+    """A digest of everything that an entry says."""
+    return hashlib.sha256(json.dumps([entry, inputs.digest], sort_keys=True).encode()).hexdigest()
