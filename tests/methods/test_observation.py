@@ -12,7 +12,7 @@ from torch import nn
 
 from lesion.edits.inputs import InputSums
 from lesion.errors import LesionError, UsageError
-from lesion.methods import observation
+from lesion.methods import observation, token_sums
 from lesion.methods.calibration import Calibration, Draw
 from lesion.methods.observation import batches, observe
 from lesion.methods.token_sums import Batch, row_counts, row_sums
@@ -104,13 +104,16 @@ def test_texts_alone_and_texts_together_differ_by_float_noise_only(family):
         torch.testing.assert_close(sums.squares, alone.sums[key].squares, rtol=1e-5, atol=1e-6)
 
 
-def test_of_the_same_activations_the_vectors_equal_numpy_float64_to_the_bit():
+@pytest.mark.parametrize("chunk", [1, 30, 1 << 22])
+@pytest.mark.parametrize("way", ["by_row", "at_once"])  # on the CPU, and on an accelerator
+def test_of_the_same_activations_the_vectors_equal_numpy_float64_to_the_bit(way, chunk, monkeypatch):
     generator = torch.Generator().manual_seed(1)
     values = torch.randn(5, 11, 7, generator=generator)
     batch = Batch((11, 4, 9, 1, 7), 11)
     for row, length in enumerate(batch.lengths):
         values[row, length:] = torch.nan  # padding never enters, whatever it is
-    sums, counts = row_sums(values, batch), row_counts(values, batch)
+    monkeypatch.setattr(token_sums, "CHUNK", chunk)
+    sums, counts = (getattr(token_sums, f"_{what}_{way}")(values, batch) for what in ("sums", "counts"))
     exact = [values[row, :length].numpy().astype(np.float64) for row, length in enumerate(batch.lengths)]
     expected = np.stack([(x**2).sum(axis=0) for x in exact])
     np.testing.assert_array_equal(np.sqrt(sums.numpy()).astype(np.float32), np.sqrt(expected).astype(np.float32))

@@ -72,18 +72,38 @@ def by_row(incoming: Tensor, batch: Batch, size: int) -> Float[Tensor, "rows wid
 
 def row_sums(values: Float[Tensor, "rows width in"], batch: Batch) -> Float[Tensor, "rows in"]:
     """Σ_t x² over the tokens of every row, squared and summed in float64."""
+    return _sums_by_row(values, batch) if values.device.type == "cpu" else _sums_at_once(values, batch)
+
+
+def row_counts(values: Float[Tensor, "rows width in"], batch: Batch) -> Float[Tensor, "rows in"]:
+    """On how many tokens of every row a value is above 0; float64, exact."""
+    return _counts_by_row(values, batch) if values.device.type == "cpu" else _counts_at_once(values, batch)
+
+
+def _sums_at_once(values: Tensor, batch: Batch) -> Tensor:
+    """Few large kernels: a loop over rows would keep an accelerator waiting."""
     rows, width, size = values.shape
     sums = torch.zeros(rows, size, dtype=torch.float64, device=values.device)
-    if values.device.type != "cpu":
-        # Few large kernels: a loop over rows would keep an accelerator waiting.
-        step = max(1, CHUNK * 2 // (width * size))
-        for start in range(0, rows, step):
-            part = values[start : start + step].double()
-            if batch.padded:
-                part = part.masked_fill(~batch.mask(values.device)[start : start + step, :, None], 0.0)
-            sums[start : start + step] = part.square_().sum(1)
-        return sums
-    # Row by row, in one piece of memory that is used again: less of it is touched, and no padding at all.
+    step = max(1, CHUNK * 2 // (width * size))
+    for start in range(0, rows, step):
+        part = values[start : start + step].double()
+        if batch.padded:
+            part = part.masked_fill(~batch.mask(values.device)[start : start + step, :, None], 0.0)
+        sums[start : start + step] = part.square().sum(1)
+    return sums
+
+
+def _counts_at_once(values: Tensor, batch: Batch) -> Tensor:
+    positive = values > 0
+    if batch.padded:
+        positive &= batch.mask(values.device)[:, :, None]
+    return positive.sum(1).double()
+
+
+def _sums_by_row(values: Tensor, batch: Batch) -> Tensor:
+    """In one piece of memory that is used again: less of it is touched, and no padding at all."""
+    rows, width, size = values.shape
+    sums = torch.zeros(rows, size, dtype=torch.float64)
     step = max(1, CHUNK // size)
     squares = torch.empty(min(width, step), size, dtype=torch.float64)
     for row, length in enumerate(batch.lengths):
@@ -94,16 +114,10 @@ def row_sums(values: Float[Tensor, "rows width in"], batch: Batch) -> Float[Tens
     return sums
 
 
-def row_counts(values: Float[Tensor, "rows width in"], batch: Batch) -> Float[Tensor, "rows in"]:
-    """On how many tokens of every row a value is above 0; float64, exact."""
+def _counts_by_row(values: Tensor, batch: Batch) -> Tensor:
+    """Ones in float32 are added up several times as fast as booleans, and exactly up to 2²⁴ of them."""
     rows, width, size = values.shape
-    if values.device.type != "cpu":
-        positive = values > 0
-        if batch.padded:
-            positive &= batch.mask(values.device)[:, :, None]
-        return positive.sum(1).double()
     counts = torch.zeros(rows, size, dtype=torch.float64)
-    # Ones in float32 are added up several times as fast as booleans, and exactly up to 2²⁴ of them.
     step = max(1, CHUNK // size)
     ones = torch.empty(min(width, step), size)
     for row, length in enumerate(batch.lengths):
