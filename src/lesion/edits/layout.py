@@ -7,7 +7,6 @@ same rules are asked here, so that a matrix is found wherever `from_pretrained` 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -176,16 +175,3 @@ def _merged(converter: Any, sources: Mapping[str, list[str]], entries: Mapping[s
             found.append(Piece(name, expert, first, first + rows, whole=False))
         first += rows
     return found
-
-
-def supported() -> bool:
-    """Whether the installed transformers has the loading rules in the form that is asked here."""
-    try:
-        from transformers.conversion_mapping import get_model_conversion_mapping
-        from transformers.core_model_loading import rename_source_key
-    except ImportError:
-        return False
-    wanted = ["source_key", "weight_renamings", "weight_converters"]
-    return list(inspect.signature(rename_source_key).parameters)[:3] == wanted and callable(
-        get_model_conversion_mapping
-    )
