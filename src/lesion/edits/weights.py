@@ -205,7 +205,7 @@ def written(model: Model, edits: Sequence[ScaleParameters]) -> Iterator[tuple[Ef
 
 @contextmanager
 def _in_order(model: Model) -> Iterator[ExitStack]:
-    """A stack of what takes edits back, which is run before those that were begun earlier, or all are and it is told."""
+    """A stack of what takes edits back: it runs before those of earlier edits, or all of them run and it is told."""
     stack = ExitStack()
     in_force = _IN_FORCE.setdefault(model.network, [])
     in_force.append(stack)
