@@ -368,7 +368,7 @@ class Heard:
     def __init__(self):
         self.notes, self.shards = [], 0
 
-    def begin(self, model, asked, stored):
+    def begin(self, model, asked, stored, what="answers"):
         self.asked = asked
 
     def answered(self, count):

@@ -48,6 +48,39 @@ def test_the_cut_is_the_kth_largest_score_in_float64_for_every_k_at_once(values,
     assert np.array_equal(torch.stack(found, 1).numpy(), rows)
 
 
+def on_a_device(weight: torch.Tensor, vector: torch.Tensor):
+    """Scores as they come on an accelerator: as tensors."""
+    yield 0, weight.abs().float() * vector
+
+
+@pytest.mark.parametrize("device", [False, True], ids=["CPU", "accelerator"])
+@pytest.mark.parametrize("values", [few, extreme], ids=["many ties", "extreme"])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_bad_guess_of_where_the_top_begins_changes_nothing(values, device, data):
+    weight, vector = data.draw(matrices(values))
+    exact = scores(weight, vector)
+    k = data.draw(st.integers(1, weight.numel()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thresholds, "SAMPLE", 1)  # one entry tells little
+        patch.setattr(thresholds, "CHUNK", 8)
+        if device:
+            patch.setattr(thresholds, "_rounded", on_a_device)
+        bar = cut(weight, vector, [k])[0]
+        mask = at_least(weight, vector, torch.tensor(bar, dtype=torch.float64))
+    assert bar == np.sort(exact.ravel())[-k]
+    assert np.array_equal(mask.numpy(), (exact >= bar) & (exact > 0))
+
+
+def test_the_top_of_a_large_matrix_is_found_where_its_entries_are_sampled():
+    generator = torch.Generator().manual_seed(0)
+    weight, vector = torch.randn(400, 300, generator=generator), torch.rand(300, generator=generator)
+    vector[7] = 1e6  # one column outweighs all others
+    ordered = np.sort(scores(weight, vector).ravel())[::-1]
+    counts = [1, 12, 399, 400, 401, 60_000, 120_000]
+    assert cut(weight, vector, counts) == ordered[[k - 1 for k in counts]].tolist()
+
+
 @pytest.mark.parametrize("values", [few, extreme], ids=["many ties", "extreme"])
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())

@@ -329,7 +329,7 @@ class Listener:
     told: list = field(default_factory=list)
     stop_after: int = 10**9
 
-    def begin(self, model, asked, stored):
+    def begin(self, model, asked, stored, what="answers"):
         self.told.append((model, asked, stored))
 
     def answered(self, count):

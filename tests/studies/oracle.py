@@ -52,7 +52,7 @@ class Listener:
         self.count = 0
         self.notes: list[str] = []
 
-    def begin(self, model, asked, stored):
+    def begin(self, model, asked, stored, what="answers"):
         self.begun.append((model, asked, stored))
 
     def answered(self, count):

@@ -55,7 +55,7 @@ class Listener:
     def __init__(self):
         self.begun, self.count, self.notes = [], 0, []
 
-    def begin(self, model, asked, stored):
+    def begin(self, model, asked, stored, what="answers"):
         self.begun.append((model, asked, stored))
 
     def answered(self, count):

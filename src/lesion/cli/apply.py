@@ -33,7 +33,7 @@ def apply(
 
         done = total = 0
 
-        def begin(self, model: str, asked: int, stored: int) -> None:
+        def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
             """So many shards in all."""
             self.total = asked
 

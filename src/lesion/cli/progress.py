@@ -41,14 +41,14 @@ class Bar:
     ) -> None:
         self._bar.stop()
 
-    def begin(self, model: str, asked: int, stored: int) -> None:
-        """A model starts: so many answers in all, so many of them stored already."""
+    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
+        """Work on a model starts: so many answers (or texts) in all, so many of them stored already."""
         self._name, self._total, self._done, self._fresh = model, asked, stored, 0
         self._started = self._spoke = time.monotonic()
-        self._task = self._bar.add_task(escape(model), total=asked, completed=stored, rate="")
+        self._task = self._bar.add_task(escape(f"{model}, {what}"), total=asked, completed=stored, rate="")
         if not self.console.is_terminal or stored:
             already = f", {stored:,} of them stored already" if stored else ""
-            self.say(f"{model}: {asked:,} answers{already}")
+            self.say(f"{model}: {asked:,} {what}{already}")
 
     def answered(self, count: int) -> None:
         """So many more answers are stored."""

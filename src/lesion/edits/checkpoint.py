@@ -36,7 +36,7 @@ KEPT = "lesion"
 class Watcher(Protocol):
     """Somebody who is told how it goes: shards are counted."""
 
-    def begin(self, model: str, asked: int, stored: int) -> None:
+    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
         """A model starts: so many shards in all, none of them written."""
         ...
 
@@ -261,7 +261,7 @@ def _weights(
     for tensor, entry in checkpoint.entries.items():
         by_shard[entry.shard][tensor] = entry
     if watcher:
-        watcher.begin(name, len(checkpoint.shards), 0)
+        watcher.begin(name, len(checkpoint.shards), 0, "shards")
     for shard in checkpoint.shards:
         entries = by_shard[shard]
 

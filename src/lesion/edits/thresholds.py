@@ -7,8 +7,10 @@ so that equal scores are ties and no others are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +19,13 @@ from torch import Tensor
 
 from lesion.errors import LesionError
 
-# Entries whose scores are looked at in float64 at a time: few enough to stay in the processor's cache.
+# Entries whose scores are looked at at a time: few enough to stay in the processor's cache.
 CHUNK = 1 << 18
+# Entries from which it is guessed how high the top share of a larger matrix begins.
+SAMPLE = 1 << 14
 
 
+@lru_cache(maxsize=4096)
 def top_count(keep: float, size: int) -> int:
     """How many of `size` entries the top share `keep` is: ⌊keep · size⌋ in exact decimals, at least 1.
 
@@ -33,7 +38,7 @@ def cut(weight: Float[Tensor, "out in"], vector: Float[Tensor, " in"], counts: S
     """The score of the k-th largest entry of |W| · a, for every k in `counts`, exact.
 
     Rounding to float32 keeps order, so the k-th largest rounded score says where the exact one lies; only the entries
-    that round to it are looked at in float64. One partition serves all counts.
+    that round to it are looked at in float64. One pass over the matrix serves all counts, and no copy of it is made.
 
     Args:
         weight: float32, bfloat16 or float16.
@@ -43,18 +48,69 @@ def cut(weight: Float[Tensor, "out in"], vector: Float[Tensor, " in"], counts: S
     Raises:
         LesionError: a score is not a number, since the weights or the vector are not finite.
     """
-    host = (weight.abs().float() * vector.to(weight.device)).flatten().cpu().numpy()
     most = max(counts)
-    top = np.sort(np.partition(host, len(host) - most)[len(host) - most :])
+    places, values = _candidates(weight, vector, most)
+    top = np.partition(values, len(values) - most)[len(values) - most :]
+    top.sort()
     if np.isnan(top[-1]):  # the largest of all, as numpy sorts
         raise LesionError("The weights of a matrix or the sums of its inputs are not finite; they have no order.")
+    near = {k: top[most - k] for k in set(counts)}
+    tied = {rounded: np.flatnonzero(values == rounded) for rounded in set(near.values())}
+    exact = _exact_at(weight, vector, torch.from_numpy(places[np.concatenate(list(tied.values()))]))
+    parts = np.split(exact, np.cumsum([len(at) for at in tied.values()])[:-1])
+    ordered = {rounded: np.sort(part) for rounded, part in zip(tied, parts, strict=True)}
     found: dict[int, float] = {}
-    for k in set(counts):
-        near = top[most - k]
-        above = most - int(np.searchsorted(top, near, side="right"))
-        exact = np.sort(_exact_at(weight, vector, torch.from_numpy(np.flatnonzero(host == near))))
-        found[k] = float(exact[len(exact) - (k - above)])
+    for k, rounded in near.items():
+        above = most - int(np.searchsorted(top, rounded, side="right"))
+        found[k] = float(ordered[rounded][len(ordered[rounded]) - (k - above)])
     return [found[k] for k in counts]
+
+
+def _candidates(weight: Tensor, vector: Tensor, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Flat places and rounded scores of entries among which are the `most` largest with all that tie, and every NaN."""
+    size = weight.numel()
+    low, rank = -np.inf, most * SAMPLE / size
+    if size > 4 * SAMPLE:
+        spread = torch.from_numpy(np.arange(SAMPLE, dtype=np.int64) * 0x9E3779B1 % size)
+        guess = torch.from_numpy(_exact_at(weight, vector, spread)).float().sort().values.numpy()
+        # Lower than it need be by four standard deviations of the guess.
+        low = guess[max(0, SAMPLE - 1 - int(rank + 4 * rank**0.5 + 8))]
+    while True:
+        places, values = [], []
+        for start, scores in _rounded(weight, vector):
+            high = ~(scores < low)
+            at = np.flatnonzero(high) if isinstance(high, np.ndarray) else high.flatten().nonzero().flatten()
+            chosen = scores.reshape(-1)[at]
+            places.append(start * weight.shape[1] + np.asarray(at if isinstance(at, np.ndarray) else at.cpu()))
+            values.append(np.asarray(chosen if isinstance(chosen, np.ndarray) else chosen.cpu()))
+        if sum(map(len, values)) >= most:
+            return np.concatenate(places), np.concatenate(values)
+        low = -np.inf  # the guess was wrong
+
+
+def _rounded(weight: Tensor, vector: Tensor) -> Iterator[tuple[int, Any]]:
+    """Rows of |W| · a rounded to float32, with the number of the first of them, in memory that is used again.
+
+    On a CPU as numpy arrays, whose loops are several times as fast; elsewhere as tensors on the device.
+    """
+    rows = max(1, CHUNK // weight.shape[1])
+    if weight.device.type != "cpu":
+        vector, rows = vector.to(weight.device), rows * 64  # few large kernels
+        for start in range(0, weight.shape[0], rows):
+            yield start, weight[start : start + rows].abs().float() * vector
+        return
+    factors = vector.cpu().numpy()
+    buffer = torch.empty(min(rows, weight.shape[0]), weight.shape[1])
+    for start in range(0, weight.shape[0], rows):
+        part = weight[start : start + rows]
+        scores = buffer[: len(part)].numpy()
+        if weight.dtype == torch.float32:
+            np.abs(part.numpy(), out=scores)
+        else:
+            np.abs(buffer[: len(part)].copy_(part).numpy(), out=scores)
+        with np.errstate(all="ignore"):
+            np.multiply(scores, factors, out=scores)
+        yield start, scores
 
 
 def cut_rows(
@@ -92,18 +148,29 @@ def at_least(
         vector: a, float32.
         cut: float64, one for the matrix (no axes) or one per row [out].
     """
-    vector = vector.to(weight.device)
-    cut = cut.to(weight.device)
     mask = torch.empty(weight.shape, dtype=torch.bool, device=weight.device)
-    rows = max(1, CHUNK // weight.shape[1])
-    for start in range(0, weight.shape[0], rows):
-        scores = weight[start : start + rows].abs().double() * vector.double()
-        bar = cut if cut.dim() == 0 else cut[start : start + rows, None]
-        torch.logical_and(scores >= bar, scores > 0, out=mask[start : start + rows])
+    cut = cut.to(weight.device)
+    near = cut.float()
+    for start, scores in _rounded(weight, vector):
+        stop = start + len(scores)
+        bar = near if near.dim() == 0 else near[start:stop, None]
+        # Rounding keeps order: what differs from the rounded cut is on its side of the exact one.
+        if isinstance(scores, np.ndarray):
+            np.greater(scores, bar.numpy(), out=mask[start:stop].numpy())
+            tied = torch.from_numpy(np.flatnonzero(scores == bar.numpy()))
+        else:
+            torch.gt(scores, bar, out=mask[start:stop])
+            tied = (scores == bar).flatten().nonzero().flatten()
+        if len(tied):
+            places = tied + start * weight.shape[1]
+            exact = torch.from_numpy(_exact_at(weight, vector, places)).to(weight.device)
+            bars = cut if cut.dim() == 0 else cut[places // weight.shape[1]]
+            mask.view(-1)[places] = (exact >= bars) & (exact > 0)
     return mask
 
 
 def _exact_at(weight: Tensor, vector: Tensor, places: Tensor) -> np.ndarray:
-    rows, columns = (part.to(weight.device) for part in (places // weight.shape[1], places % weight.shape[1]))
-    values = weight[rows, columns].abs().double() * vector.to(weight.device).double()[columns]
+    """Scores in float64 at flat places."""
+    places = places.to(weight.device)
+    values = torch.take(weight, places).abs().double() * vector.to(weight.device).double()[places % weight.shape[1]]
     return np.asarray(values.cpu().numpy(), dtype=np.float64)

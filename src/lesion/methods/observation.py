@@ -37,7 +37,7 @@ SECONDS_BETWEEN_SAVES = 20.0
 class Watcher(Protocol):
     """Somebody who is told how an observation goes."""
 
-    def begin(self, model: str, asked: int, stored: int) -> None:
+    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
         """It starts: so many texts in all, so many of them done already."""
         ...
 
@@ -96,7 +96,7 @@ def observe(
     waiting = batches([len(calibration.texts[place]) for place in order[partial.texts :]], budget)
     left = [[order[partial.texts + place] for place in batch] for batch in waiting][::-1]
     if watcher is not None:
-        watcher.begin(model.name, len(order), partial.texts)
+        watcher.begin(model.name, len(order), partial.texts, f"texts of {calibration.data}")
     saved = time.monotonic()
     current: list[Batch] = []
     with torch.inference_mode(), readers.watched(lambda: current[0], partial.take), stopped_at_head(model) as run:

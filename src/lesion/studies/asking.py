@@ -27,7 +27,7 @@ COMMIT_EVERY = 0.2
 class Watcher(Protocol):
     """Somebody who is told how a run goes."""
 
-    def begin(self, model: str, asked: int, stored: int) -> None:
+    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
         """A model starts: so many answers in all, so many of them stored already."""
         ...
 
@@ -43,7 +43,7 @@ class Watcher(Protocol):
 class Silent:
     """A watcher that says nothing."""
 
-    def begin(self, model: str, asked: int, stored: int) -> None:
+    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
         """Nothing."""
 
     def answered(self, count: int) -> None:

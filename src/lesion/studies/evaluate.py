@@ -130,7 +130,7 @@ def _planned(
     with written(model, [edit]) as effects:
         before, after = sum(e.before for e in effects), sum(e.after for e in effects)
     selection = edit.selection
-    method, keep = method_of(selection)
+    method, keep = method_of(candidate.selection)
     return Planned(
         edit=str(edit),
         label=selection.label,

@@ -215,7 +215,8 @@ def _kept(folder: Path) -> tuple[IsolationStudy | None, dict[str, Any] | None, l
     except (FileNotFoundError, NotADirectoryError):
         return None, None, []
     except (OSError, ValueError, KeyError, TypeError, LesionError) as error:
-        raise LesionError(f"{folder / ISOLATION} is damaged ({error}); run `lesion isolate` again.") from error
+        reason = " ".join(str(error).split())
+        raise LesionError(f"{folder / ISOLATION} is damaged ({reason}); run `lesion isolate` again.") from error
 
 
 def _summary(

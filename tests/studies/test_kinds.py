@@ -1,0 +1,64 @@
+"""Which kind of study a file is."""
+
+from __future__ import annotations
+
+import pytest
+
+from lesion.errors import UsageError
+from lesion.studies.isolation_study import IsolationStudy
+from lesion.studies.kinds import load_study
+from lesion.studies.questions import shipped
+from lesion.studies.study import Study
+
+LAYERS = 'models = ["bundled:llama-base"]\ntasks = ["primer:atlas"]\n'
+ISOLATION = (
+    'kind = "isolation"\nmodel = "bundled:llama-base"\nskill = "primer:arithmetic"\ncontrols = ["primer:atlas"]\n'
+)
+
+
+def test_a_file_is_what_its_kind_says_and_without_one_a_layer_study(tmp_path):
+    (tmp_path / "layers.toml").write_text(LAYERS)
+    (tmp_path / "weights.toml").write_text(ISOLATION)
+    assert isinstance(load_study(tmp_path / "layers.toml"), Study)
+    found = load_study(str(tmp_path / "weights.toml"))
+    assert isinstance(found, IsolationStudy)
+    assert (found.name, found.skill) == ("weights", "primer:arithmetic")
+
+
+def test_every_study_shipped_loads_by_its_name():
+    assert shipped()
+    for name in shipped():
+        assert load_study(name).name
+
+
+def test_a_file_in_this_folder_goes_before_a_shipped_study_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").write_text(ISOLATION)
+    assert isinstance(load_study("demo"), IsolationStudy)
+
+
+def test_a_byte_order_mark_does_not_hide_the_kind(tmp_path):
+    (tmp_path / "weights.toml").write_text("\ufeff" + ISOLATION, encoding="utf-8")
+    assert isinstance(load_study(tmp_path / "weights.toml"), IsolationStudy)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('kind = "isolaton"\n' + LAYERS, "kind"),
+        ("kind = \n", "not valid TOML"),
+        (ISOLATION + "kep = 0.1\n", r"line 5.*kep.*keep"),
+        (ISOLATION.replace('"primer:atlas"', '"primer:arithmetic"'), "cannot be its own control"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(text, said, tmp_path):
+    (tmp_path / "s.toml").write_text(text)
+    with pytest.raises(UsageError, match=rf"(?s){said}"):
+        load_study(tmp_path / "s.toml")
+
+
+def test_neither_a_file_nor_shipped_names_the_nearest(tmp_path):
+    with pytest.raises(UsageError, match=r"no study 'dema'.*nearest: demo"):
+        load_study("dema")
+    with pytest.raises(UsageError, match=r"no file .*absent\.toml"):
+        load_study(tmp_path / "absent.toml")
