@@ -18,7 +18,7 @@ import lesion.studies.observations as observations
 from commandline import save, write
 from lesion.edits.artefact import read_edit, save_edit
 from lesion.edits.edit import Compose, ScaleParameters
-from lesion.edits.selection import Magnitude
+from lesion.edits.shares import Magnitude
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.studies.isolation_run import recall_isolation, run_evaluation, run_isolation

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lesion.edits.drawing import Random
 from lesion.edits.edit import Edit, ScaleParameters
-from lesion.edits.selection import Count, Random, Selection, count
+from lesion.edits.selection import Count, Selection, count
 from lesion.edits.weights import written
 from lesion.engines.engine import Engine
 from lesion.engines.transformers import TransformersEngine
