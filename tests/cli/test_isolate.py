@@ -1,0 +1,326 @@
+"""The commands `lesion isolate` and `lesion evaluate`, and `run` and `report` on what they leave."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commandline import lesion, questions, save, write
+from lesion.studies.lock import FolderLock
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return save(tmp_path_factory.mktemp("models") / "llama")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("data")
+    rows = ({"id": f"{n}", "prompt": f"a fox ran {n} miles in", "answer": "1 day"} for n in range(12))
+    return questions(folder / "sums.jsonl", 12), write(folder / "foxes.jsonl", rows)
+
+
+@pytest.fixture(scope="module")
+def found(checkpoint, data, tmp_path_factory) -> Path:
+    """A folder in which `lesion isolate` has been."""
+    out = tmp_path_factory.mktemp("found") / "out"
+    from lesion.cli.main import code
+
+    assert code([str(a) for a in isolating(checkpoint, data, out)]) == 0
+    return out
+
+
+def isolating(checkpoint: Path, data: tuple[Path, Path], out: Path, *more: object) -> list[object]:
+    skill, control = data
+    told = ["--keep", "0.1,0.2", "--samples", 4, "--repeats", 3]
+    return ["isolate", checkpoint, "--skill", skill, "--control", control, *told, "--out", out, *more]
+
+
+def evaluating(checkpoint: Path, data: tuple[Path, ...], out: Path, *more: object) -> list[object]:
+    tasks = [argument for file in data for argument in ("--task", file)]
+    told = ["--items", 4, "--max-new-tokens", 3, "--random-controls", 2]
+    return ["evaluate", checkpoint, *tasks, *told, "--out", out, *more]
+
+
+def summary(folder: Path) -> dict:
+    def refuse(constant: str):
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads((folder / "summary.json").read_text(encoding="utf-8"), parse_constant=refuse)
+
+
+def table(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="", encoding="utf-8") as opened:
+        return list(csv.DictReader(opened))
+
+
+def test_isolate_leaves_statistics_edits_a_summary_and_a_report(found, capsys, checkpoint, data):
+    edits = {f"mathneuro-{keep}{repeat}.edit" for keep in (0.1, 0.2) for repeat in ("", "-repeat1", "-repeat2")}
+    assert {*edits, "statistics.safetensors", "summary.json", "report.html", "selections.csv"} <= set(os.listdir(found))
+    assert (found / "report.html").stat().st_size > 10_000
+    again = lesion(capsys, *isolating(checkpoint, data, found))
+    assert (again.code, again.out.splitlines()[-1]) == (0, f"report: {found / 'report.html'}")
+    assert "asked" not in again.out
+
+
+def test_its_summary_keeps_the_contract(found, checkpoint, data):
+    told = summary(found)["isolation"]
+    assert [(one["keep"], one["repeat"], one["edit"]) for one in told["selections"]] == [
+        (keep, repeat, f"mathneuro-{keep}{f'-repeat{repeat}' if repeat else ''}.edit")
+        for keep in (0.1, 0.2)
+        for repeat in range(3)
+    ]
+    for one in told["selections"]:
+        assert all(set(part) == {"block", "matrix", "selected", "total"} for part in one["matrices"])
+        assert len(one["matrices"]) == 3 * 7 + 1
+        assert sum(part["selected"] for part in one["matrices"]) == one["selected"] > 0
+        assert sum(part["total"] for part in one["matrices"]) == one["total"]
+        assert one["share"] == one["selected"] / one["total"]
+    # Of two blocks' worth of the same shape the totals are alike: what a user adds up by hand.
+    sizes = {part["matrix"]: part["total"] for part in told["selections"][0]["matrices"]}
+    assert (sizes["attention.q"], sizes["attention.k"], sizes["mlp.down"]) == (32 * 32, 16 * 32, 32 * 48)
+    assert {entry["name"] for entry in told["coverage"] if not entry["scored"]} >= {"model.embed_tokens.weight"}
+    assert all(entry["reason"] for entry in told["coverage"] if not entry["scored"])
+    assert [(one["keep"], one["repeats"], len(one["iou"])) for one in told["overlap"]] == [(0.1, 3, 3), (0.2, 3, 3)]
+    for one in told["overlap"]:
+        assert 0 <= one["low"] <= one["mean"] <= one["high"] <= 1
+        assert one["chance"] < 0.2
+
+
+def test_evaluate_ends_with_a_table_and_every_file_of_the_report(capsys, checkpoint, data, found, tmp_path):
+    out = tmp_path / "out"
+    edit = found / "mathneuro-0.2.edit"
+    done = lesion(capsys, *evaluating(checkpoint, data, out, "--edit", edit))
+    assert done.code == 0, done.err
+    assert "asked 32 of 32 answers\n" in done.out
+    assert done.out.splitlines()[-1] == f"report: {out / 'report.html'}"
+    assert {"answers.sqlite", "evaluation.csv", "summary.json", "report.html", "plan.json"} <= set(os.listdir(out))
+    told = summary(out)["evaluation"]
+    assert [(entry["task"], entry["role"], entry["items"]) for entry in told["tasks"]] == [
+        (str(data[0]), "skill", 4),
+        (str(data[1]), "control", 4),
+    ]
+    for task in told["tasks"]:
+        first = task["cells"][0]
+        keys = {"accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected", "truncated", "unparsed"}
+        assert set(first) >= keys
+        assert set(first["random"]) >= {"draws", "accuracy", "lowest", "highest", "beyond", "beyond_low", "beyond_high"}
+        assert first["random"]["draws"] == 2
+    assert {row["task"] for row in table(out / "evaluation.csv")} == {str(file) for file in data}
+
+
+def test_evaluate_takes_further_edits_and_factors_into_its_folder(capsys, checkpoint, data, found, tmp_path):
+    out = tmp_path / "out"
+    lesion(capsys, *evaluating(checkpoint, data, out, "--edit", found / "mathneuro-0.2.edit"))
+    more = ["--edit", found / "mathneuro-0.2.edit", "--edit", found / "mathneuro-0.1.edit", "--factor", "0, 1.5"]
+    done = lesion(capsys, *evaluating(checkpoint, data, out, *more))
+    # Two edits × two factors, each with two random controls, and the baseline; on two tasks of four items.
+    assert (done.code, "asked 72 of 104 answers; 32 were stored already\n" in done.out) == (0, True), done.out
+    assert len(summary(out)["evaluation"]["edits"]) == 12
+
+
+def test_evaluate_without_an_edit_asks_the_baseline(capsys, checkpoint, data, tmp_path):
+    done = lesion(capsys, *evaluating(checkpoint, data, tmp_path / "out"))
+    assert done.code == 0, done.err
+    assert "asked 8 of 8 answers\n" in done.out
+    assert summary(tmp_path / "out")["evaluation"]["edits"] == []
+
+
+def test_a_factor_of_one_is_said_to_be_the_baseline(capsys, checkpoint, data, found, tmp_path):
+    more = ["--edit", found / "mathneuro-0.2.edit", "--factor", "1"]
+    done = lesion(capsys, *evaluating(checkpoint, data, tmp_path / "out", *more))
+    assert done.code == 0, done.err
+    assert "The factor 1 changes nothing" in " ".join(done.err.split())
+    assert "asked 8 of 8 answers\n" in done.out
+
+
+def test_validation_chooses_an_edit_and_reports_it_on_the_other_items(capsys, checkpoint, data, found, tmp_path):
+    more = ["--edit", found / "mathneuro-0.2.edit", "--factor", "0.5,1.5", "--validation", "0.5"]
+    done = lesion(capsys, *evaluating(checkpoint, data, tmp_path / "out", *more))
+    assert done.code == 0, done.err
+    choice = summary(tmp_path / "out")["evaluation"]["choice"]
+    assert (choice["validation_items"], choice["test_items"], len(choice["candidates"])) == (2, 2, 2)
+
+
+@pytest.mark.parametrize("ours", ["isolation", "evaluation"])
+def test_report_writes_the_page_again_from_the_folder(ours, capsys, checkpoint, data, found, tmp_path):
+    out = tmp_path / "out"
+    if ours == "isolation":
+        shutil.copytree(found, out)
+    else:
+        lesion(capsys, *evaluating(checkpoint, data, out, "--edit", found / "mathneuro-0.2.edit"))
+    before = {name: (out / name).read_bytes() for name in ("summary.json", "report.html")}
+    for name in before:
+        (out / name).unlink()
+    done = lesion(capsys, "report", out)
+    assert (done.code, done.out.splitlines()[-1]) == (0, f"report: {out / 'report.html'}")
+    assert {name: (out / name).read_bytes() for name in before} == before
+
+
+def test_run_takes_an_isolation_study_from_a_file_to_its_report(capsys, checkpoint, data, tmp_path):
+    skill, control = data
+    (tmp_path / "prune.toml").write_text(
+        f'kind = "isolation"\ntitle = "Prune <b>"\nmodel = "{checkpoint}"\nskill = "{skill}"\ncontrols = "{control}"\n'
+        f'methods = ["mathneuro", "magnitude"]\nsamples = 4\nkeep = [0.1, 0.2]\nrandom_controls = 1\nitems = 3\n'
+        f'tasks = ["{skill}", "{control}"]\n[decoding]\nmax_new_tokens = 2\n'
+    )
+    out = tmp_path / "out"
+    done = lesion(capsys, "run", tmp_path / "prune.toml", "--out", out)
+    assert done.code == 0, done.err
+    assert "asked 54 of 54 answers\n" in done.out
+    told = summary(out)
+    assert (told["study"]["name"], told["study"]["title"]) == ("prune", "Prune <b>")
+    assert [one["method"] for one in told["isolation"]["selections"]] == ["mathneuro"] * 2 + ["magnitude"] * 2
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Prune &lt;b&gt;" in page
+    assert "Prune <b>" not in page
+    again = lesion(capsys, "run", tmp_path / "prune.toml", "--out", out)
+    assert "asked 0 of 54 answers; 54 were stored already\n" in again.out
+
+
+def test_run_without_out_makes_a_folder_named_after_the_study(capsys, checkpoint, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "some.toml").write_text(
+        f'kind = "isolation"\nmodel = "{checkpoint}"\nskill = "{data[0]}"\ncontrols = "{data[1]}"\nsamples = 3\n'
+    )
+    assert lesion(capsys, "run", "some.toml").code == 0
+    (folder,) = (tmp_path / "lesion-out").iterdir()
+    assert folder.name.startswith("some-")
+    assert (folder / "mathneuro-0.05.edit").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--keep", "0"], "keep"),
+        (["--keep", "1.5"], "keep"),
+        (["--keep", "0.1,"], "--keep takes numbers by commas; '' is none"),
+        (["--keep", "five"], "--keep takes numbers by commas; 'five' is none"),
+        (["--keep", "nan"], "keep"),
+        (["--samples", "1.5"], "--samples takes whole numbers by commas; '1.5' is none"),
+        (["--samples", "0"], "samples"),
+        (["--samples", "99"], "99 calibration texts were asked for"),
+        (["--repeats", "0"], "repeats"),
+        (["--method", "mathnuro"], "mathneuro"),
+        (["--control", "gsm9k"], "no task 'gsm9k' (nearest: gsm8k"),
+        (["--control", "DATA0"], "cannot be its own control"),
+        (["--control", "DATA1"], "listed twice"),
+        (["--kep", "0.1"], "--keep"),
+        (["--dtype", "float8"], "dtype"),
+    ],
+    ids=str,
+)
+def test_wrong_use_of_isolate_is_one_paragraph_and_exits_with_2(more, said, capsys, checkpoint, data, tmp_path):
+    more = [str(data[int(word[-1])]) if word.startswith("DATA") else word for word in more]
+    done = lesion(capsys, *isolating(checkpoint, data, tmp_path / "out", *more))
+    assert done.code == 2
+    assert said in " ".join(done.complaint.split())
+    assert not list(tmp_path.glob("out/*.edit"))
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (["--factor", "two"], 2, "--factor takes numbers by commas"),
+        (["--factor", "inf"], 2, "finite"),
+        (["--validation", "1"], 2, "--validation is a share of the items between 0 and 1, not 1"),
+        (["--items", "99"], 2, "99 items were asked for"),
+        (["--items", "some"], 2, "items"),
+        (["--task", "gsm9k"], 2, "no task 'gsm9k'"),
+        (["--random-controls", "-1"], 2, "random-controls"),
+        (["--edit", "absent.edit"], 2, "absent.edit"),
+        (["--level", "2"], 2, "level"),
+    ],
+    ids=str,
+)
+def test_wrong_use_of_evaluate_is_one_paragraph(more, code, said, capsys, checkpoint, data, found, tmp_path):
+    edit = ["--edit", found / "mathneuro-0.2.edit"]
+    done = lesion(capsys, *evaluating(checkpoint, data, tmp_path / "out", *edit, *more))
+    assert done.code == code
+    assert said in " ".join(done.complaint.split())
+    assert not (tmp_path / "out" / "answers.sqlite").exists()
+
+
+def test_neither_skill_nor_control_nor_out_may_be_left_out(capsys, checkpoint, data, tmp_path):
+    whole = isolating(checkpoint, data, tmp_path / "out")
+    for option in ("--skill", "--control", "--out"):
+        place = whole.index(option)
+        done = lesion(capsys, *whole[:place], *whole[place + 2 :])
+        assert (done.code, option in done.complaint) == (2, True)
+
+
+@pytest.mark.parametrize("how", ["cut short", "tampered", "not one"])
+def test_a_damaged_edit_file_fails_in_words(how, capsys, checkpoint, data, found, tmp_path):
+    whole = bytearray((found / "mathneuro-0.2.edit").read_bytes())
+    whole[-3] ^= 1
+    bytes_of = {"cut short": whole[: len(whole) // 2], "tampered": whole, "not one": b"hello"}
+    (tmp_path / "bad.edit").write_bytes(bytes_of[how])
+    done = lesion(capsys, *evaluating(checkpoint, data, tmp_path / "out", "--edit", tmp_path / "bad.edit"))
+    assert (done.code, "bad.edit" in done.complaint) == (1, True)
+
+
+def test_an_edit_for_another_model_fails_and_says_how_to_force_it(capsys, data, found, tmp_path):
+    other = save(tmp_path / "gpt2", "gpt2")
+    edit = ["--edit", found / "mathneuro-0.2.edit"]
+    done = lesion(capsys, *evaluating(other, data, tmp_path / "out", *edit))
+    assert (done.code, "does not fit" in done.complaint) == (1, True)
+    forced = lesion(capsys, *evaluating(other, data, tmp_path / "out", *edit, "--force"))
+    assert (forced.code, "does not fit" in forced.complaint) == (1, True)
+
+
+def test_a_damaged_statistics_file_fails_and_says_to_remove_it(capsys, checkpoint, data, found, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(found, out)
+    whole = bytearray((out / "statistics.safetensors").read_bytes())
+    whole[-3] ^= 1
+    (out / "statistics.safetensors").write_bytes(whole)
+    done = lesion(capsys, *isolating(checkpoint, data, out))
+    assert (done.code, "remove it" in done.complaint) == (1, True)
+    (out / "statistics.safetensors").unlink()
+    assert lesion(capsys, *isolating(checkpoint, data, out)).code == 0
+
+
+def test_an_empty_calibration_file_fails_with_its_name(capsys, checkpoint, data, tmp_path):
+    (tmp_path / "empty.jsonl").write_text("")
+    done = lesion(capsys, *isolating(checkpoint, (tmp_path / "empty.jsonl", data[1]), tmp_path / "out"))
+    assert (done.code, "empty.jsonl is empty" in done.complaint) == (2, True)
+
+
+def test_a_folder_that_is_a_file_or_in_use_fails_with_advice(capsys, checkpoint, data, found, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = lesion(capsys, *isolating(checkpoint, data, tmp_path / "file"))
+    assert (done.code, "--out" in done.complaint) == (1, True)
+    done = lesion(capsys, *evaluating(checkpoint, data, tmp_path / "file"))
+    assert (done.code, "--out" in done.complaint) == (1, True)
+    (tmp_path / "out").mkdir()
+    lock = FolderLock(tmp_path / "out")
+    try:
+        for command in (isolating, evaluating):
+            done = lesion(capsys, *command(checkpoint, data, tmp_path / "out"))
+            assert (done.code, "writing in" in done.complaint) == (1, True)
+    finally:
+        lock.release()
+
+
+def test_other_questions_in_the_same_folder_fail_and_name_the_difference(capsys, checkpoint, data, found, tmp_path):
+    out = tmp_path / "out"
+    lesion(capsys, *evaluating(checkpoint, data, out))
+    done = lesion(capsys, *evaluating(checkpoint, data, out, "--seed", 1))
+    assert (done.code, "seed: 0 there, 1 here" in done.complaint) == (1, True)
+
+
+def test_a_share_that_leaves_nothing_fails_in_words(capsys, checkpoint, data, tmp_path):
+    done = lesion(capsys, *isolating(checkpoint, data, tmp_path / "out", "--keep", "1"))
+    assert (done.code, "is empty on" in done.complaint) == (1, True)
+
+
+def test_a_folder_with_neither_a_study_nor_an_isolation_has_no_report(capsys, tmp_path):
+    done = lesion(capsys, "report", tmp_path)
+    assert done.code == 1
+    assert done.complaint
