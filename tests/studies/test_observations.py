@@ -83,6 +83,12 @@ def test_a_second_run_looks_at_no_text_and_has_the_same_sums(llama, data, tmp_pa
     assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == [FILE]
 
 
+def test_who_may_read_other_new_files_may_read_the_statistics(llama, tmp_path):
+    observations.write(tmp_path / FILE, [Observed("d", 1, 0, "", observed(llama, 1))])
+    (tmp_path / "other").write_text("")
+    assert (tmp_path / FILE).stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
 @pytest.mark.parametrize(
     ("change", "again"),
     [

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from lesion.edits.inputs import Inputs
 from lesion.errors import LesionError
@@ -121,7 +121,8 @@ def write(path: Path, observed: Sequence[Observed]) -> None:
     header = json.dumps({"format": FORMAT, "version": 1, "entries": entries})
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        save_file(tensors, partial, metadata={"lesion": header})
+        # Through bytes, since a file that safetensors makes itself is for its owner alone to read.
+        partial.write_bytes(save(tensors, metadata={"lesion": header}))
         os.replace(partial, path)
     except (OSError, SafetensorError) as error:
         partial.unlink(missing_ok=True)
