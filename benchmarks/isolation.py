@@ -40,7 +40,7 @@ from isolation_alone import alone, bare, masks_of
 from isolation_models import REPEATS, SAMPLES, SHARES, VOCABULARY, calibrations, chosen
 from isolation_published import cell, clock
 from lesion.edits.inputs import Inputs
-from lesion.edits.selection import MathNeuro, fixed_together
+from lesion.edits.shares import MathNeuro, fixed_together
 from lesion.edits.thresholds import top_count
 from lesion.methods.observation import TOKENS_ON_ACCELERATOR, TOKENS_ON_CPU, observe
 from lesion.models.load import Model

@@ -23,7 +23,7 @@ from lesion.edits.artefact import read_edit, save_edit
 from lesion.edits.checkpoint import apply_edits
 from lesion.edits.edit import ScaleParameters
 from lesion.edits.inputs import Inputs, InputSums
-from lesion.edits.selection import MathNeuro, fixed_together
+from lesion.edits.shares import MathNeuro, fixed_together
 from lesion.methods.observation import batches, observe
 from lesion.methods.readers import stopped_at_head
 from lesion.models.load import Model, load, quiet, wrap

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from lesion.edits.apply import applied
     from lesion.edits.artefact import read_edit, save_edit
     from lesion.edits.checkpoint import apply_edits
+    from lesion.edits.drawing import Random
     from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters, parse
     from lesion.edits.gates import gated
     from lesion.edits.neurons import LAPE
-    from lesion.edits.selection import Magnitude, MathNeuro, Random, Wanda
+    from lesion.edits.shares import Magnitude, MathNeuro, Wanda
     from lesion.errors import LesionError, UsageError
     from lesion.methods.calibration import calibration
     from lesion.methods.observation import observe
@@ -42,10 +43,10 @@ _HOME = {
     "apply_edits": "lesion.edits.checkpoint",
     "ScaleParameters": "lesion.edits.edit",
     "LAPE": "lesion.edits.neurons",
-    "Magnitude": "lesion.edits.selection",
-    "MathNeuro": "lesion.edits.selection",
-    "Random": "lesion.edits.selection",
-    "Wanda": "lesion.edits.selection",
+    "Magnitude": "lesion.edits.shares",
+    "MathNeuro": "lesion.edits.shares",
+    "Random": "lesion.edits.drawing",
+    "Wanda": "lesion.edits.shares",
     "calibration": "lesion.methods.calibration",
     "observe": "lesion.methods.observation",
     "find_task": "lesion.tasks.catalogue",

@@ -8,7 +8,7 @@ import transformers as hf
 from commandline import lesion, save
 from lesion.edits.artefact import read_edit, save_edit
 from lesion.edits.edit import ScaleParameters
-from lesion.edits.selection import Magnitude
+from lesion.edits.shares import Magnitude
 from lesion.edits.weights import written
 from lesion.models.load import load
 

@@ -9,7 +9,8 @@ from commandline import lesion, save
 from lesion.edits.artefact import read_edit, save_edit
 from lesion.edits.edit import ScaleParameters
 from lesion.edits.inputs import Inputs, InputSums, Provenance
-from lesion.edits.selection import Magnitude, MathNeuro, Wanda, count
+from lesion.edits.selection import count
+from lesion.edits.shares import Magnitude, MathNeuro, Wanda
 from lesion.models.load import load
 from tiny import model as tiny_model
 

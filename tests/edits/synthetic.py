@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from lesion.edits.inputs import Inputs, InputSums, Provenance
-from lesion.edits.selection import MathNeuro, Wanda
+from lesion.edits.shares import MathNeuro, Wanda
 
 
 def inputs(model, seed: int, data: str = "sums.jsonl") -> Inputs:

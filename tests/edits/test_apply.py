@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters
-from lesion.edits.selection import Magnitude
+from lesion.edits.shares import Magnitude
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, wrap
 from tiny import FAMILIES, model

@@ -15,12 +15,15 @@ from safetensors.torch import load as load_bytes
 from safetensors.torch import save as save_tensors
 from synthetic import inputs, mathneuro, wanda_rows
 
+from lesion.edits.algebra import Both, Either, Without
 from lesion.edits.artefact import read_edit, save_edit
 from lesion.edits.container import BLANK, encode
+from lesion.edits.drawing import Random
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters
 from lesion.edits.editfile import values_digest
 from lesion.edits.neurons import LAPE
-from lesion.edits.selection import Both, Either, Magnitude, Random, Wanda, Without, count
+from lesion.edits.selection import count
+from lesion.edits.shares import Magnitude, Wanda
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from tiny import model as tiny_model

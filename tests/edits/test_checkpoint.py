@@ -20,8 +20,9 @@ from synthetic import mathneuro, wanda_rows
 
 from lesion.edits.artefact import read_edit, save_edit
 from lesion.edits.checkpoint import apply_edits
+from lesion.edits.drawing import Random
 from lesion.edits.edit import Compose, ScaleParameters
-from lesion.edits.selection import Magnitude, Random
+from lesion.edits.shares import Magnitude
 from lesion.edits.weights import written
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load

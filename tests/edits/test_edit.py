@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lesion.edits.drawing import Random
 from lesion.edits.edit import (
     BASELINE,
     SCALES,
@@ -26,7 +27,8 @@ from lesion.edits.edit import (
     parts,
     to_json,
 )
-from lesion.edits.selection import Magnitude, Random, Selection
+from lesion.edits.selection import Selection
+from lesion.edits.shares import Magnitude
 from lesion.errors import UsageError
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)

@@ -17,21 +17,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import tiny
-from lesion.edits import selection as module
+from lesion.edits import shares as module
+from lesion.edits.drawing import Random, drawing_keys
 from lesion.edits.inputs import Inputs, InputSums
-from lesion.edits.selection import (
-    LONGEST_LABEL,
-    Magnitude,
-    MathNeuro,
-    Random,
-    Selection,
-    Wanda,
-    check_keep,
-    count,
-    drawing_keys,
-    fixed_together,
-    total_overlap,
-)
+from lesion.edits.selection import LONGEST_LABEL, Selection, check_keep, count
+from lesion.edits.shares import Magnitude, MathNeuro, Wanda, fixed_together
 from lesion.edits.thresholds import top_count
 from lesion.errors import LesionError, UsageError
 
@@ -396,11 +386,3 @@ def test_an_empty_selection_and_one_of_everything_are_refused():
         count(Magnitude(1.0), model)
     # All of one matrix is not everything.
     assert sum(c.selected for c in count(Magnitude(1.0, (PLACE,)), model)) == 32 * 32
-
-
-def test_the_overlap_is_intersection_over_union_over_all_matrices():
-    first = [torch.tensor([True, True, False]), torch.tensor([True, False])]
-    second = [torch.tensor([True, False, True]), torch.tensor([True, False])]
-    assert total_overlap(first, second) == 2 / 4
-    assert total_overlap(first, first) == 1
-    assert math.isnan(total_overlap([first[0] & False], [first[0] & False]))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from lesion.edits.selection import MathNeuro
+from lesion.edits.shares import MathNeuro
 from lesion.methods.calibration import calibration
 from lesion.methods.observation import observe
 from lesion.models.load import load

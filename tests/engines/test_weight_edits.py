@@ -11,8 +11,9 @@ from alone import forward, greedy, prompts
 
 import lesion.engines.transformers
 import tiny
+from lesion.edits.drawing import Random
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, ScaleMlp, ScaleParameters, of_places, of_weights
-from lesion.edits.selection import Magnitude, Random
+from lesion.edits.shares import Magnitude
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from lesion.edits.drawing import Random
 from lesion.edits.inputs import Inputs, InputSums, Provenance
-from lesion.edits.selection import Magnitude, Random
+from lesion.edits.shares import Magnitude
 from lesion.errors import UsageError
 from lesion.methods.isolation import METHODS, Made, Overlap, coverage, selections, survey
 from tiny import model
@@ -59,7 +60,12 @@ def test_a_draw_of_the_skill_is_set_against_the_same_draw_of_every_control(llama
     for method in ("mathneuro", "lape"):
         for one in selections(method, [0.1], skill, [first, second]):
             draw = one.samples, one.repeat
-            assert one.selection.inputs == (skill[draw], first[draw], second[draw])
+            # Only the vectors that the method reads are kept, so inputs are told apart by their norms.
+            for kept, whole in zip(one.selection.inputs, (skill[draw], first[draw], second[draw]), strict=True):
+                assert all(torch.equal(kept.sums[name].norms, sums.norms) for name, sums in whole.sums.items())
+                assert all(sums.squares is None for sums in kept.sums.values())
+                counted = any(sums.active is not None for sums in kept.sums.values())
+                assert counted == (method == "lape")
 
 
 def test_magnitude_is_taken_of_the_matrices_that_the_skill_reached(llama):
@@ -70,7 +76,9 @@ def test_magnitude_is_taken_of_the_matrices_that_the_skill_reached(llama):
 
 
 def test_an_unknown_method_is_refused_with_the_nearest(llama):
-    with pytest.raises(UsageError, match=r"no method 'mathnuro' \(nearest: mathneuro, .*\); there are mathneuro, wanda"):
+    with pytest.raises(
+        UsageError, match=r"no method 'mathnuro' \(nearest: mathneuro, .*\); there are mathneuro, wanda"
+    ):
         selections("mathnuro", [0.1], draws(llama, 1), [draws(llama, 2)])
 
 

@@ -12,8 +12,10 @@ from oracle import Listener, Oracle, observed
 
 from commandline import questions, write
 from lesion.edits.apply import applied
+from lesion.edits.drawing import Random
 from lesion.edits.edit import ScaleParameters
-from lesion.edits.selection import Magnitude, MathNeuro, Random, Wanda, count
+from lesion.edits.selection import count
+from lesion.edits.shares import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.studies.evaluate import Candidate, Roles, evaluate, plan, read_plan

@@ -10,7 +10,8 @@ from oracle import Listener, observed
 
 from commandline import write
 from lesion.edits.artefact import read_edit
-from lesion.edits.selection import Magnitude, Random, Wanda
+from lesion.edits.drawing import Random
+from lesion.edits.shares import Magnitude, Wanda
 from lesion.errors import LesionError, UsageError
 from lesion.studies.isolate import isolate, method_of
 from lesion.studies.isolation_study import METHODS, IsolationStudy

@@ -22,23 +22,28 @@ class InputSums:
 
     Attributes:
         norms: a_j = Σ_i ‖X_i[:, j]‖₂, float32 (Christ et al. 2024, section 3).
-        squares: Σ_i ‖X_i[:, j]‖₂², float32; its root is the norm of Wanda (Sun et al. 2023, eq. 1).
+        squares: Σ_i ‖X_i[:, j]‖₂², float32; its root is the norm of Wanda (Sun et al. 2023, eq. 1). None where what
+            uses these sums has no need of it.
         tokens: tokens that came; of an expert, those that were routed to it.
         active: of the input of the matrix that ends a feed-forward branch: tokens on which the activation of
             neuron j was above 0 (Tang et al. 2024, eq. 3), int64. None elsewhere.
     """
 
     norms: Float[Tensor, " in"]
-    squares: Float[Tensor, " in"]
+    squares: Float[Tensor, " in"] | None
     tokens: int
     active: Int[Tensor, " in"] | None = None
 
     def __add__(self, other: InputSums) -> InputSums:
-        if self.norms.shape != other.norms.shape or (self.active is None) != (other.active is None):
-            raise LesionError("Sums of two matrix inputs of different size cannot be added.")
+        mine, yours = ((one.norms.shape, one.squares is None, one.active is None) for one in (self, other))
+        if mine != yours:
+            raise LesionError("Sums of two matrix inputs of different size or kind cannot be added.")
+        both = (
+            None if self.squares is None or other.squares is None else (self.squares.double(), other.squares.double())
+        )
         return InputSums(
             (self.norms.double() + other.norms.double()).float(),
-            (self.squares.double() + other.squares.double()).float(),
+            None if both is None else (both[0] + both[1]).float(),
             self.tokens + other.tokens,
             None if self.active is None or other.active is None else self.active + other.active,
         )
@@ -123,11 +128,21 @@ class Inputs:
                 sha.update(b"-" if vector is None else vector.cpu().contiguous().numpy().tobytes())
         return sha.hexdigest()[:16]
 
+    def only(self, *, squares: bool = False, active: bool = False) -> Inputs:
+        """The same without the vectors that a selection has no need of, which makes its file smaller."""
+        sums = {
+            name: replace(one, squares=one.squares if squares else None, active=one.active if active else None)
+            for name, one in self.sums.items()
+        }
+        return replace(self, sums=sums)
+
     def tensors(self) -> dict[str, Tensor]:
         """The vectors by name, `ADDRESS/norms`, `ADDRESS/squares`, `ADDRESS/active`, for a safetensors file."""
         found: dict[str, Tensor] = {}
         for name, entry in self.sums.items():
-            found |= {f"{name}/norms": entry.norms, f"{name}/squares": entry.squares}
+            found[f"{name}/norms"] = entry.norms
+            if entry.squares is not None:
+                found[f"{name}/squares"] = entry.squares
             if entry.active is not None:
                 found[f"{name}/active"] = entry.active
         return {name: vector.cpu().contiguous() for name, vector in found.items()}
@@ -152,7 +167,7 @@ class Inputs:
         try:
             sums = {
                 str(name): InputSums(
-                    tensors[f"{name}/norms"], tensors[f"{name}/squares"], int(tokens), tensors.get(f"{name}/active")
+                    tensors[f"{name}/norms"], tensors.get(f"{name}/squares"), int(tokens), tensors.get(f"{name}/active")
                 )
                 for name, tokens in header["inputs"].items()
             }
@@ -162,7 +177,9 @@ class Inputs:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise LesionError(f"These are not the sums of matrix inputs: {error} does not fit.") from error
         if not set(readers.values()) <= set(sums) or any(
-            entry.norms.dim() != 1 or entry.norms.shape != entry.squares.shape or entry.norms.dtype != torch.float32
+            entry.norms.dim() != 1
+            or entry.norms.dtype != torch.float32
+            or (entry.squares is not None and entry.norms.shape != entry.squares.shape)
             for entry in sums.values()
         ):
             raise LesionError("These are not the sums of matrix inputs: vectors are missing or have another shape.")

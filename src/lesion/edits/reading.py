@@ -14,7 +14,8 @@ from lesion.edits.edit import from_json, of_places, of_weights, to_json
 from lesion.edits.editfile import EditFile, MadeFor, MatrixValues, inputs_of, label_of
 from lesion.edits.inputs import Inputs
 from lesion.edits.recipes import cuts, from_recipe
-from lesion.edits.selection import Count, Wanda
+from lesion.edits.selection import Count
+from lesion.edits.shares import Wanda
 
 _LABEL = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,79}")
 _DIGEST = re.compile(r"[0-9a-f]{16}")
@@ -127,7 +128,7 @@ def _observed(headers: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor
         inputs = Inputs.from_parts(header, {short: tensors[name] for short, name in own.items()})
         for key, sums in inputs.sums.items():
             _need(_MATRIX.fullmatch(key), f"'{key[:40]}' is not the address of a matrix")
-            for vector in (sums.norms, sums.squares):
+            for vector in (sums.norms, sums.norms if sums.squares is None else sums.squares):
                 sound = vector.dtype == torch.float32 and bool(((vector >= 0) & vector.isfinite()).all())
                 _need(sound, f"a vector of {key} is not of finite numbers from 0 on")
             _need(type(sums.tokens) is int and sums.tokens >= 0, f"the tokens of {key} are not counted")

@@ -6,19 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from lesion.edits.algebra import Both, Either, Without
+from lesion.edits.drawing import Random
 from lesion.edits.inputs import Inputs
 from lesion.edits.neurons import LAPE
-from lesion.edits.selection import (
-    Both,
-    Either,
-    Magnitude,
-    MathNeuro,
-    Random,
-    Selection,
-    Thresholds,
-    Wanda,
-    Without,
-)
+from lesion.edits.selection import Selection, Thresholds
+from lesion.edits.shares import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError
 
 ALGEBRA: dict[str, type[Either | Both | Without]] = {"or": Either, "and": Both, "minus": Without}

@@ -8,8 +8,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lesion.edits.edit import Compose, Edit, ScaleParameters
@@ -64,16 +65,17 @@ def scaled(
     selected = torch.zeros(weight.shape, dtype=torch.bool, device=weight.device)
     for mask, _ in changes:
         selected |= mask.to(weight.device)
-    old = weight[selected]
+    at = _flat(selected)
+    old = weight.reshape(-1)[at]
     factor = torch.ones(old.shape, dtype=torch.float64, device=weight.device)
     for mask, value in changes:
-        factor = torch.where(mask.to(weight.device)[selected], factor * value, factor)
+        factor = torch.where(mask.to(weight.device).reshape(-1)[at], factor * value, factor)
     wide = old.double()
     due = (wide != 0) & (factor != 1)
     product = _rounded_once(torch.where(factor == 0, 0.0, wide * factor), weight.dtype)
     new = torch.where(due, product, old)
     edited = weight.clone(memory_format=torch.contiguous_format)
-    edited[selected] = new
+    edited.view(-1)[at] = new
     effect = Effect(
         address,
         selected=len(old),
@@ -84,6 +86,13 @@ def scaled(
         dtype=str(weight.dtype).removeprefix("torch."),
     )
     return edited, effect
+
+
+def _flat(mask: Bool[Tensor, "out in"]) -> Int[Tensor, " n"]:
+    """Where a mask is True, counted row after row: found once, and much faster to read and write by than the mask."""
+    if mask.device.type == "cpu":
+        return torch.from_numpy(np.flatnonzero(mask.numpy()))
+    return mask.flatten().nonzero().flatten()
 
 
 def _rounded_once(values: Float[Tensor, " n"], dtype: torch.dtype) -> Float[Tensor, " n"]:

@@ -16,7 +16,8 @@ import torch
 
 from lesion.edits.inputs import Inputs
 from lesion.edits.neurons import LAPE
-from lesion.edits.selection import Count, Magnitude, MathNeuro, Selection, Wanda
+from lesion.edits.selection import Count, Selection
+from lesion.edits.shares import Magnitude, MathNeuro, Wanda
 from lesion.errors import UsageError, nearest
 from lesion.models.load import Model
 
@@ -29,11 +30,14 @@ def _magnitude(skill: Inputs, controls: Sequence[Inputs], keep: float) -> Select
     return Magnitude(keep, tuple(seen))
 
 
+# Each is given the vectors that it needs and no others: what a selection holds is kept in its file.
 METHODS: Mapping[str, Make] = {
-    "mathneuro": lambda skill, controls, keep: MathNeuro(skill, tuple(controls), keep),
-    "wanda": lambda skill, controls, keep: Wanda(skill, keep),
-    "wanda-rows": lambda skill, controls, keep: Wanda(skill, keep, per="row"),
-    "lape": lambda skill, controls, keep: LAPE(skill, tuple(controls), keep),
+    "mathneuro": lambda skill, controls, keep: MathNeuro(skill.only(), tuple(c.only() for c in controls), keep),
+    "wanda": lambda skill, controls, keep: Wanda(skill.only(), keep),
+    "wanda-rows": lambda skill, controls, keep: Wanda(skill.only(squares=True), keep, per="row"),
+    "lape": lambda skill, controls, keep: LAPE(
+        skill.only(active=True), tuple(c.only(active=True) for c in controls), keep
+    ),
     "magnitude": _magnitude,
 }
 

@@ -11,7 +11,8 @@ from lesion.edits.artefact import save_edit
 from lesion.edits.edit import ScaleParameters
 from lesion.edits.inputs import Inputs
 from lesion.edits.neurons import LAPE
-from lesion.edits.selection import Count, Selection, check_extent, fixed_together
+from lesion.edits.selection import Count, Selection, check_extent
+from lesion.edits.shares import fixed_together
 from lesion.errors import LesionError, UsageError
 from lesion.methods.calibration import Calibration
 from lesion.methods.isolation import METHODS, Made, Overlap, coverage, selections, survey
