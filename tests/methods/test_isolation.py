@@ -143,11 +143,11 @@ def test_two_empty_selections_have_no_overlap_to_tell(llama):
 
 
 def test_the_interval_of_an_overlap_is_the_jackknife_over_repeats():
-    iou = (0.50, 0.55, 0.45, 0.60, 0.52, 0.48)  # of pairs 01 02 03 12 13 23
-    found = Overlap("m", 0.1, 10, 4, iou, 0.1)
-    left = [np.mean([0.60, 0.52, 0.48]), np.mean([0.55, 0.45, 0.48])]
-    left += [np.mean([0.50, 0.45, 0.52]), np.mean([0.50, 0.55, 0.60])]
-    spread = np.sqrt(3 / 4 * np.sum((np.array(left) - np.mean(left)) ** 2))
+    table = np.zeros((5, 5))
+    table[np.triu_indices(5, 1)] = iou = (0.50, 0.55, 0.45, 0.60, 0.52, 0.48, 0.61, 0.40, 0.58, 0.47)
+    found = Overlap("m", 0.1, 10, 5, iou, 0.1)
+    left = [np.delete(np.delete(table, r, 0), r, 1).sum() / 6 for r in range(5)]
+    spread = np.sqrt(4 / 5 * np.sum((np.array(left) - np.mean(left)) ** 2))
     mean = np.mean(iou)
     assert found.interval() == pytest.approx((mean - 1.959964 * spread, mean + 1.959964 * spread))
 

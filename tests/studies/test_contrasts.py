@@ -166,6 +166,12 @@ def test_the_spread_of_a_perplexity_is_that_of_a_jackknife_over_stretches():
     assert math.log(found.high / found.value) == pytest.approx(1.959964 * spread, rel=0.02)
 
 
+def test_of_stretches_of_one_length_the_spread_is_the_standard_error_of_their_mean():
+    losses = np.array([1.0, 2.5, 2.0, 4.0])
+    found = perplexity(-10 * losses, np.full(4, 10))
+    assert math.log(found.high / found.value) == pytest.approx(1.959964 * losses.std(ddof=1) / 2)
+
+
 def test_a_text_against_itself_has_the_ratio_one_without_doubt():
     rng = np.random.default_rng(5)
     tokens = rng.integers(1, 50, 20)
