@@ -315,6 +315,19 @@ def test_other_questions_in_the_same_folder_fail_and_name_the_difference(capsys,
     assert (done.code, "seed: 0 there, 1 here" in done.complaint) == (1, True)
 
 
+@pytest.mark.parametrize("ours", ["isolate", "evaluate"])
+def test_ctrl_c_leaves_with_1_and_says_what_is_kept(ours, capsys, checkpoint, data, found, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    place = "studies.observations.observe" if ours == "isolate" else "studies.evaluate.ask"
+    monkeypatch.setattr(f"lesion.{place}", interrupted)
+    command = isolating if ours == "isolate" else evaluating
+    done = lesion(capsys, *command(checkpoint, data, tmp_path / "out"))
+    assert (done.code, done.complaint) == (1, "interrupted.\n")
+    assert f"kept in {tmp_path / 'out'}; the same command goes on" in " ".join(done.err.split())
+
+
 def test_a_share_that_leaves_nothing_fails_in_words(capsys, checkpoint, data, tmp_path):
     done = lesion(capsys, *isolating(checkpoint, data, tmp_path / "out", "--keep", "1"))
     assert (done.code, "is empty on" in done.complaint) == (1, True)

@@ -108,16 +108,20 @@ def evaluate(
     factors = () if factor is None else numbers(factor, float, "--factor")
     files = [read_edit(file) for file in edit or []]
     with Bar() as bar:
-        outcome = run_evaluation(
-            study,
-            files,
-            out,
-            factors=factors,
-            random_controls=random_controls,
-            validation=validation,
-            force=force,
-            watcher=bar,
-        )
+        try:
+            outcome = run_evaluation(
+                study,
+                files,
+                out,
+                factors=factors,
+                random_controls=random_controls,
+                validation=validation,
+                force=force,
+                watcher=bar,
+            )
+        except KeyboardInterrupt:
+            bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
+            raise
     show(out, outcome.asked, outcome.planned)
 
 
