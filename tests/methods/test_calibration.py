@@ -78,14 +78,26 @@ def test_running_text_stands_alone():
 
 
 def expected_order(items, seed):
-    return sorted((item.id for item in items), key=lambda i: hashlib.sha256(f"{seed}:{i}".encode()).digest())
+    # The items that are asked come from the other end.
+    digest = {item.id: hashlib.sha256(f"{seed}:{item.id}".encode()).digest() for item in items}
+    return sorted(digest, key=digest.__getitem__, reverse=True)
 
 
-def test_the_first_draw_is_the_seeded_draw_of_the_catalogue(jsonl):
+def test_the_first_draw_begins_where_the_seeded_draw_of_the_catalogue_ends(jsonl):
     found = calibration(LLAMA, jsonl, 7, seed=5)
-    assert found.ids == tuple(item.id for item in draw(jsonl, 7, 5)) == tuple(expected_order(jsonl.load(), 5)[:7])
+    every = draw(jsonl, None, 5)
+    last = every[::-1][:7]
+    assert found.ids == tuple(item.id for item in last) == tuple(expected_order(jsonl.load(), 5)[:7])
     assert found.draws[0].places == tuple(range(7))
-    assert found.texts == tuple(encode_solved(LLAMA, jsonl, item) for item in draw(jsonl, 7, 5))
+    assert found.texts == tuple(encode_solved(LLAMA, jsonl, item) for item in last)
+
+
+def test_what_is_asked_under_the_same_seed_is_not_observed_while_there_are_items_for_both(jsonl):
+    there = len(jsonl.load())
+    for samples, asked in ((7, there - 7), (there - 3, 3), (there // 2, there // 2), (7, there - 6)):
+        observed = set(calibration(LLAMA, jsonl, samples, seed=3).ids)
+        both = observed & {item.id for item in draw(jsonl, asked, 3)}
+        assert len(both) == max(0, samples + asked - there)
 
 
 def test_repeats_take_stretches_of_one_order_while_the_pool_suffices(jsonl):

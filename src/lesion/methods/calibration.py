@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import Model
+from lesion.models.load import Model, quiet
 from lesion.tasks import catalogue
 from lesion.tasks.prompts import encode_solved, resolve
 from lesion.tasks.task import Item, Task
@@ -68,11 +68,12 @@ def calibration(
 ) -> Calibration:
     """Draw calibration texts from a task.
 
-    Without replacement, items are ordered by the SHA-256 of seed and id, as `catalogue.draw` orders them, and repeat r
-    is the r-th stretch of that order, so that repeats share no text; where the pool is too small for that, every repeat
-    is the beginning of a seeded order of its own (`disjoint` says which). With replacement, place k of repeat r is the
-    SHA-256 of seed, r and k, modulo the size of the pool. Both give the same draw on every platform, and a draw of
-    fewer samples is the beginning of one of more.
+    Without replacement, items are ordered by the SHA-256 of seed and id, in reverse of how `catalogue.draw` orders
+    them: where the pool is what is asked later under the same seed, a file of one's own say, both share an item only
+    when there are too few for both. Repeat r is the r-th stretch of that order, so that repeats share no text; where
+    the pool is too small for that, every repeat is the beginning of a seeded order of its own (`disjoint` says which).
+    With replacement, place k of repeat r is the SHA-256 of seed, r and k, modulo the size of the pool. Both give the
+    same draw on every platform, and a draw of fewer samples is the beginning of one of more.
 
     Args:
         model: whose tokenizer and context count.
@@ -101,7 +102,7 @@ def calibration(
             f"{max(sizes):,} calibration texts were asked for, and {task.name} has {len(pool):,}; ask for at most that"
             f" many, or draw with replacement."
         )
-    pool.sort(key=lambda item: _hash(f"{seed}:{item.id}"))
+    pool.sort(key=lambda item: _hash(f"{seed}:{item.id}"), reverse=True)
     disjoint = not replacement and repeats * max(sizes) <= len(pool)
     orders = [
         [_hash_number(f"{seed}:{repeat}:{place}") % len(pool) for place in range(max(sizes))]
@@ -117,7 +118,8 @@ def calibration(
         for repeat, order in enumerate(orders)
     )
     style = resolve(model, task, style)
-    texts = [encode_solved(model, task, pool[index], style) for index in used]
+    with quiet():  # transformers remarks on texts that exceed the context; here they are cut and counted
+        texts = [encode_solved(model, task, pool[index], style) for index in used]
     for index, text in zip(used, texts, strict=True):
         if not text:
             raise LesionError(f"The calibration text of item {pool[index].id} of {task.name} has no tokens.")
