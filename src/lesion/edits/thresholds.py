@@ -148,6 +148,8 @@ def at_least(
         vector: a, float32.
         cut: float64, one for the matrix (no axes) or one per row [out].
     """
+    if cut.dim() == 0 and weight.device.type == "cpu":
+        return _at_least_sizes(weight, _least_sizes(vector, float(cut)))
     mask = torch.empty(weight.shape, dtype=torch.bool, device=weight.device)
     cut = cut.to(weight.device)
     near = cut.float()
@@ -166,6 +168,36 @@ def at_least(
             exact = torch.from_numpy(_exact_at(weight, vector, places)).to(weight.device)
             bars = cut if cut.dim() == 0 else cut[places // weight.shape[1]]
             mask.view(-1)[places] = (exact >= bars) & (exact > 0)
+    return mask
+
+
+def _least_sizes(vector: Float[Tensor, " in"], cut: float) -> np.ndarray:
+    """The smallest |W_ij| above 0 in every column whose score reaches the cut, exact; NaN where there is none."""
+    factors = vector.cpu().numpy().astype(np.float64)
+    with np.errstate(all="ignore"):
+        least = np.maximum((cut / factors).astype(np.float32), np.float32(0))
+        # The quotient is rounded, by far less than two steps: two below it surely do not reach the cut, or are 0.
+        for _ in range(2):
+            least = np.nextafter(least, np.float32(0))
+        for _ in range(4):
+            short = (least.astype(np.float64) * factors < cut) | (least == 0)
+            least = np.where(short, np.nextafter(least, np.float32(np.inf)), least)
+        reached = (least.astype(np.float64) * factors >= cut) & (factors > 0)
+    return np.where(reached, least, np.float32(np.nan))
+
+
+def _at_least_sizes(weight: Float[Tensor, "out in"], least: np.ndarray) -> Bool[Tensor, "out in"]:
+    """Where |W| is at least as large as its column wants it: no score needs to be worked out."""
+    mask = torch.empty(weight.shape, dtype=torch.bool)
+    rows = max(1, CHUNK // weight.shape[1])
+    buffer = torch.empty(min(rows, weight.shape[0]), weight.shape[1])
+    for start in range(0, weight.shape[0], rows):
+        part = weight[start : start + rows]
+        sizes = buffer[: len(part)].numpy()
+        values = part if weight.dtype == torch.float32 else buffer[: len(part)].copy_(part)
+        np.abs(values.numpy(), out=sizes)
+        with np.errstate(all="ignore"):
+            np.greater_equal(sizes, least, out=mask[start : start + rows].numpy())
     return mask
 
 
