@@ -40,12 +40,16 @@ class Partial:
         self.texts = 0
         self.unseen: set[str] = set()
         self.sums: dict[str, Tensor] = {}
-        self._pending: dict[str, Tensor] = {}
+        # Sums of the running batch lie in memory of their own from the start: small pieces that are taken between large
+        # activations keep the allocator from using these again, which took many times the memory of a matrix.
+        self._pending: set[str] = set()
+        self._space: dict[str, Tensor] = {}
         self._times: dict[torch.device, Tensor] = {}
         for place in inputs:
             for word in self.WORDS if place.counted else self.WORDS[:3]:
                 size = () if word == "tokens" else (place.size,)
                 self.sums[f"{place.key}/{word}"] = torch.zeros(draws, *size, dtype=torch.float64, device=place.device)
+        self._space = {name: torch.empty_like(values) for name, values in self.sums.items()}
 
     def begin(self, times: Float[Tensor, "draws rows"]) -> None:
         """A batch starts: how many times every draw uses its texts."""
@@ -62,19 +66,20 @@ class Partial:
                 name = f"{key}/{word}"
                 if name in self._pending:  # twice in one pass: not what the probe saw
                     self.unseen.add(key)
-                self._pending[name] = self._weigh(values)
+                self._pending.add(name)
+                self._weigh(values, self._space[name])
 
-    def _weigh(self, values: Tensor) -> Tensor:
+    def _weigh(self, values: Tensor, found: Tensor) -> None:
         if values.device not in self._times:
             self._times[values.device] = next(iter(self._times.values())).to(values.device)
-        return self._times[values.device] @ values
+        torch.matmul(self._times[values.device], values, out=found)
 
     def commit(self, texts: int) -> None:
         """Add the batch of so many texts; inputs that it did not show as the probe did are `unseen` from now on."""
-        for name, values in self._pending.items():
-            self.sums[name] += values
+        for name in self._pending:
+            self.sums[name] += self._space[name]
         self.texts += texts
-        self.unseen |= {name.rpartition("/")[0] for name in self.sums.keys() - self._pending.keys()}
+        self.unseen |= {name.rpartition("/")[0] for name in self.sums.keys() - self._pending}
 
     def save(self, path: Path, identity: str) -> None:
         """Write the sums to a file, wholly or not at all.
