@@ -14,7 +14,7 @@ from lesion.report.sweeps import Along, Series, Stop
 from lesion.report.trials import METHODS, Asked, Effect, Evaluation, mean, number
 
 LEFT, RIGHT, TOP, BOTTOM = 56.0, 14.0, 10.0, 40.0
-AXES = {"keep": "share of every matrix kept, %", "factor": "factor on the selected weights"}
+AXES = {"keep": "share taken of every matrix, %", "factor": "factor on the selected weights"}
 
 
 @dataclass(frozen=True)
