@@ -32,7 +32,7 @@ types: $(READY)
 
 unit: $(READY)
 	# One thread: the tests' models are tiny, and threads that wait for each other are slower than one that does not.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=15
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=15 --numprocesses auto --maxprocesses 8 --dist worksteal
 
 test: lint types unit
 

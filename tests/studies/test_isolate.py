@@ -44,7 +44,7 @@ def done(what: IsolationStudy, llama, folder: Path):
 
 
 def test_every_method_leaves_its_selection_as_a_file_that_reads_back_as_the_same(llama, data, tmp_path):
-    found = done(study(data, methods=list(METHODS)), llama, tmp_path / "out")
+    found = done(study(data, methods=list(METHODS), samples=12), llama, tmp_path / "out")
     assert [file.name for file in found.files] == [f"{method}-0.2.edit" for method in METHODS]
     for file, made, entry in zip(found.files, found.made, found.summary["selections"], strict=True):
         again = read_edit(file)
@@ -158,7 +158,7 @@ def test_where_every_selection_is_empty_or_everything_it_is_an_error(llama, data
 
 
 def test_too_few_neurons_for_lape_is_noted(llama, data, tmp_path):
-    found = done(study(data, keep=0.9, methods=["lape"]), llama, tmp_path / "out")
+    found = done(study(data, keep=0.9, methods=["lape"], samples=12), llama, tmp_path / "out")
     assert any(note.startswith("lape-0.9: only ") and "fewer than the 129" in note for note in found.notes)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig
 
 from lesion.edits import card
+from lesion.edits.companions import COPIED, COPIED_NAMES, copy_others, write_card
 from lesion.edits.edit import Compose, ScaleParameters, of_weights
 from lesion.edits.editfile import EditFile, values_digest
 from lesion.edits.folder import emerging, refuse_occupied
@@ -24,12 +25,6 @@ from lesion.edits.weights import Effect, check_effects, scaled
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import quiet
 from lesion.models.source import Source, explained, find, refuse_unsuited
-
-# What a checkpoint needs beside its weights. Whatever else lies in the folder (other weights, code) stays there.
-COPIED = frozenset({".json", ".txt", ".model", ".jinja", ".tiktoken", ".md", ".spm", ".bpe"})
-COPIED_NAMES = frozenset({"LICENSE", "NOTICE", "USE_POLICY", "COPYING"})
-TEMPLATES = "additional_chat_templates"
-KEPT = "lesion"
 
 
 @runtime_checkable
@@ -221,8 +216,8 @@ def apply_edits(
         ordered = tuple(effects[address] for address in touched)
         deeds = _deeds(courses, files, total, name)
         achieved = check_effects(" + ".join(file.label for file in files), ordered, name, total)
-        left_out = _others(folder, partial, checkpoint, deeds)
-        _card(folder, partial, name, deeds, ordered, total, achieved, left_out)
+        left_out = copy_others(folder, partial, checkpoint, deeds)
+        write_card(folder, partial, name, deeds, ordered, total, achieved, left_out)
         # Last, so that what is not whole cannot be loaded.
         shutil.copyfile(inside(folder, "config.json"), partial / "config.json")
     return Applied(out, deeds, ordered, total, achieved, left_out)
@@ -297,59 +292,3 @@ def _deeds(courses: Sequence[_Course], files: Sequence[EditFile], total: int, na
         achieved = check_effects(Compose(course.fixed), course.union, name)
         deeds.append(card.Deed(file, kept_as, factors, tuple(course.counts.values()), course.afresh, achieved))
     return tuple(deeds)
-
-
-def _others(folder: Path, partial: Path, checkpoint: Checkpoint, deeds: Sequence[card.Deed]) -> tuple[str, ...]:
-    """Copy tokenizer, templates, licences and earlier edits, and add these edits; gives the names of what was not."""
-    own = {*checkpoint.shards, checkpoint.index, "config.json", "README.md"}
-    left_out = []
-    for entry in sorted(folder.iterdir()):
-        if entry.name in own:
-            continue
-        wanted = entry.suffix in COPIED or entry.stem in COPIED_NAMES
-        weights = entry.name.endswith(".index.json")  # of the formats that are left out
-        if wanted and not weights and entry.is_file() and _safe(folder, entry):
-            shutil.copyfile(entry, partial / entry.name)
-        elif entry.name == TEMPLATES and entry.is_dir() and not entry.is_symlink():
-            (partial / TEMPLATES).mkdir()
-            for template in sorted(entry.glob("*.jinja")):
-                if _safe(entry, template):
-                    shutil.copyfile(template, partial / TEMPLATES / template.name)
-        elif entry.name != KEPT and not entry.name.startswith("."):
-            left_out.append(entry.name + "/" * entry.is_dir())
-    (partial / KEPT).mkdir()
-    for deed in deeds:
-        (partial / KEPT / deed.kept_as).write_bytes(deed.edit.data)
-    earlier = folder / KEPT
-    for entry in sorted(earlier.glob("*.edit")) if earlier.is_dir() and not earlier.is_symlink() else []:
-        if _safe(earlier, entry):
-            name, number = entry.name, 2
-            while (partial / KEPT / name).exists():
-                name, number = f"{entry.stem}-{number}.edit", number + 1
-            shutil.copyfile(entry, partial / KEPT / name)
-    return tuple(left_out)
-
-
-def _safe(folder: Path, entry: Path) -> bool:
-    try:
-        return inside(folder, entry.name).is_file()
-    except LesionError:
-        return False
-
-
-def _card(
-    folder: Path,
-    partial: Path,
-    name: str,
-    deeds: Sequence[card.Deed],
-    effects: Sequence[Effect],
-    total: int,
-    achieved: float,
-    left_out: Sequence[str],
-) -> None:
-    from importlib.metadata import version
-
-    readme = folder / "README.md"
-    original = readme.read_text(encoding="utf-8", errors="replace") if _safe(folder, readme) else None
-    text = card.write(name, deeds, effects, total, achieved, left_out, version("lesion"), original)
-    (partial / "README.md").write_text(text, encoding="utf-8")

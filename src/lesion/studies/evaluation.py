@@ -278,9 +278,10 @@ def _choice(
         "accuracy_validation": float(edited[: ahead[skill]].mean()),
         "baseline_test": float(baseline[test].mean()),
         "accuracy_test": float(edited[test].mean()),
-        "gain": -drop.drop,
-        "gain_low": -drop.high,
-        "gain_high": -drop.low,
+        # 0.0 − 0.0 is 0.0, and −0.0 would be told as a loss of nothing.
+        "gain": 0.0 - drop.drop,
+        "gain_low": 0.0 - drop.high,
+        "gain_high": 0.0 - drop.low,
         "p": _p(baseline[test], edited[test]),
         "rule": RULE,
         "random": None
@@ -288,9 +289,9 @@ def _choice(
         else {
             "draws": len(drawn),
             "accuracy": float(np.mean(drawn)),
-            "gain_beyond": -beyond.value,
-            "gain_beyond_low": -beyond.high,
-            "gain_beyond_high": -beyond.low,
+            "gain_beyond": 0.0 - beyond.value,
+            "gain_beyond_low": 0.0 - beyond.high,
+            "gain_beyond_high": 0.0 - beyond.low,
         },
         "controls": [
             {"task": task, "drop": one.drop, "drop_low": one.low, "drop_high": one.high}
