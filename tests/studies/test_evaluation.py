@@ -78,6 +78,20 @@ def cell(summary: dict, task: str, name: str) -> dict:
     return next(entry for entry in of(summary, task)["cells"] if entry["edit"] == name)
 
 
+def test_chance_is_nothing_for_generated_answers_and_one_of_the_choices_for_chosen_ones():
+    told = {"sums": "generate", "quiz": "choose", "text": "score"}
+    quiz = [
+        row | {"scores": (-1.0,) * choices}
+        for row, choices in zip(rows("quiz", "baseline", [1, 0, 1]), (2, 4, 4), strict=True)
+    ]
+    found = summarise(
+        plan(tasks=told),
+        pd.DataFrame([*rows("sums", "baseline", BASE), *quiz, *rows("text", "baseline", [1] * 4, scores=[-2.0] * 4)]),
+        items(sums=10, quiz=3, text=4),
+    )
+    assert [of(found, task)["chance"] for task in told] == [0.0, pytest.approx(1 / 3), None]
+
+
 def test_every_figure_of_a_cell_is_the_one_worked_out_by_hand():
     summary = summarise(plan(*EDITS), pd.DataFrame(answers()), items(sums=10, facts=6))
     assert [(entry["task"], entry["role"], entry["kind"], entry["items"]) for entry in summary["tasks"]] == [

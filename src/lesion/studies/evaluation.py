@@ -28,6 +28,7 @@ class _Answers:
 
     right: NDArray[np.bool_]
     scores: NDArray[np.float64]
+    choices: NDArray[np.int64]
     tokens: NDArray[np.int64]
     truncated: float
     unparsed: float
@@ -57,7 +58,8 @@ def summarise(plan: Mapping[str, Any], answers: pd.DataFrame, items: pd.DataFram
             continue
         complete[task] = found
         role = None if plan["skill"] not in plan["tasks"] else "skill" if task == plan["skill"] else "control"
-        entry = {"task": task, "role": role, "kind": kind, "items": len(asked)}
+        chance = _chance(kind, found[str(BASELINE)])
+        entry = {"task": task, "role": role, "kind": kind, "items": len(asked), "chance": chance}
         tasks.append({**entry, **(_score(plan, found, level) if kind == "score" else _accuracy(plan, found, level))})
     return {
         "model": plan["model"],
@@ -79,12 +81,23 @@ def _complete(answers: pd.DataFrame, asked: Sequence[str]) -> dict[str, _Answers
         found[str(edit)] = _Answers(
             right=rows["correct"].to_numpy(dtype=bool),
             scores=np.array([s[0] if len(s) else math.nan for s in rows["scores"]], dtype=np.float64),
+            choices=np.array([len(s) for s in rows["scores"]], dtype=np.int64),
             tokens=rows["tokens"].to_numpy(dtype=np.int64),
             truncated=float((rows["finish"] == "length").mean()),
             unparsed=float(rows["parsed"].isna().mean()),
             nonfinite=float((rows["finish"] == "nonfinite").mean()),
         )
     return found
+
+
+def _chance(kind: str, baseline: _Answers) -> float | None:
+    """The accuracy of guessing: mean of 1 / number of choices; 0 where answers are generated, None for perplexity."""
+    if kind == "score":
+        return None
+    if kind != "choose":
+        return 0.0
+    known = baseline.choices[baseline.choices > 0]
+    return float(np.mean(1 / known)) if len(known) else None
 
 
 def _of(right: NDArray[np.bool_], level: float) -> dict[str, float]:
