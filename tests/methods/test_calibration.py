@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from lesion.errors import LesionError, UsageError
 from lesion.methods.calibration import calibration
 from lesion.tasks.catalogue import draw, find
-from lesion.tasks.prompts import encode, encode_choices, encode_solved
+from lesion.tasks.continuations import encode_choices, encode_solved
+from lesion.tasks.prompts import encode
 from lesion.tasks.task import Item
 from tiny import model
 

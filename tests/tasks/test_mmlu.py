@@ -19,7 +19,8 @@ import lesion.models
 from lesion.errors import UsageError
 from lesion.tasks import mmlu
 from lesion.tasks.catalogue import calibration_items, find
-from lesion.tasks.prompts import encode, encode_choices
+from lesion.tasks.continuations import encode_choices
+from lesion.tasks.prompts import encode
 from lesion.tasks.task import Answer, Task
 
 ROWS = [

@@ -14,7 +14,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from lesion.errors import LesionError, UsageError
 from lesion.tasks.catalogue import find
-from lesion.tasks.prompts import encode, encode_choices, resolve, styles, templates
+from lesion.tasks.continuations import encode_choices
+from lesion.tasks.prompts import encode, resolve, styles, templates
 from lesion.tasks.task import Item
 
 CONTROLS = [

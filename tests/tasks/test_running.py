@@ -16,8 +16,8 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import load
 from lesion.tasks import running
 from lesion.tasks.catalogue import calibration_items, find
+from lesion.tasks.continuations import encode_passage
 from lesion.tasks.primer import atlas, document
-from lesion.tasks.prompts import encode_passage
 from lesion.tasks.running import LAST, LONGEST, SHORTEST, WORDS, stretches
 from lesion.tasks.task import Answer, Item, Task
 

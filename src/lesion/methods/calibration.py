@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, quiet
 from lesion.tasks import catalogue
-from lesion.tasks.prompts import encode_solved, resolve
+from lesion.tasks.continuations import encode_solved
+from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item, Task
 
 

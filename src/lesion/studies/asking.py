@@ -16,7 +16,8 @@ from lesion.models.load import Model
 from lesion.studies.questions import ModelChoice, Questions, TaskChoice
 from lesion.studies.row import Row, answer_key
 from lesion.studies.store import Store
-from lesion.tasks.prompts import encode, encode_choices, encode_passage, resolve
+from lesion.tasks.continuations import encode_choices, encode_passage
+from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Answer, Item, Task
 
 # Answers are committed together when they come faster than this many seconds apart.

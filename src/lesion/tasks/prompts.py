@@ -1,8 +1,7 @@
-"""Prompt styles: from an item to the token ids that a model is given."""
+"""Prompt styles: from an item to the token ids that ask a model; `continuations.py` has what follows them."""
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,8 +10,8 @@ from importlib import resources
 from typing import Any, Protocol, runtime_checkable
 
 from lesion.errors import LesionError, UsageError, nearest
-from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.task import Item, Task
+from lesion.tasks.written import Written, names_control
 
 
 @runtime_checkable
@@ -141,7 +140,7 @@ def encode(
         UsageError: see `resolve`.
         LesionError: the prompt does not fit the context together with the answer's tokens, or is empty.
     """
-    ids = _encode_prompt(model, task, item, resolve(model, task, style))
+    ids = write(model, task, item, resolve(model, task, style)).ids(model.tokenizer)
     room = 0 if task.kind == "choose" else task.max_new_tokens if max_new_tokens is None else max_new_tokens
     if not ids:
         raise LesionError(f"The prompt of item {item.id} of {task.name} has no tokens.")
@@ -155,106 +154,27 @@ def encode(
     return tuple(ids)
 
 
-def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[tuple[int, ...], ...]:
-    """The token ids of each choice of an item, as they follow its prompt.
-
-    A choice follows a `raw` or text prompt after one space, unless the prompt ends or the choice begins with
-    white space, and a chat template at once. It is encoded without special tokens, and its names of control
-    tokens are characters.
-
-    Raises:
-        UsageError: see `resolve`.
-        LesionError: a choice has no tokens.
-    """
-    style = resolve(model, task, style)
-    ending = _ending(item, style)
-    encoded = []
-    for choice in item.choices:
-        apart = ending[-1:].isspace() or choice[:1].isspace()
-        ids = _follow(model.tokenizer, choice if apart else f" {choice}")
-        if not ids:
-            raise LesionError(f"The choice '{choice}' of item {item.id} of {task.name} has no tokens.")
-        encoded.append(tuple(ids))
-    return tuple(encoded)
-
-
-def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[int, ...]:
-    """The token ids of an item together with its gold solution: a text to observe a model on.
-
-    The prompt is that of `encode`. The solution (the gold answer where the data set has none, the gold choice where
-    there are choices) follows it as `encode_choices` has a choice follow: after one space, unless one of the two has
-    white space there already. Of a JSON Lines file in style `raw`, prompt and answer stand as they are, with nothing
-    between them, as one text. An item that is scored as running text has no answer and stands alone.
-
-    The text may be longer than the model's context, and may have no tokens; who asks decides what becomes of it.
+def write(model: Speaker, task: Task, item: Item, style: str) -> Written:
+    """The prompt that asks a model an item, as text.
 
     Args:
-        model: who will read it.
-        task: where the item comes from.
+        model: who is asked.
+        task: what is asked.
         item: the question.
-        style: see `resolve`.
+        style: as `resolve` has it, not `auto`.
 
     Raises:
-        UsageError: see `resolve`.
+        LesionError: the chat template changes a message in which the question cannot be told from the template.
     """
-    style = resolve(model, task, style)
-    if isinstance(task, JsonLines) and style == "raw":
-        return tuple(_encode_text(model.tokenizer, item.question + item.gold, begin=True))
-    solution = item.gold if item.choices else item.solution or item.gold
-    if not solution:  # running text is data, whatever style its task names
-        return tuple(_encode_pieces(model.tokenizer, "", item.question, "", begin=True))
-    apart = _ending(item, style)[-1:].isspace() or solution[:1].isspace()
-    ids = _encode_prompt(model, task, item, style)
-    return (*ids, *_follow(model.tokenizer, solution if apart else f" {solution}"))
-
-
-def _encode_prompt(model: Speaker, task: Task, item: Item, style: str) -> list[int]:
     subject: str = getattr(task, "subject", "")
     if style == "raw":
-        return _encode_text(model.tokenizer, item.question, begin=True)
+        return Written(item.question, begin=True)
     if style == "chat":
-        return _encode_chat(model, _chat_message(item.question, subject), item)
+        return _write_chat(model, _chat_message(item.question, subject), item)
     template = templates()[style]
     text = template.template.replace("{instruction}", template.instruction.get(subject, ""))
     before, _, behind = text.partition("{question}")
-    begin = template.special_tokens == "tokenizer"
-    return _encode_pieces(model.tokenizer, before, item.question, behind, begin)
-
-
-def _ending(item: Item, style: str) -> str:
-    """The text that a prompt in a style ends with; a chat template ends a line."""
-    return item.question if style == "raw" else templates()[style].template if style in templates() else "\n"
-
-
-def encode_passage(model: Speaker, task: Task, item: Item) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The token ids of running text: what stands before it, and those whose log-probability is summed.
-
-    Before it stand the special tokens that the tokenizer begins texts with; where there are none, the first token of
-    the text, which nothing predicts. A text that does not fit the context is cut at its end. Names of control tokens
-    in it are characters.
-
-    Args:
-        model: who reads it.
-        task: where the item comes from.
-        item: its question is the text.
-
-    Returns:
-        (before, scored), each with at least one token, together no more than the context.
-
-    Raises:
-        LesionError: there is no token to score.
-    """
-    before = _beginning(model.tokenizer)
-    ids = _follow(model.tokenizer, item.question)
-    if not before:
-        before, ids = ids[:1], ids[1:]
-    scored = ids[: max(0, model.context - len(before))]
-    if not before or not scored:
-        raise LesionError(
-            f"Item {item.id} of {task.name} leaves {model.name} no token to predict; a text needs two, or a tokenizer "
-            f"that begins texts with a token of its own."
-        )
-    return tuple(before), tuple(scored)
+    return Written(before, item.question, behind, begin=template.special_tokens == "tokenizer")
 
 
 @lru_cache(maxsize=1)
@@ -272,7 +192,7 @@ def _chat_message(question: str, subject: str) -> tuple[str, str]:
     return question.strip(), f"\n{instruction}" if instruction else ""
 
 
-def _encode_chat(model: Speaker, message: tuple[str, str], item: Item) -> list[int]:
+def _write_chat(model: Speaker, message: tuple[str, str], item: Item) -> Written:
     def render(content: str) -> str:
         return str(
             model.tokenizer.apply_chat_template(
@@ -281,8 +201,8 @@ def _encode_chat(model: Speaker, message: tuple[str, str], item: Item) -> list[i
         )
 
     question, instruction = message
-    if not _has_control(model.tokenizer, question):
-        return _encode_text(model.tokenizer, render(question + instruction), begin=False)
+    if not names_control(model.tokenizer, question):
+        return Written(render(question + instruction))
     mark = "QUESTION-GOES-HERE"
     before, _, behind = render(mark + instruction).partition(mark)
     if before + question + behind != render(question + instruction):
@@ -290,52 +210,4 @@ def _encode_chat(model: Speaker, message: tuple[str, str], item: Item) -> list[i
             f"Item {item.id} contains control tokens of {model.name} as text, and the chat template rewrites "
             f"its message, so that they cannot be kept apart; choose --prompt-style plain."
         )
-    return _encode_pieces(model.tokenizer, before, question, behind, begin=False)
-
-
-def _encode_pieces(tokenizer: Any, before: str, question: str, behind: str, begin: bool) -> list[int]:
-    """Ids of a prompt in which the control tokens of the template are meant and those of the question are not."""
-    if not _has_control(tokenizer, question):
-        return _encode_text(tokenizer, before + question + behind, begin)
-    control = re.compile("(" + "|".join(map(re.escape, _controls(tokenizer))) + ")")
-    *head, near = control.split(before)  # text and control tokens in turn, text first and last
-    close, *tail = control.split(behind)
-    ids = _beginning(tokenizer) if begin else []
-    for place, piece in enumerate([*head, near + question + close, *tail]):
-        ids += [tokenizer.convert_tokens_to_ids(piece)] if place % 2 else _follow(tokenizer, piece)
-    return ids
-
-
-def _has_control(tokenizer: Any, text: str) -> bool:
-    return any(control in text for control in _controls(tokenizer))
-
-
-def _controls(tokenizer: Any) -> list[str]:
-    """The control tokens of a tokenizer as text, the longest first."""
-    contents = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
-    return sorted(contents, key=len, reverse=True)
-
-
-def _encode_text(tokenizer: Any, text: str, begin: bool) -> list[int]:
-    """Ids of a text; with `begin`, behind the tokens that the tokenizer begins texts with, each once."""
-    ids: list[int] = list(tokenizer.encode(text, add_special_tokens=False))
-    if not begin:
-        return ids
-    start = _beginning(tokenizer)
-    return ids if start and ids[: len(start)] == start else start + ids
-
-
-def _beginning(tokenizer: Any) -> list[int]:
-    """The special tokens that a tokenizer begins every text with, without those that it appends."""
-    probe = "a"
-    plain = list(tokenizer.encode(probe, add_special_tokens=False))
-    full = list(tokenizer.encode(probe, add_special_tokens=True))
-    for start in range(len(full) - len(plain) + 1):
-        if plain and full[start : start + len(plain)] == plain:
-            return full[:start]
-    return []
-
-
-def _follow(tokenizer: Any, text: str) -> list[int]:
-    """Ids of a text that continues another one and in which control tokens are characters."""
-    return list(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+    return Written(before, question, behind)

@@ -1,0 +1,126 @@
+"""Continuations: what follows a prompt, or is read in its place, as token ids: choices, solutions, running text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lesion.errors import LesionError
+from lesion.tasks.jsonl import JsonLines
+from lesion.tasks.prompts import Speaker, resolve, templates, write
+from lesion.tasks.task import Item, Task
+from lesion.tasks.written import Written, beginning, continued, names_control, section, spell
+
+# So many characters of a prompt, its last, are looked at to see how what follows is encoded: far more than any token
+# spans, and the same work after a long passage as after a short question.
+REACH = 500
+
+
+def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[tuple[int, ...], ...]:
+    """The token ids of each choice of an item, as they follow its prompt.
+
+    A choice follows a `raw` or text prompt after one space, unless the prompt ends or the choice begins with
+    white space, and a chat template at once. It is encoded without special tokens, and its names of control
+    tokens are characters.
+
+    Its ids are those that prompt and choice, encoded as one text, have behind the ids of the prompt. (Encoded alone, a
+    choice would begin with a stray `▁` under tokenizers that put one before every text.) Where the two do not come
+    apart there, the choice is encoded behind a line break, and where it does not come apart from that, alone.
+
+    Raises:
+        UsageError: see `resolve`.
+        LesionError: a choice has no tokens.
+    """
+    style = resolve(model, task, style)
+    prompt = write(model, task, item, style)
+    ending = _ending(item, style)
+    encoded = []
+    for choice in item.choices:
+        ids = _follow(model.tokenizer, prompt, _apart(ending, choice))
+        if not ids:
+            raise LesionError(f"The choice '{choice}' of item {item.id} of {task.name} has no tokens.")
+        encoded.append(tuple(ids))
+    return tuple(encoded)
+
+
+def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[int, ...]:
+    """The token ids of an item together with its gold solution: a text to observe a model on.
+
+    The prompt is that of `encode`. The solution (the gold answer where the data set has none, the gold choice where
+    there are choices) follows it as `encode_choices` has a choice follow: after one space, unless one of the two has
+    white space there already. Of a JSON Lines file in style `raw`, prompt and answer stand as they are, with nothing
+    between them, as one text. An item that is scored as running text has no answer and stands alone.
+
+    The text may be longer than the model's context, and may have no tokens; who asks decides what becomes of it.
+
+    Args:
+        model: who will read it.
+        task: where the item comes from.
+        item: the question.
+        style: see `resolve`.
+
+    Raises:
+        UsageError: see `resolve`.
+    """
+    style = resolve(model, task, style)
+    if isinstance(task, JsonLines) and style == "raw":
+        return tuple(Written(item.question + item.gold, begin=True).ids(model.tokenizer))
+    solution = item.gold if item.choices else item.solution or item.gold
+    if not solution:  # running text is data, whatever style its task names
+        return tuple(Written("", item.question, begin=True).ids(model.tokenizer))
+    prompt = write(model, task, item, style)
+    solution = _apart(_ending(item, style), solution)
+    return (*prompt.ids(model.tokenizer), *_follow(model.tokenizer, prompt, solution))
+
+
+def encode_passage(model: Speaker, task: Task, item: Item) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The token ids of running text: what stands before it, and those whose log-probability is summed.
+
+    Before it stand the special tokens that the tokenizer begins texts with; where there are none, the first token of
+    the text, which nothing predicts. A text that does not fit the context is cut at its end. Names of control tokens
+    in it are characters.
+
+    Args:
+        model: who reads it.
+        task: where the item comes from.
+        item: its question is the text.
+
+    Returns:
+        (before, scored), each with at least one token, together no more than the context.
+
+    Raises:
+        LesionError: there is no token to score.
+    """
+    before = beginning(model.tokenizer)
+    ids = spell(model.tokenizer, item.question)
+    if not before:
+        before, ids = ids[:1], ids[1:]
+    scored = ids[: max(0, model.context - len(before))]
+    if not before or not scored:
+        raise LesionError(
+            f"Item {item.id} of {task.name} leaves {model.name} no token to predict; a text needs two, or a tokenizer "
+            f"that begins texts with a token of its own."
+        )
+    return tuple(before), tuple(scored)
+
+
+def _ending(item: Item, style: str) -> str:
+    """The text that a prompt in a style ends with; a chat template ends a line."""
+    return item.question if style == "raw" else templates()[style].template if style in templates() else "\n"
+
+
+def _apart(ending: str, text: str) -> str:
+    """A text as it follows an ending: after one space, unless there is white space already."""
+    return text if ending[-1:].isspace() or text[:1].isspace() else f" {text}"
+
+
+def _follow(tokenizer: Any, prompt: Written, text: str) -> list[int]:
+    """The ids of a text behind a prompt, with its names of control tokens as characters."""
+    *_, control, ending = ["", *prompt.pieces(tokenizer)]
+    if len(ending) > REACH:
+        control, ending = "", ending[-REACH:]
+    for behind, before in ((control, ending), ("", "\n")):
+        spelt = names_control(tokenizer, before + text)
+        ids = continued(section(tokenizer, behind, before, spelt), section(tokenizer, behind, before + text, spelt))
+        if ids:
+            return ids
+    return spell(tokenizer, text)
