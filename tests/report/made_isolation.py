@@ -113,15 +113,16 @@ def evaluation(*, boost: bool = True) -> dict[str, Any]:
                 )  # fmt: skip
     tasks = [
         {"task": task, "role": "skill" if task == SKILL else "control", "kind": "generate", "items": ITEMS,
-         "baseline": accuracy(BASE[task]), "cells": cells[task]}
+         "chance": 0.0, "baseline": accuracy(BASE[task]), "cells": cells[task]}
         for task in BASE
     ]  # fmt: skip
     tasks.append(
-        {"task": TEXT, "role": "control", "kind": "score", "items": 60,
+        {"task": TEXT, "role": "control", "kind": "score", "items": 60, "chance": None,
          "baseline": {"perplexity": 3.2, "low": 3.1, "high": 3.3, "tokens": 15000}, "cells": scores}
     )  # fmt: skip
     return {
         "model": "bundled:llama-base",
+        "dtype": "float32",
         "edits": edits,
         "tasks": tasks,
         "selectivity": differences,
@@ -194,6 +195,7 @@ def isolation(*, experts: bool = False) -> dict[str, Any]:
     ]  # fmt: skip
     return {
         "model": "bundled:llama-base", "fingerprint": "0123456789abcdef", "family": "llama", "blocks": BLOCKS,
+        "dtype": "float32",
         "skill": SKILL, "controls": list(CONTROLS), "samples": [1, 10, 100, 500], "repeats": 5, "seed": 0,
         "replacement": False, "disjoint": True, "texts": texts, "selections": selections, "overlap": overlap,
         "coverage": coverage,

@@ -30,8 +30,11 @@ def only(method, **cells):
 
 def test_a_selective_method_is_named_with_its_intervals():
     text = told(only("mathneuro"))
-    assert "MathNeuro hurts primer:arithmetic more than as many random weights and more than every control." in text
-    assert "from 88.0 % to 20.0 %, a drop of 68.0 points [64.0, 72.0]" in text
+    assert (
+        "MathNeuro hurts primer:arithmetic more than as many random weights and more than every control that is "
+        "answered." in text
+    )
+    assert "from 88.0 % to 20.0 %, a drop of 68.0 points [64.0, 72.0], p corrected < .0001." in text
     assert "That is 60.0 points [55.0, 65.0] more than as many random weights (3 draws)." in text
     assert "primer:atlas drops 10.0 [6.0, 14.0]: primer:arithmetic loses 58.0 points [51.0, 65.0] more." in text
 
@@ -60,7 +63,7 @@ def test_without_random_controls_nothing_is_called_selective():
 
 def test_a_drop_whose_interval_reaches_zero_is_no_evidence():
     text = told(only("mathneuro", drop=0.02, drop_low=-0.01, drop_high=0.05))
-    assert "a drop of 2.0 points [−1.0, 5.0]: no evidence of a loss." in text
+    assert "a drop of 2.0 points [−1.0, 5.0], p corrected < .0001: no evidence of a loss." in text
     assert "MathNeuro hurts" not in text
 
 
@@ -70,23 +73,23 @@ def test_a_boost_is_judged_by_gains():
     found = summary["evaluation"]
     key = made.key("mathneuro", 0.05, 1.1)
     cell = next(cell for cell in found["tasks"][0]["cells"] if cell["edit"] == key)
-    cell |= {"accuracy": 0.95, "drop": -0.07, "drop_low": -0.1, "drop_high": -0.04}
+    cell |= {"accuracy": 0.95, "drop": -0.07, "drop_low": -0.1, "drop_high": -0.04, "p_corrected": 0.001}
     cell["random"] |= {"beyond": -0.06, "beyond_low": -0.1, "beyond_high": -0.02}
     for entry in found["selectivity"]:
         if entry["edit"] == key:
             entry |= {"difference": -0.09, "low": -0.13, "high": -0.05}
     text = told(summary)
-    assert "MathNeuro raises primer:arithmetic more than as many random weights and more than every control." in text
-    assert "a gain of 7.0 points [4.0, 10.0]" in text
+    assert "MathNeuro raises primer:arithmetic more than as many random weights and more than every control" in text
+    assert "a gain of 7.0 points [4.0, 10.0], p corrected .001." in text
     assert "primer:arithmetic gains 9.0 points [5.0, 13.0] more." in text
 
 
 def test_it_is_said_when_no_control_has_to_be_generated():
     summary = only("mathneuro")
-    assert "No control has to be generated" not in told(summary)
+    assert "has to be generated here" not in told(summary)
     for task in summary["evaluation"]["tasks"][1:]:
         task["kind"] = "choose"
-    assert "No control has to be generated" in told(summary)
+    assert "No control that can tell has to be generated here" in told(summary)
 
 
 def test_losses_by_running_into_the_token_limit_are_named():
@@ -100,14 +103,14 @@ def test_answers_that_could_not_be_read_are_named_before_a_skill_is_called_lost(
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [(0.01, 0.03, "a gain that chance does not explain"), (-0.02, 0.03, "no evidence of any change"),
-     (-0.05, -0.01, "a loss")],
+    ("low", "high", "p", "verdict"),
+    [(0.01, 0.03, 0.01, "a gain that chance does not explain"), (-0.02, 0.03, 0.8, "no evidence of any change"),
+     (-0.05, -0.01, 0.01, "a loss"), (0.01, 0.03, 0.06, "no evidence of any change")],
 )  # fmt: skip
-def test_the_choice_is_told_by_its_test_items(low, high, verdict):
-    choice = made.choice() | {"gain_low": low, "gain_high": high}
+def test_the_choice_is_told_by_its_test_items(low, high, p, verdict):
+    choice = made.choice() | {"gain_low": low, "gain_high": high, "p": p}
     text = isolation_prose.chosen(choice).replace(wording.SPACE, " ")
-    assert verdict in text
+    assert f", {verdict}." in text
     assert "On 200 test items that had no part in the choice, accuracy goes from 88.0 % to 88.5 %" in text
 
 
@@ -118,6 +121,7 @@ def test_without_roles_no_word_is_said_about_selectivity():
     text = told(summary)
     assert "nothing is said here about selectivity" in text
     assert "primer:arithmetic: the largest drop of 12 edits is 88.0 points [84.0, 92.0], with Wanda, keep 15 %" in text
+    assert "×0, p corrected < .0001. primer:atlas" in text
 
 
 def test_what_was_selected_is_told_in_counts():
@@ -131,11 +135,87 @@ def test_what_was_selected_is_told_in_counts():
     assert "Magnitude, keep 15 %: 228,033 weights, 14.81 %; of every block the same share." in text
 
 
-def test_the_strongest_edit_is_the_one_with_most_evidence():
-    found = trials.evaluation({"evaluation": made.evaluation(boost=False)})
-    (skill,) = found.skills
-    best = isolation_prose.strongest(found, skill, [e for e in found.tried if e.method == "mathneuro"])
-    assert (best.edit.keep, best.selective) == (0.05, True)
+def floored(summary, *tasks, chance=0.0, kind="generate"):
+    """The controls with the unedited model at 0 to 13.3 % (0 of 25 right) above chance."""
+    for task in summary["evaluation"]["tasks"]:
+        if task["task"] in tasks:
+            task["baseline"] |= {"accuracy": chance, "low": chance, "high": chance + 0.133}
+            task |= {"chance": chance, "kind": kind}
+    return summary
+
+
+def test_a_control_at_the_floor_is_not_counted_and_said_to_tell_nothing():
+    summary = floored(only("mathneuro"), made.CONTROLS[0])
+    summary["evaluation"]["tasks"].pop()  # no running text
+    text = told(summary)
+    assert "more than every control that can tell." in text
+    assert "primer:atlas cannot tell: the unedited model is at 0.0 % [0.0, 13.3] (chance 0 %)." in text
+    assert "primer:atlas drops" not in text
+    assert "primer:reading drops" in text
+
+
+def test_without_a_control_that_can_tell_there_is_no_verdict_however_large_the_differences():
+    text = told(floored(only("mathneuro"), *made.CONTROLS, chance=0.25, kind="choose"))
+    assert "Whether any edit hurts primer:arithmetic selectively cannot be said: no control that is answered" in text
+    assert "Compared with random weights alone, MathNeuro hurts it more." in text
+    assert "(chance 25 %)" in text
+    assert "more than every control" not in text
+    assert "loses" not in text
+
+
+def test_with_running_text_as_the_only_control_there_is_no_verdict():
+    summary = only("mathneuro")
+    del summary["evaluation"]["tasks"][1:3]
+    assert "cannot be said: no control is answered." in told(summary)
+
+
+def test_a_control_not_yet_answered_under_an_edit_withholds_the_verdict():
+    summary = only("mathneuro")
+    summary["evaluation"]["selectivity"].pop()
+    assert "MathNeuro hurts" not in told(summary)
+    assert "not all of this was measured" in told(summary)
+
+
+@pytest.mark.parametrize(("p", "selective"), [(0.05, True), (0.051, False), (None, False)])
+def test_the_verdict_needs_a_small_corrected_p_beside_its_intervals(p, selective):
+    text = told(only("mathneuro", p_corrected=p))
+    assert ("MathNeuro hurts" in text) == selective
+    assert ("no evidence of a loss" in text) == (not selective)
+    assert "p corrected .051: with all edits tried allowed for, no evidence of a loss." in text or p != 0.051
+
+
+@pytest.mark.parametrize(
+    ("low", "random", "suffers"),
+    [(1.75, 1.1, True), (1.75, 1.8, False), (1.75, None, True), (1.04, 1.0, False), (1.051, 1.0, True)],
+)
+def test_running_text_that_gets_worse_than_under_random_weights_is_named_in_the_headline(low, random, suffers):
+    summary = only("mathneuro")
+    (cell,) = summary["evaluation"]["tasks"][3]["cells"]
+    cell |= {"ratio": 1.99, "ratio_low": low, "ratio_high": 2.27}
+    cell["random"] = None if random is None else {"draws": 3, "perplexity": 3.2 * random, "lowest": 3, "highest": 9}
+    (finding, *_) = isolation_prose.findings(trials.evaluation(summary), {})
+    expected = f"With MathNeuro, running text suffers too (×1.99 [{low:.3g}, 2.27] on primer:text)."
+    assert (expected in [line.replace(wording.SPACE, " ") for line in finding.headline]) == suffers
+    assert ("running text suffers too" in finding.sentences[0]) == suffers
+
+
+def test_running_text_under_an_edit_that_is_not_selective_is_named_in_its_own_sentence_only():
+    (finding, *_) = isolation_prose.findings(trials.evaluation(only("wanda")), {})
+    assert "running text suffers too" in finding.sentences[0]
+    assert not any("running text" in line for line in finding.headline)
+
+
+def test_two_repeats_are_one_pair_without_a_spread():
+    isolation = made.isolation()
+    for entry in isolation["overlap"]:
+        entry |= {"repeats": 2, "iou": entry["iou"][2:3], "low": None, "high": None}
+    text = " ".join(selection_prose.selected(isolation)).replace(wording.SPACE, " ")
+    assert "agree to an IoU of 0.95 (one pair, no interval) over 2 repeats" in text
+
+
+def test_a_control_that_cannot_tell_is_not_told_as_spared_by_the_choice():
+    summary = floored({"evaluation": made.evaluation()}, made.CONTROLS[0])
+    assert "primer:atlas cannot tell." in isolation_prose.chosen(made.choice(), trials.evaluation(summary))
 
 
 def test_prose_survives_every_missing_part():

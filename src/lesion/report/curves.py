@@ -19,7 +19,10 @@ AXES = {"keep": "share taken of every matrix, %", "factor": "factor on the selec
 
 @dataclass(frozen=True)
 class Overlap:
-    """How far the sets of one method, keep and number of samples agree between disjoint draws, IoU in 0…1."""
+    """How far the sets of one method, keep and number of samples agree between disjoint draws, IoU in 0…1.
+
+    `low` and `high` are the pairs that agree least and most; None where there is only one pair.
+    """
 
     method: str
     keep: float | None
@@ -47,6 +50,8 @@ def overlaps(isolation: Mapping[str, Any]) -> list[Overlap]:
             continue
         pairs = tuple(value for value in map(number, entry.get("iou") or ()) if value is not None)
         low, high = (min(pairs), max(pairs)) if pairs else (number(entry.get("low")), number(entry.get("high")))
+        if len(pairs) == 1 or int(entry.get("repeats") or 0) == 2:
+            low = high = None  # one pair has no spread
         found.append(
             Overlap(
                 method=str(entry.get("method") or ""),
@@ -74,7 +79,7 @@ def panel(found: Evaluation, series: Sequence[Series], task: Asked, along: Along
         for one in series
         for stop in one.stops
     ]
-    values: list[float | None] = [task.value, task.low, task.high]
+    values: list[float | None] = [task.value, task.low, task.high, task.guessed]
     for _, _, effects in measured:
         for effect in effects:
             values += [effect.value, effect.low, effect.high]
@@ -87,6 +92,8 @@ def panel(found: Evaluation, series: Sequence[Series], task: Asked, along: Along
     parts = scales.axes(x, y, (AXES[along], "perplexity" if task.scored else "accuracy, %"), height)
     if task.value is not None:
         parts.append(Markup('<path class="baseline" d="M{} {:.1f}H{}"/>').format(LEFT, y.at(task.value), width - RIGHT))
+    if task.guessed is not None:
+        parts.append(Markup('<path class="guess" d="M{} {:.1f}H{}"/>').format(LEFT, y.at(task.guessed), width - RIGHT))
     hits: list[Markup] = []
     for index, one in enumerate(series):
         colour = found.colours.index(one.stops[0].edits[0].method_name) % charts.SERIES
@@ -128,6 +135,8 @@ def consistency(of_overlaps: Sequence[Overlap], size: tuple[int, int]) -> Markup
             told = f"{label}, {wording.counted(one.samples, 'text')}: IoU {one.mean:.3f}"
             if one.low is not None and one.high is not None:
                 told += f" (pairs {one.low:.3f} to {one.high:.3f})"
+            elif one.repeats == 2:
+                told += " (one pair, no interval)"
             if one.chance is not None:
                 told += f", by chance {one.chance:.3f}"
             hits.append(
@@ -142,8 +151,11 @@ def consistency(of_overlaps: Sequence[Overlap], size: tuple[int, int]) -> Markup
         if len(known) > 1:
             lines += Markup('<path class="baseline" d="M{}"/>').format(dashed)
         elif known:
-            lines += Markup('<path class="baseline" d="M{:.1f} {:.1f}h24"/>').format(
-                x.at(float(known[0][0].samples)) - 12, y.at(known[0][1])
+            # One point is no line: where no other size is drawn, the whole width is free for it.
+            at = x.at(float(known[0][0].samples))
+            ends = (LEFT, width - RIGHT) if len({one.samples for one in of_overlaps}) == 1 else (at - 12, at + 12)
+            lines += Markup('<path class="baseline" d="M{:.1f} {:.1f}H{:.1f}"/>').format(
+                ends[0], y.at(known[0][1]), ends[1]
             )
         parts.append(Markup('<g class="t{}">{}{}</g>').format(index % charts.SERIES, lines, Markup("").join(marks)))
     return _chart("Overlap of the sets found from different texts.", width, height, parts + hits)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from lesion.report import curves, distribution, wording
+from lesion.report import curves, distribution, isolation_prose, wording
 from lesion.report.tables import WORTH_SAYING
 from lesion.report.trials import Asked, Edited, Evaluation, evaluation
 
@@ -22,7 +23,7 @@ EDIT = (
     *("edit", "label", "method", "keep", "samples", "repeat", "factor", "random_of", "seed"),
     *("selected", "total", "share", "achieved"),
 )
-TASK = ("task", "role", "kind", "items")
+TASK = ("task", "role", "kind", "items", "chance")
 CELL = (
     *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected"),
     *("truncated", "unparsed", "nonfinite", "perplexity", "ratio", "ratio_low", "ratio_high"),
@@ -87,15 +88,40 @@ def text_tables(summary: Mapping[str, Any]) -> RenderableType:
     tried = evaluation(summary)
     if tried is not None:
         level = float((summary.get("study") or {}).get("level") or 0.95)
-        parts += [_effects(tried), Text(_caption(level), style="dim")]
+        perplexity = any(task.scored for task in tried.tasks)
+        parts += [_effects(tried), Text(_caption(level, perplexity=perplexity), style="dim")]
+        if tried.choice:
+            told = isolation_prose.chosen(tried.choice, tried)
+            parts += [Text("\nThe choice, tested", style="bold"), Text(told)]
     return Group(*parts) if parts else Text("Nothing has been selected or evaluated yet.")
 
 
-def _caption(level: float) -> str:
+class _Heading:
+    """A task's name over its column, shortened in its middle to the column's width, and what is known of the task."""
+
+    def __init__(self, name: str, told: str) -> None:
+        self.name, self.told = name, told
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        yield Text(wording.short(self.name, options.max_width), no_wrap=True)
+        yield Text(self.told)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        least = max(map(len, self.told.split()))
+        return Measurement(least, max(least, len(self.name), len(self.told))).with_maximum(options.max_width)
+
+
+def _caption(level: float, *, perplexity: bool) -> str:
+    of_text = (
+        " Of running text: its perplexity (less is better) with its interval, then × the unedited model's, then the "
+        "random controls' perplexities."
+        if perplexity
+        else ""
+    )
     return (
         f"Accuracy in % with its {100 * level:g} % interval, then the drop from the unedited model, then the matched "
-        f"random controls' accuracies from lowest to highest. From {100 * WORTH_SAYING:g} % on: answers cut off at "
-        "the token limit, and answers in which none could be read."
+        f"random controls' accuracies from lowest to highest.{of_text} From {100 * WORTH_SAYING:g} % on: answers cut "
+        "off at the token limit, and answers in which none could be read."
     )
 
 
@@ -135,7 +161,7 @@ def _effects(found: Evaluation) -> Table:
     for task in found.tasks:
         role = f", {task.role}" if task.role else ""
         table.add_column(
-            Text(f"{task.name}\n{wording.counted(task.items, 'item')}{role}"),
+            _Heading(task.name, f"{wording.counted(task.items, 'item')}{role}"),
             justify="right",
             overflow="fold",
         )

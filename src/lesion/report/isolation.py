@@ -22,6 +22,7 @@ from lesion.report import (
     wording,
 )
 from lesion.report.evaluation_tables import text_tables as text_tables
+from lesion.report.evidence import ALPHA
 from lesion.report.files import finite, plain_json, rendered, replace, writing
 from lesion.report.page import heat_class
 from lesion.report.sweeps import Along
@@ -124,6 +125,8 @@ def page(
         details=_details(study, isolation, found),
         notes=summary.get("notes") or [],
         signed=isolation_prose.signed,
+        above_chance=trials.ABOVE_CHANCE,
+        alpha=ALPHA,
     )
 
 
@@ -160,13 +163,15 @@ def _tradeoffs(found: Evaluation) -> list[dict[str, Any]]:
     for skill in found.skills:
         for regime, edits in sweeps.regimes(found.tried).items():
             series, boost = sweeps.paths(edits), regime == "boost"
+            controls = sweeps.comparable(found, skill, edits)
             panels = [
                 (control, *(tradeoff.panel(found, series, skill, control, size, boost=boost) for size in SIZES))
-                for control in sweeps.comparable(found, skill, edits)
+                for control in controls
             ]
             if panels:
                 legend = curves.legend(found, series)
-                figures.append({"skill": skill, "boost": boost, "legend": legend, "panels": panels})
+                drawn = {"skill": skill, "boost": boost, "legend": legend, "panels": panels}
+                figures.append(drawn | {"guessed": _guessed([skill, *controls])})
     return figures
 
 
@@ -176,14 +181,21 @@ def _sweeps(found: Evaluation) -> list[dict[str, Any]]:
     ways: tuple[Along, ...] = ("keep", "factor")
     for along in ways:
         series = sweeps.swept(found.tried, along)
-        panels = [
-            (task, *(curves.panel(found, series, task, along, size) for size in SIZES))
+        tasks = [
+            task
             for task in found.tasks
             if any(edit.key in task.effects for one in series for stop in one.stops for edit in stop.edits)
         ]
+        panels = [(task, *(curves.panel(found, series, task, along, size) for size in SIZES)) for task in tasks]
         if panels:
-            figures.append({"along": along, "legend": curves.legend(found, series), "panels": panels})
+            drawn = {"along": along, "legend": curves.legend(found, series), "panels": panels}
+            figures.append(drawn | {"guessed": _guessed(tasks)})
     return figures
+
+
+def _guessed(tasks: Sequence[Asked]) -> bool:
+    """Whether a line of chance is drawn in any of the tasks' panels."""
+    return any(task.guessed is not None for task in tasks)
 
 
 def _consistency(overlaps: Sequence[curves.Overlap]) -> dict[str, Any]:
@@ -237,7 +249,7 @@ def _details(study: Mapping[str, Any], isolation: Mapping[str, Any], found: Eval
     told: list[tuple[str, str]] = [(str(name), _plain(value)) for name, value in study.items() if name != "title"]
     for name in (
         *("model", "fingerprint", "family", "blocks", "skill", "controls", "samples", "repeats"),
-        *("seed", "replacement", "disjoint"),
+        *("seed", "replacement", "disjoint", "dtype"),
     ):
         if isolation.get(name) is not None:
             told.append(
@@ -246,6 +258,8 @@ def _details(study: Mapping[str, Any], isolation: Mapping[str, Any], found: Eval
     if found is not None:
         if not isolation:
             told.append(("model", found.model))
+        if found.dtype and found.dtype != isolation.get("dtype"):
+            told.append(("dtype" if not isolation.get("dtype") else "dtype of the evaluation", _plain(found.dtype)))
         roles = (
             f"{task.name} ({wording.counted(task.items, 'item')}, {task.role or 'no role'})" for task in found.tasks
         )

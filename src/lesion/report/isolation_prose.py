@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lesion.report import selection_prose, wording
+from lesion.report.evidence import ALPHA, Evidence, beyond, random_ratio, strongest
 from lesion.report.prose import STOPPING_SHARE, Finding
 from lesion.report.sweeps import regimes
 from lesion.report.trials import Asked, Edited, Effect, Evaluation, number
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Whether one edit changes the skill, more than its random controls and more than every control.
-
-    Each is True or False by its interval, or None where that was not measured. For `boost` the direction is a gain.
-    """
-
-    edit: Edited
-    boost: bool
-    changed: bool | None
-    beyond_random: bool | None
-    beyond_controls: bool | None
-    strength: float
-
-    @property
-    def selective(self) -> bool:
-        """All three, each with an interval beyond 0."""
-        return bool(self.changed and self.beyond_random and self.beyond_controls)
 
 
 def findings(found: Evaluation | None, isolation: Mapping[str, Any]) -> list[Finding]:
@@ -54,42 +34,6 @@ def findings(found: Evaluation | None, isolation: Mapping[str, Any]) -> list[Fin
     return [finding for finding in told if finding.headline or finding.sentences]
 
 
-def evidence(found: Evaluation, skill: Asked, edit: Edited) -> Evidence | None:
-    """What is known of one edit on a skill; None where the skill was not answered under it."""
-    effect = skill.effects.get(edit.key)
-    if effect is None or effect.change is None or skill.scored:
-        return None
-    boost = edit.factor > 1
-    sign = -1.0 if boost else 1.0
-    known = [
-        difference
-        for control in found.controls
-        if not control.scored and (difference := found.difference(edit.key, skill.name, control.name)) is not None
-    ]
-    spread = effect.random
-    # A gain is a drop below 0: then it is the upper end of the interval that has to lie beyond 0.
-    far = [sign * end for d in known if (end := d.high if boost else d.low) is not None]
-    margins = [sign * d.value for d in known]
-    return Evidence(
-        edit=edit,
-        boost=boost,
-        changed=_beyond(effect.change_low, effect.change_high, boost=boost),
-        beyond_random=None if spread is None else _beyond(spread.beyond_low, spread.beyond_high, boost=boost),
-        beyond_controls=None if not far or len(far) < len(known) else min(far) > 0,
-        strength=min([*margins, sign * effect.change]),
-    )
-
-
-def strongest(found: Evaluation, skill: Asked, edits: Sequence[Edited]) -> Evidence | None:
-    """The most selective of a method's edits: most evidence first, then the largest change beyond every control."""
-    known = [one for edit in edits if (one := evidence(found, skill, edit)) is not None]
-    return max(
-        known,
-        key=lambda e: (e.selective, sum(bool(x) for x in (e.changed, e.beyond_random, e.beyond_controls)), e.strength),
-        default=None,
-    )
-
-
 def chosen(choice: Mapping[str, Any], found: Evaluation | None = None) -> str:
     """The edit chosen on validation items and what it did on test items that had no part in choosing it."""
     name = _name(found, str(choice.get("chosen") or ""))
@@ -105,10 +49,15 @@ def chosen(choice: Mapping[str, Any], found: Evaluation | None = None) -> str:
     )
     if gain is None or low is None or high is None:
         return f"{told}."
-    verdict = (
-        "a gain that chance does not explain" if low > 0 else "a loss" if high < 0 else "no evidence of any change"
-    )
     p = number(choice.get("p"))
+    sure = p is None or p <= ALPHA
+    verdict = (
+        "a gain that chance does not explain"
+        if low > 0 and sure
+        else "a loss"
+        if high < 0 and sure
+        else "no evidence of any change"
+    )
     told += f": {signed(gain)} points {wording.interval(low, high)}"
     told += f", p{wording.SPACE}{wording.p_value(p)}" if p is not None else ""
     told += f", {verdict}."
@@ -124,9 +73,12 @@ def chosen(choice: Mapping[str, Any], found: Evaluation | None = None) -> str:
     before = number(choice.get("accuracy_validation")), number(choice.get("baseline_validation"))
     if before[0] is not None and before[1] is not None:
         told += f" On the validation items it had been {signed(before[0] - before[1])} points."
+    silent = {task.name for task in found.controls if not task.informs} if found is not None else set()
     for control in choice.get("controls") or ():
         drop = number(control.get("drop"))
-        if drop is not None:
+        if control.get("task") in silent:
+            told += f" {control.get('task')} cannot tell."
+        elif drop is not None:
             interval = wording.interval(number(control.get("drop_low")), number(control.get("drop_high")))
             told += f" {control.get('task')}: a drop of {wording.points(drop)} points {interval}."
     return told
@@ -146,34 +98,70 @@ def _skill(found: Evaluation, skill: Asked, edits: Sequence[Edited], *, boost: b
     known = {method: one for method, one in best.items() if one is not None}
     if not known:
         return []
-    headline = [_verdict(skill, known, boost=boost)]
+    headline = [_verdict(found, skill, known, boost=boost)]
+    headline += [_suffering(method, one) for method, one in known.items() if one.selective and one.suffering]
+    headline += [cannot_tell(control) for control in found.controls if not control.scored and not control.informs]
     if any(len(by_method[method]) > 1 for method in known):
         headline.append(
-            "Of each method the most selective edit is told; the intervals do not allow for having picked it."
+            "Of each method the most selective edit is told; the intervals do not allow for having picked it, the "
+            "corrected p allows for all edits tried."
         )
-    if not boost and not any(control.kind == "generate" for control in found.controls):
+    if not boost and not any(control.kind == "generate" and control.informs for control in found.controls):
         headline.append(
-            "No control has to be generated here: damage to generating anything would look like a loss of the skill."
+            "No control that can tell has to be generated here: damage to generating anything would look like a loss "
+            "of the skill."
         )
     sentences = [_method(found, skill, one, len(by_method[method])) for method, one in known.items()]
     subject = f"{'Boosting' if boost else 'Cutting'} what is selected for {skill.name}"
     return [Finding(subject, tuple(headline), tuple(sentences))]
 
 
-def _verdict(skill: Asked, known: Mapping[str, Evidence], *, boost: bool) -> str:
+def cannot_tell(control: Asked) -> str:
+    """Why an answered control says nothing of selectivity: the unedited model is at chance, or not surely above it."""
+    if control.value is None:
+        return f"{control.name} cannot tell: the unedited model has no accuracy there."
+    chance = "not known" if control.chance is None else wording.percent(control.chance, 0)
+    interval = wording.interval(control.low, control.high)
+    at = f"{wording.percent(control.value)} {interval}".rstrip()
+    return f"{control.name} cannot tell: the unedited model is at {at} (chance {chance})."
+
+
+def _suffering(method: str, one: Evidence) -> str:
+    ratios = [f"{_ratio(control.effects[one.edit.key])} on {control.name}" for control in one.suffering]
+    return f"With {method}, running text suffers too ({'; '.join(ratios)})."
+
+
+def _ratio(effect: Effect) -> str:
+    """`×1.99 [1.75, 2.27]`: a ratio of perplexities with its interval."""
+    return f"×{effect.change:.3g} {wording.plain_interval(effect.change_low, effect.change_high, 3)}"
+
+
+def _verdict(found: Evaluation, skill: Asked, known: Mapping[str, Evidence], *, boost: bool) -> str:
+    answered = [control for control in found.controls if not control.scored]
+    telling = [control for control in answered if control.informs]
+    does = "raises" if boost else "hurts"
+    if not telling:
+        why = "no control that is answered can tell" if answered else "no control is answered"
+        sure = [method for method, one in known.items() if one.surely_changed and one.beyond_random]
+        told = f"Whether any edit {does} {skill.name} selectively cannot be said: {why}."
+        if sure:
+            verb = does if len(sure) == 1 else does[:-1]
+            told += f" Compared with random weights alone, {wording.listed(sure)} {verb} it more."
+        return told
     yes = [method for method, one in known.items() if one.selective]
     no = [method for method, one in known.items() if not one.selective]
-    does = "raises" if boost else "hurts"
+    limits = ["is answered"] * (len(answered) < len(found.controls)) + ["can tell"] * (len(telling) < len(answered))
+    every = "every control" + (f" that {wording.listed(limits)}" if limits else "")
     if not yes:
-        lacking = [e for e in known.values() if e.beyond_random is None or e.beyond_controls is None]
-        why = " (for some, no random controls or no other tasks were measured)" if lacking else ""
+        lacking = [e for e in known.values() if None in e.parts]
+        why = " (for some, not all of this was measured)" if lacking else ""
         return (
             f"No evidence that any edit {does} {skill.name} both more than as many random weights and more than "
-            f"every control{why}."
+            f"{every}{why}."
         )
     told = (
         f"{wording.listed(yes)} {does if len(yes) == 1 else does[:-1]} {skill.name} more than as many random weights "
-        "and more than every control."
+        f"and more than {every}."
     )
     if no:
         told += f" For {wording.listed(no)} there is no such evidence."
@@ -211,13 +199,21 @@ def _changed(effect: Effect, evidence: Evidence) -> str:
     interval = _interval(effect.change_low, effect.change_high, evidence.boost)
     if effect.change_low is None or effect.change_high is None:
         return "without an interval."
-    if evidence.boost:
-        if evidence.changed:
-            return f"a gain of {wording.points(-change)} points {interval}."
-        return f"{signed(-change)} points {interval}: no evidence of a gain."
-    if evidence.changed:
-        return f"a drop of {wording.points(change)} points {interval}."
-    return f"a drop of {wording.points(change)} points {interval}: no evidence of a loss."
+    what = "gain" if evidence.boost else "loss"
+    if not evidence.boost:
+        told = f"a drop of {wording.points(change)} points {interval}"
+    elif evidence.changed:
+        told = f"a gain of {wording.points(-change)} points {interval}"
+    else:
+        told = f"{signed(-change)} points {interval}"
+    if effect.p_corrected is not None:
+        told += f", p{wording.SPACE}corrected{wording.SPACE}{wording.p_value(effect.p_corrected)}"
+    if not evidence.changed:
+        return f"{told}: no evidence of a {what}."
+    if not evidence.corrected:
+        why = "without a corrected p" if effect.p_corrected is None else "with all edits tried allowed for"
+        return f"{told}: {why}, no evidence of a {what}."
+    return f"{told}."
 
 
 def _against_random(effect: Effect, evidence: Evidence) -> str:
@@ -244,9 +240,11 @@ def _against_control(found: Evaluation, skill: Asked, control: Asked, evidence: 
             return ""
         interval = wording.plain_interval(effect.change_low, effect.change_high)
         told = f"The perplexity of {control.name} is {effect.change:.3f} times {interval} the unedited model's"
-        if effect.random is not None and effect.random.mean is not None and control.value:
-            told += f", {effect.random.mean / control.value:.3f} times with random weights"
-        return f"{told}."
+        if (random := random_ratio(control, effect)) is not None:
+            told += f", {random:.3f} times with random weights"
+        return f"{told}: running text suffers too ({_ratio(effect)})." if control in evidence.suffering else f"{told}."
+    if not control.informs:
+        return f"{control.name} cannot tell."
     drops = wording.interval(effect.change_low, effect.change_high)
     drop = f"{control.name} drops {wording.points(effect.change)} {drops}"
     difference = found.difference(evidence.edit.key, skill.name, control.name)
@@ -254,10 +252,10 @@ def _against_control(found: Evaluation, skill: Asked, control: Asked, evidence: 
         return f"{drop}; the difference was not worked out."
     value = -difference.value if evidence.boost else difference.value
     interval = _interval(difference.low, difference.high, evidence.boost)
-    beyond = _beyond(difference.low, difference.high, boost=evidence.boost)
-    against = _beyond(difference.low, difference.high, boost=not evidence.boost)
+    more = beyond(difference.low, difference.high, boost=evidence.boost)
+    against = beyond(difference.low, difference.high, boost=not evidence.boost)
     what = "gains" if evidence.boost else "loses"
-    if beyond:
+    if more:
         return f"{drop}: {skill.name} {what} {wording.points(value)} points {interval} more."
     if against:
         return f"{drop}: {skill.name} {what} {wording.points(-value)} points less than it, {signed(value)} {interval}."
@@ -273,23 +271,18 @@ def _plain(found: Evaluation) -> list[Finding]:
         if not known or task.scored:
             continue
         worst = max(known, key=lambda effect: effect.change or 0.0)
-        sure = worst.change_low is not None and worst.change_low > 0
+        p = worst.p_corrected
+        sure = worst.change_low is not None and worst.change_low > 0 and p is not None and p <= ALPHA
+        corrected = "" if p is None else f", p{wording.SPACE}corrected{wording.SPACE}{wording.p_value(p)}"
         told.append(
             f"{task.name}: the largest drop of {wording.counted(len(known), 'edit')} is "
             f"{wording.points(worst.change)} points {wording.interval(worst.change_low, worst.change_high)}, with "
-            f"{worst.edit.name}{'' if sure else ': no evidence of a loss'}."
+            f"{worst.edit.name}{corrected}{'' if sure else ': no evidence of a loss'}."
         )
     if not told:
         return []
     headline = "No task was named as the skill and none as a control, so nothing is said here about selectivity."
     return [Finding("", (headline,), tuple(told))]
-
-
-def _beyond(low: float | None, high: float | None, *, boost: bool) -> bool | None:
-    """Whether an interval of drops lies beyond 0 in the direction meant: above for a loss, below for a gain."""
-    if low is None or high is None:
-        return None
-    return high < 0 if boost else low > 0
 
 
 def _interval(low: float | None, high: float | None, boost: bool) -> str:

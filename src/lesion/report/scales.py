@@ -77,7 +77,7 @@ def ratios(
     elif texts == "count":
         ticks = tuple((value, f"{value:,.0f}") for value in known)
     else:
-        ticks = tuple((value, f"{value:.3g}") for value in _decades(low / room, high * room))
+        ticks = tuple((value, f"{value:.3g}") for value in decades(low / room, high * room))
     return Scale(low / room, high * room, start, end, ticks, logarithmic=True, reversed=reversed)
 
 
@@ -89,7 +89,7 @@ def numbers(values: Iterable[float | None], start: float, end: float) -> Scale:
     return Scale(low - room, high + room, start, end, tuple((value, f"{value:g}") for value in known))
 
 
-def _decades(low: float, high: float) -> list[float]:
+def decades(low: float, high: float) -> list[float]:
     """Round values between two others, at most seven."""
     for marks in ((1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 4, 5, 7), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         found = [

@@ -36,6 +36,8 @@ def selected(isolation: Mapping[str, Any]) -> list[str]:
     for overlap in _widest(curves.overlaps(isolation)):
         several = overlap.low is not None and overlap.high is not None and overlap.low < overlap.high
         pairs = f" ({overlap.low:.2f} to {overlap.high:.2f})" if several else ""
+        if overlap.repeats == 2:
+            pairs = " (one pair, no interval)"
         chance = (
             "" if overlap.chance is None else f"; sets of that size drawn at random would agree to {overlap.chance:.2f}"
         )

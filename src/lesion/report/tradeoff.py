@@ -49,6 +49,8 @@ def panel(
 ) -> Markup:
     """One chart: every series with its intervals, random controls in grey, the unedited model as a dashed cross.
 
+    Dotted: chance, where answers are chosen.
+
     Args:
         found: for the colours of methods.
         series: what is drawn.
@@ -118,7 +120,7 @@ def _plane(series: Sequence[Series], skill: Asked, control: Asked, size: tuple[i
     width, height = size
 
     def values(task: Asked) -> list[float | None]:
-        found = [task.value, task.low, task.high]
+        found = [task.value, task.low, task.high, task.guessed]
         for effect in (task.effects.get(edit.key) for edit in edits):
             if effect is not None:
                 found += [effect.value, effect.low, effect.high]
@@ -164,6 +166,14 @@ def _baseline(plane: Plane, skill: Asked, control: Asked) -> Markup:
     if control.value is not None:
         found += Markup('<path class="baseline" d="M{:.1f} {:.1f}H{:.1f}"/>').format(
             plane.x.start, plane.y.at(control.value), plane.x.end
+        )
+    if skill.guessed is not None:
+        found += Markup('<path class="guess" d="M{:.1f} {:.1f}V{:.1f}"/>').format(
+            plane.x.at(skill.guessed), plane.y.start, plane.y.end
+        )
+    if control.guessed is not None:
+        found += Markup('<path class="guess" d="M{:.1f} {:.1f}H{:.1f}"/>').format(
+            plane.x.start, plane.y.at(control.guessed), plane.x.end
         )
     return found
 

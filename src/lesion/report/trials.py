@@ -22,6 +22,9 @@ METHODS = {
     "random": "random",
 }
 """How methods are written for people; others as they are."""
+ABOVE_CHANCE = 0.10
+"""A control can tell only if the lower limit of its unedited accuracy is at least so far above chance: what is at the
+floor before an edit has nothing to lose, and would look spared by every edit."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,7 @@ class Asked:
     """One task of an evaluation: the unedited model on it, and the effect of every edit by key.
 
     `value`, `low` and `high` are the baseline's accuracy in 0…1, or its perplexity, `None` where not known.
+    `chance` is the accuracy of guessing in 0…1, None for perplexity or where it is not known.
     `broken` are the keys of edits under which the measure is not a finite number.
     """
 
@@ -131,6 +135,19 @@ class Asked:
     nonfinite: float | None
     effects: Mapping[str, Effect]
     broken: frozenset[str] = frozenset()
+    chance: float | None = None
+
+    @property
+    def informs(self) -> bool:
+        """Whether the unedited model is surely above chance (by `ABOVE_CHANCE`), so that a loss could show."""
+        if self.scored or self.low is None or self.chance is None:
+            return False
+        return self.low - self.chance >= ABOVE_CHANCE - 1e-9
+
+    @property
+    def guessed(self) -> float | None:
+        """Where charts draw a line of chance: only where answers are chosen."""
+        return self.chance if self.kind == "choose" else None
 
     @property
     def scored(self) -> bool:
@@ -159,6 +176,7 @@ class Evaluation:
     tasks: tuple[Asked, ...]
     differences: tuple[Difference, ...]
     choice: Mapping[str, Any] | None
+    dtype: str | None = None
 
     @cached_property
     def tried(self) -> tuple[Edited, ...]:
@@ -206,6 +224,7 @@ def evaluation(summary: Summary) -> Evaluation | None:
                 if (value := number(d.get("difference"))) is not None
             ),
             choice=entry.get("choice") or None,
+            dtype=entry.get("dtype"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LesionError(
@@ -256,6 +275,7 @@ def _asked(entry: Mapping[str, Any], edits: Mapping[str, Edited]) -> Asked:
         **{name: number(baseline.get(name)) for name in ("low", "high", "truncated", "unparsed", "nonfinite")},
         effects={effect.edit.key: effect for effect in effects if effect is not None},
         broken=frozenset(cell["edit"] for cell in entry.get("cells") or () if number(cell.get(measure)) is None),
+        chance=number(entry.get("chance", 0.0 if kind == "generate" else None)),
     )
 
 
