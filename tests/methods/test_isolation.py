@@ -153,7 +153,7 @@ def test_the_interval_of_an_overlap_is_the_jackknife_over_repeats():
 
 
 def test_of_fewer_than_three_repeats_nothing_is_known_of_the_spread():
-    assert Overlap("m", 0.1, 10, 2, (0.5,), 0.1).interval() == (0, 1)
+    assert Overlap("m", 0.1, 10, 2, (0.5,), 0.1).interval() is None
 
 
 def test_repeats_that_all_agree_alike_have_an_interval_of_one_point():

@@ -275,3 +275,14 @@ def test_a_folder_without_a_tokenizer_is_refused_in_every_family(family, tmp_pat
     tiny(family).save_pretrained(tmp_path)
     with pytest.raises(LesionError, match="has no tokenizer that can be read"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../evil.safetensors", "/etc/passwd", 3])
+def test_an_index_that_names_a_file_outside_its_folder_is_refused(folder, name):
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"w": name}}))
+    assert "does not lie in the folder" in refusal(folder)
+
+
+def test_an_index_that_is_none_is_refused(folder):
+    (folder / "model.safetensors.index.json").write_text("[]")
+    assert "is not an index of shards" in refusal(folder)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import ttest_1samp
 
 from lesion.errors import LesionError
 from lesion.studies.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
@@ -83,43 +84,41 @@ def test_beyond_random_is_the_mean_of_random_minus_edited_over_draws_and_items(e
     assert -1 <= found.low <= found.high <= 1
 
 
-@pytest.mark.parametrize("draws", [1, 3])
-def test_its_interval_is_that_of_a_naive_bootstrap_over_items_and_draws(draws):
+def test_with_one_draw_it_is_the_paired_drop_from_that_control():
     rng = np.random.default_rng(4)
-    items, times = 40, 3000
-    random = rng.random((draws, items)) < rng.uniform(0.3, 0.9, (draws, 1))
-    edited = rng.random(items) < 0.3
-    harm = random.astype(float) - edited.astype(float)
-    means = []
-    for _ in range(times):
-        drawn_items, drawn_draws = rng.integers(items, size=items), rng.integers(draws, size=draws)
-        of_items = harm[:, drawn_items].mean(axis=1)
-        mean = of_items.mean()
-        # A few draws resampled differ by (draws - 1) / draws of the variance that they have.
-        stretch = math.sqrt(draws / (draws - 1)) if draws > 1 else 0
-        means.append(mean + stretch * (of_items[drawn_draws].mean() - mean))
-    found = beyond_random(edited, random)
-    low, high = np.quantile(means, [0.025, 0.975])
-    assert found.low == pytest.approx(low, abs=0.025)
-    assert found.high == pytest.approx(high, abs=0.025)
+    random, edited = rng.random((1, 40)) < 0.7, rng.random(40) < 0.3
+    found, drop = beyond_random(edited, random), paired_drop(random[0], edited)
+    assert (found.value, found.low, found.high) == (nearly(drop.drop), nearly(drop.low), nearly(drop.high))
 
 
-def test_draws_that_differ_widen_the_interval_and_a_seed_gives_the_same_one_again():
+def test_draws_that_differ_widen_it_by_students_interval_of_their_mean():
     rng = np.random.default_rng(1)
     edited = rng.random(200) < 0.5
-    alike = np.stack([rng.random(200) < 0.6 for _ in range(3)])
     apart = np.stack([rng.random(200) < share for share in (0.2, 0.6, 1.0)])
-    narrow, wide = beyond_random(edited, alike), beyond_random(edited, apart)
-    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
-    assert beyond_random(edited, alike) == narrow
-    assert beyond_random(edited, alike, seed=1) != narrow
-    assert beyond_random(edited, alike, level=0.5).high < narrow.high
+    drops = [paired_drop(one, edited) for one in apart]
+    students = ttest_1samp([one.drop for one in drops], 0).confidence_interval(0.95)
+    found = beyond_random(edited, apart)
+    reach = np.mean([one.drop - one.low for one in drops])
+    assert found.value - max(-1, found.value - np.hypot(found.value - students.low, reach)) == nearly(
+        found.value - found.low
+    )
+    alike = np.stack([apart[1]] * 3)
+    assert beyond_random(edited, alike).low == nearly(paired_drop(apart[1], edited).low)
+    assert found.high - found.low > 2 * (beyond_random(edited, alike).high - beyond_random(edited, alike).low)
+    assert beyond_random(edited, alike, level=0.5).high < beyond_random(edited, alike).high
+
+
+@pytest.mark.parametrize("items", [1, 7, 100])
+def test_items_that_tell_nothing_apart_leave_doubt(items):
+    right = np.ones(items, dtype=bool)
+    found = beyond_random(right, np.stack([right, right]))
+    assert found.value == 0
+    assert found.low < 0 < found.high
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("draws", "spread"), [(1, 0.0), (3, 0.3), (10, 0.5)])
-def test_the_interval_beyond_random_covers_what_other_items_and_draws_would_give(draws, spread, monkeypatch):
-    monkeypatch.setattr("lesion.studies.contrasts.RESAMPLES", 600)
+def test_the_interval_beyond_random_covers_what_other_items_and_draws_would_give(draws, spread):
     rng = np.random.default_rng(2)
 
     def chance(logit: np.ndarray) -> np.ndarray:
@@ -128,13 +127,13 @@ def test_the_interval_beyond_random_covers_what_other_items_and_draws_would_give
     many, shift = rng.normal(size=200_000), spread * rng.normal(size=200_000)
     truth = float((chance(many + shift) - chance(many - 0.8)).mean())
     held, tries = 0, 300
-    for seed in range(tries):
+    for _ in range(tries):
         difficulty, harm = rng.normal(size=100), spread * rng.normal(size=draws)
         random = rng.random((draws, 100)) < chance(difficulty + harm[:, None])
         edited = rng.random(100) < chance(difficulty - 0.8)
-        found = beyond_random(edited, random, seed=seed)
+        found = beyond_random(edited, random)
         held += found.low <= truth <= found.high
-    assert held / tries >= 0.91
+    assert held / tries >= 0.93
 
 
 @pytest.mark.parametrize(

@@ -354,3 +354,88 @@ def test_killed_with_kill_9_and_run_again_the_summary_is_that_of_a_run_left_in_p
     assert rest.asked == total - kept
     whole = run_isolation(what, tmp_path / "whole")
     assert rest.summary == whole.summary
+
+
+def _isolated(what: IsolationStudy, llama, folder: Path):
+    return run_isolation(what, folder, model=llama, make_engine=Oracle())
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"seed": 9}, r"seed: 0 there, 9 here"),
+        ({"samples": [4]}, r"samples: 3 there, 4 here"),
+        ({"repeats": 2}, r"repeats: 1 there, 2 here"),
+    ],
+)
+def test_a_folder_takes_no_second_isolation_of_other_texts(llama, data, tmp_path, other, told):
+    _isolated(study(data, tasks=[]), llama, tmp_path / "out")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    with pytest.raises(LesionError, match=rf"holds another isolation \({told}\)"):
+        _isolated(study(data, tasks=[], **other), llama, tmp_path / "out")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
+
+
+def test_nor_one_of_data_that_has_changed_or_of_another_model(llama, data, tmp_path):
+    _isolated(study(data, tasks=[]), llama, tmp_path / "out")
+    with pytest.raises(LesionError, match="holds another isolation"):
+        _isolated(study(data, tasks=[]), model("qwen2"), tmp_path / "out")
+    task(data[0], "{m} times {n} =")
+    with pytest.raises(LesionError, match="the same draws of data that has changed since"):
+        _isolated(study(data, tasks=[]), llama, tmp_path / "out")
+
+
+def test_but_it_takes_further_shares_and_methods(llama, data, tmp_path):
+    _isolated(study(data, tasks=[]), llama, tmp_path / "out")
+    again = _isolated(study(data, tasks=[], keep=[0.1], methods=["wanda"]), llama, tmp_path / "out")
+    assert [one["edit"] for one in again.summary["isolation"]["selections"]] == ["wanda-0.1.edit"]
+    assert {file.name for file in (tmp_path / "out").glob("*.edit")} == {"mathneuro-0.2.edit", "wanda-0.1.edit"}
+
+
+def test_edits_that_the_folder_did_not_isolate_are_noted(llama, data, tmp_path):
+    _isolated(study(data, tasks=[]), llama, tmp_path / "out")
+    _isolated(study(data, tasks=[], seed=5), llama, tmp_path / "other")
+    foreign = read_edit(tmp_path / "other" / "mathneuro-0.2.edit")
+    own = read_edit(tmp_path / "out" / "mathneuro-0.2.edit")
+    for file, noted in ((own, False), (foreign, True)):
+        outcome = run_evaluation(
+            evaluation(data), [file], tmp_path / "out", random_controls=1, model=llama, make_engine=Oracle()
+        )
+        assert (
+            any("not among the selections that this folder's isolation made" in n for n in outcome.summary["notes"])
+            == noted
+        )
+
+
+def test_the_skill_and_what_was_seen_are_known_under_every_way_to_type_a_file(llama, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = study(data, tasks=[], samples=8)
+    file = read_edit(tmp_path / "out" / "mathneuro-0.2.edit") if _isolated(told, llama, tmp_path / "out") else None
+    asked = EvaluationStudy.make(
+        model="tiny:llama", items=ITEMS, tasks=["./skill.jsonl"], decoding={"max_new_tokens": 3}
+    )
+    outcome = run_evaluation(asked, [file], tmp_path / "e", random_controls=1, model=llama, make_engine=Oracle())
+    assert outcome.summary["evaluation"]["tasks"][0]["role"] == "skill"
+    assert any(n.startswith("./skill.jsonl: 4 of the 6 items") for n in outcome.summary["notes"])
+    with pytest.raises(UsageError, match="cannot be its own control"):
+        IsolationStudy.make(model="m", skill="skill.jsonl", controls=["./skill.jsonl"])
+
+
+def test_a_selection_made_anew_on_other_weights_is_noted(llama, data, tmp_path):
+    _isolated(study(data, tasks=[]), llama, tmp_path / "out")
+    file = read_edit(tmp_path / "out" / "mathneuro-0.2.edit")
+    network = tiny("llama")
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(1.5)
+    other = wrap(network, tokenizer(), "tiny:other")
+    outcome = run_evaluation(
+        evaluation(data, model="tiny:other"),
+        [file],
+        tmp_path / "e",
+        random_controls=1,
+        force=True,
+        model=other,
+        make_engine=Oracle(),
+    )
+    assert any("its selection was made anew on the weights of tiny:other" in n for n in outcome.summary["notes"])

@@ -16,7 +16,7 @@ from commandline import write
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.studies.isolation_study import IsolationStudy
-from lesion.studies.observations import FILE, Observed, observe_all, read
+from lesion.studies.observations import FILE, Observed, draw_texts, observe_all, read
 from tiny import model, tiny, tokenizer
 
 
@@ -55,7 +55,8 @@ def study(data: tuple[Path, ...], **values) -> IsolationStudy:
 
 def look(what: IsolationStudy, llama, folder: Path):
     folder.mkdir(exist_ok=True)
-    return observe_all(what, llama, folder, Listener())
+    texts = draw_texts(what, llama)
+    return observe_all(llama, texts, folder, Listener()), texts
 
 
 def test_the_file_gives_back_every_number_to_the_bit(llama, tmp_path):

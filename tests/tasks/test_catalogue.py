@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lesion.errors import LesionError, UsageError
 from lesion.tasks import gsm8k, triviaqa
-from lesion.tasks.catalogue import NAMES, calibration_items, draw, find
+from lesion.tasks.catalogue import NAMES, calibration_items, canonical, draw, find
 from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
 
 
@@ -191,3 +191,23 @@ def test_the_primers_calibration_items_are_two_thousand_of_the_training_split(na
 
 def test_the_atlas_is_observed_on_its_facts_since_there_are_no_others():
     assert calibration_items(find("primer:atlas")) == find("primer:atlas").load()
+
+
+def test_one_file_typed_in_several_ways_is_one_task(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.jsonl").write_text('{"id": "1", "prompt": "a", "answer": "b"}\n')
+    names = ["q.jsonl", "./q.jsonl", "jsonl:q.jsonl", f"jsonl:{tmp_path / 'q.jsonl'}"]
+    assert len({canonical(name) for name in names}) == 1
+    assert canonical("triviaqa:q.jsonl?rule=exact") != canonical("triviaqa:q.jsonl")
+    assert [canonical(name) for name in ("gsm8k", "primer:atlas", "gsm8k:absent")] == [
+        "gsm8k",
+        "primer:atlas",
+        "gsm8k:absent",
+    ]
+
+
+def test_a_file_name_with_control_characters_is_refused(tmp_path):
+    file = tmp_path / "q\x1b[31m.jsonl"
+    file.write_text('{"id": "1", "prompt": "a", "answer": "b"}\n')
+    with pytest.raises(UsageError, match="control characters; rename"):
+        find(str(file))

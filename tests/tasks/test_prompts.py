@@ -14,7 +14,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from lesion.errors import LesionError, UsageError
 from lesion.tasks.catalogue import find
-from lesion.tasks.continuations import encode_choices
 from lesion.tasks.prompts import encode, resolve, styles, templates
 from lesion.tasks.task import Item
 
@@ -221,20 +220,6 @@ def test_a_prompt_that_leaves_no_room_for_the_answer_is_told():
 def test_a_prompt_without_a_token_is_told(raw):
     with pytest.raises(LesionError, match="no tokens"):
         encode(Speaker(tokenizer=characters(begin="")), raw, question(""))
-
-
-def test_choices_follow_after_one_space(raw):
-    item = Item("7", "2 + 2 =", "4", choices=("4", " 5"))
-
-    def follow(item: Item, model: Speaker = BASE, style: str | None = None) -> list[str]:
-        return [model.tokenizer.decode(ids) for ids in encode_choices(model, raw, item, style)]
-
-    assert follow(item) == [" 4", " 5"]
-    assert follow(Item("7", "2 + 2 =\n", "4", choices=("4", " 5"))) == ["4", " 5"]
-    assert follow(item, style="plain") == [" 4", " 5"]
-    assert follow(item, CHATTY, "chat") == ["4", " 5"]
-    assert follow(Item("7", "q", "<eos>", choices=("<eos>", "b"))) == [" <eos>", " b"]
-    assert 2 not in encode_choices(BASE, raw, Item("7", "q", "<eos>", choices=("<eos>", "b")))[0]
 
 
 def test_every_style_of_the_file_has_a_place_for_the_question():

@@ -150,6 +150,10 @@ class EditFile:
             )
         return self.edit
 
+    def afresh(self, model: Model, edit: Edit) -> bool:
+        """Whether what `fit` gave for a model selects anew, on other weights than those the edit was made for."""
+        return model.fingerprint != self.model.fingerprint and edit is self.edit
+
     def refuse_misfits(self, shapes: Mapping[str, tuple[int, int]], name: str) -> None:
         """Refuse a model whose matrices do not have the shapes of those that the edit touches.
 

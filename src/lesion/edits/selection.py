@@ -174,8 +174,8 @@ def check_extent(selection: Selection, selected: int, total: int, name: str) -> 
     """
     if selected == 0:
         raise LesionError(
-            f"The selection {selection.label} is empty on {name}: no weight is left. With a larger keep, other "
-            f"controls or more texts it may not be."
+            f"The selection {selection.label} is empty on {name}: no weight is left. With another keep, other "
+            f"controls or more texts some may be."
         )
     if selected == total:
         raise LesionError(f"The selection {selection.label} is everything that {name} has; choose a smaller keep.")

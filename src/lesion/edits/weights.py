@@ -157,7 +157,7 @@ def _remedy(dtypes: Sequence[str]) -> str:
     # Two digits, rounded up.
     unit = 10.0 ** (math.floor(math.log10(half)) - 1)
     step = math.ceil(half / unit) * unit
-    wider = "" if {"float32", "float64"} & set(dtypes) else ", or load the model in float32"
+    wider = "" if {"float32", "float64"} & set(dtypes) else ", or have the weights in float32"
     return f"Use a factor at least as far from 1 as {1 + step:.10g} or {1 - step:.10g}{wider}."
 
 

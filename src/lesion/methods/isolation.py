@@ -113,13 +113,13 @@ class Overlap:
         """The mean over pairs."""
         return float(np.mean(self.iou))
 
-    def interval(self, z: float = 1.959963984540054) -> tuple[float, float]:
+    def interval(self, z: float = 1.959963984540054) -> tuple[float, float] | None:
         """Limits of the mean by the jackknife over repeats: pairs that share a repeat are not independent.
 
-        With fewer than three repeats there is nothing to leave out, and the limits are the extremes of 0 and 1.
+        None with fewer than three repeats: there is nothing to leave out.
         """
         if self.repeats < 3:
-            return 0.0, 1.0
+            return None
         pairs = list(itertools.combinations(range(self.repeats), 2))
         left = [np.mean([v for v, p in zip(self.iou, pairs, strict=True) if r not in p]) for r in range(self.repeats)]
         spread = math.sqrt((self.repeats - 1) / self.repeats * float(np.sum((np.array(left) - np.mean(left)) ** 2)))

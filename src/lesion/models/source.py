@@ -90,7 +90,26 @@ def _folder(place: str, typed: str, revision: str | None) -> Source:
         json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise LesionError(f"{path / 'config.json'} is not valid JSON: {error}.") from error
+    _refuse_outside(path)
     return Source(place, True)
+
+
+def _refuse_outside(folder: Path) -> None:
+    """An index of shards may name files of its own folder only: others could be anybody's.
+
+    Raises:
+        LesionError: it names another, or is no index.
+    """
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return
+    try:
+        named = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LesionError(f"{index} is not an index of shards ({error}); save or download the model again.") from error
+    outside = sorted(str(name) for name in named if not isinstance(name, str) or name != os.path.basename(name))
+    if outside:
+        raise LesionError(f"{index} names the file {outside[0]!r}, which does not lie in the folder; it is refused.")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -40,7 +41,7 @@ class Planned:
         seed: of the draw, of a random control.
         randoms: text forms of its matched random controls.
         selected, total: weights.
-        achieved: Σ|w| after ÷ before, over what is selected.
+        achieved: Σ|w| after ÷ before, over what is selected, with the sign of the factor.
     """
 
     edit: str
@@ -146,7 +147,7 @@ def _planned(
         randoms=randoms,
         selected=sum(c.selected for c in counts),
         total=sum(c.total for c in counts),
-        achieved=after / before,
+        achieved=math.copysign(after / before, edit.factor),
     )
 
 
@@ -196,11 +197,11 @@ def evaluate(
             {
                 "blocks": len(model.anatomy.blocks),
                 "family": model.anatomy.family,
-                "dtype": str(model.dtype).removeprefix("torch."),
+                "dtype": (dtype := str(model.dtype).removeprefix("torch.")),
             },
         )
         kinds = {choice.name: task.kind for choice, task in tasks.items()}
-        written_plan = _keep_plan(folder, chosen.name, kinds, planned, roles or Roles(), questions.level)
+        written_plan = _keep_plan(folder, chosen.name, kinds, planned, roles or Roles(), questions.level, dtype)
         everything: list[Edit] = [edits[entry.edit] for entry in planned]
         cells = missing(questions, chosen, model, tasks, drawn, everything, store)
         total = (len(planned) + 1) * sum(map(len, drawn.values()))
@@ -220,6 +221,7 @@ def _keep_plan(
     planned: Sequence[Planned],
     roles: Roles,
     level: float,
+    dtype: str,
 ) -> dict[str, Any]:
     """Write what is planned beside the answers, together with what was planned there before."""
     before = read_plan(folder)
@@ -230,6 +232,7 @@ def _keep_plan(
         entries[one.edit] = {**asdict(one), "share": one.share, "randoms": list(randoms)}
     plan = {
         "model": model,
+        "dtype": dtype,
         "tasks": dict(kinds),
         "edits": list(entries.values()),
         "skill": roles.skill or (before or {}).get("skill"),

@@ -61,12 +61,18 @@ def summarise(plan: Mapping[str, Any], answers: pd.DataFrame, items: pd.DataFram
         chance = _chance(kind, found[str(BASELINE)])
         entry = {"task": task, "role": role, "kind": kind, "items": len(asked), "chance": chance}
         tasks.append({**entry, **(_score(plan, found, level) if kind == "score" else _accuracy(plan, found, level))})
+    choice = _choice(plan, complete, level)
+    if plan["validation"] is not None and choice is None and len(complete) == len(plan["tasks"]):
+        notes.append(
+            "No edit is chosen: that needs an edit answered in full and items of the skill on both sides of the choice."
+        )
     return {
         "model": plan["model"],
+        "dtype": plan.get("dtype"),
         "edits": [{key: value for key, value in entry.items() if key != "randoms"} for entry in plan["edits"]],
         "tasks": tasks,
         "selectivity": _selectivity(plan, complete, level),
-        "choice": _choice(plan, complete, level),
+        "choice": choice,
         "notes": notes,
     }
 

@@ -19,7 +19,7 @@ from lesion.methods.isolation import METHODS, Made, Overlap, coverage, selection
 from lesion.models.load import Model
 from lesion.studies.asking import Watcher
 from lesion.studies.isolation_study import IsolationStudy
-from lesion.studies.observations import observe_all
+from lesion.studies.observations import draw_texts, observe_all
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +39,21 @@ class Isolation:
     notes: tuple[str, ...]
 
 
-def isolate(study: IsolationStudy, model: Model, folder: Path, watcher: Watcher) -> Isolation:
+def isolate(
+    study: IsolationStudy,
+    model: Model,
+    folder: Path,
+    watcher: Watcher,
+    texts: Mapping[str, Calibration] | None = None,
+) -> Isolation:
     """Make the selections of a study into a folder: its statistics, one `.edit` file per selection, and the numbers.
+
+    Args:
+        study: which selections.
+        model: of which weights.
+        folder: made when absent.
+        watcher: is told how it goes.
+        texts: what to observe the model on; drawn here when not given.
 
     Raises:
         UsageError: a data set does not exist or has too few items.
@@ -50,7 +63,8 @@ def isolate(study: IsolationStudy, model: Model, folder: Path, watcher: Watcher)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LesionError(f"{folder} cannot be made: {error.strerror}; give another folder with --out.") from error
-    observed, texts = observe_all(study, model, folder, watcher)
+    texts = draw_texts(study, model) if texts is None else texts
+    observed = observe_all(model, texts, folder, watcher)
     skill, *controls = (observed[data] for data in (study.skill, *study.controls))
     made = [one for method in study.methods for one in selections(method, study.keep, skill, controls)]
     fixed = fixed_together([one.selection for one in made], model)
@@ -85,10 +99,11 @@ def _of_neurons(made: Sequence[Made]) -> list[str]:
     for one in made:
         if isinstance(one.selection, LAPE):
             found, asked = sum(map(len, one.selection.neurons.values())), one.selection.asked
-            if found < asked:
+            if 0 < found < asked:
+                repeat = f", repeat {one.repeat}" if one.repeat else ""
                 notes.append(
-                    f"{one.selection.label}: only {found:,} neurons fire on the skill as its rule demands, fewer than"
-                    f" the {asked:,} that the share asks for; all of them are selected."
+                    f"{one.selection.label}{repeat}: only {found:,} neurons fire on the skill as its rule demands,"
+                    f" fewer than the {asked:,} that the share asks for; all of them are selected."
                 )
     return notes
 
@@ -159,6 +174,7 @@ def _summary(
     return {
         "model": model.name,
         "fingerprint": model.fingerprint,
+        "dtype": str(model.dtype).removeprefix("torch."),
         "family": model.anatomy.family,
         "blocks": len(model.anatomy.blocks),
         "skill": study.skill,
@@ -188,8 +204,7 @@ def _summary(
                 **{key: value for key, value in asdict(one).items() if key != "iou"},
                 "iou": list(one.iou),
                 "mean": one.mean,
-                "low": one.interval()[0],
-                "high": one.interval()[1],
+                **dict(zip(("low", "high"), one.interval() or (None, None), strict=True)),
             }
             for one in overlaps
         ],

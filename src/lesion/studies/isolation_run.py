@@ -25,10 +25,11 @@ from lesion.studies.evaluation import summarise
 from lesion.studies.isolate import isolate
 from lesion.studies.isolation_study import EvaluationStudy, IsolationStudy
 from lesion.studies.lock import FolderLock
+from lesion.studies.observations import draw_texts, identity
 from lesion.studies.questions import ModelChoice, Questions
 from lesion.studies.run import Outcome
 from lesion.studies.store import Store
-from lesion.tasks.catalogue import draw, find
+from lesion.tasks.catalogue import canonical, draw, find
 
 ISOLATION = "isolation.json"
 
@@ -63,8 +64,11 @@ def run_isolation(
     model = model or _load(study, study.model)
     folder = Path(folder)
     with _locked(folder):
-        isolation = isolate(study, model, folder, watcher)
-        _keep(folder, study, isolation.summary, isolation.notes)
+        texts = draw_texts(study, model)
+        told = identity(study, model, texts)
+        _refuse_another(folder, study, told)
+        isolation = isolate(study, model, folder, watcher, texts)
+        _keep(folder, study, told, isolation.summary, isolation.notes)
     notes = list(isolation.notes)
     for text in notes:
         watcher.note(text)
@@ -73,8 +77,9 @@ def run_isolation(
     if study.tasks:
         candidates = [Candidate(one.selection, one.samples, one.repeat, one.keep, one.method) for one in isolation.made]
         entries, edits = plan(model, candidates, study.factor, study.random_controls, watcher.note)
+        skill = next((c.name for c in study.tasks if canonical(c.name) == canonical(study.skill)), study.skill)
         roles = Roles(
-            study.skill,
+            skill,
             None if study.choose is None else study.choose.validation,
             tuple(_seen_before(study, edits.values())),
         )
@@ -122,8 +127,14 @@ def run_evaluation(
     model = model or _load(study, study.model)
     candidates: dict[tuple[float, ...], list[Candidate]] = {}
     skills: list[str] = []
+    afresh: list[str] = []
     for file in files:
         edit = file.fit(model, force=force)
+        if file.afresh(model, edit):
+            afresh.append(
+                f"{file.label} was made for {file.model.name} (fingerprint {file.model.fingerprint}); its selection was"
+                f" made anew on the weights of {model.name}."
+            )
         single = list(parts(edit))
         if len(single) != 1 or not isinstance(single[0], ScaleParameters):
             raise UsageError(f"{file.path} holds '{edit}', not one selection of weights; it cannot be evaluated here.")
@@ -143,9 +154,9 @@ def run_evaluation(
         more, made = plan(model, those, under, random_controls, watcher.note)
         entries += [entry for entry in more if entry.edit not in edits]
         edits |= made
-    asked_of = {choice.name for choice in study.tasks}
-    skill = next((name for name in skills if name in asked_of), None)
-    roles = Roles(skill, validation, tuple(_seen_before(study, edits.values())))
+    asked_of = {canonical(choice.name): choice.name for choice in study.tasks}
+    skill = next((asked_of[canonical(name)] for name in skills if canonical(name) in asked_of), None)
+    roles = Roles(skill, validation, (*afresh, *_seen_before(study, edits.values())))
     evaluation, asked, planned = evaluate(
         study, study.model, model, entries, edits, Path(folder), watcher, roles, make_engine
     )
@@ -197,10 +208,36 @@ def _locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def _keep(folder: Path, study: IsolationStudy, summary: Mapping[str, Any], notes: Sequence[str]) -> None:
+def _refuse_another(folder: Path, study: IsolationStudy, identity: str) -> None:
+    """One folder, one isolation: further shares and methods are welcome, other texts or models are not.
+
+    Raises:
+        LesionError: what was isolated there has another model, other data, or other draws.
+    """
+    stored, _, _ = _kept(folder)
+    if stored is None or json.loads((folder / ISOLATION).read_text(encoding="utf-8"))["identity"] == identity:
+        return
+    keys = ("model", "skill", "controls", "samples", "repeats", "seed", "replacement", "prompt_style", "dtype")
+    there, here = stored.model_dump(), study.model_dump()
+    differing = [
+        f"{key}: {_told(there[key])} there, {_told(here[key])} here" for key in keys if there[key] != here[key]
+    ]
+    raise LesionError(
+        f"{folder} holds another isolation ({'; '.join(differing) or 'the same draws of data that has changed since'});"
+        f" its edits would be mixed with these. Give another folder with --out."
+    )
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, dict):
+        value = value["source"]
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _keep(folder: Path, study: IsolationStudy, identity: str, summary: Mapping[str, Any], notes: Sequence[str]) -> None:
     partial = folder / f".{ISOLATION}.{os.getpid()}"
     try:
-        kept = {"study": study.to_toml(), "isolation": summary, "notes": list(notes)}
+        kept = {"study": study.to_toml(), "identity": identity, "isolation": summary, "notes": list(notes)}
         partial.write_text(json.dumps(kept), encoding="utf-8")
         os.replace(partial, folder / ISOLATION)
     except OSError as error:
@@ -211,6 +248,7 @@ def _kept(folder: Path) -> tuple[IsolationStudy | None, dict[str, Any] | None, l
     try:
         kept = json.loads((folder / ISOLATION).read_text(encoding="utf-8"))
         study = IsolationStudy.parse(kept["study"], "The stored study")
+        kept["identity"]
         return study, dict(kept["isolation"]), list(kept["notes"])
     except (FileNotFoundError, NotADirectoryError):
         return None, None, []
@@ -230,7 +268,21 @@ def _summary(
         summary["isolation"] = isolation
     if evaluation is not None:
         summary["evaluation"] = evaluation
-    return {**summary, "study": told, "notes": list(dict.fromkeys(notes))}
+    return {**summary, "study": told, "notes": list(dict.fromkeys([*notes, *_foreign(isolation, evaluation)]))}
+
+
+def _foreign(isolation: Mapping[str, Any] | None, evaluation: Mapping[str, Any] | None) -> list[str]:
+    """A note where edits were evaluated that are not among those isolated in the same folder."""
+    if isolation is None or evaluation is None:
+        return []
+    own = {one["digest"] for one in isolation["selections"]}
+    others = {one["label"] for one in evaluation["edits"] if one["random_of"] is None and one["digest"] not in own}
+    if not others:
+        return []
+    return [
+        f"{', '.join(sorted(others))}: evaluated here, but not among the selections that this folder's isolation made;"
+        f" what is told of those does not hold for these."
+    ]
 
 
 def _seen_before(study: Questions, edits: Iterable[ScaleParameters]) -> list[str]:
@@ -239,11 +291,11 @@ def _seen_before(study: Questions, edits: Iterable[ScaleParameters]) -> list[str
     for edit in edits:
         for inputs in edit.selection.inputs:
             for told in inputs.provenance:
-                used.setdefault(told.data, set()).update(told.ids)
+                used.setdefault(canonical(told.data), set()).update(told.ids)
     notes = []
     for choice in study.tasks:
         asked = [item.id for item in draw(find(choice.name), study.items_of(choice), study.seed)]
-        both = sum(item in used.get(choice.name, ()) for item in asked)
+        both = sum(item in used.get(canonical(choice.name), ()) for item in asked)
         if both:
             notes.append(
                 f"{choice.name}: {both} of the {len(asked)} items that are asked were also among the texts that edits"

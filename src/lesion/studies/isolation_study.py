@@ -79,7 +79,9 @@ class IsolationStudy(Questions):
         Raises:
             UsageError: the skill is one of its own controls, or an edit is to be chosen and the skill is not asked.
         """
-        if self.skill in self.controls:
+        from lesion.tasks.catalogue import canonical  # help and wrong options need not wait for it
+
+        if canonical(self.skill) in map(canonical, self.controls):
             raise UsageError(f"{self.skill} is the skill and cannot be its own control; give another task.")
         if self.choose is not None and self.skill not in {task.name for task in self.tasks}:
             raise UsageError(f"An edit is chosen by the skill, so {self.skill} must be one of the tasks.")

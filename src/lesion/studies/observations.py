@@ -43,22 +43,14 @@ class Observed:
     inputs: Inputs
 
 
-def observe_all(
-    study: IsolationStudy, model: Model, folder: Path, watcher: Watcher
-) -> tuple[dict[str, dict[tuple[int, int], Inputs]], dict[str, Calibration]]:
-    """Inputs by data set and (samples, repeat), and the texts behind them; what the folder has is not observed again.
+def draw_texts(study: IsolationStudy, model: Model) -> dict[str, Calibration]:
+    """The calibration texts of the skill and of every control, all drawn before the first is read.
 
     Raises:
         UsageError: a data set does not exist or has too few items.
-        LesionError: the folder cannot be written.
     """
-    path = folder / FILE
-    stored = read(path) if path.exists() else []
-    found: dict[str, dict[tuple[int, int], Inputs]] = {}
-    texts: dict[str, Calibration] = {}
-    # All data sets are drawn before the first is observed: a wrong file is told at once.
-    for data in (study.skill, *study.controls):
-        texts[data] = calibration(
+    return {
+        data: calibration(
             model,
             find(data),
             study.samples,
@@ -67,6 +59,28 @@ def observe_all(
             replacement=study.replacement,
             style=study.model.prompt_style or study.prompt_style,
         )
+        for data in (study.skill, *study.controls)
+    }
+
+
+def identity(study: IsolationStudy, model: Model, texts: Mapping[str, Calibration]) -> str:
+    """SHA-256 of what the selections of a folder have in common: the model, the data sets, and the very texts."""
+    drawn = {data: [_digest(one, draw) for draw in one.draws] for data, one in sorted(texts.items())}
+    parts = [model.fingerprint, study.skill, drawn, study.samples, study.repeats]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def observe_all(
+    model: Model, texts: Mapping[str, Calibration], folder: Path, watcher: Watcher
+) -> dict[str, dict[tuple[int, int], Inputs]]:
+    """Inputs by data set and (samples, repeat); what the folder has is not observed again.
+
+    Raises:
+        LesionError: the folder cannot be written.
+    """
+    path = folder / FILE
+    stored = read(path) if path.exists() else []
+    found: dict[str, dict[tuple[int, int], Inputs]] = {}
     for data, drawn in texts.items():
         known = {
             (one.samples, one.repeat): one.inputs for one in stored if one.data == data and _same(one, model, drawn)
@@ -82,7 +96,7 @@ def observe_all(
             for draw in drawn.draws
         ]
         write(path, stored)
-    return found, texts
+    return found
 
 
 def _same(one: Observed, model: Model, drawn: Calibration) -> bool:

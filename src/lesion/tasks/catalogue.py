@@ -41,6 +41,19 @@ VALUES = {"rule": "exact", "form": "text"}
 BENCHMARKS = ("gsm8k", "math500", *OPTIONS)
 
 
+def canonical(name: str) -> str:
+    """One name for all the ways in which a task on a file can be typed; other names as they are.
+
+    `questions.jsonl`, `./questions.jsonl` and `jsonl:/home/me/questions.jsonl` may be one and the same.
+    """
+    head, colon, rest = name.partition(":")
+    if not colon:
+        head, rest = ("jsonl", name) if Path(name.partition("?")[0]).suffix == ".jsonl" else (head, "")
+    place, mark, query = rest.partition("?")
+    path = Path(place).expanduser()
+    return f"{head}:{path.resolve()}{mark}{query}" if place and path.exists() else name
+
+
 def find(name: str) -> Task:
     """The task that `name` names.
 
@@ -138,7 +151,10 @@ def draw(task: Task, items: int | None, seed: int) -> list[Item]:
     if items is not None and items < 1:
         raise UsageError(f"{items} items were asked for; ask for at least 1.")
     if items is not None and items > len(there):
-        raise UsageError(f"{items:,} items were asked for, and {task.name} has {len(there):,}.")
+        raise UsageError(
+            f"{items:,} items were asked for, and {task.name} has {len(there):,}. Ask for at most that many; a study"
+            f" file can give each task its own number."
+        )
     there.sort(key=lambda item: hashlib.sha256(f"{seed}:{item.id}".encode("utf-8", "surrogatepass")).digest())
     return there[:items]
 

@@ -74,6 +74,8 @@ def existing(path: str | Path) -> Path:
         UsageError: there is none.
     """
     path = Path(path).expanduser()
+    if not str(path).isprintable():
+        raise UsageError(f"The file name {str(path)!r} has control characters; rename the file.")
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give the path of a file in it.")
     if not path.is_file():

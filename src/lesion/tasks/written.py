@@ -66,6 +66,8 @@ def section(tokenizer: Any, control: str, text: str, spelt: bool) -> list[int]:
         behind = _behind_control(tokenizer, control, text)
         if behind is not None:
             return behind
+    if _swallows(tokenizer, control):
+        text = text.lstrip()
     if control and spelt and _behind_control(tokenizer, control, "a") not in (None, spell(tokenizer, "a")):
         # One encoding cannot both mean the control token and spell the text. Behind a line break a text is not the
         # beginning of a whole either.
@@ -105,6 +107,11 @@ def _behind_control(tokenizer: Any, control: str, text: str) -> list[int] | None
     """The ids behind a control token in one encoding with it; None where it is not read as that token."""
     ids = list(tokenizer.encode(control + text, add_special_tokens=False))
     return ids[1:] if ids[:1] == [tokenizer.convert_tokens_to_ids(control)] else None
+
+
+def _swallows(tokenizer: Any, control: str) -> bool:
+    """Whether a control token takes away the white space behind it, as those of Phi-3 do."""
+    return any(token.rstrip for token in tokenizer.added_tokens_decoder.values() if token.content == control)
 
 
 def _controls(tokenizer: Any) -> list[str]:
