@@ -227,3 +227,47 @@ def test_faulty_answers_are_named_in_the_terminal_from_five_percent_on():
     text = shown(summary).replace("\N{NO-BREAK SPACE}", " ")
     assert "30 % cut off" in text
     assert "unread" not in text.split("From 5 %")[0]
+
+
+def test_the_terminal_tells_the_choice_by_its_test_items(whole):
+    text = " ".join(shown(whole).replace("\N{NO-BREAK SPACE}", " ").split())
+    assert "The choice, tested Of 3 edits tried on 100 validation items" in text
+    assert "MathNeuro, keep 5 %, ×1.1 was chosen. On 200 test items" in text
+    assert "+0.5 points [−2.0, 3.0], p .8, no evidence of any change." in text
+    assert "The choice" not in shown(small())
+
+
+def test_a_task_name_too_long_for_its_column_shows_both_ends():
+    summary = small()
+    summary["evaluation"]["tasks"][1]["task"] = "mmlu:/a/folder/whose/name/is/long/sociology_test.csv"
+    text = shown(summary, width=80)
+    (heading,) = [line for line in text.splitlines() if "test.csv" in line]
+    (name,) = [word for word in heading.split() if word.startswith("mm")]
+    assert "…" in name
+    assert "mmlu:/a/folder/whose/name/is/long/sociology_test.csv" in shown(summary, width=200)
+
+
+def test_the_caption_explains_perplexity_only_where_there_is_one():
+    summary = small()
+    assert "less is better" in shown(summary)
+    summary["evaluation"]["tasks"].pop()
+    assert "less is better" not in shown(summary)
+
+
+def test_the_page_names_the_dtype_and_the_controls_that_cannot_tell(whole, text):
+    assert text.count("<dt>dtype</dt><dd>float32</dd>") == 1
+    assert '<span class="soft">cannot tell</span>' not in text
+    summary = small(dtype="bfloat16")
+    summary["evaluation"]["tasks"][1]["baseline"] |= {"accuracy": 0.0, "low": 0.0, "high": 0.13}
+    page = isolation.page(summary)
+    assert "<dt>dtype</dt><dd>bfloat16</dd>" in page
+    assert page.count('<span class="soft">cannot tell</span>') == 1
+    both = isolation.page({"isolation": made.isolation()} | small(dtype="bfloat16"))
+    assert "<dt>dtype of the evaluation</dt><dd>bfloat16</dd>" in both
+
+
+def test_a_line_of_chance_has_its_key_only_where_one_is_drawn():
+    summary = small()
+    assert "</svg>chance</span>" not in isolation.page(summary)
+    summary["evaluation"]["tasks"][1] |= {"kind": "choose", "chance": 0.25}
+    assert "</svg>chance</span>" in isolation.page(summary)

@@ -119,6 +119,38 @@ def test_consistency_has_a_line_per_keep_and_one_of_chance():
     assert len(of_class(root, "mark")) == len(overlaps)
 
 
+def test_chance_crosses_the_whole_chart_where_there_is_only_one_size():
+    overlaps = [one for one in curves.overlaps(made.isolation()) if one.samples == 100]
+    root = parsed(curves.consistency(overlaps, (560, 380)))
+    spans = [re.findall(r"[\d.]+", line.get("d")) for line in of_class(root, "baseline")]
+    assert [float(right) - float(left) for left, _, right in spans] == [560 - curves.LEFT - curves.RIGHT] * 3
+
+
+def test_two_repeats_have_no_bar_and_say_so():
+    isolation = made.isolation()
+    for entry in isolation["overlap"]:
+        entry |= {"repeats": 2, "iou": entry["iou"][2:3]}
+    root = parsed(curves.consistency(curves.overlaps(isolation), (560, 380)))
+    assert of_class(root, "error") == []
+    assert all("(one pair, no interval)" in point.get("data-tip") for point in of_class(root, "point"))
+
+
+@pytest.mark.parametrize(("kind", "lines"), [("choose", 1), ("generate", 0)])
+def test_a_control_that_is_chosen_has_a_line_of_chance(kind, lines):
+    summary = made.evaluation(boost=False)
+    summary["tasks"][1] |= {"kind": kind, "chance": 0.25}
+    chosen = trials.evaluation({"evaluation": summary})
+    _, root = panel(chosen)
+    guesses = of_class(root, "guess")
+    assert len(guesses) == lines
+    sweep = parsed(curves.panel(chosen, sweeps.swept(chosen.tried, "keep"), chosen.controls[0], "keep", (400, 300)))
+    assert len(of_class(sweep, "guess")) == lines
+    if lines:
+        # A quarter of the way from 0 to 100 %, read off the axis' own numbers.
+        ticks = {tick.text: float(tick.get("y")) - 4 for tick in of_class(root, "tick") if tick.get("x") == "50.0"}
+        assert float(guesses[0].get("d").split()[1].split("H")[0]) == pytest.approx(ticks["25"], abs=0.2)
+
+
 def test_a_distribution_sums_experts_up_and_keeps_the_head_apart():
     plain, split = (distribution.distributions(made.isolation(experts=e)) for e in (False, True))
     for one, other in zip(plain, split, strict=True):

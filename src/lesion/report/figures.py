@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import matplotlib as mpl
 import numpy as np
@@ -199,8 +200,21 @@ def png(figure: Figure) -> bytes:
     """The figure as the bytes of a PNG file, the same for the same figure."""
     FigureCanvasAgg(figure)
     written = io.BytesIO()
+    with _any_script():
+        figure.savefig(written, format="png", metadata={"Software": "lesion"})
+    return written.getvalue()
+
+
+def lay_out(figure: Figure) -> None:
+    """Settle where the axes lie, so that places in them can be worked out before the figure is written."""
+    FigureCanvasAgg(figure)
+    with _any_script():
+        figure.draw_without_rendering()
+
+
+@contextmanager
+def _any_script() -> Iterator[None]:
     with warnings.catch_warnings():
         # A model's name may be in a script that the built-in font does not have: boxes are drawn instead.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(written, format="png", metadata={"Software": "lesion"})
-    return written.getvalue()
+        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from lesion.report import curves, distribution, sweeps, tradeoff, wording
-from lesion.report.figures import COLOURS, COLUMN, MARKERS, PAGE, STYLE, png
+from lesion.report import curves, distribution, scales, sweeps, tradeoff, wording
+from lesion.report.figures import COLOURS, COLUMN, MARKERS, PAGE, STYLE, lay_out, png
+from lesion.report.marked import Marked
 from lesion.report.sweeps import Series
 from lesion.report.trials import Asked, Edited, Effect, Evaluation
 
@@ -53,15 +55,24 @@ def trade_off(
         axes = figure.subplots(high, wide, squeeze=False)
         for axis in axes.flat[len(controls) :]:
             axis.set_axis_off()
-        for axis, control in zip(axes.flat, controls, strict=False):
-            _plane(axis, found, series, skill, control, boost=boost)
+        planes = [
+            (axis, _plane(axis, found, series, skill, control, boost=boost))
+            for axis, control in zip(axes.flat, controls, strict=False)
+        ]
         handles = [
             _handle(found.colours.index(one.stops[0].edits[0].method_name), index, one.label)
             for index, one in enumerate(series)
         ]
         handles.append(Line2D([], [], color=GREY, marker="+", linestyle="", label="matched random, lowest to highest"))
         handles.append(Line2D([], [], color="#555555", linestyle=(0, (5, 3)), linewidth=0.9, label="unedited model"))
-        figure.legend(handles=handles, loc="outside lower center", ncols=1 if wide == 1 else 3, frameon=False)
+        if any(task.guessed is not None for task in (skill, *controls)):
+            handles.append(Line2D([], [], color="#555555", linestyle=":", linewidth=1, label="chance"))
+        longest = max(len(str(handle.get_label())) for handle in handles)
+        columns = 1 if wide == 1 else 3 if longest <= 36 else 2
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
+        lay_out(figure)
+        for axis, marked in planes:
+            marked.name(axis)
         return png(figure)
 
 
@@ -102,9 +113,11 @@ def heat(one: distribution.Distribution) -> bytes:
 def consistency(overlaps: Sequence[curves.Overlap]) -> bytes:
     """Mean IoU between repeats against the number of samples; dashed: by chance."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(COLUMN, 2.8), layout="constrained")
+        names = curves.labels(overlaps)
+        columns = 2 if len(names) > 4 and max(map(len, names)) <= 24 else 1
+        figure = Figure(figsize=(COLUMN, 2.5 + 0.15 * -(-(len(names) + 1) // columns)), layout="constrained")
         axis = figure.subplots()
-        for index, label in enumerate(curves.labels(overlaps)):
+        for index, label in enumerate(names):
             colour = COLOURS[index % len(COLOURS)]
             of_label = sorted((one for one in overlaps if one.label == label), key=lambda one: one.samples)
             samples = [one.samples for one in of_label]
@@ -116,23 +129,32 @@ def consistency(overlaps: Sequence[curves.Overlap]) -> bytes:
                 if one.low is not None and one.high is not None:
                     axis.vlines(one.samples, one.low, one.high, color=colour, alpha=0.5, linewidth=1)
             chances = [one.chance if one.chance is not None else float("nan") for one in of_label]
-            axis.plot(samples, chances, color=colour, linewidth=0.8, linestyle=(0, (5, 3)))
+            dashed: dict[str, Any] = {"color": colour, "linewidth": 0.8, "linestyle": (0, (5, 3))}
+            if len(of_label) > 1:
+                axis.plot(samples, chances, **dashed)
+            else:  # one point is no line
+                axis.axhline(chances[0], **dashed)
         axis.set_xscale("log")
         counts = sorted({one.samples for one in overlaps})
         axis.set_xticks(counts, [f"{count:,}" for count in counts])
         axis.minorticks_off()
+        if len(counts) == 1:
+            axis.set_xlim(counts[0] / 2, counts[0] * 2)
         axis.set_ylim(0, 1.02)
         axis.set_xlabel("texts of each data set")
         axis.set_ylabel("overlap of sets (IoU)")
         axis.grid(axis="y", linewidth=0.4, color="#DDDDDD")
         axis.set_axisbelow(True)
-        axis.legend(frameon=False)
+        handles, _ = axis.get_legend_handles_labels()
+        handles.append(Line2D([], [], color=GREY, linewidth=0.8, linestyle=(0, (5, 3)), label="by chance"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
         return png(figure)
 
 
 def _plane(
     axis: Axes, found: Evaluation, series: Sequence[Series], skill: Asked, control: Asked, *, boost: bool
-) -> None:
+) -> Marked:
+    marked = Marked()
     for index, one in enumerate(series):
         colour = COLOURS[found.colours.index(one.stops[0].edits[0].method_name) % len(COLOURS)]
         line = []
@@ -147,14 +169,15 @@ def _plane(
             at = (float(np.mean([x.value for x, _ in both])), float(np.mean([y.value for _, y in both])))
             line.append(at)
             for x, y in both:
-                _random(axis, x, y)
+                marked.crosses += _random(axis, x, y)
                 if len(both) > 1:
                     axis.plot(x.value, y.value, ".", color=colour, markersize=2, alpha=0.6)
                 else:
                     _errors(axis, x, y, colour)
             axis.plot(*at, MARKERS[index % len(MARKERS)], color=colour, markerfacecolor="white", markersize=4, zorder=3)
+            marked.marks.append(at)
             if text := tradeoff.stop_name(one, stop):
-                axis.annotate(text, at, xytext=(4, 3), textcoords="offset points", fontsize=5.5)
+                marked.labels.append((text, at, colour))
         if len(line) > 1:
             axis.plot(*zip(*line, strict=True), color=colour, linewidth=1)
     dashed: dict[str, Any] = {"color": "#555555", "linewidth": 0.8, "linestyle": (0, (5, 3)), "zorder": 0}
@@ -162,20 +185,37 @@ def _plane(
         axis.axvline(skill.value, **dashed)
     if control.value is not None:
         axis.axhline(control.value, **dashed)
+    dotted: dict[str, Any] = {"color": "#555555", "linewidth": 0.9, "linestyle": ":", "zorder": 0}
+    if skill.guessed is not None:
+        axis.axvline(skill.guessed, **dotted)
+    if control.guessed is not None:
+        axis.axhline(control.guessed, **dotted)
+    axis.margins(0.08)
     axis.set_xlabel(f"accuracy on {wording.short(skill.name, 36)}")
     axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axis.set_ylabel(f"{'perplexity' if control.scored else 'accuracy'} on {wording.short(control.name, 22)}")
     if control.scored:
         axis.set_yscale("log")
-        axis.invert_yaxis()
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
-        axis.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
-        axis.set_ylabel(f"perplexity on {wording.short(control.name, 36)}")
+        low, high = axis.get_ylim()
+        ticks = apart(scales.decades(low, high), 0.05 * math.log(high / low))
+        axis.set_yticks(ticks, [f"{tick:.3g}" for tick in ticks])
+        axis.minorticks_off()
+        axis.set_ylim(high, low)
     else:
         axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axis.set_ylabel(f"accuracy on {wording.short(control.name, 36)}")
-    place = (0.985, "right") if boost else (0.015, "left")
-    axis.text(place[0], 0.985, "ideal", transform=axis.transAxes, ha=place[1], va="top", color="#009E73", fontsize=7)
-    axis.margins(0.08)
+    # Above the plane, where no mark can lie.
+    place, text = ((1.0, "right"), "ideal ↗") if boost else ((0.0, "left"), "↖ ideal")
+    axis.text(place[0], 1.01, text, transform=axis.transAxes, ha=place[1], va="bottom", color="#009E73", fontsize=7)
+    return marked
+
+
+def apart(ticks: Sequence[float], distance: float) -> list[float]:
+    """The ticks of which each lies at least a distance of logarithms above the last."""
+    found: list[float] = []
+    for tick in ticks:
+        if not found or math.log(tick / found[-1]) >= distance:
+            found.append(tick)
+    return found
 
 
 def _errors(axis: Axes, x: Effect, y: Effect, colour: str) -> None:
@@ -185,14 +225,16 @@ def _errors(axis: Axes, x: Effect, y: Effect, colour: str) -> None:
         axis.vlines(x.value, y.low, y.high, color=colour, alpha=0.45, linewidth=0.8)
 
 
-def _random(axis: Axes, x: Effect, y: Effect) -> None:
+def _random(axis: Axes, x: Effect, y: Effect) -> list[tuple[float, float]]:
+    """Draw the random controls of one edit; where their cross lies."""
     if x.random is None or y.random is None or x.random.mean is None or y.random.mean is None:
-        return
+        return []
     axis.plot(x.random.mean, y.random.mean, "+", color=GREY, markersize=4, markeredgewidth=0.7)
     if x.random.lowest is not None and x.random.highest is not None:
         axis.hlines(y.random.mean, x.random.lowest, x.random.highest, color=GREY, linewidth=0.7)
     if y.random.lowest is not None and y.random.highest is not None:
         axis.vlines(x.random.mean, y.random.lowest, y.random.highest, color=GREY, linewidth=0.7)
+    return [(x.random.mean, y.random.mean)]
 
 
 def _handle(colour: int, index: int, label: str) -> Line2D:

@@ -25,10 +25,14 @@ class Labels:
 
     taken: list[tuple[float, float, float, float]] = field(default_factory=list)
 
+    def free(self, box: tuple[float, float, float, float]) -> bool:
+        """Whether a box (left, top, right, bottom) covers no other."""
+        left, top, right, bottom = box
+        return all(right < a or left > c or bottom < b or top > d for a, b, c, d in self.taken)
+
     def take(self, box: tuple[float, float, float, float]) -> bool:
         """Take a box (left, top, right, bottom) where it covers no other."""
-        left, top, right, bottom = box
-        free = all(right < a or left > c or bottom < b or top > d for a, b, c, d in self.taken)
+        free = self.free(box)
         if free:
             self.taken.append(box)
         return free
