@@ -8,7 +8,7 @@ from lesion.errors import LesionError
 from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.prompts import Speaker, resolve, templates, write
 from lesion.tasks.task import Item, Task
-from lesion.tasks.written import Written, beginning, continued, names_control, section, spell
+from lesion.tasks.written import Written, beginning, continued, section, spell
 
 # So many characters of a prompt, its last, are looked at to see how what follows is encoded: far more than any token
 # spans, and the same work after a long passage as after a short question.
@@ -119,8 +119,7 @@ def _follow(tokenizer: Any, prompt: Written, text: str) -> list[int]:
     if len(ending) > REACH:
         control, ending = "", ending[-REACH:]
     for behind, before in ((control, ending), ("", "\n")):
-        spelt = names_control(tokenizer, before + text)
-        ids = continued(section(tokenizer, behind, before, spelt), section(tokenizer, behind, before + text, spelt))
+        ids = continued(section(tokenizer, behind, before), section(tokenizer, behind, before + text))
         if ids:
             return ids
     return spell(tokenizer, text)

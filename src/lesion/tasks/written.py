@@ -35,8 +35,7 @@ class Written:
             if place % 2:
                 ids.append(tokenizer.convert_tokens_to_ids(piece))
             else:
-                control = texts[place - 1] if place else ""
-                ids += section(tokenizer, control, piece, spelt=names_control(tokenizer, piece))
+                ids += section(tokenizer, texts[place - 1] if place else "", piece)
         return ids
 
     def pieces(self, tokenizer: Any) -> list[str]:
@@ -48,7 +47,7 @@ class Written:
         return [*head, near + self.question + close, *tail]
 
 
-def section(tokenizer: Any, control: str, text: str, spelt: bool) -> list[int]:
+def section(tokenizer: Any, control: str, text: str) -> list[int]:
     """The ids of a text that stands behind a control token, as they are where both are encoded as one text.
 
     Tokenizers differ in what they do there. Those that put `▁` before every text do so behind every control token
@@ -57,20 +56,17 @@ def section(tokenizer: Any, control: str, text: str, spelt: bool) -> list[int]:
     Args:
         tokenizer: a Hugging Face tokenizer.
         control: the control token that stands before the text; "" where it begins the whole.
-        text: the text.
-        spelt: whether names of control tokens in the text are characters. There must be none where they are not.
+        text: the text; names of control tokens in it are characters.
     """
-    if not text:
-        return []
-    if control and not spelt:
+    if control and not names_control(tokenizer, text):
         behind = _behind_control(tokenizer, control, text)
         if behind is not None:
             return behind
+    # One encoding cannot both mean the control token and spell the text: what it would do is found out in parts.
     if _swallows(tokenizer, control):
         text = text.lstrip()
-    if control and spelt and _behind_control(tokenizer, control, "a") not in (None, spell(tokenizer, "a")):
-        # One encoding cannot both mean the control token and spell the text. Behind a line break a text is not the
-        # beginning of a whole either.
+    if control and _behind_control(tokenizer, control, "a") not in (None, spell(tokenizer, "a")):
+        # Nothing begins anew behind this control token, and nothing does behind a line break.
         behind = continued(spell(tokenizer, "\n"), spell(tokenizer, f"\n{text}"))
         if behind:
             return behind
