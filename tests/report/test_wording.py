@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,3 +65,11 @@ def test_any_text_becomes_writable_and_keeps_its_other_characters(text):
     assert len(clean) == len(text)
     kept = [(a, b) for a, b in zip(text, clean, strict=True) if a != b]
     assert all(b == "\ufffd" and (a == "\0" or 0xD800 <= ord(a) <= 0xDFFF) for a, b in kept)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(4.2593, "4.259"), (67170.0, "6.717e4"), (1e12, "1e12"), (2e-5, "2e-5"), (9999.4, "9999")]
+)
+def test_powers_of_ten_are_short(value, text):
+    assert wording.perplexity(value) == text
+    assert float(text) == pytest.approx(value, rel=1e-3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -122,7 +122,7 @@ def evaluate(
         except KeyboardInterrupt:
             bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
             raise
-    show(out, outcome.asked, outcome.planned)
+    show(out, outcome.asked, outcome.planned, bar.told)
 
 
 def run(study: IsolationStudy, out: Path) -> None:
@@ -135,11 +135,14 @@ def run(study: IsolationStudy, out: Path) -> None:
         except KeyboardInterrupt:
             bar.say(f"Stopped. What was observed and answered so far is kept in {out}; the same command goes on.")
             raise
-    show(out, outcome.asked, outcome.planned)
+    show(out, outcome.asked, outcome.planned, bar.told)
 
 
-def show(folder: Path, asked: int | None = None, planned: int = 0) -> bool:
-    """Write the report of an isolation or evaluation and print its tables; False where the folder has neither."""
+def show(folder: Path, asked: int | None = None, planned: int = 0, told: Sequence[str] = ()) -> bool:
+    """Write the report of an isolation or evaluation and print its tables; False where the folder has neither.
+
+    Notes that were told while it ran are not told again.
+    """
     from lesion.report import isolation
     from lesion.studies.isolation_run import recall_isolation
 
@@ -150,7 +153,7 @@ def show(folder: Path, asked: int | None = None, planned: int = 0) -> bool:
     path = isolation.write(folder, summary, answers, items)
     console = Console(highlight=False)
     console.print(isolation.text_tables(summary))
-    for note in summary["notes"]:
+    for note in (note for note in summary["notes"] if note not in told):
         console.print(f"note: {note}", markup=False, soft_wrap=True)
     if asked is not None and planned:
         stored = planned - asked

@@ -29,6 +29,7 @@ class Bar:
         )
         self._task: TaskID | None = None
         self._name = ""
+        self.told: list[str] = []
         self._done = self._fresh = self._total = 0
         self._started = self._spoke = time.monotonic()
 
@@ -65,6 +66,7 @@ class Bar:
 
     def note(self, text: str) -> None:
         """Something the person should know."""
+        self.told.append(text)
         self.say(f"note: {text}")
 
     def say(self, text: str) -> None:

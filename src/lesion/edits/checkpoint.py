@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -231,10 +231,12 @@ def _course(file: EditFile, force: bool) -> _Course:
 def _refuse_full(out: Path, checkpoint: Checkpoint) -> None:
     """Refuse before hours of writing what the disk has no room for."""
     place = next((parent for parent in (out, *out.absolute().parents) if parent.is_dir()), None)
-    free = shutil.disk_usage(place).free if place is not None else math.inf
+    if place is None or not os.access(place, os.W_OK):
+        return  # which is told when the folder is made
+    free = shutil.disk_usage(place).free
     if free < checkpoint.bytes:
         raise LesionError(
-            f"The edited model takes {checkpoint.bytes / 1e9:,.1f} GB, and there are {free / 1e9:,.1f} GB left at "
+            f"The edited model takes {checkpoint.bytes / 1e6:,.1f} MB, and there are {free / 1e6:,.1f} MB left at "
             f"{place}. Make room, or give --out another place."
         )
 

@@ -196,14 +196,17 @@ def _cell(task: Asked, edit: Edited) -> Text:
         return Text("not finite" if edit.key in task.broken else "not yet", style="dim")
     cell = _value(task, effect.value, effect.low, effect.high)
     if effect.change is not None and task.scored:
-        cell.append(f"\n×{effect.change:.3g} {wording.plain_interval(effect.change_low, effect.change_high, 3)}")
+        cell.append(
+            f"\n×{wording.figures(effect.change, 3)} {wording.plain_interval(effect.change_low, effect.change_high, 3)}"
+        )
     elif effect.change is not None:
         interval = wording.interval(effect.change_low, effect.change_high, 0)
         cell.append(f"\ndrop {wording.points(effect.change)} {interval}")
     spread = effect.random
     if spread is not None and spread.lowest is not None and spread.highest is not None:
         ends = dict.fromkeys(
-            f"{end:.3g}" if task.scored else wording.points(end, 0) for end in (spread.lowest, spread.highest)
+            wording.figures(end, 3) if task.scored else wording.points(end, 0)
+            for end in (spread.lowest, spread.highest)
         )
         cell.append(f"\nrandom {wording.DASH.join(ends)}", style="dim")
     rates = ((effect.truncated, "cut off"), (effect.unparsed, "unread"))

@@ -198,7 +198,7 @@ def _plane(
         axis.set_yscale("log")
         low, high = axis.get_ylim()
         ticks = apart(scales.decades(low, high), 0.05 * math.log(high / low))
-        axis.set_yticks(ticks, [f"{tick:.3g}" for tick in ticks])
+        axis.set_yticks(ticks, [wording.figures(tick, 3) for tick in ticks])
         axis.minorticks_off()
         axis.set_ylim(high, low)
     else:

@@ -133,7 +133,8 @@ def _suffering(method: str, one: Evidence) -> str:
 
 def _ratio(effect: Effect) -> str:
     """`×1.99 [1.75, 2.27]`: a ratio of perplexities with its interval."""
-    return f"×{effect.change:.3g} {wording.plain_interval(effect.change_low, effect.change_high, 3)}"
+    ratio = wording.DASH if effect.change is None else wording.figures(effect.change, 3)
+    return f"×{ratio} {wording.plain_interval(effect.change_low, effect.change_high, 3)}"
 
 
 def _verdict(found: Evaluation, skill: Asked, known: Mapping[str, Evidence], *, boost: bool) -> str:
@@ -239,9 +240,9 @@ def _against_control(found: Evaluation, skill: Asked, control: Asked, evidence: 
         if effect.change is None or effect.change_low is None or effect.change_high is None:
             return ""
         interval = wording.plain_interval(effect.change_low, effect.change_high)
-        told = f"The perplexity of {control.name} is {effect.change:.3f} times {interval} the unedited model's"
+        told = f"The perplexity of {control.name} is {wording.figures(effect.change, 4)} times {interval} the unedited model's"
         if (random := random_ratio(control, effect)) is not None:
-            told += f", {random:.3f} times with random weights"
+            told += f", {wording.figures(random, 4)} times with random weights"
         return f"{told}: running text suffers too ({_ratio(effect)})." if control in evidence.suffering else f"{told}."
     if not control.informs:
         return f"{control.name} cannot tell."

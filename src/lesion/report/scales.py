@@ -77,7 +77,7 @@ def ratios(
     elif texts == "count":
         ticks = tuple((value, f"{value:,.0f}") for value in known)
     else:
-        ticks = tuple((value, f"{value:.3g}") for value in decades(low / room, high * room))
+        ticks = tuple((value, wording.figures(value, 3)) for value in decades(low / room, high * room))
     return Scale(low / room, high * room, start, end, ticks, logarithmic=True, reversed=reversed)
 
 

@@ -48,13 +48,18 @@ def factor(value: float) -> str:
 
 
 def perplexity(value: float | None) -> str:
-    """A perplexity with four significant digits, thousands in powers of ten."""
-    return DASH if value is None else f"{value:.4g}"
+    """A perplexity with four significant digits, beyond thousands in powers of ten: `4.259`, `6.717e4`."""
+    return DASH if value is None else figures(value, 4)
+
+
+def figures(value: float, digits: int) -> str:
+    """A number with so many significant digits, its power of ten in short: `2e4`."""
+    return re.sub(r"e\+?(-?)0*(\d)", r"e\1\2", f"{value:.{digits}g}")
 
 
 def plain_interval(low: float | None, high: float | None, digits: int = 4) -> str:
     """`[1.02, 1.07]`, of numbers that are no shares; empty when unknown."""
-    return "" if low is None or high is None else f"[{low:.{digits}g},{SPACE}{high:.{digits}g}]"
+    return "" if low is None or high is None else f"[{figures(low, digits)},{SPACE}{figures(high, digits)}]"
 
 
 def layer_runs(layers: Iterable[int], last: str = ",") -> str:
