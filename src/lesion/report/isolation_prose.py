@@ -103,8 +103,8 @@ def _skill(found: Evaluation, skill: Asked, edits: Sequence[Edited], *, boost: b
     headline += [cannot_tell(control) for control in found.controls if not control.scored and not control.informs]
     if any(len(by_method[method]) > 1 for method in known):
         headline.append(
-            "Of each method the most selective edit is told; the intervals do not allow for having picked it, the "
-            "corrected p allows for all edits tried."
+            "Of each method the most selective edit is told; the intervals do not allow for having picked it; "
+            "the corrected p of its change allows for all edits tried."
         )
     if not boost and not any(control.kind == "generate" and control.informs for control in found.controls):
         headline.append(
@@ -240,7 +240,8 @@ def _against_control(found: Evaluation, skill: Asked, control: Asked, evidence: 
         if effect.change is None or effect.change_low is None or effect.change_high is None:
             return ""
         interval = wording.plain_interval(effect.change_low, effect.change_high)
-        told = f"The perplexity of {control.name} is {wording.figures(effect.change, 4)} times {interval} the unedited model's"
+        ratio = wording.figures(effect.change, 4)
+        told = f"The perplexity of {control.name} is {ratio} times {interval} the unedited model's"
         if (random := random_ratio(control, effect)) is not None:
             told += f", {wording.figures(random, 4)} times with random weights"
         return f"{told}: running text suffers too ({_ratio(effect)})." if control in evidence.suffering else f"{told}."
