@@ -158,7 +158,7 @@ def test_the_achieved_factor_is_that_of_all_matrices_together():
     [
         ([], "selects no weight of M"),
         ([effect(selected=0, nonzero=0, moved=0)], "selects no weight of M"),
-        ([effect(moved=98)], r"E in bfloat16 moves 98 of 100 selected weights .* 1\.004 or 0\.996, or load .* float32"),
+        ([effect(moved=98)], r"E in bfloat16 moves 98 of 100 selected weights .* 1\.004 or 0\.996, or have .* float32"),
         ([effect(moved=0, dtype="float16")], r"E in float16 moves 0 of 100 .* 1\.00049 or 0\.99951"),
         ([effect(moved=0, dtype="float32")], r"moves 0 of 100 .* 1\.00000006 or 0\.99999994\."),
         ([effect(moved=0, dtype="")], "further from 1"),
