@@ -77,7 +77,7 @@ def run_study(
 
     if listing:
         for name in shipped():
-            print(f"{name:32} {load_study(name).title or ''}")
+            print(f"{name:36} {load_study(name).title or ''}")
         return
     if study is None:
         raise UsageError("Say which study to run: a file, or one of `lesion run --list`.")
