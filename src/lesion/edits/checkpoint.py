@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -291,6 +292,7 @@ def _deeds(courses: Sequence[_Course], files: Sequence[EditFile], total: int, na
                 kept_as = f"{file.label}-{number}.edit"
         taken.add(kept_as)
         factors = " and ".join(f"{factor:g}" for factor in file.factors)
-        achieved = check_effects(Compose(course.fixed), course.union, name)
+        size = check_effects(Compose(course.fixed), course.union, name)
+        achieved = math.copysign(size, math.prod(file.factors))
         deeds.append(card.Deed(file, kept_as, factors, tuple(course.counts.values()), course.afresh, achieved))
     return tuple(deeds)
