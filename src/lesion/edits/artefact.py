@@ -21,7 +21,6 @@ from lesion.edits.container import decode, encode, read_bytes, write_bytes
 from lesion.edits.edit import Edit, of_places, of_weights, to_json
 from lesion.edits.editfile import EditFile, MadeFor, MatrixValues, inputs_of, label_of, mapped, values_digest
 from lesion.edits.reading import understood
-from lesion.edits.recipes import cuts
 from lesion.edits.selection import Count, count
 from lesion.edits.shares import Wanda
 from lesion.errors import LesionError, UsageError
@@ -86,7 +85,7 @@ def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[
     inputs = inputs_of(edit)
     tensors = {f"{one.digest}/{name}": vector for one in inputs for name, vector in one.tensors().items()}
     for part in of_weights(edit):
-        for share in cuts(part.selection):
+        for share in part.selection.top_shares():
             if share.thresholds is not None:
                 tensors[f"thresholds/{share.digest}"] = _flat(share, model.matrices)
     header = {

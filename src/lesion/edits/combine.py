@@ -7,7 +7,7 @@ from pathlib import Path
 from lesion.edits.artefact import save_edit, write_edit
 from lesion.edits.edit import ScaleParameters, of_weights
 from lesion.edits.editfile import EditFile, MadeFor
-from lesion.edits.recipes import ALGEBRA, with_thresholds
+from lesion.edits.recipes import ALGEBRA
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 
@@ -59,7 +59,7 @@ def combined(
             file.fit(model)  # refuses another model
         return save_edit(path, ScaleParameters(selection, factor), model)
     known = {**first.thresholds, **second.thresholds}
-    edit = ScaleParameters(with_thresholds(selection, known), factor)
+    edit = ScaleParameters(selection.with_thresholds(known), factor)
     matrices = {**first.model.matrices, **second.model.matrices}
     touched = {address: matrix for address, matrix in matrices.items() if selection.touches(address)}
     if not touched:

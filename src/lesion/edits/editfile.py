@@ -12,7 +12,6 @@ from torch import Tensor
 
 from lesion.edits.edit import Compose, Edit, ScaleParameters, of_weights
 from lesion.edits.inputs import Inputs
-from lesion.edits.recipes import with_thresholds
 from lesion.edits.selection import Count, Selection, Thresholds
 from lesion.errors import LesionError
 from lesion.models.load import Model
@@ -110,7 +109,7 @@ class EditFile:
 
     def fixed(self) -> Edit:
         """The edit with the thresholds of the model that it was made for: for those very weights only."""
-        return mapped(self.edit, lambda selection: with_thresholds(selection, self.thresholds))
+        return mapped(self.edit, lambda selection: selection.with_thresholds(self.thresholds))
 
     def with_factor(self, factor: float) -> EditFile:
         """The same selections under another factor.

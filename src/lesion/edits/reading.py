@@ -13,7 +13,7 @@ from torch import Tensor
 from lesion.edits.edit import from_json, of_places, of_weights, to_json
 from lesion.edits.editfile import EditFile, MadeFor, MatrixValues, inputs_of, label_of
 from lesion.edits.inputs import Inputs
-from lesion.edits.recipes import cuts, from_recipe
+from lesion.edits.recipes import from_recipe
 from lesion.edits.selection import Count
 from lesion.edits.shares import Wanda
 
@@ -61,7 +61,7 @@ def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
     _need(label == label_of(edit), "its label is not that of its edit")
     _need({part.selection.digest for part in of_weights(edit)} == set(selections), "it has recipes that nothing uses")
     _need({one.digest for one in inputs_of(edit)} == set(inputs), "it has inputs that nothing uses")
-    shares = {share.digest: share for selection in selections.values() for share in cuts(selection)}
+    shares = {share.digest: share for selection in selections.values() for share in selection.top_shares()}
     thresholds = {}
     for name in tensors:
         if name.startswith("thresholds/"):

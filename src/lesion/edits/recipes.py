@@ -1,16 +1,15 @@
-"""Recipes: selections read back from their JSON form, and the thresholds that a selection has been fixed to."""
+"""Recipes: selections read back from their JSON form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lesion.edits.algebra import Both, Either, Without
 from lesion.edits.drawing import Random
 from lesion.edits.inputs import Inputs
 from lesion.edits.neurons import LAPE
-from lesion.edits.selection import Selection, Thresholds
+from lesion.edits.selection import Selection
 from lesion.edits.shares import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError
 
@@ -105,39 +104,3 @@ _MAKERS: dict[str, Callable[[dict[str, Any], _Named, _Several, _Part], Selection
     "random": _random,
     **{word: _pair(word) for word in ALGEBRA},
 }
-
-
-def cuts(selection: Selection) -> Iterator[Wanda]:
-    """Every top share that a selection is made of: what `fixed` works thresholds out for."""
-    if isinstance(selection, Wanda):
-        yield selection
-    elif isinstance(selection, MathNeuro):
-        yield from selection.parts
-    elif isinstance(selection, Random):
-        yield from cuts(selection.like)
-    elif isinstance(selection, Either | Both | Without):
-        yield from cuts(selection.first)
-        yield from cuts(selection.second)
-
-
-def with_thresholds(selection: Selection, known: Mapping[str, Thresholds]) -> Selection:
-    """A selection fixed to thresholds that were worked out before.
-
-    Args:
-        selection: a recipe.
-        known: by the digest of a top share, its thresholds; one that is not here stays loose.
-    """
-    if isinstance(selection, Wanda):
-        return replace(selection, thresholds=known.get(selection.digest))
-    if isinstance(selection, MathNeuro):
-        parts = (replace(part, thresholds=known.get(part.digest)) for part in selection.parts)
-        return replace(selection, parts=tuple(parts))
-    if isinstance(selection, Random):
-        return replace(selection, like=with_thresholds(selection.like, known))
-    if isinstance(selection, Either | Both | Without):
-        return replace(
-            selection,
-            first=with_thresholds(selection.first, known),
-            second=with_thresholds(selection.second, known),
-        )
-    return selection
