@@ -18,8 +18,9 @@ from lesion.report import page, tables
 from lesion.studies.isolation_run import run_isolation
 from lesion.studies.isolation_study import IsolationStudy
 from lesion.studies.kinds import load_study
-from lesion.studies.run import Watcher, recall, run
+from lesion.studies.run import recall, run
 from lesion.studies.study import Study
+from lesion.watching import Watcher
 
 
 @dataclass(frozen=True)

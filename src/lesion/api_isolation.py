@@ -17,7 +17,7 @@ from lesion.report import evaluation_tables
 from lesion.report import isolation as isolation_page
 from lesion.studies.isolation_run import recall_isolation, run_evaluation, run_isolation
 from lesion.studies.isolation_study import EvaluationStudy, IsolationStudy
-from lesion.studies.run import Watcher
+from lesion.watching import Watcher
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ LINE_EVERY = 15.0
 
 
 class Bar:
-    """A watcher of runs (`lesion.studies.run.Watcher`) that draws on standard error."""
+    """A watcher of runs (`lesion.watching.Watcher`) that draws on standard error."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,23 +26,7 @@ from lesion.edits.weights import Effect, check_effects, scaled
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import quiet
 from lesion.models.source import Source, explained, find, refuse_unsuited
-
-
-@runtime_checkable
-class Watcher(Protocol):
-    """Somebody who is told how it goes: shards are counted."""
-
-    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
-        """A model starts: so many shards in all, none of them written."""
-        ...
-
-    def answered(self, count: int) -> None:
-        """So many more shards are written."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something the person should know."""
-        ...
+from lesion.watching import Watcher
 
 
 @dataclass(frozen=True)
@@ -103,9 +87,7 @@ class _Course:
         for effects, change in zip(self.effects, own, strict=True):
             effects.append(union if len(own) == 1 else scaled(weight, [change], address)[1])
         self.union.append(union)
-        block, _, name = address.partition(".")
-        number = int(block) if name else None
-        self.counts[address] = Count(address, number, name or address, union.selected, weight.numel())
+        self.counts[address] = Count.at(address, union.selected, weight.numel())
 
 
 def resolve(source: str, revision: str | None = None) -> Path:

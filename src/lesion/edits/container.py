@@ -6,11 +6,9 @@ of a vector, of the header or between them, can be changed without the file bein
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +20,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from lesion.errors import LesionError, UsageError
+from lesion.whole import replace
 
 KEY = "lesion"
 FORMAT = "lesion edit"
@@ -175,17 +174,9 @@ def write_bytes(path: Path, data: bytes) -> Path:
     Raises:
         LesionError: it cannot be written.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        replace(path, data)
     except OSError as error:
         raise LesionError(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
     return path

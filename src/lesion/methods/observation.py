@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -26,28 +25,12 @@ from lesion.methods.partial import Partial
 from lesion.methods.readers import Input, probe, stopped_at_head
 from lesion.methods.token_sums import Batch
 from lesion.models.load import Model
+from lesion.watching import Watcher
 
 # Tokens of a batch, padding included: more make a pass over it longer and not the work shorter.
 TOKENS_ON_ACCELERATOR = 32_768
 TOKENS_ON_CPU = 4_096
 SECONDS_BETWEEN_SAVES = 20.0
-
-
-@runtime_checkable
-class Watcher(Protocol):
-    """Somebody who is told how an observation goes."""
-
-    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
-        """It starts: so many texts in all, so many of them done already."""
-        ...
-
-    def answered(self, count: int) -> None:
-        """So many more texts are done."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something the person should know."""
-        ...
 
 
 def observe(

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from lesion.errors import LesionError
 from lesion.methods.readers import Input
 from lesion.methods.token_sums import TextSums
+from lesion.whole import replace
 
 
 class Partial:
@@ -87,16 +86,12 @@ class Partial:
         Raises:
             LesionError: the file cannot be written.
         """
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             tensors = {name: values.cpu() for name, values in self.sums.items()}
             header = {"identity": identity, "texts": str(self.texts), "unseen": json.dumps(sorted(self.unseen))}
-            save_file(tensors, beside, metadata=header)
-            os.replace(beside, path)
+            replace(path, save(tensors, metadata=header))
         except (OSError, SafetensorError) as error:
-            with suppress(OSError):
-                beside.unlink()
             raise LesionError(
                 f"What was observed so far cannot be kept in {path}: {error}. Name a place that can be written."
             ) from error

@@ -7,9 +7,7 @@ import errno
 import hashlib
 import json
 import math
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,22 +40,6 @@ def writing(folder: Path) -> Iterator[Path]:
         raise LesionError(
             f"The report could not be written to {folder}: {error.strerror or error}; {advice}."
         ) from error
-
-
-def replace(path: Path, content: bytes | str) -> None:
-    """Write a file beside its place and move it there, so that nobody ever reads half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    rid: Callable[[], None] = Path(name).unlink
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        rid()
-        raise
 
 
 def plain_json(value: Any) -> str:
@@ -132,10 +114,3 @@ def _left_out(carried: Mapping[str, Any]) -> list[tuple[str, int, int]]:
         for task in carried["tasks"]
         if len(task["items"]) < task["total"]
     ]
-
-
-def _umask() -> int:
-    """The process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

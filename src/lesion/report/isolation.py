@@ -23,10 +23,11 @@ from lesion.report import (
 )
 from lesion.report.evaluation_tables import text_tables as text_tables
 from lesion.report.evidence import ALPHA
-from lesion.report.files import finite, plain_json, rendered, replace, writing
+from lesion.report.files import finite, plain_json, rendered, writing
 from lesion.report.page import heat_class
 from lesion.report.sweeps import Along
 from lesion.report.trials import Asked, Effect, Evaluation
+from lesion.whole import replace
 
 SIZES = ((400, 300), (560, 380))  # width and height of a panel in SVG units, on a phone and with room
 TEXT = ("data", "role", "style", "samples", "repeat", "texts", "tokens", "cut")

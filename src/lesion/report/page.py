@@ -12,8 +12,9 @@ from markupsafe import Markup
 
 from lesion.report import browser, charts, figures, groups, prose, tables, wording
 from lesion.report.files import HERE as HERE
-from lesion.report.files import finite, plain_json, rendered, replace, writing
+from lesion.report.files import finite, plain_json, rendered, writing
 from lesion.report.views import Line, Summary, View, drop_scale, lines, views
+from lesion.whole import replace
 
 STEPS = 20  # colour steps of the heat map on each side of zero
 NARROW, WIDE = 400, 640  # widths of a panel in SVG units, on a phone or beside others, and with room

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 from lesion.edits.edit import BASELINE, Edit
 from lesion.engines.engine import Decoding, Engine, Request, Response
@@ -22,36 +21,6 @@ from lesion.tasks.task import Answer, Item, Task
 
 # Answers are committed together when they come faster than this many seconds apart.
 COMMIT_EVERY = 0.2
-
-
-@runtime_checkable
-class Watcher(Protocol):
-    """Somebody who is told how a run goes."""
-
-    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
-        """A model starts: so many answers in all, so many of them stored already."""
-        ...
-
-    def answered(self, count: int) -> None:
-        """So many more answers are stored."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something the person should know."""
-        ...
-
-
-class Silent:
-    """A watcher that says nothing."""
-
-    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
-        """Nothing."""
-
-    def answered(self, count: int) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,12 +17,14 @@ from lesion.engines.engine import Engine
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError
 from lesion.models.load import Model
-from lesion.studies.asking import Watcher, ask, clamped, identity, missing
+from lesion.studies.asking import ask, clamped, identity, missing
 from lesion.studies.evaluation import summarise
 from lesion.studies.isolate import method_of
 from lesion.studies.questions import ModelChoice, Questions
 from lesion.studies.store import Store
 from lesion.tasks.catalogue import draw, find
+from lesion.watching import Watcher
+from lesion.whole import replace
 
 PLAN = "plan.json"
 
@@ -74,6 +75,7 @@ class Candidate:
     repeat: int | None = None
     keep: float | None = None
     method: str | None = None
+    counts: tuple[Count, ...] | None = None
 
 
 def plan(
@@ -101,7 +103,7 @@ def plan(
         note("The factor 1 changes nothing and is not asked: it is the baseline.")
     for candidate in candidates:
         selection = candidate.selection
-        counts = count(selection, model)
+        counts = count(selection, model) if candidate.counts is None else candidate.counts
         for factor in factors:
             if factor == 1.0:
                 continue
@@ -240,10 +242,8 @@ def _keep_plan(
         "level": level,
         "notes": list(dict.fromkeys([*(before or {}).get("notes", []), *roles.notes])),
     }
-    partial = folder / f".{PLAN}.{os.getpid()}"
     try:
-        partial.write_text(json.dumps(plan, indent=1), encoding="utf-8")
-        os.replace(partial, folder / PLAN)
+        replace(folder / PLAN, json.dumps(plan, indent=1))
     except OSError as error:
         raise LesionError(f"{folder / PLAN} cannot be written: {error.strerror}.") from error
     return plan

@@ -17,9 +17,9 @@ from lesion.errors import LesionError, UsageError
 from lesion.methods.calibration import Calibration
 from lesion.methods.isolation import METHODS, Made, Overlap, coverage, selections, survey
 from lesion.models.load import Model
-from lesion.studies.asking import Watcher
 from lesion.studies.isolation_study import IsolationStudy
 from lesion.studies.observations import draw_texts, observe_all
+from lesion.watching import Watcher
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +28,14 @@ class Isolation:
 
     Attributes:
         made: every selection that is neither empty nor everything, fixed to the model.
+        counts: how much of every matrix each holds.
         files: the `.edit` file of each.
         summary: the numbers, as in `summary.json` under `isolation`.
         notes: what the person should know.
     """
 
     made: tuple[Made, ...]
+    counts: tuple[tuple[Count, ...], ...]
     files: tuple[Path, ...]
     summary: dict[str, Any]
     notes: tuple[str, ...]
@@ -90,7 +92,8 @@ def isolate(
         files.append(save_edit(name, edit, model, selected=counts[place]))
     shown = [_entry(made[p], counts[p], file.name) for p, file in zip(kept, files, strict=True)]
     summary = _summary(study, model, texts, observed, shown, overlaps, next(iter(skill.values())))
-    return Isolation(tuple(made[place] for place in kept), tuple(files), summary, tuple(notes))
+    held = tuple(tuple(counts[place]) for place in kept)
+    return Isolation(tuple(made[place] for place in kept), held, tuple(files), summary, tuple(notes))
 
 
 def _of_neurons(made: Sequence[Made]) -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from lesion.engines.engine import Engine
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, load
-from lesion.studies.asking import Silent, Watcher
 from lesion.studies.evaluate import Candidate, Planned, Roles, evaluate, plan, read_plan
 from lesion.studies.evaluation import summarise
 from lesion.studies.isolate import isolate
@@ -30,6 +29,8 @@ from lesion.studies.questions import ModelChoice, Questions
 from lesion.studies.run import Outcome
 from lesion.studies.store import Store
 from lesion.tasks.catalogue import canonical, draw, find
+from lesion.watching import Silent, Watcher
+from lesion.whole import replace
 
 ISOLATION = "isolation.json"
 
@@ -75,7 +76,10 @@ def run_isolation(
     asked = planned = 0
     evaluation = None
     if study.tasks:
-        candidates = [Candidate(one.selection, one.samples, one.repeat, one.keep, one.method) for one in isolation.made]
+        candidates = [
+            Candidate(one.selection, one.samples, one.repeat, one.keep, one.method, counts)
+            for one, counts in zip(isolation.made, isolation.counts, strict=True)
+        ]
         entries, edits = plan(model, candidates, study.factor, study.random_controls, watcher.note)
         skill = next((c.name for c in study.tasks if canonical(c.name) == canonical(study.skill)), study.skill)
         roles = Roles(
@@ -161,8 +165,11 @@ def run_evaluation(
         study, study.model, model, entries, edits, Path(folder), watcher, roles, make_engine
     )
     notes = evaluation.pop("notes")
-    _, isolation, told_before = _kept(Path(folder))
-    return Outcome(Path(folder), _summary(study, isolation, evaluation, [*told_before, *notes]), asked, planned)
+    kept = _kept(Path(folder))
+    if kept is not None:
+        notes = [*kept.notes, *notes]
+    summary = _summary(study, None if kept is None else kept.isolation, evaluation, notes)
+    return Outcome(Path(folder), summary, asked, planned)
 
 
 def recall_isolation(folder: Path) -> tuple[dict[str, Any], pd.DataFrame | None, pd.DataFrame | None] | None:
@@ -172,20 +179,16 @@ def recall_isolation(folder: Path) -> tuple[dict[str, Any], pd.DataFrame | None,
         LesionError: something in the folder is damaged.
     """
     folder = Path(folder)
-    study: Questions | None
-    study, isolation, notes = _kept(folder)
-    planned = read_plan(folder)
-    if planned is None and isolation is None:
-        return None
+    kept, planned = _kept(folder), read_plan(folder)
     if planned is None:
-        return _summary(study, isolation, None, notes), None, None
+        return None if kept is None else (_summary(kept.study, kept.isolation, None, kept.notes), None, None)
     with Store.read(folder) as store:
         answers, items, text = store.answers(), store.items(), store.study[1]
     kind = EvaluationStudy if tomllib.loads(text).get("kind") == "evaluation" else IsolationStudy
     evaluation = summarise(planned, answers, items)
-    notes = [*notes, *evaluation.pop("notes")]
-    study = kind.parse(text, "The stored study")
-    return _summary(study, isolation, evaluation, notes), answers, items
+    notes = [*([] if kept is None else kept.notes), *evaluation.pop("notes")]
+    study: Questions = kind.parse(text, "The stored study")
+    return _summary(study, None if kept is None else kept.isolation, evaluation, notes), answers, items
 
 
 def _load(study: Questions, chosen: ModelChoice) -> Model:
@@ -214,11 +217,11 @@ def _refuse_another(folder: Path, study: IsolationStudy, identity: str) -> None:
     Raises:
         LesionError: what was isolated there has another model, other data, or other draws.
     """
-    stored, _, _ = _kept(folder)
-    if stored is None or json.loads((folder / ISOLATION).read_text(encoding="utf-8"))["identity"] == identity:
+    kept = _kept(folder)
+    if kept is None or kept.identity == identity:
         return
     keys = ("model", "skill", "controls", "samples", "repeats", "seed", "replacement", "prompt_style", "dtype")
-    there, here = stored.model_dump(), study.model_dump()
+    there, here = kept.study.model_dump(), study.model_dump()
     differing = [
         f"{key}: {_told(there[key])} there, {_told(here[key])} here" for key in keys if there[key] != here[key]
     ]
@@ -235,23 +238,30 @@ def _told(value: Any) -> str:
 
 
 def _keep(folder: Path, study: IsolationStudy, identity: str, summary: Mapping[str, Any], notes: Sequence[str]) -> None:
-    partial = folder / f".{ISOLATION}.{os.getpid()}"
     try:
         kept = {"study": study.to_toml(), "identity": identity, "isolation": summary, "notes": list(notes)}
-        partial.write_text(json.dumps(kept), encoding="utf-8")
-        os.replace(partial, folder / ISOLATION)
+        replace(folder / ISOLATION, json.dumps(kept))
     except OSError as error:
         raise LesionError(f"{folder / ISOLATION} cannot be written: {error.strerror or error}.") from error
 
 
-def _kept(folder: Path) -> tuple[IsolationStudy | None, dict[str, Any] | None, list[str]]:
+@dataclass(frozen=True)
+class _Kept:
+    """What `isolation.json` holds."""
+
+    study: IsolationStudy
+    identity: str
+    isolation: dict[str, Any]
+    notes: list[str]
+
+
+def _kept(folder: Path) -> _Kept | None:
     try:
         kept = json.loads((folder / ISOLATION).read_text(encoding="utf-8"))
         study = IsolationStudy.parse(kept["study"], "The stored study")
-        kept["identity"]
-        return study, dict(kept["isolation"]), list(kept["notes"])
+        return _Kept(study, str(kept["identity"]), dict(kept["isolation"]), list(kept["notes"]))
     except (FileNotFoundError, NotADirectoryError):
-        return None, None, []
+        return None
     except (OSError, ValueError, KeyError, TypeError, LesionError) as error:
         reason = " ".join(str(error).split())
         raise LesionError(f"{folder / ISOLATION} is damaged ({reason}); run `lesion isolate` again.") from error

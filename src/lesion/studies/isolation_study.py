@@ -7,8 +7,18 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from lesion.errors import UsageError
-from lesion.studies.questions import ModelChoice, Number, Questions, Table, TaskChoice, Text, Whole, different, listed
-from lesion.studies.questions import table_of as table_of
+from lesion.studies.questions import (
+    ModelChoice,
+    Number,
+    Questions,
+    Table,
+    TaskChoice,
+    Text,
+    Whole,
+    different,
+    listed,
+    table_of,
+)
 
 Method = Literal["mathneuro", "wanda", "wanda-rows", "lape", "magnitude"]
 METHODS: tuple[Method, ...] = ("mathneuro", "wanda", "wanda-rows", "lape", "magnitude")

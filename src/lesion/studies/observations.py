@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,10 @@ from lesion.errors import LesionError
 from lesion.methods.calibration import Calibration, Draw, calibration
 from lesion.methods.observation import observe
 from lesion.models.load import Model
-from lesion.studies.asking import Watcher
 from lesion.studies.isolation_study import IsolationStudy
 from lesion.tasks.catalogue import find
+from lesion.watching import Watcher
+from lesion.whole import replace
 
 FILE = "statistics.safetensors"
 FORMAT = "lesion statistics"
@@ -133,13 +133,9 @@ def write(path: Path, observed: Sequence[Observed]) -> None:
         entries.append({**entry, "seal": _seal(entry, one.inputs)})
         tensors.update({f"{number}/{name}": vector for name, vector in one.inputs.tensors().items()})
     header = json.dumps({"format": FORMAT, "version": 1, "entries": entries})
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        # Through bytes, since a file that safetensors makes itself is for its owner alone to read.
-        partial.write_bytes(save(tensors, metadata={"lesion": header}))
-        os.replace(partial, path)
+        replace(path, save(tensors, metadata={"lesion": header}))
     except (OSError, SafetensorError) as error:
-        partial.unlink(missing_ok=True)
         raise LesionError(f"{path} cannot be written: {error}; give another folder with --out.") from error
 
 

@@ -12,14 +12,13 @@ from lesion.engines.engine import Engine
 from lesion.engines.transformers import TransformersEngine
 from lesion.methods.ablation import sweep
 from lesion.models.load import Model, load, peek
-from lesion.studies.asking import Silent, Watcher, ask, clamped, identity, missing
+from lesion.studies.asking import ask, clamped, identity, missing
 from lesion.studies.layers import parse_layers
 from lesion.studies.store import Store
 from lesion.studies.study import Study
 from lesion.studies.summary import summarise
 from lesion.tasks.catalogue import draw, find
-
-__all__ = ["Outcome", "Silent", "Watcher", "recall", "run"]
+from lesion.watching import Silent, Watcher
 
 
 @dataclass(frozen=True)
