@@ -13,6 +13,7 @@ from lesion.edits.inputs import Inputs, InputSums, Provenance
 from lesion.edits.shares import Magnitude
 from lesion.errors import UsageError
 from lesion.methods.isolation import METHODS, Made, Overlap, coverage, selections, survey
+from lesion.studies import isolation_study
 from tiny import model
 
 
@@ -178,3 +179,7 @@ def test_what_saw_no_token_or_was_not_observed_is_told_with_its_reason(llama):
     assert set(told) == {"0.mlp.up", "1.attention.q"}
     assert "no token of the skill" in told["0.mlp.up"]
     assert "was not seen" in told["1.attention.q"]
+
+
+def test_a_study_file_knows_the_same_methods():
+    assert set(isolation_study.METHODS) == set(METHODS)

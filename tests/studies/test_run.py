@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
+from oracle import Listener, Oracle
 
 from commandline import questions, save, write
-from lesion.engines.engine import Response
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
@@ -23,46 +22,6 @@ from tiny import model, tiny, tokenizer
 
 ITEMS = 7
 CELLS = ITEMS * 4  # three blocks and the baseline
-
-
-class Oracle:
-    """An engine whose answers are right or wrong by a digest of prompt and edit. It notes what it is asked.
-
-    With `lives` it dies instead of giving one answer more than that.
-    """
-
-    def __init__(self, lives: int | None = None, death: BaseException | None = None) -> None:
-        self.lives = lives
-        self.death = death or RuntimeError("the engine died")
-        self.asked: list = []
-
-    def __call__(self, model, batch_size):
-        return self
-
-    def answer(self, requests):
-        for request in requests:
-            if self.lives is not None and len(self.asked) == self.lives:
-                raise self.death
-            self.asked.append(request)
-            yield Response(request.key, self.say(request))
-
-    def say(self, request) -> Answer:
-        digest = hashlib.sha256(repr((request.prompt, str(request.edit))).encode()).digest()
-        return Answer("right" if digest[0] % 2 else "wrong", 3, ("stop", "length")[digest[1] % 2])
-
-
-class Listener:
-    def __init__(self):
-        self.begun, self.count, self.notes = [], 0, []
-
-    def begin(self, model, asked, stored, what="answers"):
-        self.begun.append((model, asked, stored))
-
-    def answered(self, count):
-        self.count += count
-
-    def note(self, text):
-        self.notes.append(text)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from lesion.cli.numbers import whole
 from lesion.cli.progress import Bar
 from lesion.errors import UsageError
 from lesion.studies.study import Study, shipped
@@ -53,10 +54,10 @@ def ablate(
         name="ablation",
         models=models,
         tasks=task,
-        items=_whole(items),
+        items=whole(items),
         seed=seed,
         level=level,
-        batch_size=_whole(batch_size),
+        batch_size=whole(batch_size),
         dtype=dtype,
         device=device,
         edits={"unit": unit or ["block"], "layers": layers, "factor": factor},
@@ -110,14 +111,6 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
     for note in summary["notes"]:
         console.print(f"note: {escape(note)}")
     print(f"report: {path}")
-
-
-def _whole(text: str) -> int | str:
-    """Digits as a number; anything else as it is, for the study's own validation to judge."""
-    try:
-        return int(text)
-    except ValueError:
-        return text
 
 
 def _run(study: Study, out: Path | None) -> None:

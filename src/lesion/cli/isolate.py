@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from lesion.cli.numbers import numbers, whole
 from lesion.cli.progress import Bar
 from lesion.errors import UsageError
 from lesion.studies.isolation_study import METHODS, EvaluationStudy, IsolationStudy
-
-Number = TypeVar("Number", int, float)
 
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
@@ -94,10 +93,10 @@ def evaluate(
         name="evaluation",
         model=model,
         tasks=task,
-        items=_whole(items),
+        items=whole(items),
         seed=seed,
         level=level,
-        batch_size=_whole(batch_size),
+        batch_size=whole(batch_size),
         dtype=dtype,
         device=device,
         decoding={} if max_new_tokens is None else {"max_new_tokens": max_new_tokens},
@@ -160,27 +159,3 @@ def show(folder: Path, asked: int | None = None, planned: int = 0, told: Sequenc
         print(f"asked {asked:,} of {planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0)))
     print(f"report: {path}")
     return True
-
-
-def numbers(text: str, kind: Callable[[str], Number], option: str) -> list[Number]:
-    """Numbers by commas.
-
-    Raises:
-        UsageError: something between the commas is not a number.
-    """
-    found: list[Any] = []
-    for piece in text.split(","):
-        try:
-            found.append(kind(piece.strip()))
-        except ValueError:
-            what = "whole numbers" if kind is int else "numbers"
-            raise UsageError(f"{option} takes {what} by commas; '{piece.strip()}' is none.") from None
-    return found
-
-
-def _whole(text: str) -> int | str:
-    """Digits as a number; anything else as it is, for the study's own validation to judge."""
-    try:
-        return int(text)
-    except ValueError:
-        return text

@@ -38,15 +38,16 @@ class InputSums:
         mine, yours = ((one.norms.shape, one.squares is None, one.active is None) for one in (self, other))
         if mine != yours:
             raise LesionError("Sums of two matrix inputs of different size or kind cannot be added.")
-        both = (
-            None if self.squares is None or other.squares is None else (self.squares.double(), other.squares.double())
-        )
         return InputSums(
-            (self.norms.double() + other.norms.double()).float(),
-            None if both is None else (both[0] + both[1]).float(),
+            _added(self.norms, other.norms),
+            None if self.squares is None or other.squares is None else _added(self.squares, other.squares),
             self.tokens + other.tokens,
             None if self.active is None or other.active is None else self.active + other.active,
         )
+
+
+def _added(one: Float[Tensor, " in"], other: Float[Tensor, " in"]) -> Float[Tensor, " in"]:
+    return (one.double() + other.double()).float()
 
 
 @dataclass(frozen=True)

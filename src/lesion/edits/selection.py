@@ -149,6 +149,12 @@ class Count:
     selected: int
     total: int
 
+    @classmethod
+    def at(cls, address: str, selected: int, total: int) -> Count:
+        """The count of the matrix at an address: `3.mlp.up`, or `head`."""
+        block, _, name = address.partition(".")
+        return cls(address, int(block) if name else None, name or address, selected, total)
+
 
 def count(selection: Selection, model: Model) -> list[Count]:
     """How many weights of every matrix of a model are selected, matrices that it does not touch included.
@@ -159,9 +165,8 @@ def count(selection: Selection, model: Model) -> list[Count]:
     found = []
     for address, matrix in model.anatomy.scored.items():
         selected = int(selection.mask(address, matrix.read()).sum()) if selection.touches(address) else 0
-        block, _, name = address.partition(".")
         out, into = matrix.shape
-        found.append(Count(address, int(block) if name else None, name or address, selected, out * into))
+        found.append(Count.at(address, selected, out * into))
     check_extent(selection, sum(c.selected for c in found), sum(c.total for c in found), model.name)
     return found
 

@@ -141,14 +141,11 @@ def survey(made: Sequence[Made], model: Model) -> tuple[list[list[Count]], list[
     expected = {group: np.zeros((2, len(found))) for group, found in both.items()}
     for address, matrix in model.anatomy.scored.items():
         weight = matrix.read()
-        block, _, name = address.partition(".")
         for group, places in groups.items():
             masks = [made[place].selection.mask(address, weight) for place in places]
             sizes = [int(mask.sum()) for mask in masks]
             for place, size in zip(places, sizes, strict=True):
-                counts[place].append(
-                    Count(address, int(block) if name else None, name or address, size, weight.numel())
-                )
+                counts[place].append(Count.at(address, size, weight.numel()))
             for pair, (a, b) in enumerate(itertools.combinations(range(len(places)), 2)):
                 common = int(torch.logical_and(masks[a], masks[b]).sum())
                 both[group][pair] += common
