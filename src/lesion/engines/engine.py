@@ -49,6 +49,8 @@ class Request:
         edit: what is changed in the model while it answers.
         decoding: how to decode.
         choices: token ids of each choice; when given, the choices are scored and nothing is generated.
+        tokens: token ids; when given, the probability and rank of each right after the prompt are looked up and
+            nothing is generated. Choices and tokens exclude each other.
     """
 
     key: str
@@ -56,6 +58,7 @@ class Request:
     edit: Edit = BASELINE
     decoding: Decoding = Decoding()
     choices: tuple[tuple[int, ...], ...] = ()
+    tokens: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

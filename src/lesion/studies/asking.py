@@ -15,7 +15,8 @@ from lesion.models.load import Model
 from lesion.studies.questions import ModelChoice, Questions, TaskChoice
 from lesion.studies.row import Row, answer_key
 from lesion.studies.store import Store
-from lesion.tasks.continuations import encode_choices, encode_passage
+from lesion.tasks.continuations import encode_choices, encode_contrast, encode_gold, encode_passage
+from lesion.tasks.gold import Gold
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Answer, Item, Task
 
@@ -25,7 +26,19 @@ COMMIT_EVERY = 0.2
 
 @dataclass(frozen=True)
 class Cell:
-    """One answer to be asked for: an item of a task under an edit, and how it is put."""
+    """One answer to be asked for: an item of a task under an edit, and how it is put.
+
+    Attributes:
+        task: what is asked.
+        choice: how the study names it.
+        item: the question.
+        edit: what is changed in the model.
+        style: the prompt style, resolved.
+        decoding: how an answer is generated.
+        prompt: token ids.
+        continuations: token ids that are scored after the prompt; empty where an answer is generated.
+        tokens: of a contrast, the right and the tempting token; empty for all others.
+    """
 
     task: Task
     choice: TaskChoice
@@ -35,17 +48,23 @@ class Cell:
     decoding: Decoding
     prompt: tuple[int, ...]
     continuations: tuple[tuple[int, ...], ...] = ()
+    tokens: tuple[int, ...] = ()
 
 
 def identity(study: Questions, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]) -> str:
     """The identity of the study on these very items: a data file that changed, in any way that counts, is another."""
     items = [
-        [choice.name, task.kind, task.max_new_tokens, task.stop, task.style]
-        + [[i.id, i.question, i.gold, i.aliases, i.choices, i.group, dict(i.metadata)] for i in drawn[choice]]
+        [choice.name, task.kind, task.max_new_tokens, task.stop, task.style] + [_reads(item) for item in drawn[choice]]
         for choice, task in tasks.items()
     ]
     text = json.dumps([study.identity(), sorted(items, key=lambda entry: str(entry[0]))], sort_keys=True, default=str)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _reads(item: Item) -> list[object]:
+    """What counts about an item; shots where there are some, so that earlier studies stay what they are."""
+    parts: list[object] = [item.id, item.question, item.gold, item.aliases, item.choices, item.group]
+    return [*parts, dict(item.metadata), *([item.shots] if item.shots else [])]
 
 
 def missing(
@@ -70,30 +89,37 @@ def missing(
             seed=study.seed,
         )
         for item in drawn[choice]:
-            prompt, continuations = _put(model, task, item, style)
+            prompt, continuations, tokens = _put(model, task, item, style)
             everything: list[Edit] = [BASELINE, *edits]
             for edit in everything:
                 key = answer_key(model.fingerprint, str(edit), choice.name, item.id, str(decoding), style)
                 if key not in stored:
-                    cells[key] = Cell(task, choice, item, edit, style, decoding, prompt, continuations)
+                    cells[key] = Cell(task, choice, item, edit, style, decoding, prompt, continuations, tokens)
     return cells
 
 
-def _put(model: Model, task: Task, item: Item, style: str) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """The prompt of an item, and what is scored after it: its choices, or the passage itself."""
+def _put(
+    model: Model, task: Task, item: Item, style: str
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    """The prompt of an item; what is scored after it, its choices, gold answer or passage; the tokens of a contrast."""
+    if isinstance(task, Gold):
+        prompt, continuation = encode_gold(model, task, item, style)
+        return prompt, (continuation,), ()
     if task.kind == "score":
         before, passage = encode_passage(model, task, item)
-        return before, (passage,)
+        return before, (passage,), ()
     # Room for one token is enough: an answer that meets the end of the context is a truncated one.
     prompt = encode(model, task, item, style, max_new_tokens=1)
-    return prompt, encode_choices(model, task, item, style) if item.choices else ()
+    if task.kind == "contrast":
+        return prompt, (), encode_contrast(model, task, item, style)
+    return prompt, encode_choices(model, task, item, style) if item.choices else (), ()
 
 
 def clamped(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
     """A note for each task whose answers may meet the end of the context before their own limit."""
     short: dict[str, set[str]] = {}
     for cell in cells:
-        if not cell.continuations and len(cell.prompt) + cell.decoding.max_new_tokens > model.context:
+        if cell.task.kind == "generate" and len(cell.prompt) + cell.decoding.max_new_tokens > model.context:
             short.setdefault(cell.choice.name, set()).add(cell.item.id)
     for task, items in short.items():
         yield (
@@ -107,7 +133,10 @@ def ask(engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], stor
     waiting: list[Row] = []
     last = time.monotonic()
     responses = engine.answer(
-        [Request(key, cell.prompt, cell.edit, cell.decoding, cell.continuations) for key, cell in cells.items()]
+        [
+            Request(key, cell.prompt, cell.edit, cell.decoding, cell.continuations, cell.tokens)
+            for key, cell in cells.items()
+        ]
     )
     try:
         for response in responses:
@@ -149,6 +178,7 @@ def _row(model: Model, name: str, cell: Cell, response: Response) -> Row:
         correct=verdict.correct,
         parsed=verdict.parsed,
         scores=answer.scores,
+        ranks=answer.ranks,
         group=cell.item.group,
         question=cell.item.question,
         gold=cell.item.gold,
@@ -156,7 +186,16 @@ def _row(model: Model, name: str, cell: Cell, response: Response) -> Row:
 
 
 def _chosen(cell: Cell, answer: Answer) -> Answer:
-    """The answer to a choice as the text of the choice, spelt as the item spells it; to a passage, its score alone."""
+    """The answer to a choice as the text of the choice, spelt as the item spells it; to a passage, its score alone.
+
+    Raises:
+        LesionError: the engine gave another number of scores or ranks than was asked for.
+    """
+    if cell.tokens and answer.finish != "nonfinite" and not len(answer.scores) == len(answer.ranks) == len(cell.tokens):
+        raise LesionError(
+            f"The engine gave {len(answer.scores)} scores and {len(answer.ranks)} ranks for {len(cell.tokens)} tokens "
+            f"of {cell.item.id}."
+        )
     if cell.task.kind == "score":  # as many tokens whatever became of it: a broken edit reads the same text
         answer = replace(answer, text="", tokens=len(cell.continuations[0]))
     if not cell.continuations or answer.finish == "nonfinite":

@@ -11,7 +11,7 @@ from pathlib import Path
 from lesion.errors import LesionError
 
 FILE = "answers.sqlite"
-VERSION = 1
+VERSION = 2
 APPLICATION = 0x4C45534E  # "LESN": tells a store from any other SQLite file
 
 SCHEMA = """
@@ -28,7 +28,7 @@ CREATE TABLE answers (
     key TEXT PRIMARY KEY, model TEXT NOT NULL REFERENCES models (fingerprint), edit TEXT NOT NULL,
     task TEXT NOT NULL, item TEXT NOT NULL, decoding TEXT NOT NULL, prompt_style TEXT NOT NULL,
     text TEXT NOT NULL, tokens INTEGER NOT NULL, finish TEXT NOT NULL, correct INTEGER NOT NULL,
-    parsed TEXT, scores TEXT, FOREIGN KEY (task, item) REFERENCES items (task, item)
+    parsed TEXT, scores TEXT, ranks TEXT, FOREIGN KEY (task, item) REFERENCES items (task, item)
 );
 """
 
@@ -106,6 +106,7 @@ def connect_to_write(file: Path) -> sqlite3.Connection:
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         connection.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
         connection.execute("PRAGMA foreign_keys = ON")
+        _renew(connection)
     except BaseException:
         connection.close()
         raise
@@ -159,6 +160,21 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > VERSION:
         raise LesionError(f"{file} was made by a newer lesion (format {version}); upgrade lesion to read it.")
+
+
+def has_ranks(connection: sqlite3.Connection) -> bool:
+    """Whether the table of answers has a column for ranks, which stores of format 1 have not."""
+    columns = connection.execute("SELECT name FROM pragma_table_info('answers')")
+    return "ranks" in {name for (name,) in columns}
+
+
+def _renew(connection: sqlite3.Connection) -> None:
+    """Bring a store of an earlier format to this one; answers and their keys stay as they are."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] == 1:
+        with transaction(connection):
+            if not has_ranks(connection):
+                connection.execute("ALTER TABLE answers ADD COLUMN ranks TEXT")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def create_tables(connection: sqlite3.Connection) -> None:

@@ -27,7 +27,9 @@ class Row:
         finish: `stop`, `length` or `nonfinite`.
         correct: whether the judge found the answer right.
         parsed: the answer the judge read, or None when it could read none.
-        scores: per choice, the summed log-probability in nats; empty for generated answers.
+        scores: per choice, the summed log-probability in nats; for contrasts, of the right and of the tempting token;
+            empty for generated answers.
+        ranks: for contrasts, the ranks of the right and of the tempting token, from 1; empty for all others.
         group: the item's label to break the accuracy down by, or "".
         question: the item's question.
         gold: the item's right answer.
@@ -46,6 +48,7 @@ class Row:
     correct: bool
     parsed: str | None = None
     scores: tuple[float, ...] = ()
+    ranks: tuple[int, ...] = ()
     group: str = ""
     question: str = ""
     gold: str = ""
@@ -94,3 +97,13 @@ def scores_from_json(text: str | None) -> tuple[float, ...]:
     if text is None:
         return ()
     return tuple(math.nan if score is None else float(score) for score in json.loads(text))
+
+
+def ranks_to_json(ranks: tuple[int, ...]) -> str | None:
+    """Ranks as a JSON list, None for none."""
+    return json.dumps(ranks) if ranks else None
+
+
+def ranks_from_json(text: str | None) -> tuple[int, ...]:
+    """The ranks that `ranks_to_json` wrote."""
+    return () if text is None else tuple(int(rank) for rank in json.loads(text))

@@ -20,12 +20,16 @@ from lesion.studies.database import (
     connect_to_read,
     connect_to_write,
     create_tables,
+    has_ranks,
     has_tables,
     transaction,
 )
 from lesion.studies.lock import FolderLock
-from lesion.studies.row import Row, scores_from_json, scores_to_json, storable
+from lesion.studies.row import Row, ranks_from_json, ranks_to_json, scores_from_json, scores_to_json, storable
 from lesion.tasks.task import Item
+
+_COLUMNS = "key, model, edit, task, item, decoding, prompt_style, text, tokens, finish, correct, parsed, scores, ranks"
+_PLACES = ", ".join("?" * len(_COLUMNS.split(",")))
 
 
 class Store:
@@ -209,7 +213,7 @@ class Store:
                 self._add_model(row.model, storable(row.model_name), "{}")
                 self._add_item(row.task, row.item, row.question, row.gold, row.group)
                 new += self._connection.execute(
-                    "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING",
+                    f"INSERT INTO answers ({_COLUMNS}) VALUES ({_PLACES}) ON CONFLICT (key) DO NOTHING",
                     (
                         row.key,
                         row.model,
@@ -224,6 +228,7 @@ class Store:
                         int(row.correct),
                         None if row.parsed is None else storable(row.parsed),
                         scores_to_json(row.scores),
+                        ranks_to_json(row.ranks),
                     ),
                 ).rowcount
         return new
@@ -252,13 +257,17 @@ class Store:
         Returns:
             One row per answer with the columns key, model, model_name, edit, task, item, decoding,
             prompt_style, text, tokens, finish, correct (bool), parsed (None: no answer could be read), scores
-            (tuple of floats, empty for generated answers), group, question, gold.
+            (tuple of floats, empty for generated answers), ranks (tuple of ints, empty for all but contrasts), group,
+            question, gold.
         """
+        with advice(self.file):
+            ranks = "a.ranks" if has_ranks(self._connection) else "NULL"
         frame = self._frame(
-            """
+            f"""
             SELECT a.key, a.model, m.name AS model_name, a.edit, a.task, a.item, a.decoding, a.prompt_style,
             a.text,
-                   a.tokens, a.finish, a.correct, a.parsed, a.scores, i."group", i.question, i.gold
+                   a.tokens, a.finish, a.correct, a.parsed, a.scores, {ranks} AS ranks, i."group",
+                   i.question, i.gold
             FROM answers AS a JOIN models AS m ON m.fingerprint = a.model
                  JOIN items AS i ON i.task = a.task AND i.item = a.item
             WHERE (:model IS NULL OR m.name = :model) AND (:task IS NULL OR a.task = :task)
@@ -269,6 +278,7 @@ class Store:
         frame["correct"] = frame["correct"].astype(bool)
         frame["tokens"] = frame["tokens"].astype("int64")
         frame["scores"] = pd.Series([scores_from_json(text) for text in frame["scores"]], dtype=object)
+        frame["ranks"] = pd.Series([ranks_from_json(text) for text in frame["ranks"]], dtype=object)
         return frame
 
     def items(self) -> pd.DataFrame:

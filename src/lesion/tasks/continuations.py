@@ -1,12 +1,15 @@
-"""Continuations: what follows a prompt, or is read in its place, as token ids: choices, solutions, running text."""
+"""Continuations: what follows a prompt, or is read in its place, as token ids: choices, solutions, contrasts, text."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from lesion.errors import LesionError
+from lesion.tasks.gold import Gold
 from lesion.tasks.jsonl import JsonLines
-from lesion.tasks.prompts import Speaker, resolve, templates, write
+from lesion.tasks.prompts import Speaker, encode, resolve, templates, write
+from lesion.tasks.shuffled import Shuffled
 from lesion.tasks.task import Item, Task
 from lesion.tasks.written import Written, beginning, continued, section, spell
 
@@ -42,6 +45,64 @@ def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = N
     return tuple(encoded)
 
 
+def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[int, int]:
+    """The first token of an item's right text and that of its tempting text, as they follow its prompt.
+
+    Args:
+        model: who is asked.
+        task: where the item comes from, of kind `contrast`.
+        item: its choices are the right and the tempting text.
+        style: see `resolve`.
+
+    Returns:
+        (right, tempting), two different token ids.
+
+    Raises:
+        UsageError: see `resolve`.
+        LesionError: both texts begin with the same token, or one has no tokens.
+    """
+    right, tempting = (ids[0] for ids in encode_choices(model, task, item, style))
+    if right == tempting:
+        token = model.tokenizer.convert_ids_to_tokens(right)
+        raise LesionError(
+            f"'{item.choices[0]}' and '{item.choices[1]}' of item {item.id} of {task.name} begin with the same token "
+            f"{token!r} of {model.name}: the item has no tempting token apart from the right one; give another with "
+            f"?tempting=…."
+        )
+    return right, tempting
+
+
+def encode_gold(
+    model: Speaker, task: Gold, item: Item, style: str | None = None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The token ids of an item's prompt and of what is right to say after it: what `gold:TASK` scores.
+
+    That is the gold choice where there are choices, else the solution, else the gold answer, as `encode_choices` has a
+    choice follow: of items with choices, the score is that of the gold choice.
+
+    Args:
+        model: who is asked.
+        task: the task whose gold answers are scored.
+        item: one of its items.
+        style: see `resolve`.
+
+    Raises:
+        UsageError: see `resolve`.
+        LesionError: there is no gold answer, or it does not fit the context together with its prompt.
+    """
+    solution = item.gold if item.choices else item.solution or item.gold
+    if not solution.strip():
+        raise LesionError(f"Item {item.id} of {task.of.name} has no gold answer that could be scored; leave it out.")
+    (continuation,) = encode_choices(model, task.of, replace(item, choices=(solution,)), style)
+    prompt = encode(model, task.of, item, style, max_new_tokens=0 if item.choices else len(continuation))
+    if len(prompt) + len(continuation) > model.context:
+        raise LesionError(
+            f"The prompt of item {item.id} of {task.name} has {len(prompt):,} tokens and its gold answer "
+            f"{len(continuation):,}: more than the context of {model.name}, {model.context:,}. Leave the item out."
+        )
+    return prompt, continuation
+
+
 def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[int, ...]:
     """The token ids of an item together with its gold solution: a text to observe a model on.
 
@@ -62,6 +123,8 @@ def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = No
         UsageError: see `resolve`.
     """
     style = resolve(model, task, style)
+    while isinstance(task, Gold | Shuffled):
+        task = task.of
     if isinstance(task, JsonLines) and style == "raw":
         return tuple(Written(item.question + item.gold, begin=True).ids(model.tokenizer))
     solution = item.gold if item.choices else item.solution or item.gold

@@ -141,7 +141,9 @@ def encode(
         LesionError: the prompt does not fit the context together with the answer's tokens, or is empty.
     """
     ids = write(model, task, item, resolve(model, task, style)).ids(model.tokenizer)
-    room = 0 if task.kind == "choose" else task.max_new_tokens if max_new_tokens is None else max_new_tokens
+    room = task.max_new_tokens if max_new_tokens is None else max_new_tokens
+    if task.kind in ("choose", "contrast"):
+        room = 0
     if not ids:
         raise LesionError(f"The prompt of item {item.id} of {task.name} has no tokens.")
     if len(ids) + room > model.context:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 Finish = Literal["stop", "length", "nonfinite"]
-Kind = Literal["generate", "choose", "score"]
+Kind = Literal["generate", "choose", "score", "contrast"]
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,11 @@ class Item:
         question: what is asked, without any prompt style around it (for `score`: the text whose tokens are scored).
         gold: the right answer as the data set states it (for `choose`: the text of the right choice; for `score`: "").
         aliases: other right answers.
-        choices: the texts to choose among, for `choose` items; empty for the others.
+        choices: the texts to choose among, for `choose` items; for `contrast` the right text, which is the gold
+            answer, and the tempting one, as they follow the prompt; empty for the others.
         solution: the worked solution that ends in the gold answer, where the data set has one.
         group: a label to break the accuracy down by (number of steps, subject, level), or "".
+        shots: solved questions that stand before this one, each with its solution.
     """
 
     id: str
@@ -31,6 +33,7 @@ class Item:
     choices: tuple[str, ...] = ()
     solution: str = ""
     group: str = ""
+    shots: tuple[tuple[str, str], ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False, compare=False)
 
 
@@ -39,18 +42,22 @@ class Answer:
     """What the model said.
 
     Attributes:
-        text: the generated text, stop string removed; for `choose`, the text of the chosen option.
-        tokens: number of generated tokens (0 for `choose`; for `score`, of those that were scored).
+        text: the generated text, stop string removed; for `choose`, the text of the chosen option; for `contrast`, the
+            most probable token as text.
+        tokens: number of generated tokens (0 for `choose` and `contrast`; for `score`, of those that were scored).
         finish: `stop` (end of text or a stop string), `length` (hit the token limit: truncated) or `nonfinite`
             (logits were NaN or infinite and the answer was broken off).
-        scores: per choice, the summed log-probability in nats; for `score`, that of the text alone; empty for
-            `generate`.
+        scores: per choice, the summed log-probability in nats; for `score`, that of the text alone; for `contrast`,
+            the log-probabilities of the right and of the tempting token; empty for `generate`.
+        ranks: for `contrast`, the ranks of the right and of the tempting token among all tokens, 1 for the most
+            probable; empty for the others, and where logits were not finite.
     """
 
     text: str
     tokens: int = 0
     finish: Finish = "stop"
     scores: tuple[float, ...] = ()
+    ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,8 +74,8 @@ class Task(Protocol):
 
     Attributes:
         name: the text form that names the task, as typed: `gsm8k`, `gsm8k:PATH`, `primer:arithmetic`.
-        kind: `generate` (free text), `choose` (the most likely of the item's choices) or `score` (running text, whose
-            log-probability is the answer).
+        kind: `generate` (free text), `choose` (the most likely of the item's choices), `score` (running text, whose
+            log-probability is the answer) or `contrast` (probability and rank of a right and of a tempting token).
         max_new_tokens: default limit for one answer.
         stop: strings that end an answer.
         style: the default prompt style of the task (`raw`: the question as it stands; `auto`: resolved per model).

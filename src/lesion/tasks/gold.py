@@ -1,0 +1,67 @@
+"""The gold answer's log-probability: any task as a score, one forward pass an item, nothing generated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lesion.errors import UsageError
+from lesion.tasks import running
+from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
+
+
+@dataclass(frozen=True)
+class Gold:
+    """A task whose answer is the summed log-probability of its gold continuation after its prompt (kind `score`).
+
+    The continuation is what would be right to say: the solution, or the gold answer where there is none; of items with
+    choices the gold choice; of contrasts all tokens of the right text. It follows the prompt as a choice does
+    (`lesion.tasks.continuations.encode_gold`). Items keep the ids of the task, so that a screen by this score and
+    the task itself are about the same items.
+
+    Args:
+        of: the task whose gold answers are scored.
+
+    Raises:
+        UsageError: the task is scored already.
+    """
+
+    of: Task
+    kind: Kind = "score"
+    max_new_tokens: int = 1
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.of.kind == "score":
+            raise UsageError(
+                f"{self.of.name} is scored by its log-probability already and has no gold answers; leave 'gold:' out."
+            )
+
+    @property
+    def name(self) -> str:
+        """`gold:TASK`."""
+        return f"gold:{self.of.name}"
+
+    @property
+    def style(self) -> str:
+        """The prompt style of the task itself."""
+        return self.of.style
+
+    @property
+    def subject(self) -> str:
+        """What instructions are written for: as for the task itself."""
+        return str(getattr(self.of, "subject", ""))
+
+    def load(self) -> Sequence[Item]:
+        """The items of the task."""
+        return self.of.load()
+
+    def calibration(self) -> Sequence[Item]:
+        """The calibration items of the task."""
+        pool = getattr(self.of, "calibration", self.of.load)
+        items: Sequence[Item] = pool()
+        return items
+
+    def judge(self, item: Item, answer: Answer) -> Verdict:
+        """Whether the log-probability is finite; nothing else is right or wrong about a score."""
+        return running.verdict(item, answer)

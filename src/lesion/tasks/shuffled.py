@@ -1,0 +1,180 @@
+"""Shuffled gold answers: a task in which there is nothing to learn, the null against choosing noise."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+from lesion.errors import UsageError
+from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
+
+SEED = "shuffled gold answers"
+LabelT = TypeVar("LabelT", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """A task with its gold answers dealt out anew among its items, always in the same way.
+
+    Questions, choices, ids and prompts stay; so does how often every answer is right. Generated answers move with
+    their aliases and solutions. Of choices, the place of the right one moves, among items with as many choices. Of
+    contrasts, the right text moves and the tempting one stays, unless the new right text is that very one: then the
+    item's own right text is tempting. No item keeps its own answer where that can be avoided.
+
+    Args:
+        of: the task.
+
+    Raises:
+        UsageError: the task has no gold answers.
+    """
+
+    of: Task
+
+    def __post_init__(self) -> None:
+        if self.of.kind == "score":
+            inner = self.of.name.removeprefix("gold:")
+            way_out = f"; write gold:shuffled:{inner}" if inner != self.of.name else ""
+            raise UsageError(f"{self.of.name} has no gold answers that could be shuffled{way_out}.")
+
+    @property
+    def name(self) -> str:
+        """`shuffled:TASK`."""
+        return f"shuffled:{self.of.name}"
+
+    @property
+    def kind(self) -> Kind:
+        """That of the task."""
+        return self.of.kind
+
+    @property
+    def max_new_tokens(self) -> int:
+        """That of the task."""
+        return self.of.max_new_tokens
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Those of the task."""
+        return self.of.stop
+
+    @property
+    def style(self) -> str:
+        """That of the task."""
+        return self.of.style
+
+    @property
+    def subject(self) -> str:
+        """That of the task."""
+        return str(getattr(self.of, "subject", ""))
+
+    def load(self) -> Sequence[Item]:
+        """The items of the task, each with the gold answer of another."""
+        return self._items
+
+    def calibration(self) -> Sequence[Item]:
+        """The calibration items of the task, shuffled among themselves."""
+        return self._pool
+
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        return tuple(shuffle(self.of.load(), self.kind))
+
+    @cached_property
+    def _pool(self) -> tuple[Item, ...]:
+        pool = getattr(self.of, "calibration", self.of.load)
+        return tuple(shuffle(pool(), self.kind))
+
+    def judge(self, item: Item, answer: Answer) -> Verdict:
+        """Whether the answer is the item's shuffled gold answer, by the rule of the task."""
+        return self.of.judge(item, answer)
+
+
+def shuffle(items: Sequence[Item], kind: Kind) -> list[Item]:
+    """The items with their gold answers dealt out anew.
+
+    Args:
+        items: of one task; their order does not matter to who gets what.
+        kind: of the task.
+    """
+    groups: dict[int, list[Item]] = defaultdict(list)
+    for item in items:
+        groups[len(item.choices) if kind == "choose" else 0].append(item)
+    dealt: dict[str, Item] = {}
+    for group in groups.values():
+        group.sort(key=lambda item: item.id)
+        dealing = _choices if kind == "choose" else _contrasts if kind == "contrast" else _texts
+        dealt.update((item.id, item) for item in dealing(group))
+    return [dealt[item.id] for item in items]
+
+
+def deal(
+    items: Sequence[Item], labels: Sequence[LabelT], own: Callable[[Item, LabelT], bool], seed: str = SEED
+) -> list[LabelT]:
+    """The labels in a seeded random order in which no item has its own label where that can be avoided.
+
+    An item that drew its own label exchanges it with another item for which neither label is its own. Where every item
+    owns one label, this leaves no more items with their own than there must be: if an item with its own label L finds
+    nobody to exchange with, every item owns L or has drawn it. Then more than half of the items own L.
+
+    Args:
+        items: who gets them.
+        labels: as many as there are items.
+        own: whether a label is an item's own.
+        seed: any text.
+    """
+    rng = random.Random(seed)
+    dealt = list(labels)
+    rng.shuffle(dealt)
+    places = list(range(len(items)))
+    for place, item in enumerate(items):
+        if not own(item, dealt[place]):
+            continue
+        rng.shuffle(places)
+        for other in places:
+            if not own(item, dealt[other]) and not own(items[other], dealt[place]):
+                dealt[place], dealt[other] = dealt[other], dealt[place]
+                break
+    return dealt
+
+
+def _texts(items: Sequence[Item]) -> list[Item]:
+    labels = [(item.gold, item.aliases, item.solution) for item in items]
+    dealt = deal(items, labels, lambda item, label: bool(_rights(item) & {_plain(t) for t in (label[0], *label[1])}))
+    return [
+        replace(item, gold=gold, aliases=aliases, solution=solution)
+        for item, (gold, aliases, solution) in zip(items, dealt, strict=True)
+    ]
+
+
+def _choices(items: Sequence[Item]) -> list[Item]:
+    labels = [
+        (item.choices.index(item.gold), tuple(item.choices.index(alias) for alias in item.aliases)) for item in items
+    ]
+    dealt = deal(items, labels, lambda item, label: _plain(item.choices[label[0]]) in _rights(item))
+    shuffled = []
+    for item, (place, others) in zip(items, dealt, strict=True):
+        gold = item.choices[place]
+        solution = gold if item.solution == item.gold else item.solution
+        aliases = tuple(item.choices[other] for other in others)
+        shuffled.append(replace(item, gold=gold, aliases=aliases, solution=solution))
+    return shuffled
+
+
+def _contrasts(items: Sequence[Item]) -> list[Item]:
+    dealt = deal(items, [item.gold for item in items], lambda item, gold: _plain(gold) == _plain(item.gold))
+    shuffled = []
+    for item, gold in zip(items, dealt, strict=True):
+        tempting = item.choices[1] if _plain(gold) != _plain(item.choices[1]) else item.gold
+        shuffled.append(replace(item, gold=gold, choices=(gold, tempting), solution=gold))
+    return shuffled
+
+
+def _rights(item: Item) -> set[str]:
+    return {_plain(text) for text in (item.gold, *item.aliases)}
+
+
+def _plain(text: str) -> str:
+    return text.strip().casefold()
