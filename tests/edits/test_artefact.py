@@ -20,11 +20,11 @@ from lesion.edits.artefact import read_edit, save_edit
 from lesion.edits.container import BLANK, encode
 from lesion.edits.drawing import Random
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters
-from lesion.edits.editfile import values_digest
 from lesion.edits.neurons import LAPE
 from lesion.edits.selection import count
 from lesion.edits.shares import Magnitude, Wanda
 from lesion.errors import LesionError, UsageError
+from lesion.models.fingerprint import values_digest
 from lesion.models.load import wrap
 from tiny import model as tiny_model
 from tiny import tiny, tokenizer

@@ -10,8 +10,8 @@ from transformers import DynamicCache
 
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp
-from lesion.edits.factors import factors
 from lesion.edits.gates import gated
+from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError
 from tiny import FAMILIES, model
 
@@ -109,10 +109,10 @@ def test_rows_dropped_reordered_and_repeated_in_mid_answer_keep_their_edits(fami
 @pytest.mark.parametrize("family", ["llama", "opt", "gemma3"])
 def test_rows_refilled_from_a_table_are_under_the_edits_of_the_table(family):
     subject, ids = model(family), prompts()
-    table = factors(EDITS, subject.anatomy)
+    table = tabulate(EDITS, subject.anatomy)
     with gated(subject) as gates:
         for chosen in ([0, 3, 8], [5, 5], [7, 6, 2, 1, 0]):
-            gates.assign_tensors(table.index_select(2, torch.tensor(chosen)))
+            gates.assign_table(table.select(torch.tensor(chosen)))
             logits = subject.network(ids[chosen]).logits
             gates.assign([EDITS[edit] for edit in chosen])
             assert torch.equal(subject.network(ids[chosen]).logits, logits)
@@ -175,9 +175,9 @@ def test_a_row_may_join_the_batch_up_to_the_block_that_its_edit_changes_but_not_
         with torch.no_grad():
             return subject.network(ids, use_cache=False).logits[:, -1]
 
-    table = factors([BASELINE, edit], subject.anatomy)
+    table = tabulate([BASELINE, edit], subject.anatomy)
     with gated(subject) as gates:
-        gates.assign_tensors(table, growing=True)
+        gates.assign_table(table, growing=True)
         for layer in range(edit.layer + 1):
             joining = grow_before(layer)
             assert_close(last_logits(), torch.stack(expected))

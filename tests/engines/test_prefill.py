@@ -10,16 +10,16 @@ from torch import Tensor
 import tiny
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp, parts
-from lesion.edits.factors import factors
 from lesion.edits.gates import gated
-from lesion.engines.prefill import Prefilled, first_edited, pad_left, prefill
+from lesion.edits.table import tabulate
+from lesion.engines.prefill import Prefilled, pad_left, prefill
 
 families = pytest.mark.parametrize("family", tiny.FAMILIES)
 
 
 def run(model, texts, edits, kept: int = 1) -> Prefilled:
     with gated(model) as gates, torch.inference_mode():
-        return prefill(model, gates, texts, factors(edits, model.anatomy), padding=0, kept=kept)
+        return prefill(model, gates, texts, tabulate(edits, model.anatomy), padding=0, kept=kept)
 
 
 def assert_close(one: Tensor, other: Tensor, about: object) -> None:
@@ -168,9 +168,3 @@ def test_padding_stands_on_the_left_and_is_masked():
     tokens, mask = pad_left([(1, 2, 3), (4,), (5, 6)], padding=9)
     assert tokens.tolist() == [[1, 2, 3], [9, 9, 4], [9, 5, 6]]
     assert mask.tolist() == [[True, True, True], [False, False, True], [False, True, True]]
-
-
-def test_an_edit_begins_at_the_lowest_block_where_a_factor_is_not_one():
-    anatomy = tiny.model("llama").anatomy
-    edits = [BASELINE, ScaleBlock(0), ScaleMlp(2), ScaleBlock(1, 1.0), Compose((ScaleMlp(2), ScaleAttention(1, 0.9)))]
-    assert first_edited(factors(edits, anatomy)).tolist() == [3, 0, 2, 3, 1]

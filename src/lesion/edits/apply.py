@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from lesion.edits.edit import Edit, of_places, of_weights
+from lesion.edits.edit import Edit, of_places, of_spectra, of_weights
 from lesion.edits.gates import gated
 from lesion.edits.weights import written
 from lesion.errors import UsageError
@@ -19,8 +19,8 @@ def applied(model: Model, edit: Edit) -> Iterator[Model]:
     """The model under `edit`, for every row of every forward pass inside the `with`; nested, edits add up.
 
     Scaled blocks and branches never write to the weights: hooks scale what they add to the residual stream, and
-    are gone afterwards. Scaled parameters are written in place and put back bit for bit. Both hold after an
-    exception too, for tied weights, and for modules dispatched over devices.
+    are gone afterwards. Scaled parameters and truncated matrices are written in place and put back bit for bit.
+    Both hold after an exception too, for tied weights, and for modules dispatched over devices.
 
     The selections of one edit are all made on the weights as they are on entry. Nested, an inner selection
     therefore chooses among weights that the outer edit has changed; give both as one `Compose` where it should not.
@@ -36,7 +36,7 @@ def applied(model: Model, edit: Edit) -> Iterator[Model]:
     """
     with gated(model) as gates:
         gates.assign_everywhere(of_places(edit))
-        with written(model, of_weights(edit)):
+        with written(model, of_weights(edit), of_spectra(edit)):
             yield model
 
 

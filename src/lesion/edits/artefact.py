@@ -19,11 +19,12 @@ from torch import Tensor
 
 from lesion.edits.container import decode, encode, read_bytes, write_bytes
 from lesion.edits.edit import Edit, of_places, of_weights, to_json
-from lesion.edits.editfile import EditFile, MadeFor, MatrixValues, inputs_of, label_of, mapped, values_digest
+from lesion.edits.editfile import EditFile, MadeFor, MatrixValues, inputs_of, label_of, mapped
 from lesion.edits.reading import understood
 from lesion.edits.selection import Count, count
 from lesion.edits.shares import Wanda
 from lesion.errors import LesionError, UsageError
+from lesion.models.fingerprint import values_digest
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
 

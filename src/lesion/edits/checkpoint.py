@@ -17,13 +17,14 @@ from transformers import AutoConfig
 from lesion.edits import card
 from lesion.edits.companions import COPIED, COPIED_NAMES, copy_others, write_card
 from lesion.edits.edit import Compose, ScaleParameters, of_weights
-from lesion.edits.editfile import EditFile, values_digest
+from lesion.edits.editfile import EditFile
 from lesion.edits.folder import emerging, refuse_occupied
 from lesion.edits.layout import Place, places, skeleton
 from lesion.edits.selection import Count, check_extent
 from lesion.edits.shards import Checkpoint, Entry, inside, rewrite, survey
 from lesion.edits.weights import Effect, check_effects, scaled
 from lesion.errors import LesionError, UsageError
+from lesion.models.fingerprint import values_digest
 from lesion.models.load import quiet
 from lesion.models.source import Source, explained, find, refuse_unsuited
 from lesion.watching import Watcher

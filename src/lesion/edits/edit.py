@@ -7,6 +7,7 @@ import re
 import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lesion.errors import UsageError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:  # an edit of blocks need not wait for torch
 
 Unit = Literal["block", "attention", "mlp"]
 UNITS: tuple[Unit, ...] = ("block", "attention", "mlp")
+Side = Literal["top", "bottom"]
 
 
 def _number(value: float) -> str:
@@ -111,6 +113,45 @@ class ScaleParameters:
         return f"{self.selection.label}@{self.selection.digest}×{_number(self.factor)}"
 
 
+@dataclass(frozen=True)
+class Truncate:
+    """Replace one matrix by a part of its spectrum (LASER, Sharma et al. 2023): W = Σ_i σ_i u_i v_iᵀ, some i kept.
+
+    Kept are ⌊keep · min(out, in)⌋ components, in exact decimals: those of the largest singular values, or with side
+    `bottom` those of the smallest. Keep 0 removes the matrix, keep 1 leaves it bit-identical. A bias stays as it is.
+    Truncations of one matrix keep what all of them keep.
+
+    Args:
+        address: of the matrix, `3.mlp.up`.
+        keep: fraction of the rank, from 0 to 1.
+        side: of the spectrum that is kept.
+
+    Raises:
+        UsageError: keep is not in [0, 1], the side is not one, or the address cannot be one of a matrix.
+    """
+
+    address: str
+    keep: float | int
+    side: Side = "top"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.keep <= 1:  # NaN too
+            raise UsageError(f"keep is a fraction of the rank, from 0 to 1, not {self.keep}.")
+        if self.side not in ("top", "bottom"):
+            raise UsageError(f"The side of a spectrum is top or bottom, not '{self.side}'.")
+        if _MATRIX.fullmatch(self.address) is None:
+            raise UsageError(f"'{self.address}' is not the address of a matrix; write BLOCK.BRANCH.NAME, as 3.mlp.up.")
+        object.__setattr__(self, "keep", float(self.keep) + 0.0)
+
+    def kept(self, rank: int) -> tuple[int, int]:
+        """First component kept and the one after the last, of `rank` in the order of falling singular values."""
+        count = int(Fraction(str(float(self.keep))) * rank)
+        return (0, count) if self.side == "top" else (rank - count, rank)
+
+    def __str__(self) -> str:
+        return f"{self.address} {self.side} {_number(self.keep)}"
+
+
 @dataclass(frozen=True, eq=False)
 class Compose:
     """Several edits at once, in order. Factors on the same place multiply; `Compose(())` is the baseline.
@@ -126,7 +167,7 @@ class Compose:
         object.__setattr__(self, "edits", flat)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Scale | ScaleParameters | Compose) and tuple(parts(self)) == tuple(parts(other))
+        return isinstance(other, Single | Compose) and tuple(parts(self)) == tuple(parts(other))
 
     def __hash__(self) -> int:
         return hash(self.edits[0]) if len(self.edits) == 1 else hash(self.edits)
@@ -135,11 +176,12 @@ class Compose:
         return " + ".join(str(edit) for edit in self.edits) if self.edits else "baseline"
 
 
-Edit = Scale | ScaleParameters | Compose
+Single = Scale | ScaleParameters | Truncate
+Edit = Single | Compose
 BASELINE = Compose(())
 
 
-def parts(edit: Edit) -> Iterator[Scale | ScaleParameters]:
+def parts(edit: Edit) -> Iterator[Single]:
     """The single edits an edit consists of, in order."""
     if isinstance(edit, Compose):
         for part in edit.edits:
@@ -154,12 +196,19 @@ def of_places(edit: Edit) -> Compose:
 
 
 def of_weights(edit: Edit) -> tuple[ScaleParameters, ...]:
-    """What of an edit changes weights, and so is the same for all rows of a batch (`weights.py`)."""
+    """What of an edit multiplies weights, and so is the same for all rows of a batch (`weights.py`)."""
     return tuple(part for part in parts(edit) if isinstance(part, ScaleParameters))
+
+
+def of_spectra(edit: Edit) -> tuple[Truncate, ...]:
+    """What of an edit truncates matrices, by row of a batch (`gates.py`) or in the weights (`weights.py`)."""
+    return tuple(part for part in parts(edit) if isinstance(part, Truncate))
 
 
 _ADDRESS = re.compile(r"(?P<layer>[0-9]{1,9})(?:\.(?P<unit>attention|mlp))?")
 _SELECTION = re.compile(r"(?P<label>[A-Za-z0-9._-]{1,80})@(?P<digest>[0-9a-f]{16})")
+_MATRIX = re.compile(r"head|[0-9]{1,9}(?:\.[A-Za-z0-9_-]+)+")
+_TRUNCATION = re.compile(rf"(?P<address>{_MATRIX.pattern})\s+(?P<side>[a-z]+)\s+(?P<keep>\S+)")
 _NONE: Mapping[str, Selection] = {}
 
 
@@ -169,6 +218,13 @@ def _scale(address: str, factor: float) -> Scale | None:
         return None
     unit: Unit = match["unit"] or "block"  # type: ignore[assignment]
     return SCALES[unit](int(match["layer"]), factor)
+
+
+def _truncation(address: str, keep: str, side: str, piece: str) -> Truncate:
+    try:
+        return Truncate(address, float(keep), side)  # type: ignore[arg-type]
+    except ValueError:
+        raise UsageError(f"'{piece}' keeps '{keep}', which is not a number from 0 to 1.") from None
 
 
 def _parameters(name: str, factor: float, selections: Mapping[str, Selection]) -> ScaleParameters | None:
@@ -186,7 +242,7 @@ def parse(text: str, selections: Mapping[str, Selection] = _NONE) -> Edit:
     """The edit whose text form is `text`: the inverse of `str(edit)`. `x` and `*` may stand for `×` after an address.
 
     Args:
-        text: `23×0`, `23.mlp×0.5`, `LABEL@DIGEST×0`, several joined by ` + `, or `baseline`.
+        text: `23×0`, `23.mlp×0.5`, `23.mlp.up top 0.01`, `LABEL@DIGEST×0`, several joined by ` + `, or `baseline`.
         selections: by digest, those that the text may name.
 
     Raises:
@@ -196,6 +252,9 @@ def parse(text: str, selections: Mapping[str, Selection] = _NONE) -> Edit:
         return BASELINE
     edits: list[Edit] = []
     for piece in text.split(" + "):
+        if (match := _TRUNCATION.fullmatch(piece.strip())) is not None:
+            edits.append(_truncation(match["address"], match["keep"], match["side"], piece))
+            continue
         # A label may hold an x; an address does not.
         address, *factor = re.split("×" if "@" in piece else "[×x*]", piece.strip())
         edit: Edit | None
@@ -205,7 +264,10 @@ def parse(text: str, selections: Mapping[str, Selection] = _NONE) -> Edit:
         except ValueError:
             edit = None
         if edit is None:
-            raise UsageError(f"'{piece}' is not an edit; write ADDRESS×FACTOR, for example 23×0 or 23.mlp×0.5.")
+            raise UsageError(
+                f"'{piece}' is not an edit; write ADDRESS×FACTOR, for example 23×0 or 23.mlp×0.5,"
+                " or MATRIX SIDE KEEP, for example 23.mlp.up top 0.01."
+            )
         edits.append(edit)
     return edits[0] if len(edits) == 1 else Compose(tuple(edits))
 
@@ -213,12 +275,15 @@ def parse(text: str, selections: Mapping[str, Selection] = _NONE) -> Edit:
 def to_json(edit: Edit) -> dict[str, Any]:
     """The edit as plain JSON values: `{"scale": "23.mlp", "factor": 0.0}` or `{"compose": [...]}`.
 
-    A selection is named only: `{"select": "LABEL@DIGEST", "factor": 0.0}`.
+    A truncation is `{"truncate": "23.mlp.up", "keep": 0.01, "side": "top"}`. A selection
+    is named only: `{"select": "LABEL@DIGEST", "factor": 0.0}`.
     """
     if isinstance(edit, Compose):
         return {"compose": [to_json(part) for part in edit.edits]}
     if isinstance(edit, ScaleParameters):
         return {"select": f"{edit.selection.label}@{edit.selection.digest}", "factor": edit.factor}
+    if isinstance(edit, Truncate):
+        return {"truncate": edit.address, "keep": edit.keep, "side": edit.side}
     return {"scale": edit.address, "factor": edit.factor}
 
 
@@ -239,6 +304,8 @@ def from_json(value: dict[str, Any], selections: Mapping[str, Selection] = _NONE
             found = _parameters(value["select"], float(value["factor"]), selections)
             if found is not None:
                 return found
+        if set(value) == {"truncate", "keep", "side"}:
+            return Truncate(str(value["truncate"]), float(value["keep"]), value["side"])
         if set(value) == {"scale", "factor"}:
             edit = _scale(value["scale"], float(value["factor"]))
             if edit is not None:

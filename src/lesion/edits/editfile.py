@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-from jaxtyping import Float
-from torch import Tensor
 
 from lesion.edits.edit import Compose, Edit, ScaleParameters, of_weights
 from lesion.edits.inputs import Inputs
 from lesion.edits.selection import Count, Selection, Thresholds
 from lesion.errors import LesionError
+from lesion.models.fingerprint import values_digest
 from lesion.models.load import Model
-
-CHUNK = 1 << 22  # entries hashed at a time
-
-
-def values_digest(weight: Float[Tensor, "out in"]) -> str:
-    """16 hexadecimal digits of the values of a matrix: SHA-256 over them as float32, row after row.
-
-    A matrix in half precision and the same one loaded in float32 have one digest.
-    """
-    digest = hashlib.sha256()
-    rows = max(1, CHUNK // max(1, weight.shape[1]))
-    for start in range(0, weight.shape[0], rows):
-        part = weight[start : start + rows].detach().float().cpu().contiguous()
-        digest.update(part.numpy().data)
-    return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True)

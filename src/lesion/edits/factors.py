@@ -8,13 +8,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lesion.edits.edit import UNITS, Edit, ScaleParameters, parts
+from lesion.edits.edit import UNITS, Edit, ScaleParameters, Truncate, parts
 from lesion.errors import UsageError
 from lesion.models.anatomy import Anatomy
 
 
 def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks units rows"]:
     """What every place is multiplied by: entry [layer, unit, row] under `edits[row]`, units as in `UNITS`.
+
+    Truncations, which multiply nothing, are passed over (`table.py` has them).
 
     float64 on the CPU, 1 where nothing is edited. Factors of one edit on the same place multiply.
 
@@ -30,6 +32,8 @@ def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks un
     table = torch.ones(len(anatomy.blocks), len(UNITS), len(distinct), dtype=torch.float64)
     for edit, column in distinct.items():
         for part in parts(edit):
+            if isinstance(part, Truncate):
+                continue
             if isinstance(part, ScaleParameters):
                 raise UsageError(
                     f"'{part}' changes weights, which all rows of a batch share; make it so with `applied`, and give"

@@ -13,9 +13,12 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from lesion.edits.edit import BASELINE, UNITS, Edit
-from lesion.edits.factors import factors, scale_contribution, scale_output
+from lesion.edits.factors import scale_contribution, scale_output
+from lesion.edits.lowrank import Factors, LowRank, maskable
+from lesion.edits.table import Table, tabulate
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.models.matrices import Storage
 
 
 @contextmanager
@@ -23,7 +26,8 @@ def gated(model: Model) -> Iterator[Gates]:
     """Gates on `model` until the `with` ends, however it ends; before the first `assign` nothing is edited.
 
     The weights are never touched: every module still runs, so that key-value caches stay aligned between
-    rows, and only what it adds to the residual stream is scaled. Works with a cache, with `generate`, with
+    rows, and what it adds to the residual stream is scaled, or what a truncated matrix gives is computed anew from
+    the components that the row keeps. Works with a cache, with `generate`, with
     gradients and under `torch.inference_mode`.
 
     Raises:
@@ -48,12 +52,16 @@ class Gates:
     """
 
     def __init__(self, model: Model) -> None:
+        self._model = model
         self._anatomy = model.anatomy
+        self._factors = Factors(model)
+        self._low_rank: dict[str, LowRank] = {}
         self._places: dict[tuple[int, int], _Place] = {}
-        self._active: list[_Place] = []
+        self._active: list[_Place | LowRank] = []
         self._handles: list[RemovableHandle] = []
         self._shared = _addresses_by_module(model)
-        self._set(factors([BASELINE], self._anatomy), everywhere=True)
+        self._matrices_of = _addresses_by_matrix(model)
+        self._set(tabulate([BASELINE], self._anatomy), everywhere=True)
         for runner in {model.network, _trunk(model)}:  # a pass may be started from either
             self._handles.append(runner.register_forward_pre_hook(self._begin_pass, with_kwargs=True))
             self._handles.append(runner.register_forward_hook(self._end_pass))
@@ -62,9 +70,10 @@ class Gates:
         """Row r of every following forward pass is under `edits[r]`.
 
         Raises:
-            UsageError: an edit names a place that the model does not have. The assignment stays as it was.
+            UsageError: an edit names a place that the model does not have, or truncates a matrix that is not the same
+                for all tokens of a row (see `maskable`). The assignment stays as it was.
         """
-        self._set(factors(edits, self._anatomy))
+        self._set(tabulate(edits, self._anatomy))
 
     def assign_everywhere(self, edit: Edit) -> None:
         """Every row of every following forward pass is under `edit`, whatever the size of the batch.
@@ -72,16 +81,16 @@ class Gates:
         Raises:
             UsageError: the edit names a place that the model does not have. The assignment stays as it was.
         """
-        self._set(factors([edit], self._anatomy), everywhere=True)
+        self._set(tabulate([edit], self._anatomy), everywhere=True)
 
-    def assign_tensors(self, table: Float[Tensor, "blocks units rows"], growing: bool = False) -> None:
-        """Row r of every following forward pass is under the factors `table[:, :, r]`.
+    def assign_table(self, table: Table, growing: bool = False) -> None:
+        """Row r of every following forward pass is under column r of a table.
 
-        For an engine that keeps the table of all its edits (from `lesion.edits.factors.factors`, on the CPU)
-        and refills its rows from it: `gates.assign_tensors(table.index_select(2, edit_of_row))`.
+        For an engine that keeps the table of all its edits (`lesion.edits.table.tabulate`) and refills its rows from
+        it: `gates.assign_table(table.select(edit_of_row))`.
 
         Args:
-            table: factors of every row.
+            table: a column for every row.
             growing: the batch may have fewer rows at the lower blocks than `table`: those that are there are its
                 first, and the rest join, at its end, before the first block that their edit changes.
         """
@@ -93,7 +102,7 @@ class Gates:
         Drops, reorders and repeats rows; cheap enough for every decoding step, if `rows` lies on the CPU.
         """
         if not self._everywhere:
-            self._set(self._table.index_select(2, rows.to(self._table.device)))
+            self._set(self._table.select(rows.cpu()))
 
     def remove(self) -> None:
         """Take every hook off the model. `gated` does this at its end."""
@@ -101,25 +110,56 @@ class Gates:
             handle.remove()
         self._handles.clear()
 
-    def _set(self, table: Tensor, everywhere: bool = False, growing: bool = False) -> None:
-        kept = table == 1
+    def _set(self, table: Table, everywhere: bool = False, growing: bool = False) -> None:
+        kept = table.scales == 1
         open_everywhere = kept.all(-1)
-        ends_only = (kept | (table == 0)).all(-1)
+        ends_only = (kept | (table.scales == 0)).all(-1)
         edited = (~open_everywhere).nonzero().tolist()
         # Every place is found before anything changes: an error must leave the assignment as it was.
         active = [self._place(layer, unit) for layer, unit in edited]
+        truncated = [
+            (self._matrix(address, table.layers[address]), intervals)
+            for address, intervals in table.kept.items()
+            if bool(table.truncates(address).any())
+        ]
         self._table = table
         self._everywhere = everywhere
         self._growing = growing
         self._on_device: dict[tuple[torch.device, torch.dtype], Tensor] = {}
-        self._active = active
-        self._passed: set[_Place] = set()
+        self._active = [*active, *(matrix for matrix, _ in truncated)]
         for place in self._places.values():
             place.active = False
+        for matrix in self._low_rank.values():
+            matrix.active = False
         for place in active:
             place.active = True
             place.ends = bool(ends_only[place.layer, place.unit])
             place.needed = int((~kept[place.layer, place.unit]).nonzero().max()) + 1 if growing else 0
+        for matrix, intervals in truncated:
+            matrix.assign(intervals, everywhere, growing)
+
+    def _matrix(self, address: str, layer: int) -> LowRank:
+        if address not in self._low_rank:
+            matrix = self._anatomy.matrix(address)
+            if not maskable(matrix):
+                raise UsageError(
+                    f"{address} of {self._anatomy.name} is {matrix.storage.kind}, which rows of a batch cannot truncate"
+                    f" each in their own way; make the edit so with `applied`."
+                )
+            if len(same := self._matrices_of[matrix.module, matrix.storage]) > 1:
+                raise UsageError(f"{' and '.join(same)} of {self._anatomy.name} are one matrix; no edit can part them.")
+            low_rank = LowRank(matrix, layer, self._factors, self._model)
+            self._low_rank[address] = low_rank
+            if layer < len(self._anatomy.blocks):
+
+                def look_at_input(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+                    if low_rank.active:
+                        low_rank.rows = self._arrived(_stream_into(args, kwargs), low_rank)
+
+                block = self._anatomy.block(layer).module
+                self._handles.append(block.register_forward_pre_hook(look_at_input, with_kwargs=True))
+            self._handles.append(matrix.module.register_forward_hook(low_rank.truncate, prepend=True, with_kwargs=True))
+        return self._low_rank[address]
 
     def _place(self, layer: int, unit: int) -> _Place:
         if (layer, unit) not in self._places:
@@ -142,13 +182,13 @@ class Gates:
         # Half precision would make 1.1 into 1.1016: the factor and its product are float32 at least.
         dtype = torch.promote_types(like.dtype, torch.float32)
         if (like.device, dtype) not in self._on_device:
-            self._on_device[like.device, dtype] = self._table.to(like.device, dtype)
-        self._passed.add(place)
+            self._on_device[like.device, dtype] = self._table.scales.to(like.device, dtype)
+        place.passed = True
         factor = self._on_device[like.device, dtype][place.layer, place.unit]
         return factor[: place.rows] if self._growing else factor
 
     def _check_rows(self, batch: int) -> None:
-        rows = self._table.shape[2]
+        rows = self._table.columns
         if self._everywhere or (self._growing and batch <= rows):
             return
         if batch != rows:
@@ -157,15 +197,27 @@ class Gates:
                 f"call assign or select with as many edits as rows before the forward pass."
             )
 
+    def _arrived(self, stream: Tensor, place: _Place | LowRank) -> int:
+        """How many rows came to the block of a place; all that are edited there must be among them."""
+        rows = stream.shape[0]
+        self._check_rows(rows)
+        if rows < place.needed:
+            raise LesionError(
+                f"Row {place.needed - 1} joined the batch above block {place.layer} of {self._anatomy.name}, "
+                f"which its edit changes: rows must join before the first block that their edit changes."
+            )
+        return rows
+
     def _begin_pass(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self._passed.clear()
+        for place in self._active:
+            place.passed = False
         inputs = (kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args[:1])
         for tensor in inputs:
             if isinstance(tensor, Tensor):
                 self._check_rows(tensor.shape[0])
 
     def _end_pass(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        missed = [place.address for place in self._active if place not in self._passed]
+        missed = [place.address for place in self._active if not place.passed]
         if missed:
             raise LesionError(
                 f"The edit of {', '.join(missed)} did not take hold: a forward pass of "
@@ -181,6 +233,7 @@ class _Place:
         self.layer = layer
         self.unit = unit
         self.active = False
+        self.passed = False  # that the present forward pass ran through it
         self.ends = False  # every factor is 0 or 1
         self.rows = 0  # of the batch that came to the block last
         self.needed = 0  # rows that must have joined a growing batch by now: up to the last one edited here
@@ -194,13 +247,7 @@ class _Place:
     def look_at_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self.active:
             stream = _stream_into(args, kwargs)
-            self.rows = stream.shape[0]
-            self.gates._check_rows(self.rows)
-            if self.rows < self.needed:
-                raise LesionError(
-                    f"Row {self.needed - 1} joined the batch above block {self.layer} of {self.gates._anatomy.name}, "
-                    f"which its edit changes: rows must join before the first block that their edit changes."
-                )
+            self.rows = self.gates._arrived(stream, self)
             if not self.proved:
                 self.input_copy = stream.detach().clone()
 
@@ -262,6 +309,13 @@ def _addresses_by_module(model: Model) -> Mapping[nn.Module, list[str]]:
         addresses[block.module].append(str(block.index))
         for branch in block.branches:
             addresses[branch.tail].append(f"{block.index}.{branch.name}")
+    return addresses
+
+
+def _addresses_by_matrix(model: Model) -> Mapping[tuple[nn.Module, Storage], list[str]]:
+    addresses: dict[tuple[nn.Module, Storage], list[str]] = defaultdict(list)
+    for address, matrix in model.anatomy.scored.items():
+        addresses[matrix.module, matrix.storage].append(address)
     return addresses
 
 

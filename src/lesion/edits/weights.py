@@ -1,4 +1,4 @@
-"""Weights edited in place: selected entries are multiplied, proved to have moved, and put back to the bit."""
+"""Weights edited in place: entries multiplied and proved to have moved, matrices truncated, all put back to the bit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lesion.edits.edit import Compose, Edit, ScaleParameters
+from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate
 from lesion.edits.selection import check_extent
+from lesion.edits.spectra import spectra
+from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
@@ -162,17 +164,20 @@ def _remedy(dtypes: Sequence[str]) -> str:
 
 
 @contextmanager
-def written(model: Model, edits: Sequence[ScaleParameters]) -> Iterator[tuple[Effect, ...]]:
+def written(
+    model: Model, edits: Sequence[ScaleParameters], truncations: Sequence[Truncate] = ()
+) -> Iterator[tuple[Effect, ...]]:
     """The model with its weights edited in place inside the `with`, and put back bit for bit, whatever happens in it.
 
     Every selection is made on the weights as they are on entry (one that was fixed keeps its thresholds). Nested, the
     inner edits therefore select among weights that the outer ones have changed; to have all of them select on the
     unedited weights, give them together. Kept meanwhile: the values that changed, and where they stood.
 
-    Gives the effect on every matrix that the edits touch.
+    Gives the effect on every matrix whose weights are multiplied.
 
     Raises:
-        UsageError: two of the edited matrices are one and the same parameter.
+        UsageError: two of the edited matrices are one and the same parameter, or weights of a matrix are to be
+            multiplied that is truncated too.
         LesionError: an edit, or all of them together, does not do what it says (see `check_effects`), or does not fit
             the model; or this one ends before another that began later, as two iterators of answers may. The weights
             are then as they were.
@@ -183,7 +188,13 @@ def written(model: Model, edits: Sequence[ScaleParameters]) -> Iterator[tuple[Ef
         for address, matrix in model.anatomy.scored.items()
         if any(edit.selection.touches(address) for edit in edits)
     }
-    _refuse_shared(touched, model.name)
+    kept = tabulate([Compose(tuple(truncations))], model.anatomy).kept
+    if both := [address for address in kept if address in touched]:
+        raise UsageError(
+            f"{both[0]} of {model.name} is to be truncated and its weights multiplied, and the order would matter; make"
+            f" one of the two with `lesion apply` and the other on what that wrote."
+        )
+    _refuse_shared({**touched, **{address: model.anatomy.matrix(address) for address in kept}}, model.name)
     effects: list[Effect] = []
     apart: list[list[Effect]] = [[] for _ in edits]
     with _in_order(model) as stack:
@@ -197,13 +208,16 @@ def written(model: Model, edits: Sequence[ScaleParameters]) -> Iterator[tuple[Ef
                 effects.append(effect)
                 for alone, mask, edit in zip(apart, masks, edits, strict=True):
                     alone.append(effect if len(edits) == 1 else scaled(weight, [(mask, edit.factor)], address)[1])
-                bits = BITS[weight.dtype.itemsize]
-                changed = weight.view(bits) != edited.view(bits)
-                old, new = weight[changed], edited[changed]
-                places = _noted(changed)
-            stack.callback(_put_surely, matrix, places, old)
-            del weight, edited, masks, changed
-            _put(matrix, places, new)
+            _exchange(matrix, weight, edited, stack)
+            del weight, edited, masks
+        for address, interval in kept.items():
+            matrix = model.anatomy.matrix(address)
+            start, stop = interval[0].tolist()
+            with torch.inference_mode():
+                weight = matrix.read()
+                if (start, stop) != (0, min(matrix.shape)):
+                    edited = spectra(model).of(address, weight).kept(weight, start, stop)
+                    _exchange(matrix, weight, edited, stack)
         for edit, alone in zip(edits, apart, strict=True):
             check_extent(edit.selection, sum(e.selected for e in alone), total, model.name)
             check_effects(edit, alone, model.name)
@@ -230,6 +244,15 @@ def _in_order(model: Model) -> Iterator[ExitStack]:
                 f"first. Both are taken back, but what was answered meanwhile is not to be trusted: finish or close "
                 f"one run before the next begins."
             )
+
+
+def _exchange(matrix: Matrix, weight: Tensor, edited: Tensor, stack: ExitStack) -> None:
+    """Write what changed, having noted how it is put back."""
+    bits = BITS[weight.dtype.itemsize]
+    changed = weight.view(bits) != edited.view(bits)
+    places = _noted(changed)
+    stack.callback(_put_surely, matrix, places, weight[changed])
+    _put(matrix, places, edited[changed])
 
 
 def _refuse_shared(matrices: dict[str, Matrix], name: str) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicLayer
 
 from lesion.edits.gates import Gates
+from lesion.edits.table import Table
 from lesion.models.load import Model
 
 # Tokens of one forward pass, padding included, that callers should not exceed by more than one row.
@@ -63,17 +64,11 @@ def pad_left(prompts: Sequence[Sequence[int]], padding: int) -> tuple[Int[Tensor
     return tokens, mask
 
 
-def first_edited(table: Float[Tensor, "blocks units edits"]) -> Int[Tensor, " edits"]:
-    """The first block at which each edit changes anything; the number of blocks where it changes nothing."""
-    touched = (table != 1).any(1)
-    return torch.where(touched.any(0), touched.int().argmax(0), table.shape[0])
-
-
 def prefill(
     model: Model,
     gates: Gates,
     prompts: Sequence[Sequence[int]],
-    table: Float[Tensor, "blocks units rows"],
+    table: Table,
     padding: int,
     kept: int = 1,
 ) -> Prefilled:
@@ -81,15 +76,15 @@ def prefill(
 
     Args:
         prompts: token ids per row; rows with equal prompts share what can be shared.
-        table: factors of every row, from `lesion.edits.factors.factors`.
+        table: of the rows' edits, from `lesion.edits.table.tabulate`.
         padding: token id to pad with; it is never attended to.
         kept: number of last positions whose logits are wanted.
     """
     unique = list(dict.fromkeys(map(tuple, prompts)))
     number = {prompt: index for index, prompt in enumerate(unique)}
     prompt_of_row = torch.tensor([number[tuple(prompt)] for prompt in prompts])
-    starts = first_edited(table)
-    blocks = table.shape[0]
+    starts = table.first_edited()
+    blocks = table.blocks
     trunk = _begins_last(prompt_of_row, starts, len(unique))
     branching = starts < blocks
     branching[trunk] = False
@@ -105,7 +100,7 @@ def prefill(
     tokens, mask = pad_left(unique, padding)
     cache = Recorder(_cache_layers(model))
     positions = (mask.long().cumsum(1) - 1).clamp(min=0)
-    gates.assign_tensors(table.index_select(2, grown), growing=True)
+    gates.assign_table(table.select(grown), growing=True)
     with _branching(model, prompt_of_grown, rows_at):
         output = model.network(
             input_ids=tokens.to(model.device),

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from lesion.edits.edit import Edit
 from lesion.edits.gates import Gates
+from lesion.edits.table import Table
 from lesion.engines.engine import Request
 from lesion.engines.memory import halve, ran_out
 from lesion.engines.prefill import TOKENS, prefill
@@ -22,7 +22,7 @@ def score(
     model: Model,
     gates: Gates,
     requests: Sequence[Request],
-    table: Float[Tensor, "blocks units edits"],
+    table: Table,
     column: Mapping[Edit, int],
     padding: int,
     work: Work,
@@ -64,7 +64,7 @@ def _score(
     model: Model,
     gates: Gates,
     requests: Sequence[Request],
-    table: Tensor,
+    table: Table,
     column: Mapping[Edit, int],
     padding: int,
     work: Work,
@@ -76,7 +76,7 @@ def _score(
         model,
         gates,
         [(*request.prompt, *choice) for request, choice in pairs],
-        table.index_select(2, columns),
+        table.select(columns),
         padding,
         kept=longest + 1,
     )

@@ -112,6 +112,10 @@ class Anatomy:
             raise UsageError(f"there is no block {index}: {self.name} has blocks 0 to {len(self.blocks) - 1}.")
         return self.blocks[index]
 
+    def layer_of(self, address: str) -> int:
+        """The block in which a matrix lies; for the head, which comes after all of them, their number."""
+        return len(self.blocks) if address == HEAD else int(address.partition(".")[0])
+
     def matrix(self, address: str) -> Matrix:
         """The matrix at an address such as `3.mlp.up`.
 

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
 EVERY_BYTE_UP_TO = 1_000_000_000  # bytes of weights
 SAMPLE = 64_000_000  # bytes read of a model that is larger
+CHUNK = 1 << 22  # entries of a matrix hashed at a time
 
 # Configuration that changes with the folder, the library or the way of running, not with the computation.
 VOLATILE = frozenset(
@@ -102,4 +104,17 @@ def fingerprint(network: PreTrainedModel, every_byte_up_to: int = EVERY_BYTE_UP_
             rows = tensor.reshape(-1, tensor.shape[-1]) if tensor.dim() > 1 else tensor
             digest.update(_sum(tensor).to_bytes(8, "little"))
             digest.update(_bytes(rows[::stride]))
+    return digest.hexdigest()[:16]
+
+
+def values_digest(weight: Float[Tensor, "out in"]) -> str:
+    """16 hexadecimal digits of the values of a matrix: SHA-256 over them as float32, row after row.
+
+    A matrix in half precision and the same one loaded in float32 have one digest.
+    """
+    digest = hashlib.sha256()
+    rows = max(1, CHUNK // max(1, weight.shape[1]))
+    for start in range(0, weight.shape[0], rows):
+        part = weight[start : start + rows].detach().float().cpu().contiguous()
+        digest.update(part.numpy().data)
     return digest.hexdigest()[:16]

@@ -1,0 +1,143 @@
+"""Low-rank rows: a matrix whose spectrum is masked row by row, so that one batch holds many truncations of it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from lesion.edits.spectra import spectra
+from lesion.errors import LesionError
+from lesion.models.anatomy import HEAD
+from lesion.models.load import Model
+from lesion.models.matrices import Matrix, Storage
+
+# Bytes of thin factors that gates keep on the device; factors of matrices not in use go first beyond that.
+BUDGET = 2 << 30
+
+
+def maskable(matrix: Matrix) -> bool:
+    """Whether the rows of a batch can each have their own truncation of a matrix.
+
+    They can where the matrix is (a part of) the weight of a plain linear module, which is given every row. Experts are
+    given the tokens that are routed to them, whatever row they come from: they are truncated in the weights.
+    """
+    routed = matrix.storage.expert is not None or matrix.name.startswith("expert")
+    return not routed and type(matrix.module) in (nn.Linear, Conv1D) and matrix.attribute == "weight"
+
+
+def factor_bytes(matrix: Matrix) -> int:
+    """What the thin factors of a matrix take in single precision."""
+    return 4 * min(matrix.shape) * sum(matrix.shape)
+
+
+class Factors:
+    """Thin factors of a model's matrices in the dtype of the computation, as many as `BUDGET` holds."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._kept: OrderedDict[tuple[str, torch.dtype], tuple[Tensor, Tensor]] = OrderedDict()
+
+    def of(self, matrix: Matrix, dtype: torch.dtype) -> tuple[Float[Tensor, "out rank"], Float[Tensor, "rank in"]]:
+        """Left and right factor of the whole matrix as it stands now.
+
+        Raises:
+            LesionError: its weights are not finite.
+        """
+        key = (matrix.address, dtype)
+        if key not in self._kept:
+            weight = matrix.read()
+            left, right = spectra(self._model).of(matrix.address, weight).factors(weight)
+            self._kept[key] = (left.to(dtype), right.to(dtype))
+        self._kept.move_to_end(key)
+        while len(self._kept) > 1 and sum(a.nbytes + b.nbytes for a, b in self._kept.values()) > BUDGET:
+            self._kept.popitem(last=False)
+        return self._kept[key]
+
+
+class LowRank:
+    """One matrix, whether rows truncate it under the present assignment, and the hook that does it.
+
+    Attributes:
+        address, layer: of the matrix.
+        active: whether any row truncates it.
+        rows: of the batch that came to its block last.
+        needed: rows that must have joined a growing batch by now: up to the last one that truncates it.
+    """
+
+    def __init__(self, matrix: Matrix, layer: int, factors: Factors, model: Model) -> None:
+        self.address = matrix.address
+        self.layer = layer
+        self.active = False
+        self.rows = 0
+        self.needed = 0
+        self.passed = False
+        self._matrix = matrix
+        self._factors = factors
+        self._name = model.name
+
+    def assign(self, kept: Int[Tensor, "rows 2"], everywhere: bool, growing: bool) -> None:
+        """Row r keeps the components from `kept[r, 0]` to `kept[r, 1]`; a single row may stand for all."""
+        rank = min(self._matrix.shape)
+        edited = ((kept[:, 0] > 0) | (kept[:, 1] < rank)).nonzero()[:, 0]
+        self.active = True
+        self.passed = False
+        self._everywhere = everywhere
+        self._edited = edited
+        self._kept = kept.index_select(0, edited)
+        self.needed = int(edited.max()) + 1 if growing else 0
+        some = self._kept[self._kept[:, 0] < self._kept[:, 1]]
+        # Only components that some row keeps are computed.
+        self._start, self._stop = (int(some[:, 0].min()), int(some[:, 1].max())) if len(some) else (0, 0)
+        self._masks: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+
+    def _mask(self, like: Tensor) -> Float[Tensor, "edited 1 kept"]:
+        key = (like.device, like.dtype)
+        if key not in self._masks:
+            component = torch.arange(self._start, self._stop)
+            mask = (component >= self._kept[:, :1]) & (component < self._kept[:, 1:])
+            self._masks[key] = mask[:, None].to(like)
+        return self._masks[key]
+
+    def truncate(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
+        """A forward hook of the module that owns the matrix: the outputs of truncated rows are computed anew."""
+        if not self.active:
+            return output
+        given = args[0] if args else kwargs.get("input")
+        if not isinstance(given, Tensor) or not isinstance(output, Tensor):
+            raise LesionError(f"{self.address} of {self._name} was not called with a tensor; it cannot be truncated.")
+        self.passed = True
+        rows = given.shape[0] if self.address == HEAD else self.rows
+        # Of OPT it is [rows · length, in]; the rows were counted at the block's input.
+        by_row = given.reshape(rows, -1, given.shape[-1])
+        edited = torch.arange(rows) if self._everywhere else self._edited[self._edited < rows]
+        chosen = edited.to(given.device)
+        # Half precision would round every component: the sum is taken in float32 at least and rounded once.
+        dtype = torch.promote_types(given.dtype, torch.float32)
+        left, right = self._factors.of(self._matrix, dtype)
+        wide = by_row.index_select(0, chosen).to(dtype) if len(edited) < rows else by_row.to(dtype)
+        components = wide @ right[self._start : self._stop].T
+        mask = self._mask(components)
+        components = components * (mask if self._everywhere else mask[: len(edited)])
+        added = components @ left[:, self._start : self._stop].T
+        storage = self._matrix.storage
+        whole = output.reshape(rows, -1, output.shape[-1])
+        bias = getattr(module, "bias", None)
+        if isinstance(bias, Tensor):
+            added = added + _part(bias, storage).reshape(-1).to(dtype)
+        result = whole.clone()
+        view = _part(result, storage)
+        view[chosen] = added.to(output.dtype).unflatten(-1, view.shape[2:])
+        return result.view(output.shape)
+
+
+def _part(tensor: Tensor, storage: Storage) -> Tensor:
+    """Of a tensor whose last axis is the output of a module, what belongs to a matrix; shares memory."""
+    if storage.groups == 1:
+        return tensor[..., storage.start : storage.stop]
+    return tensor.unflatten(-1, (storage.groups, -1))[..., storage.start : storage.stop]

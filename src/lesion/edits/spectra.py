@@ -1,0 +1,160 @@
+"""Spectra: the decompositions of a model's matrices, each computed once and kept, in memory and on disk.
+
+A file is named after the fingerprint of the model, the address of the matrix and a digest of its values, so that what
+is read belongs to these very weights. The folder is bounded: what was used longest ago goes first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from lesion.edits.spectrum import Spectrum, decompose
+from lesion.errors import UsageError
+from lesion.models.fingerprint import values_digest
+from lesion.models.load import Model
+from lesion.whole import replace
+
+# Where spectra are kept, and how many GiB at most; 0 keeps none on disk.
+FOLDER, LIMIT = "LESION_CACHE", "LESION_CACHE_GIB"
+GIB = 4.0
+# Of one model's spectra in memory, in bytes.
+MEMORY = 2 << 30
+# Smaller matrices are decomposed faster than they are read.
+SMALLEST = 256
+
+_OF_NETWORK: WeakKeyDictionary[nn.Module, Spectra] = WeakKeyDictionary()
+
+
+def spectra(model: Model) -> Spectra:
+    """The spectra of a model; one collection for each network, as long as it lives."""
+    found = _OF_NETWORK.get(model.network)
+    if found is None or found.fingerprint != model.fingerprint:
+        found = _OF_NETWORK[model.network] = Spectra(model.fingerprint)
+    return found
+
+
+class Spectra:
+    """Decompositions by address and values.
+
+    Attributes:
+        fingerprint: of the model.
+        computed, read, reused: how many decompositions were computed, read from disk, and found in memory.
+        seconds: spent on computing them.
+    """
+
+    def __init__(self, fingerprint: str, folder: Path | None = None, gib: float | None = None) -> None:
+        self.fingerprint = fingerprint
+        self.folder = (cache_folder() if folder is None else folder) / fingerprint
+        self.limit = int((_limit() if gib is None else gib) * 2**30)
+        self.computed = self.read = self.reused = 0
+        self.seconds = 0.0
+        self._memory: OrderedDict[tuple[str, str], Spectrum] = OrderedDict()
+
+    def of(self, address: str, weight: Float[Tensor, "out in"]) -> Spectrum:
+        """The spectrum of a matrix with these values.
+
+        A folder that cannot be written, or a file in it that is damaged, costs the time of a decomposition, no more.
+
+        Raises:
+            LesionError: the weights are not finite.
+        """
+        key = (address, values_digest(weight))
+        if key in self._memory:
+            self._memory.move_to_end(key)
+            self.reused += 1
+            return self._memory[key]
+        found = self._stored(key, weight)
+        if found is None:
+            found = self._computed(key, weight)
+        self._memory[key] = found
+        while len(self._memory) > 1 and sum(s.basis.nbytes for s in self._memory.values()) > MEMORY:
+            self._memory.popitem(last=False)
+        return found
+
+    def _computed(self, key: tuple[str, str], weight: Tensor) -> Spectrum:
+        began = time.perf_counter()
+        found = decompose(weight, key[0])
+        self.seconds += time.perf_counter() - began
+        self.computed += 1
+        if self.limit and found.rank >= SMALLEST:
+            _keep(self._path(key), found, self.limit, self.folder.parent)
+        return found
+
+    def _stored(self, key: tuple[str, str], weight: Tensor) -> Spectrum | None:
+        path = self._path(key)
+        rank = min(weight.shape)
+        if not self.limit or rank < SMALLEST:
+            return None
+        try:
+            tensors = load_file(path)
+            basis, values = tensors["basis"], tensors["values"]
+        except (OSError, SafetensorError, KeyError):
+            return None
+        whole = basis.dtype == values.dtype == torch.float64 and basis.shape == (rank, rank) and values.shape == (rank,)
+        if not whole or not bool(basis.isfinite().all()):
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        self.read += 1
+        return Spectrum(basis.to(weight.device), values.to(weight.device), (weight.shape[0], weight.shape[1]))
+
+    def _path(self, key: tuple[str, str]) -> Path:
+        return self.folder / f"{key[0]}-{key[1]}.safetensors"
+
+
+def cache_folder() -> Path:
+    """Where spectra are kept: `LESION_CACHE`, or `lesion/spectra` in the user's cache folder."""
+    given = os.environ.get(FOLDER)
+    if given:
+        return Path(given).expanduser() / "spectra"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lesion" / "spectra"
+
+
+def _limit() -> float:
+    text = os.environ.get(LIMIT, str(GIB))
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise UsageError(f"{LIMIT} is how many GiB of spectra are kept on disk, a number from 0, not '{text}'.")
+    return value
+
+
+def _keep(path: Path, spectrum: Spectrum, limit: int, folder: Path) -> None:
+    data = save({"basis": spectrum.basis.cpu(), "values": spectrum.values.cpu()})
+    if len(data) > limit:
+        return
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_room(folder, limit - len(data))
+        replace(path, data)
+
+
+def _make_room(folder: Path, limit: int) -> None:
+    files = [(stat.st_mtime, stat.st_size, file) for file, stat in _files(folder)]
+    total = sum(size for _, size, _ in files)
+    for _, size, file in sorted(files):
+        if total <= limit:
+            return
+        with contextlib.suppress(OSError):
+            file.unlink()
+            total -= size
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    for file in folder.glob("*/*.safetensors"):
+        with contextlib.suppress(OSError):
+            yield file, file.stat()

@@ -1,0 +1,95 @@
+"""Table: many edits as numbers, a column each, from which the rows of a batch take theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lesion.edits.edit import Edit, of_spectra
+from lesion.edits.factors import factors
+from lesion.models.anatomy import Anatomy
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What every column's edit does to every place; tensors lie on the CPU.
+
+    Attributes:
+        scales: what places are multiplied by, units as in `UNITS`, 1 where nothing is edited.
+        kept: by address, for matrices that some column truncates: the first singular component kept and the one after
+            the last, counted in the order of falling singular values. (0, rank) leaves the matrix as it is.
+        ranks: by address, how many components a matrix has.
+        layers: by address, the block in which a matrix lies; the number of blocks for the head.
+    """
+
+    scales: Float[Tensor, "blocks units columns"]
+    kept: Mapping[str, Int[Tensor, "columns 2"]]
+    ranks: Mapping[str, int]
+    layers: Mapping[str, int]
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks of the model."""
+        return self.scales.shape[0]
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+        return self.scales.shape[2]
+
+    def select(self, columns: Int[Tensor, " chosen"]) -> Table:
+        """The table of these columns, in this order; one may be named twice."""
+        kept = {address: intervals.index_select(0, columns) for address, intervals in self.kept.items()}
+        return Table(self.scales.index_select(2, columns), kept, self.ranks, self.layers)
+
+    def truncates(self, address: str) -> Bool[Tensor, " columns"]:
+        """Which columns keep less than all of a matrix."""
+        start, stop = self.kept[address].unbind(1)
+        return (start > 0) | (stop < self.ranks[address])
+
+    def first_edited(self) -> Int[Tensor, " columns"]:
+        """The first block at which each column changes anything; the number of blocks where it changes none.
+
+        A column that truncates the head alone begins at the last block: rows are parted by then.
+        """
+        touched = (self.scales != 1).any(1)
+        first = torch.where(touched.any(0), touched.int().argmax(0), self.blocks)
+        for address in self.kept:
+            first = torch.where(
+                self.truncates(address), first.clamp(max=min(self.layers[address], self.blocks - 1)), first
+            )
+        return first
+
+
+def tabulate(edits: Sequence[Edit], anatomy: Anatomy) -> Table:
+    """The table of edits of places and of spectra, a column for each.
+
+    Args:
+        edits: one per column.
+        anatomy: of the model that they address.
+
+    Raises:
+        UsageError: an edit addresses a block, branch or matrix that the model does not have, its factors on one place
+            multiply to something that is not finite, or it multiplies weights.
+    """
+    kept: dict[str, Tensor] = {}
+    ranks: dict[str, int] = {}
+    layers: dict[str, int] = {}
+    for column, edit in enumerate(edits):
+        for part in of_spectra(edit):
+            rank = min(anatomy.matrix(part.address).shape)
+            if part.address not in kept:
+                ranks[part.address] = rank
+                layers[part.address] = anatomy.layer_of(part.address)
+                kept[part.address] = torch.tensor([[0, rank]]).repeat(len(edits), 1)
+            # What all of them keep: an empty stretch where they have nothing in common.
+            interval = kept[part.address][column]
+            start, stop = part.kept(rank)
+            interval[0].clamp_(min=start)
+            interval[1].clamp_(max=stop)
+            interval[1].clamp_(min=int(interval[0]))
+    return Table(factors(edits, anatomy), kept, ranks, layers)
