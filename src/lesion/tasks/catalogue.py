@@ -8,7 +8,12 @@ from pathlib import Path
 
 from lesion.errors import UsageError, nearest
 from lesion.tasks import mmlu, race
+from lesion.tasks.contrast import TEMPTING
+from lesion.tasks.facts import Facts
+from lesion.tasks.fewshot import FewShot
+from lesion.tasks.gold import Gold
 from lesion.tasks.gsm8k import Gsm8k
+from lesion.tasks.ioi import Ioi
 from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.math500 import Math500
 from lesion.tasks.mmlu import Mmlu
@@ -16,6 +21,7 @@ from lesion.tasks.nq_open import NqOpen
 from lesion.tasks.options import check_form
 from lesion.tasks.race import Race
 from lesion.tasks.running import RunningText
+from lesion.tasks.shuffled import Shuffled
 from lesion.tasks.source import existing
 from lesion.tasks.task import Item, Task
 from lesion.tasks.triviaqa import TriviaQa, check_rule
@@ -29,6 +35,8 @@ NAMES = (
     "nq_open",
     "mmlu",
     "race",
+    "ioi",
+    "facts",
     "wikitext",
     "text",
     "jsonl",
@@ -36,9 +44,19 @@ NAMES = (
 )
 
 # What may follow a `?` in the name of a task.
-OPTIONS = {"triviaqa": "rule", "nq_open": "rule", "mmlu": "form", "race": "form"}
-VALUES = {"rule": "exact", "form": "text"}
+OPTIONS = {
+    "triviaqa": "rule",
+    "nq_open": "rule",
+    "mmlu": "form",
+    "race": "form",
+    "ioi": "tempting",
+    "facts": "tempting",
+}
+VALUES = {"rule": "exact", "form": "text", "tempting": "and"}
 BENCHMARKS = ("gsm8k", "math500", *OPTIONS)
+
+# What may stand before the name of a task, in this order.
+BEFORE = ("gold", "shuffled", "fewshot")
 
 
 def canonical(name: str) -> str:
@@ -47,6 +65,9 @@ def canonical(name: str) -> str:
     `questions.jsonl`, `./questions.jsonl` and `jsonl:/home/me/questions.jsonl` may be one and the same.
     """
     head, colon, rest = name.partition(":")
+    if head in BEFORE and rest:
+        count, colon, inner = rest.partition(":") if head == "fewshot" else ("", "", rest)
+        return ":".join(filter(None, (head, count, canonical(inner)))) if inner else name
     if not colon:
         head, rest = ("jsonl", name) if Path(name.partition("?")[0]).suffix == ".jsonl" else (head, "")
     place, mark, query = rest.partition("?")
@@ -63,15 +84,21 @@ def find(name: str) -> Task:
             folder), `triviaqa…?rule=words|exact|substring` and `nq_open…?rule=…`, `mmlu…?form=letter|text` and
             `race…?form=…`, `text:PATH` (running text of any kind), `wikitext` (running text from the hub),
             `jsonl:PATH` or `PATH.jsonl` (any questions), `primer:arithmetic`, `primer:atlas`, `primer:reading`,
-            `primer:text`.
+            `primer:text`, `primer:atlas?form=contrast`; `ioi` and `facts` (contrasts, of this project), the same with
+            `:PATH`, `ioi…?tempting=subject|TEXT` and `facts…?tempting=frequent|TEXT`. Before any of them may stand
+            `gold:` (score the gold answers), `shuffled:` (deal out the gold answers anew) and `fewshot:K:` (put K
+            solved questions first), in this order.
 
     Raises:
-        UsageError: there is no such task, with the nearest names, or no such file. A JSON Lines file is read
+        UsageError: there is no such task, with the nearest names, or no such file, or a task cannot be made from
+            another in the way asked for. A JSON Lines file is read
             here, since it says whether its items are generated or chosen; everything wrong with it is raised
             here.
     """
     head, colon, rest = name.partition(":")
     bare = head.partition("?")[0]
+    if head in BEFORE and colon:
+        return _wrapped(name, head, rest)
     if head == "primer" and colon:
         return _primer(name, rest)
     if bare in BENCHMARKS:
@@ -90,8 +117,31 @@ def find(name: str) -> Task:
         return JsonLines.read(file, name)
     raise UsageError(
         f"There is no task '{name}'{nearest(name, NAMES)}. There are {', '.join(NAMES)}; "
-        f"a file of your own questions is jsonl:PATH, a file of running text text:PATH."
+        f"a file of your own questions is jsonl:PATH, a file of running text text:PATH. Before a task may stand gold:, "
+        f"shuffled: and fewshot:K:."
     )
+
+
+def _wrapped(name: str, head: str, rest: str) -> Task:
+    """A task made from another: `gold:TASK`, `shuffled:TASK`, `fewshot:K:TASK`."""
+    count, form = "", f"{head}:TASK"
+    if head == "fewshot":
+        count, _, rest = rest.partition(":")
+        form = "fewshot:K:TASK"
+        if not (count.isascii() and count.isdigit() and count[0] != "0"):
+            raise UsageError(f"In '{name}' there is no number of solved questions; write {form}: fewshot:4:gsm8k.")
+    if not rest:
+        raise UsageError(f"Say which task: {form}.")
+    inner = rest.partition(":")[0]
+    if inner in BEFORE and BEFORE.index(inner) <= BEFORE.index(head):
+        raise UsageError(
+            f"'{name}' has {head}: before {inner}:; write each once at most, and in the order "
+            f"gold:shuffled:fewshot:K:TASK."
+        )
+    task = find(rest)
+    if head == "fewshot":
+        return FewShot(task, int(count))
+    return Gold(task) if head == "gold" else Shuffled(task)
 
 
 def _benchmark(name: str, bare: str) -> Task:
@@ -119,11 +169,24 @@ def _benchmark(name: str, bare: str) -> Task:
         return Gsm8k(place)
     if bare == "math500":
         return Math500(place)
+    if bare in ("ioi", "facts"):
+        return (Ioi if bare == "ioi" else Facts)(place, value if mark else TEMPTING)
     rule = check_rule(value if mark else "words", bare)
     return NqOpen(place, rule) if bare == "nq_open" else TriviaQa(place, rule)
 
 
 def _primer(name: str, member: str) -> Task:
+    member, mark, form = member.partition("?form=")
+    if mark and member == "atlas":
+        if form != "contrast":
+            raise UsageError(
+                f"There is no form '{form}' for primer:atlas; there is contrast: primer:atlas?form=contrast."
+            )
+        from lesion.tasks.primer.contrast import atlas
+
+        return atlas()
+    if mark and member in PRIMER:
+        raise UsageError(f"primer:{member} has no forms; primer:atlas?form=contrast is the only one there is.")
     if member not in PRIMER:
         known = [f"primer:{known}" for known in PRIMER]
         raise UsageError(f"There is no task '{name}'{nearest(name, known)}; there are {', '.join(known)}.")
@@ -163,9 +226,9 @@ def calibration_items(task: Task) -> Sequence[Item]:
     """The items of a task that a model is observed on, which are not those that are asked where there are others.
 
     From the hub, another split: `train` of gsm8k, triviaqa, nq_open and race, `validation` and `dev` of mmlu,
-    `validation` of wikitext. The primer's arithmetic, reading and text are generated anew, of the training split. Of
-    math500 (one split), the atlas (one world) and local files there is nothing else: these are the items that are
-    asked; name another file for calibration to keep them apart.
+    `validation` of wikitext. The primer's arithmetic, reading and text are generated anew, of the training split, and
+    so is ioi. Of math500 (one split), the atlas and the facts (one world) and local files there is nothing else: these
+    are the items that are asked; name another file for calibration to keep them apart.
 
     Raises:
         LesionError: the hub cannot be reached.

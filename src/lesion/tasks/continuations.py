@@ -11,7 +11,7 @@ from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.prompts import Speaker, encode, resolve, templates, write
 from lesion.tasks.shuffled import Shuffled
 from lesion.tasks.task import Item, Task
-from lesion.tasks.written import Written, beginning, continued, section, spell
+from lesion.tasks.written import Written, apart, beginning, continued, section, spell
 
 # So many characters of a prompt, its last, are looked at to see how what follows is encoded: far more than any token
 # spans, and the same work after a long passage as after a short question.
@@ -38,7 +38,7 @@ def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = N
     ending = _ending(item, style)
     encoded = []
     for choice in item.choices:
-        ids = _follow(model.tokenizer, prompt, _apart(ending, choice))
+        ids = _follow(model.tokenizer, prompt, apart(ending, choice))
         if not ids:
             raise LesionError(f"The choice '{choice}' of item {item.id} of {task.name} has no tokens.")
         encoded.append(tuple(ids))
@@ -131,7 +131,7 @@ def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = No
     if not solution:  # running text is data, whatever style its task names
         return tuple(Written("", item.question, begin=True).ids(model.tokenizer))
     prompt = write(model, task, item, style)
-    solution = _apart(_ending(item, style), solution)
+    solution = apart(_ending(item, style), solution)
     return (*prompt.ids(model.tokenizer), *_follow(model.tokenizer, prompt, solution))
 
 
@@ -169,11 +169,6 @@ def encode_passage(model: Speaker, task: Task, item: Item) -> tuple[tuple[int, .
 def _ending(item: Item, style: str) -> str:
     """The text that a prompt in a style ends with; a chat template ends a line."""
     return item.question if style == "raw" else templates()[style].template if style in templates() else "\n"
-
-
-def _apart(ending: str, text: str) -> str:
-    """A text as it follows an ending: after one space, unless there is white space already."""
-    return text if ending[-1:].isspace() or text[:1].isspace() else f" {text}"
 
 
 def _follow(tokenizer: Any, prompt: Written, text: str) -> list[int]:

@@ -28,6 +28,11 @@ def item(identity: str, prompt: str, right: str, tempting: str, group: str = "")
     return Item(identity, prompt, right, choices=(right, tempting), solution=right, group=group)
 
 
+def tempted(item: Item, tempting: str) -> Item:
+    """The item with another tempting text."""
+    return replace(item, choices=(item.gold, tempting))
+
+
 def check_tempting(text: str, task: str) -> str:
     """The text, if it can tempt.
 
@@ -56,7 +61,7 @@ def frequent(items: Sequence[Item]) -> list[Item]:
     of_group: dict[str, Counter[str]] = {}
     for item in items:
         of_group.setdefault(item.group, Counter())[item.gold] += 1
-    tempted = []
+    found = []
     for item in items:
         tempting = _most(of_group[item.group], item.gold) or _most(everywhere, item.gold)
         if not tempting:
@@ -64,8 +69,8 @@ def frequent(items: Sequence[Item]) -> list[Item]:
                 f"All {len(items)} items have the same right answer '{item.gold}', so that none of another item can "
                 f"tempt; name a text with ?tempting=…, ' the' for example."
             )
-        tempted.append(replace(item, choices=(item.gold, tempting)))
-    return tempted
+        found.append(tempted(item, tempting))
+    return found
 
 
 def verdict(item: Item, answer: Answer) -> Verdict:

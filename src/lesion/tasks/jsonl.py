@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from lesion.errors import UsageError, nearest
-from lesion.tasks import judge
+from lesion.tasks import contrast, judge
 from lesion.tasks.source import existing, read_text, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 Judge = Literal["exact", "math", "contains"]
 JUDGES: tuple[Judge, ...] = get_args(Judge)
 REQUIRED = ("id", "prompt", "answer")
-OPTIONAL = ("choices", "aliases", "judge", "solution", "group")
+OPTIONAL = ("choices", "tempting", "aliases", "judge", "solution", "group")
 MAX_NEW_TOKENS = 64
+CONTRAST = "contrast"
+"""What judges an item with `tempting`, which names no judge itself."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class JsonLines:
     """The items of a JSON Lines file.
 
     A line is an object with `id`, `prompt` and `answer`, and optionally `choices` (a list of texts among
-    which the model chooses), `aliases` (other right answers), `judge` (`exact`, `math` or `contains`; for
+    which the model chooses), `tempting` (a text: the item is a contrast between the first token of the answer and the
+    first of this), `aliases` (other right answers), `judge` (`exact`, `math` or `contains`; for
     generated answers), `solution` and `group`. Numbers stand for themselves as written (`"answer": 42`).
     Other fields are kept in the item's metadata, unless they look like one of these misspelt. Empty lines are
     skipped.
@@ -57,7 +60,7 @@ class JsonLines:
         """
         path = existing(path)
         items = parse(read_text(path), str(path))
-        kind: Kind = "choose" if items[0].choices else "generate"
+        kind = _kind(items[0])
         one_line = kind == "generate" and all(item.metadata["judge"] == "exact" for item in items)
         return cls(name or f"jsonl:{path}", tuple(items), kind=kind, stop=("\n",) if one_line else ())
 
@@ -69,6 +72,8 @@ class JsonLines:
         """Whether the answer is right, by the judge that the item names; a choice must be the right one."""
         if answer.finish == "nonfinite":
             return judge.UNREAD
+        if self.kind == "contrast":
+            return contrast.verdict(item, answer)
         if self.kind == "choose":
             return Verdict(answer.text in (item.gold, *item.aliases), answer.text)
         if item.metadata["judge"] == "math":
@@ -99,17 +104,32 @@ def parse(text: str, file: str) -> list[Item]:
         item = _item(_object(line, where), where)
         if item.id in lines:
             raise UsageError(f"{where}: the id '{item.id}' was used on line {lines[item.id]}; ids must be unique.")
-        if items and bool(item.choices) != bool(items[0].choices):
-            has, first = ("has", "has not") if item.choices else ("has no", "has")
-            raise UsageError(
-                f"{where}: this item {has} 'choices', the first item (line {lines[items[0].id]}) {first}; "
-                f"put items to choose and items to generate into two files."
-            )
+        if items and _kind(item) != _kind(items[0]):
+            _refuse_mixed(item, items[0], where, lines[items[0].id])
         lines[item.id] = number
         items.append(item)
     if not items:
         raise UsageError(f"{file} is empty; write one object a line: " + _EXAMPLE)
     return items
+
+
+def _kind(item: Item) -> Kind:
+    """The kind of a task with such an item."""
+    if item.metadata["judge"] == CONTRAST:
+        return "contrast"
+    return "choose" if item.choices else "generate"
+
+
+def _refuse_mixed(item: Item, first: Item, where: str, line: int) -> None:
+    """Say which of two fields one item has and the first has not, or the other way round."""
+    kinds = (_kind(item), _kind(first))
+    field = "tempting" if "contrast" in kinds else "choices"
+    with_field = "contrast" if field == "tempting" else "choose"
+    has, other = ("has", "has not") if kinds[0] == with_field else ("has no", "has")
+    put = "contrasts and other items" if field == "tempting" else "items to choose and items to generate"
+    raise UsageError(
+        f"{where}: this item {has} '{field}', the first item (line {line}) {other}; put {put} into two files."
+    )
 
 
 _EXAMPLE = '{"id": "1", "prompt": "2 + 2 =", "answer": "4"}'
@@ -152,7 +172,8 @@ def _item(row: dict[str, Any], where: str) -> Item:
     for name in REQUIRED:
         if name not in row:
             raise UsageError(f"{where}: the field '{name}' is missing; an item looks like {_EXAMPLE}")
-    texts = {name: _text(row, name, where) for name in ("id", "prompt", "answer", "judge", "solution", "group")}
+    names = ("id", "prompt", "answer", "tempting", "judge", "solution", "group")
+    texts = {name: _text(row, name, where) for name in names}
     choices, aliases = (_texts(row, name, where) for name in ("choices", "aliases"))
     for name in REQUIRED:
         if not texts[name].strip():
@@ -162,6 +183,9 @@ def _item(row: dict[str, Any], where: str) -> Item:
         raise UsageError(f"{where}: there is no judge '{rule}'{nearest(rule, JUDGES)}; there are {', '.join(JUDGES)}.")
     if choices:
         _check_choices(texts["answer"], choices, aliases, "judge" in row, where)
+    if "tempting" in row:
+        _check_tempting(row, texts["answer"], texts["tempting"], where)
+        choices, rule = (texts["answer"], texts["tempting"]), CONTRAST
     return Item(
         id=texts["id"],
         question=texts["prompt"],
@@ -185,6 +209,18 @@ def _check_choices(answer: str, choices: tuple[str, ...], aliases: tuple[str, ..
             )
     if judged:
         raise UsageError(f"{where}: 'judge' is for generated answers; an item with 'choices' needs none.")
+
+
+def _check_tempting(row: dict[str, Any], answer: str, tempting: str, where: str) -> None:
+    if not tempting:
+        raise UsageError(f"{where}: 'tempting' is empty; write the text that tempts, \" the\" for example.")
+    if tempting == answer:
+        raise UsageError(f"{where}: 'tempting' is the answer itself; write another text, \" the\" for example.")
+    for name in ("choices", "aliases", "judge"):
+        if name in row:
+            raise UsageError(
+                f"{where}: an item with 'tempting' has one right text and no '{name}'; leave one of them out."
+            )
 
 
 def _text(row: dict[str, Any], name: str, where: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.tasks.task import Item, Task
-from lesion.tasks.written import Written, names_control
+from lesion.tasks.written import Written, apart, names_control
 
 
 @runtime_checkable
@@ -43,12 +43,14 @@ class Template:
         special_tokens: who begins the text with special tokens, `tokenizer` or `template`.
         instruction: the instruction for each subject.
         checkpoints: hub ids for which a paper used the style.
+        repeats: whether solved questions may stand before the question in the same form.
     """
 
     template: str
     special_tokens: str
     instruction: Mapping[str, str] = field(default_factory=dict)
     checkpoints: tuple[str, ...] = ()
+    repeats: bool = False
 
     def covers(self, subject: str) -> bool:
         """Whether there is an instruction for the subject, or none is needed."""
@@ -64,6 +66,7 @@ def templates() -> Mapping[str, Template]:
             style["special_tokens"],
             style.get("instruction", {}),
             tuple(style.get("checkpoints", ())),
+            style.get("repeats", False),
         )
         for name, style in _data()["styles"].items()
     }
@@ -159,6 +162,9 @@ def encode(
 def write(model: Speaker, task: Task, item: Item, style: str) -> Written:
     """The prompt that asks a model an item, as text.
 
+    Shots of an item stand before its question, each in the form of the style with its solution behind it as a choice
+    would follow, and an empty line between two; in style `chat` they are earlier turns.
+
     Args:
         model: who is asked.
         task: what is asked.
@@ -166,17 +172,33 @@ def write(model: Speaker, task: Task, item: Item, style: str) -> Written:
         style: as `resolve` has it, not `auto`.
 
     Raises:
-        LesionError: the chat template changes a message in which the question cannot be told from the template.
+        UsageError: the item has shots, and the style has no place for them.
+        LesionError: the chat template changes a message in which the question cannot be told from the template; or it
+            has turns for shots, and one of them names a control token.
     """
     subject: str = getattr(task, "subject", "")
     if style == "raw":
-        return Written(item.question, begin=True)
+        return Written(_repeated(item, "", ""), begin=True)
     if style == "chat":
         return _write_chat(model, _chat_message(item.question, subject), item)
     template = templates()[style]
+    if item.shots and not template.repeats:
+        there = [name for name in templates() if templates()[name].repeats]
+        raise UsageError(
+            f"The prompt style '{style}' has no place for the solved questions of {task.name}; choose "
+            f"{', '.join(['raw', 'chat', *there])}."
+        )
     text = template.template.replace("{instruction}", template.instruction.get(subject, ""))
     before, _, behind = text.partition("{question}")
-    return Written(before, item.question, behind, begin=template.special_tokens == "tokenizer")
+    return Written(before, _repeated(item, before, behind), behind, begin=template.special_tokens == "tokenizer")
+
+
+def _repeated(item: Item, before: str, behind: str) -> str:
+    """The question of an item with its shots before it, each between the same texts, the first begun already."""
+    solved = (
+        f"{question}{behind}{apart(question + behind, solution)}\n\n{before}" for question, solution in item.shots
+    )
+    return "".join((*solved, item.question))
 
 
 @lru_cache(maxsize=1)
@@ -195,10 +217,19 @@ def _chat_message(question: str, subject: str) -> tuple[str, str]:
 
 
 def _write_chat(model: Speaker, message: tuple[str, str], item: Item) -> Written:
+    turns: list[dict[str, str]] = []
+    for asked, solution in item.shots:
+        if names_control(model.tokenizer, asked + solution + message[0]):
+            raise LesionError(
+                f"Item {item.id} or a solved question before it contains control tokens of {model.name} as text, and "
+                f"they cannot be kept apart in a chat; choose --prompt-style plain."
+            )
+        turns += [{"role": "user", "content": asked.strip()}, {"role": "assistant", "content": solution}]
+
     def render(content: str) -> str:
         return str(
             model.tokenizer.apply_chat_template(
-                [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+                [*turns, {"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
             )
         )
 

@@ -47,6 +47,11 @@ class Written:
         return [*head, near + self.question + close, *tail]
 
 
+def apart(ending: str, text: str) -> str:
+    """A text as it follows an ending: after one space, unless there is white space already."""
+    return text if ending[-1:].isspace() or text[:1].isspace() else f" {text}"
+
+
 def section(tokenizer: Any, control: str, text: str) -> list[int]:
     """The ids of a text that stands behind a control token, as they are where both are encoded as one text.
 

@@ -1,0 +1,149 @@
+"""Few-shot prompts: any task with solved questions before each of its own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from lesion.errors import UsageError
+from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
+
+# Where a model goes on with a next question, as it saw several, its answer has ended.
+NEXT_QUESTION = "\nQuestion:"
+NEXT_PROMPT = "\n\n"
+
+
+@dataclass(frozen=True)
+class FewShot:
+    """A task asked after some of its questions with their solutions.
+
+    The shots come from the calibration items of the task, where it sets some aside, drawn by the id of the item that is
+    asked, which is never among them, nor a question of the same words. The shots of one item for a smaller number are
+    the first of those for a larger one. A shot is solved by its worked solution, behind which `#### ANSWER` stands
+    where it does not mark its answer itself; by its gold answer where that alone is what the judge wants; of items with
+    choices, by the gold choice. No instruction is given: the shots show what is wanted.
+
+    A generated answer ends where a next question begins: at "\\nQuestion:", in style `raw` also at an empty line.
+
+    Args:
+        of: the task.
+        count: how many solved questions.
+
+    Raises:
+        UsageError: the count is below 1, or the task has no answers.
+    """
+
+    of: Task
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise UsageError(
+                f"{self.count} solved questions were asked for; ask for at least 1: fewshot:1:{self.of.name}."
+            )
+        if self.of.kind == "score":
+            raise UsageError(
+                f"{self.of.name} is scored as text and has no solved questions; fewshot:K:TASK needs some."
+            )
+
+    @property
+    def name(self) -> str:
+        """`fewshot:K:TASK`."""
+        return f"fewshot:{self.count}:{self.of.name}"
+
+    @property
+    def kind(self) -> Kind:
+        """That of the task."""
+        return self.of.kind
+
+    @property
+    def max_new_tokens(self) -> int:
+        """That of the task."""
+        return self.of.max_new_tokens
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Those of the task, and where a next question begins."""
+        if self.kind != "generate":
+            return self.of.stop
+        more = (NEXT_QUESTION, *((NEXT_PROMPT,) if self.style == "raw" else ()))
+        return tuple(dict.fromkeys((*self.of.stop, *more)))
+
+    @property
+    def style(self) -> str:
+        """That of the task."""
+        return self.of.style
+
+    def load(self) -> Sequence[Item]:
+        """The items of the task, each with its shots.
+
+        Raises:
+            UsageError: the task has not enough other items.
+        """
+        return self._items
+
+    def calibration(self) -> Sequence[Item]:
+        """The calibration items of the task, each with shots from among the others."""
+        return self._shot(self._pool)
+
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        return self._shot(self.of.load())
+
+    @cached_property
+    def _pool(self) -> Sequence[Item]:
+        pool = getattr(self.of, "calibration", self.of.load)
+        items: Sequence[Item] = pool()
+        return items
+
+    def _shot(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        solved: dict[str, str] = {}
+        found = []
+        for item in items:
+            shots = draw_shots(item, self._pool, self.count, self.of.name)
+            for shot in shots:
+                if shot.id not in solved:
+                    solved[shot.id] = solution(self.of, shot)
+            found.append(replace(item, shots=tuple((shot.question, solved[shot.id]) for shot in shots)))
+        return tuple(found)
+
+    def judge(self, item: Item, answer: Answer) -> Verdict:
+        """Whether the answer is right, by the rule of the task."""
+        return self.of.judge(item, answer)
+
+
+def draw_shots(item: Item, pool: Sequence[Item], count: int, task: str) -> list[Item]:
+    """Items of a pool to stand before an item: a function of its id and the pool, the first of a seeded order.
+
+    Raises:
+        UsageError: the pool has not enough items of other words.
+    """
+    rng = random.Random(f"shots before {item.id}")
+    taken: list[Item] = []
+    words = {item.question}
+    seen: set[int] = set()
+    while len(taken) < count and len(seen) < len(pool):
+        place = rng.randrange(len(pool))
+        candidate = pool[place]
+        if place not in seen and candidate.id != item.id and candidate.question not in words:
+            taken.append(candidate)
+            words.add(candidate.question)
+        seen.add(place)
+    if len(taken) < count:
+        raise UsageError(
+            f"{count} solved questions were asked for before item {item.id} of {task}, and there are {len(taken)} "
+            f"others to take; ask for fewer, or give the task more items."
+        )
+    return taken
+
+
+def solution(task: Task, item: Item) -> str:
+    """What stands behind a solved question: an answer as the judge of the task wants it."""
+    if item.choices or not item.solution or item.solution == item.gold:
+        return item.gold
+    if "####" in item.solution or "\\boxed" in item.solution:
+        return item.solution
+    texts = (f"{item.solution}\n#### {item.gold}", item.solution, item.gold)
+    return next((text for text in texts if task.judge(item, Answer(text)).correct), item.gold)
