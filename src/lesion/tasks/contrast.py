@@ -13,10 +13,14 @@ from lesion.tasks.task import Answer, Item, Verdict
 
 TEMPTING = " the"
 """The word that follows almost anything (Chen et al. 2024): what tempts where nothing else is named."""
+SECOND = " a"
+"""What tempts instead where the right text begins with the same letters and so perhaps with the same token."""
 
 
-def item(identity: str, prompt: str, right: str, tempting: str, group: str = "") -> Item:
+def item(identity: str, prompt: str, right: str, tempting: str = TEMPTING, group: str = "") -> Item:
     """The item of a prompt with what is right to say next and what tempts.
+
+    Against "theology" it is " a" that tempts, not " the".
 
     Args:
         identity: the id.
@@ -25,11 +29,13 @@ def item(identity: str, prompt: str, right: str, tempting: str, group: str = "")
         tempting: the tempting text; its first token counts.
         group: see `Item`.
     """
-    return Item(identity, prompt, right, choices=(right, tempting), solution=right, group=group)
+    return tempted(Item(identity, prompt, right, solution=right, group=group), tempting)
 
 
 def tempted(item: Item, tempting: str) -> Item:
-    """The item with another tempting text."""
+    """The item with another tempting text; see `item` for " the"."""
+    if tempting == TEMPTING and item.gold.lstrip().startswith(TEMPTING.strip()):
+        tempting = SECOND
     return replace(item, choices=(item.gold, tempting))
 
 

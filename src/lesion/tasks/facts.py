@@ -36,8 +36,8 @@ class Facts:
 
     The group is the relation; where a row names none, its prompt with `{}` for the subject.
 
-    Tempting is " the", or the text that is given, or with `frequent` the most frequent right text of the same relation
-    among the statements with another one.
+    Tempting is " the" (" a" where the right text begins with the same letters), or the text that is given, or with
+    `frequent` the most frequent right text of the same relation among the statements with another one.
 
     Raises:
         UsageError: there is no tempting text.
@@ -95,8 +95,7 @@ def _written() -> tuple[Item, ...]:
             f"{relation}:{subject}",
             facts["wordings"][number % len(facts["wordings"])].format(subject),
             right,
-            contrast.TEMPTING,
-            relation,
+            group=relation,
         )
         for relation, facts in relations.items()
         for number, (subject, right) in enumerate(facts["facts"].items())
@@ -140,4 +139,4 @@ def _read(row: Row, index: int, where: str) -> Item:
     relation = next((str(fact[field]) for field in RELATIONS if fact.get(field)), wording if subject else "")
     case = next((row[field] for field in IDS if isinstance(row.get(field), int | str)), "")
     identity = str(case) if str(case).strip() else identify(prompt, index)
-    return contrast.item(identity, prompt, right, contrast.TEMPTING, relation)
+    return contrast.item(identity, prompt, right, group=relation)

@@ -38,7 +38,8 @@ class Ioi:
     is the answer) and `answer` (or `io`, `IO`, `indirect_object`), perhaps `subject` and `case_id`. Where there is no
     `subject`, it is the one capitalised word besides the answer that stands twice.
 
-    Tempting is " the", or the text that is given, or with `subject` the name that stands twice.
+    Tempting is " the" (" a" where the right name begins with the same letters), or the text that is given, or with
+    `subject` the name that stands twice.
 
     Raises:
         UsageError: there is no tempting text.

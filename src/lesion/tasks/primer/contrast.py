@@ -14,9 +14,7 @@ NAME = "primer:atlas?form=contrast"
 @cache
 def _items() -> tuple[Item, ...]:
     asked = task("atlas").load()
-    return tuple(
-        contrast.frequent([contrast.item(i.id, i.question, i.gold, contrast.TEMPTING, i.group) for i in asked])
-    )
+    return tuple(contrast.frequent([contrast.item(i.id, i.question, i.gold, group=i.group) for i in asked]))
 
 
 def atlas() -> PrimerTask:
