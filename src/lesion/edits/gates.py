@@ -17,6 +17,7 @@ from lesion.edits.factors import scale_contribution, scale_output
 from lesion.edits.lowrank import Factors, LowRank, maskable
 from lesion.edits.table import Table, tabulate
 from lesion.errors import LesionError, UsageError
+from lesion.models.anatomy import HEAD
 from lesion.models.load import Model
 from lesion.models.matrices import Storage
 
@@ -217,7 +218,9 @@ class Gates:
                 self._check_rows(tensor.shape[0])
 
     def _end_pass(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        missed = [place.address for place in self._active if not place.passed]
+        # The head comes after the trunk, and only the whole network runs it.
+        beyond = HEAD if module is not self._model.network else None
+        missed = [place.address for place in self._active if not place.passed and place.address != beyond]
         if missed:
             raise LesionError(
                 f"The edit of {', '.join(missed)} did not take hold: a forward pass of "

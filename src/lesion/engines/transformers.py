@@ -16,10 +16,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lesion.edits.edit import BASELINE, Edit, ScaleParameters, of_places, of_weights
-from lesion.edits.factors import factors
+from lesion.edits.edit import BASELINE, Compose, Edit, ScaleParameters, Truncate, of_places, of_spectra, of_weights
 from lesion.edits.gates import Gates, gated
+from lesion.edits.lowrank import BUDGET, factor_bytes, maskable
+from lesion.edits.table import Table, tabulate
 from lesion.edits.weights import written
+from lesion.engines.contrast import look_up
 from lesion.engines.decoding import StopStrings, luck, sample
 from lesion.engines.engine import Request, Response
 from lesion.engines.memory import halve, ran_out, rows_that_fit
@@ -35,6 +37,10 @@ from lesion.tasks.task import Answer, Finish
 REFILL = 1 / 8
 # When nobody waits any more, the batch is cut down once this share of it is still at work.
 SHRINK = 0.8
+
+
+# What of an edit is written into the weights.
+_Written = tuple[tuple[ScaleParameters, ...], tuple[Truncate, ...]]
 
 
 @dataclass
@@ -59,6 +65,7 @@ class TransformersEngine:
         model: what answers.
         batch_size: rows decoded at once; `auto` starts from what memory there is. Halved whenever that runs out.
 
+    Truncations of a matrix that all rows pass through are masked row by row; others are written into the weights.
     Requests are answered in groups that share an edit of weights, those without one first. Between two responses no
     block or branch is scaled and no mode is set, but the weights are those of the present group: they are as they were
     once the iterator is exhausted or closed. Closing it early, by hand or by letting go of it, puts them back too.
@@ -99,24 +106,58 @@ class TransformersEngine:
         """
         waiting = list(requests)
         edits = list(dict.fromkeys([BASELINE, *(request.edit for request in waiting)]))
-        table = factors([of_places(edit) for edit in edits], self.model.anatomy)
+        by_row = [self._by_row(edit) for edit in edits]
+        table = tabulate(by_row, self.model.anatomy)
         column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
         for request in waiting:
             self._check_lengths(request)
         stops = {stop: StopStrings(self.model.tokenizer, stop) for stop in {r.decoding.stop for r in waiting}}
-        groups: dict[tuple[ScaleParameters, ...], list[Request]] = {(): []}
+        groups: dict[_Written, list[Request]] = {((), ()): []}
         for request in waiting:
-            groups.setdefault(of_weights(request.edit), []).append(request)
+            groups.setdefault(self._in_weights(request.edit), []).append(request)
+        truncated = {
+            edit: tuple(part.address for part in of_spectra(rows)) for edit, rows in zip(edits, by_row, strict=True)
+        }
         with gated(self.model) as gates:
-            for weights, group in groups.items():
-                with written(self.model, weights):
-                    yield from self._group(gates, group, table, column, stops)
+            for (weights, truncations), group in groups.items():
+                with written(self.model, weights, truncations):
+                    for part in self._that_fit(group, truncated):
+                        yield from self._group(gates, part, table, column, stops)
+
+    def _by_row(self, edit: Edit) -> Compose:
+        """What of an edit each row of a batch can have for itself."""
+        matrix = self.model.anatomy.matrix
+        return Compose((of_places(edit), *(cut for cut in of_spectra(edit) if maskable(matrix(cut.address)))))
+
+    def _in_weights(self, edit: Edit) -> _Written:
+        """What of an edit is the same for all rows of a batch."""
+        matrix = self.model.anatomy.matrix
+        weights, truncations = of_weights(edit), of_spectra(edit)
+        if any(part.selection.touches(cut.address) for part in weights for cut in truncations):
+            return weights, truncations  # `written` says what is wrong
+        return weights, tuple(cut for cut in truncations if not maskable(matrix(cut.address)))
+
+    def _that_fit(self, group: Sequence[Request], truncated: Mapping[Edit, tuple[str, ...]]) -> Iterator[list[Request]]:
+        """A group in parts, each with no more truncated matrices than their thin factors fit the memory for them."""
+        matrix = self.model.anatomy.matrix
+        order = {address: index for index, address in enumerate(self.model.anatomy.scored)}
+        ordered = sorted(group, key=lambda r: sorted(order[address] for address in truncated[r.edit]))
+        part: list[Request] = []
+        there: set[str] = set()
+        for request in ordered:
+            more = there | set(truncated[request.edit])
+            if part and sum(factor_bytes(matrix(address)) for address in more) > BUDGET:
+                yield part
+                part, more = [], set(truncated[request.edit])
+            part.append(request)
+            there = more
+        yield part
 
     def _group(
         self,
         gates: Gates,
         group: Sequence[Request],
-        table: Tensor,
+        table: Table,
         column: Mapping[Edit, int],
         stops: Mapping[tuple[str, ...], StopStrings],
     ) -> Iterator[Response]:
@@ -124,7 +165,12 @@ class TransformersEngine:
         for request, scores in score(self.model, gates, choosing, table, column, self._padding, self.work):
             gates.assign_everywhere(BASELINE)
             yield _chosen(request, scores, self.model)
-        rows = [self._row(request, column, stops) for request in group if not request.choices]
+        contrasting = [request for request in group if request.tokens]
+        for response in look_up(self.model, gates, contrasting, table, column, self._padding, self.work):
+            gates.assign_everywhere(BASELINE)
+            yield response
+        asked = [request for request in group if not request.choices and not request.tokens]
+        rows = [self._row(request, column, stops) for request in asked]
         # Long prompts first: later ones fit under them. Edits of one prompt stay together and share it.
         rows.sort(key=lambda row: (-len(row.request.prompt), row.request.prompt, row.column))
         yield from self._generate(gates, deque(rows), table)
@@ -136,7 +182,7 @@ class TransformersEngine:
         if not request.prompt:
             raise LesionError(f"The prompt of {request.key} is empty; a model needs at least one token to start from.")
         known = self.model.network.get_input_embeddings().num_embeddings
-        if max(max(request.prompt), *(max(choice) for choice in request.choices), 0) >= known:
+        if max(*request.prompt, *request.tokens, *(max(choice) for choice in request.choices), 0) >= known:
             raise LesionError(
                 f"The tokenizer of {self.model.name} does not fit its network: it writes tokens beyond the {known:,}"
                 " that the network has embeddings for. Put the tokenizer that the model was trained with into its"
@@ -153,7 +199,7 @@ class TransformersEngine:
         limit = min(decoding.max_new_tokens, self.model.context - len(request.prompt))
         return _Row(request, column[request.edit], limit, stops[decoding.stop])
 
-    def _generate(self, gates: Gates, waiting: deque[_Row], table: Tensor) -> Iterator[Response]:
+    def _generate(self, gates: Gates, waiting: deque[_Row], table: Table) -> Iterator[Response]:
         batch = _Batch(self, gates, table)
         while waiting or batch.live:
             taken: list[_Row] = []
@@ -199,7 +245,7 @@ class TransformersEngine:
 class _Batch:
     """The rows at work. A slot whose row has finished is None until another row takes it."""
 
-    def __init__(self, engine: TransformersEngine, gates: Gates, table: Tensor) -> None:
+    def __init__(self, engine: TransformersEngine, gates: Gates, table: Table) -> None:
         self.engine = engine
         self.model = engine.model
         self.gates = gates
@@ -218,7 +264,7 @@ class _Batch:
         self.assigned = False
         columns = torch.tensor([row.column for row in rows])
         prompts = [row.request.prompt for row in rows]
-        found = prefill(self.model, self.gates, prompts, self.table.index_select(2, columns), self.engine._padding)
+        found = prefill(self.model, self.gates, prompts, self.table.select(columns), self.engine._padding)
         self.engine.work.prompt += found.token_steps
         free = [slot for slot, row in enumerate(self.rows) if row is None]
         free += range(len(self.rows), len(self.rows) + len(rows) - len(free))
@@ -234,7 +280,7 @@ class _Batch:
         """One token for every row; the rows that it finishes."""
         if not self.assigned:
             columns = torch.tensor([row.column if row else 0 for row in self.rows])
-            self.gates.assign_tensors(self.table.index_select(2, columns))
+            self.gates.assign_table(self.table.select(columns))
             self.assigned = True
         device = self.model.device
         tokens = torch.tensor([[row.said[-1] if row else self.engine._padding] for row in self.rows]).to(device)
