@@ -1,0 +1,153 @@
+"""Recipes: everything that determines a training of the recall laboratory and its truncations, and three presets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from lesion.errors import UsageError, nearest
+from lesion.labs.recall import language as languages
+from lesion.labs.recall.data import VARIANTS, Task, Variant
+from lesion.labs.recall.language import Language
+from lesion.labs.recall.model import FEED_FORWARDS, FeedForward
+
+Optimiser = Literal["sgd", "adam"]
+RATES: dict[Optimiser, float] = {"sgd": 0.03, "adam": 0.001}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that determines a training and what is measured of it.
+
+    Args:
+        preset: the preset it began from.
+        variant: where a model is asked (`data.Task`).
+        noise: α, in [0, 1).
+        vocabulary: V, tokens.
+        length: T, tokens that a model reads.
+        width: d.
+        feed_forward: F in both blocks.
+        optimiser: `sgd` with momentum and weight decay, or `adam` without either.
+        learning_rate: at the start.
+        falls: the learning rate falls linearly to 0 over the second half. (Without it p(τ) swings by some .07.)
+        batch: sequences in one step.
+        steps: of the optimiser.
+        own_answers: whether ȳ may be q or τ.
+        corpus: SHA-256 of the text that the tables come from; None for the generator.
+        seed: of the weights, of a generated language, and of all sequences.
+        measured: sequences in each of the two sets, clean and noisy, that everything is measured on.
+        keep: kept fractions of the rank in the truncation sweep.
+        draws: random projections beside each truncation.
+
+    Raises:
+        UsageError: a value means nothing.
+    """
+
+    preset: str = "quick"
+    variant: Variant = "released"
+    noise: float = 0.6
+    vocabulary: int = 32
+    length: int = 48
+    width: int = 128
+    feed_forward: FeedForward = "mlp"
+    optimiser: Optimiser = "sgd"
+    learning_rate: float = RATES["sgd"]
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    falls: bool = True
+    batch: int = 32
+    steps: int = 600
+    own_answers: bool = False
+    corpus: str | None = None
+    seed: int = 0
+    measured: int = 256
+    keep: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2, 0.5)
+    draws: int = 3
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.noise) and 0 <= self.noise < 1):
+            raise UsageError(f"The noise is a probability from 0 up to, not including, 1; {self.noise:g} is none.")
+        for name, smallest in (("vocabulary", languages.SMALLEST), ("length", 3), ("width", 2), ("batch", 1)):
+            if getattr(self, name) < smallest:
+                raise UsageError(f"The {name} must be at least {smallest}, not {getattr(self, name)}.")
+        for name in ("steps", "seed", "draws"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"The {name} cannot be negative; {getattr(self, name)} is.")
+        if self.measured < 1:
+            raise UsageError("At least one sequence must be measured.")
+        for name, known in (
+            ("preset", tuple(PRESETS)),
+            ("variant", VARIANTS),
+            ("feed_forward", FEED_FORWARDS),
+            ("optimiser", tuple(RATES)),
+        ):
+            if getattr(self, name) not in known:
+                raise unknown(name.replace("_", "-"), getattr(self, name), known)
+        wrong = [keep for keep in self.keep if not 0 <= keep <= 1]
+        if wrong:
+            raise UsageError(f"A kept fraction of the rank lies in 0 to 1; {wrong[0]:g} does not.")
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, from 0."""
+        return self.learning_rate * (min(1.0, 2 * (1 - step / self.steps)) if self.falls else 1.0)
+
+    def task(self, language: Language, noise: float | None = None) -> Task:
+        """What is drawn under this recipe, with its own noise or another."""
+        return Task(
+            language, self.noise if noise is None else noise, self.length, self.variant, own_answers=self.own_answers
+        )
+
+    def document(self) -> dict[str, Any]:
+        """The recipe as JSON has it."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+_RELEASED: dict[str, Any] = {
+    "noise": 0.5,
+    "vocabulary": 65,
+    "length": 256,
+    "width": 256,
+    "falls": False,
+    "batch": 512,
+    "steps": 5_000,
+    "own_answers": True,
+    "measured": 512,
+    "keep": (0.01, 0.05, 0.1, 0.2, 0.5),
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # A minute on a CPU. ȳ is never q or τ: with T = 48, runs of a trigger that answers itself would ask a sixth of all
+    # questions. At α = .6 the full model's best guess is τ; at .5 it is a tie.
+    "quick": {},
+    "released": {**_RELEASED},
+    "paper": {**_RELEASED, "variant": "paper", "own_answers": False},
+}
+
+
+def preset(name: str, **changes: Any) -> Recipe:
+    """The recipe of a preset with some values changed; None changes nothing.
+
+    Another optimiser brings its own learning rate, unless one is given.
+
+    Raises:
+        UsageError: there is no such preset, or a value means nothing.
+    """
+    if name not in PRESETS:
+        raise unknown("preset", name, tuple(PRESETS))
+    changes = {key: value for key, value in changes.items() if value is not None}
+    if changes.get("optimiser") in RATES:
+        changes.setdefault("learning_rate", RATES[changes["optimiser"]])
+    return Recipe(**{"preset": name, **PRESETS[name], **changes})
+
+
+def unknown(what: str, name: str, known: tuple[str, ...]) -> UsageError:
+    """The error for a name that is none of those known."""
+    return UsageError(f"There is no {what} '{name}'{nearest(name, known)}; there is {', '.join(known)}.")
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> str:
+    """In what two recipes differ, as `noise 0.5 instead of 0.6, …`."""
+    keys = [field.name for field in fields(Recipe)]
+    differing = [key for key in keys if one.get(key) != other.get(key)]
+    return ", ".join(f"{key} {one.get(key)} instead of {other.get(key)}" for key in differing)

@@ -1,0 +1,176 @@
+"""One run of the recall laboratory: train, truncate, and write `summary.json`."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lesion.errors import LesionError, UsageError
+from lesion.labs.recall import language as languages
+from lesion.labs.recall.language import Language
+from lesion.labs.recall.measurement import floor, phases
+from lesion.labs.recall.model import names
+from lesion.labs.recall.recipe import Recipe, differences
+from lesion.labs.recall.training import train
+from lesion.labs.recall.truncation import sweep
+from lesion.studies.lock import FolderLock
+from lesion.watching import Silent, Watcher
+from lesion.whole import replace
+
+SUMMARY = "summary.json"
+
+
+def run(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    corpus: str | None = None,
+    device: str = "auto",
+    watcher: Watcher | None = None,
+    name: str = "recall",
+) -> dict[str, Any]:
+    """Train the recipe's model in `folder` and truncate every matrix of it; go on where an interrupted run stopped.
+
+    Args:
+        recipe: what to do.
+        folder: made if it is not there; a finished run of the same recipe in it is only read.
+        corpus: the text, where the recipe's tables come from one (`language_of`).
+        device: auto, cpu, cuda, …
+        name: what the watcher is told is at work.
+
+    Returns:
+        What `summary.json` holds: `noise`, `floor` (H(α), nats), `recipe`, `full` (the unedited model), `truncated` (a
+        row for each cut: `truncation.sweep`), `training` (what was measured on the way), `phases`, `machine`.
+
+    Raises:
+        UsageError: the folder holds another recipe, or the device is not there.
+        LesionError: the folder cannot be written.
+    """
+    folder = Path(folder)
+    watcher = watcher or Silent()
+    chosen = pick(device)
+    language = language_of(recipe, corpus)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(folder)
+    except OSError as error:
+        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
+    try:
+        found = finished(folder)
+        if found is not None:
+            if found.get("recipe") != recipe.document():
+                raise UsageError(
+                    f"{folder} holds a run of another recipe ({_difference(found, recipe)}); give another folder with "
+                    "--out, or delete that one."
+                )
+            return found
+        began = time.monotonic()
+        weights, training, examination = train(recipe, language, folder, device=chosen, watcher=watcher, name=name)
+        full = examination.numbers(examination.traces(weights))
+        rows = sweep(weights, examination, recipe, watcher, name)
+        summary = {
+            "kind": "recall",
+            "noise": recipe.noise,
+            "floor": floor(recipe.noise),
+            "recipe": recipe.document(),
+            "language": _told(language),
+            "questions": {"clean": int(examination.clean.asked.sum()), "noisy": int(examination.noisy.asked.sum())},
+            "matrices": list(names(weights)),
+            "full": full,
+            "truncated": rows,
+            "training": training,
+            "phases": phases(training),
+            "machine": {
+                "device": chosen,
+                "name": torch.cuda.get_device_name(chosen) if chosen.startswith("cuda") else platform.machine(),
+                "seconds": round(time.monotonic() - began, 1),
+                "torch": torch.__version__,
+            },
+            "version": version("lesion"),
+        }
+        write(folder, summary)
+        return summary
+    finally:
+        lock.release()
+
+
+def finished(folder: Path) -> dict[str, Any] | None:
+    """The summary of a finished run in a folder, if there is one.
+
+    Raises:
+        LesionError: there is a summary that is none of a recall laboratory.
+    """
+    path = Path(folder) / SUMMARY
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise LesionError(f"{path} cannot be read ({error}); delete it, or give another folder with --out.") from error
+    if not isinstance(found, dict) or found.get("kind") != "recall":
+        raise UsageError(f"{path} is not of a recall laboratory; give another folder with --out.")
+    return found
+
+
+def write(folder: Path, summary: dict[str, Any]) -> None:
+    """Write `summary.json`, whole.
+
+    Raises:
+        LesionError: the folder cannot be written.
+    """
+    try:
+        replace(folder / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    except OSError as error:
+        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
+
+
+def language_of(recipe: Recipe, corpus: str | None = None) -> Language:
+    """The recipe's tables: generated, or of the text whose digest the recipe names.
+
+    Raises:
+        UsageError: the text is another one, is missing, or has too few characters.
+    """
+    if recipe.corpus is None:
+        return languages.generated(recipe.vocabulary, recipe.seed)
+    if corpus is None:
+        raise UsageError("The tables of this recipe come from a text; give it with --corpus.")
+    text, digest = languages.read(corpus)
+    if digest != recipe.corpus:
+        raise UsageError(f"{corpus} is not the text of this recipe: it has changed since.")
+    return languages.of_text(text, recipe.vocabulary, corpus)
+
+
+def pick(device: str) -> str:
+    """The device that is meant; `auto` is the first GPU where there is one.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"There is no device '{device}' here; give auto, cpu or cuda.") from error
+    return device
+
+
+def _told(language: Language) -> dict[str, Any]:
+    symbols = language.symbols
+    return {
+        "source": "generator" if symbols is None else "corpus",
+        "trigger": language.trigger if symbols is None else symbols[language.trigger],
+        "noise_token": language.noise_token if symbols is None else symbols[language.noise_token],
+        "trigger_share": float(language.unigram[language.trigger]),
+    }
+
+
+def _difference(found: dict[str, Any], recipe: Recipe) -> str:
+    held = found.get("recipe")
+    return differences(held, recipe.document()) if isinstance(held, dict) else "a sweep"

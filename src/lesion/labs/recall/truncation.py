@@ -1,0 +1,139 @@
+"""The truncation sweep: every matrix at every kept fraction of its rank, from both sides, beside its controls.
+
+Truncation replaces one matrix by its best approximation of rank ⌊keep · d⌋ (Chen, Bruna and Bietti 2025, after Sharma
+et al. 2023). Without controls it is misread: less of a matrix that disturbs is better, whichever part of it is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lesion.labs.recall.data import uniforms
+from lesion.labs.recall.measurement import Examination
+from lesion.labs.recall.model import Weights, matrix, names
+from lesion.labs.recall.recipe import Recipe
+from lesion.watching import Silent, Watcher
+
+Side = Literal["top", "bottom"]
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """W = left · diag(values) · right, in float64, values descending."""
+
+    left: Float[Tensor, "out rank"]
+    values: Float[Tensor, " rank"]
+    right: Float[Tensor, "rank in"]
+
+    @classmethod
+    def of(cls, weight: Float[Tensor, "out in"]) -> Decomposition:
+        """The exact decomposition of a matrix."""
+        return cls(*torch.linalg.svd(weight.detach().double().cpu(), full_matrices=False))
+
+    @property
+    def rank(self) -> int:
+        """The most rank that the matrix can have, min(out, in)."""
+        return len(self.values)
+
+    def kept(self, rank: int, side: Side = "top") -> Float[Tensor, "out in"]:
+        """The matrix with `rank` components left: those with the largest singular values, or with the smallest."""
+        part = slice(0, rank) if side == "top" else slice(self.rank - rank, self.rank)
+        return (self.left[:, part] * self.values[part]) @ self.right[part]
+
+    def projected(self, rank: int, seed: int, draw: int) -> Float[Tensor, "out in"]:
+        """The matrix behind a random projection of that rank, on the narrower of its two sides.
+
+        The projection is QQᵀ with Q the orthonormal basis of a Gaussian draw, uniform over all subspaces.
+        """
+        whole = (self.left * self.values) @ self.right
+        gaussian = _gaussian(seed, draw, self.rank)[:, :rank]
+        basis = torch.linalg.qr(gaussian).Q
+        if whole.shape[0] < whole.shape[1]:
+            return basis @ (basis.T @ whole)
+        return (whole @ basis) @ basis.T
+
+
+def _gaussian(seed: int, draw: int, size: int) -> Float[Tensor, "size size"]:
+    """Standard normal numbers, by Box and Muller: a function of seed and draw alone."""
+    rows = torch.arange(size)
+    numbers = uniforms(seed, "projection", torch.full((size,), draw), rows, 2 * size)
+    radius = (-2 * torch.log1p(-numbers[:, :size])).sqrt()
+    return radius * torch.cos(2 * math.pi * numbers[:, size:])
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One replacement of one matrix.
+
+    Attributes:
+        matrix: its name.
+        keep: the kept fraction of the rank as asked; None where a control has none.
+        rank: components left.
+        side: `top` keeps the largest, `bottom` the smallest; None for a random projection.
+        control: None for a truncation; `deletion`, `drop-top` (all but the largest component) or `random`.
+        draw: which random projection.
+    """
+
+    matrix: str
+    keep: float | None
+    rank: int
+    side: Side | None
+    control: str | None = None
+    draw: int | None = None
+
+
+def cuts(name: str, rank: int, recipe: Recipe) -> Iterator[Cut]:
+    """All that is done to a matrix that can have so much rank."""
+    yield Cut(name, 0.0, 0, "top", "deletion")
+    yield Cut(name, None, rank - 1, "bottom", "drop-top")
+    for keep in sorted(recipe.keep):
+        left = math.floor(keep * rank + 1e-9)  # ⌊0.29 · 100⌋ is 29, whatever floats say
+        yield Cut(name, keep, left, "top")
+        yield Cut(name, keep, left, "bottom")
+        if 0 < left < rank:
+            for draw in range(recipe.draws):
+                yield Cut(name, keep, left, None, "random", draw)
+
+
+def replaced(cut: Cut, parts: Decomposition, weight: Float[Tensor, "out in"], seed: int) -> Float[Tensor, "out in"]:
+    """What stands in the place of a matrix; the very same matrix where nothing of it is taken away."""
+    if cut.rank == parts.rank:
+        return weight
+    made = parts.projected(cut.rank, seed, cut.draw or 0) if cut.side is None else parts.kept(cut.rank, cut.side)
+    return made.to(weight)
+
+
+def sweep(
+    weights: Weights,
+    examination: Examination,
+    recipe: Recipe,
+    watcher: Watcher | None = None,
+    name: str = "recall",
+) -> list[dict[str, Any]]:
+    """Every cut of every matrix and of both products W_O W_V, one at a time, with what is measured then.
+
+    Returns:
+        A row for each, random projections draw by draw: the fields of `Cut`, and `Examination.numbers`.
+    """
+    watcher = watcher or Silent()
+    asked = [(matrix_name, list(cuts(matrix_name, min(matrix(weights, matrix_name).shape), recipe)))
+             for matrix_name in names(weights)]  # fmt: skip
+    watcher.begin(name, sum(len(of_matrix) for _, of_matrix in asked), 0, what="truncations")
+    unchanged = examination.traces(weights)
+    rows: list[dict[str, Any]] = []
+    for matrix_name, of_matrix in asked:
+        weight = matrix(weights, matrix_name)
+        parts = Decomposition.of(weight)
+        for cut in of_matrix:
+            changed = {**weights, matrix_name: replaced(cut, parts, weight, recipe.seed)}
+            traces = examination.traces(changed, unchanged, matrix_name)
+            rows.append({**vars(cut), **examination.numbers(traces)})
+            watcher.answered(1)
+    return rows
