@@ -21,7 +21,7 @@ SUBJECT = "subject"
 """`?tempting=subject`: the name that stands twice tempts."""
 
 ITEMS, POOL = 400, 400
-PROMPTS = ("prompt", "text", "sentence", "ioi_sentences")
+PROMPTS = ("prompt", "text", "sentence")
 RIGHTS = ("answer", "io", "IO", "indirect_object")
 SUBJECTS = ("subject", "s", "S")
 

@@ -1,0 +1,86 @@
+"""Contrasts: what tempts against what is right, and when an answer counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lesion.errors import LesionError, UsageError
+from lesion.tasks import contrast
+from lesion.tasks.catalogue import find
+from lesion.tasks.continuations import encode_choices, encode_contrast
+from lesion.tasks.prompts import encode
+from lesion.tasks.task import Answer, Item, Verdict
+from sentencepieces import KINDS, speaker
+
+ITEM = contrast.item("1", "The capital of France is", "Paris")
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        (Answer(" Paris", 0, "stop", (-0.1, -3.0), (1, 2)), Verdict(True, "Paris")),
+        (Answer(" the", 0, "stop", (-3.0, -0.1), (2, 1)), Verdict(False, "the")),
+        (Answer("\n", 0, "stop", (-3.0, -4.0), (2, 3)), Verdict(False, "")),
+        (Answer("", 0, "nonfinite", (float("nan"), float("nan"))), Verdict(False, None)),
+    ],
+)
+def test_an_answer_is_right_when_the_right_token_ranks_first(answer, verdict):
+    assert contrast.verdict(ITEM, answer) == verdict
+
+
+def test_the_right_text_is_the_first_choice_and_the_solution():
+    assert Item("1", "The capital of France is", "Paris", choices=("Paris", " the"), solution="Paris") == ITEM
+
+
+def test_against_a_word_that_begins_like_the_another_tempts():
+    assert contrast.item("1", "He studied", "theology").choices == ("theology", " a")
+    assert contrast.item("1", "He studied", "The Hague").choices == ("The Hague", " the")
+    assert contrast.item("1", "He studied", "theology", " her").choices == ("theology", " her")
+
+
+texts = st.sampled_from("abcd")
+facts = st.lists(st.tuples(texts, st.sampled_from("xy")), min_size=1, max_size=20)
+
+
+@given(facts)
+def test_what_is_frequent_is_the_most_frequent_other_answer_of_the_group_counted_plainly(pairs):
+    items = [contrast.item(str(n), "q", right, group=group) for n, (right, group) in enumerate(pairs)]
+    if len({right for right, _ in pairs}) == 1:
+        with pytest.raises(UsageError, match="have the same right answer"):
+            contrast.frequent(items)
+        return
+    for item in contrast.frequent(items):
+        near = Counter(right for right, group in pairs if group == item.group and right != item.gold)
+        counts = near or Counter(right for right, _ in pairs if right != item.gold)
+        assert item.choices == (item.gold, min(counts, key=lambda text: (-counts[text], text)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_tokens_behind_the_prompt_are_contrasted(kind):
+    model, task = speaker(kind), find("facts")
+    item = contrast.item("1", "is the cat on", "it is", "the mat")
+    right, tempting = encode_contrast(model, task, item)
+    assert (right, tempting) == tuple(ids[0] for ids in encode_choices(model, task, item))
+    whole = model.tokenizer.encode("is the cat on it is")
+    prompt = encode(model, task, item)
+    assert whole[len(prompt)] == right
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_that_begin_with_the_same_token_are_no_contrast(kind):
+    task = find("facts")
+    item = contrast.item("seven", "is the cat on", "the mat", "the mat.")
+    with pytest.raises(LesionError, match=r"'the mat' and 'the mat\.' of item seven of facts .*give another with"):
+        encode_contrast(speaker(kind), task, item)
+
+
+def test_a_tempting_text_is_needed():
+    with pytest.raises(UsageError, match="There is no text behind"):
+        contrast.check_tempting("", "ioi")
+    with pytest.raises(UsageError, match="half a character"):
+        contrast.check_tempting("\ud800", "ioi")
+    assert contrast.check_tempting("\n", "ioi") == "\n"
