@@ -93,44 +93,21 @@ class DecodingPlan(Table):
     max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
 
 
-Q = TypeVar("Q", bound="Questions")
+S = TypeVar("S", bound="StudyFile")
 
 
-class Questions(Table):
-    """What every study has: which tasks are asked, with which items, and how they are decoded.
+class StudyFile(Table):
+    """What every study file has, whatever it asks: a name, and how it is read, written and told from another."""
 
-    Sources and tasks that name files are relative to the folder that the command runs in.
-    """
-
-    FORM: ClassVar[str] = "lesion questions"
-    SILENT: ClassVar[tuple[str, ...]] = ("name", "title", "level", "batch_size", "device")
-    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("tasks",),)
+    FORM: ClassVar[str] = "lesion file"
+    SILENT: ClassVar[tuple[str, ...]] = ("name", "title")
+    SETS: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
     name: Text = Field(default="study", description="a name")
     title: str | None = Field(default=None, description="text")
-    tasks: Annotated[
-        tuple[Annotated[TaskChoice, table_of("name")], ...],
-        BeforeValidator(listed),
-        Field(min_length=1),
-        AfterValidator(different),
-    ] = Field(description="a list of at least one task: strings, or tables with a name")
-    items: Annotated[Whole, Field(ge=1)] | Literal["all"] = Field(
-        default=100, description="a whole number from 1, or all"
-    )
-    seed: Annotated[Whole, Field(ge=0)] = Field(default=0, description="a whole number from 0")
-    prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
-    level: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=0.95, description="a number between 0 and 1, for example 0.95"
-    )
-    batch_size: Annotated[Whole, Field(ge=1)] | Literal["auto"] = Field(
-        default="auto", description="a whole number from 1, or auto"
-    )
-    dtype: Dtype = Field(default="auto", description="auto, float32, bfloat16 or float16")
-    device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")
-    decoding: DecodingPlan = Field(default=DecodingPlan(), description="a table [decoding]")
 
     @classmethod
-    def make(cls: type[Q], **values: Any) -> Q:
+    def make(cls: type[S], **values: Any) -> S:
         """A study from values as they would stand in a file; the constructor with readable errors.
 
         Raises:
@@ -139,7 +116,7 @@ class Questions(Table):
         return cls._validated(values, "This study", None)
 
     @classmethod
-    def parse(cls: type[Q], text: str, origin: str = "This study") -> Q:
+    def parse(cls: type[S], text: str, origin: str = "This study") -> S:
         """A study from TOML text; the inverse of `to_toml`.
 
         Args:
@@ -159,7 +136,7 @@ class Questions(Table):
         return cls._validated(values, origin, text)
 
     @classmethod
-    def _validated(cls: type[Q], values: Mapping[str, Any], origin: str, text: str | None) -> Q:
+    def _validated(cls: type[S], values: Mapping[str, Any], origin: str, text: str | None) -> S:
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
@@ -167,7 +144,7 @@ class Questions(Table):
             raise UsageError(explain(error, cls, origin, lines)) from None
 
     @classmethod
-    def load(cls: type[Q], source: str | Path) -> Q:
+    def load(cls: type[S], source: str | Path) -> S:
         """The study of a file, or one shipped with the package by its name (`shipped`).
 
         A file is meant when the source ends in `.toml` or there is a file of that name.
@@ -222,6 +199,38 @@ class Questions(Table):
             table[key] = sorted(table[key], key=lambda value: json.dumps(value, sort_keys=True))
         canonical = json.dumps([self.FORM, 1, document], sort_keys=True)
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+class Questions(StudyFile):
+    """What every study has that asks models: which tasks, with which items, and how they are decoded.
+
+    Sources and tasks that name files are relative to the folder that the command runs in.
+    """
+
+    FORM: ClassVar[str] = "lesion questions"
+    SILENT: ClassVar[tuple[str, ...]] = ("name", "title", "level", "batch_size", "device")
+    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("tasks",),)
+
+    tasks: Annotated[
+        tuple[Annotated[TaskChoice, table_of("name")], ...],
+        BeforeValidator(listed),
+        Field(min_length=1),
+        AfterValidator(different),
+    ] = Field(description="a list of at least one task: strings, or tables with a name")
+    items: Annotated[Whole, Field(ge=1)] | Literal["all"] = Field(
+        default=100, description="a whole number from 1, or all"
+    )
+    seed: Annotated[Whole, Field(ge=0)] = Field(default=0, description="a whole number from 0")
+    prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
+    level: Annotated[Number, Field(gt=0, lt=1)] = Field(
+        default=0.95, description="a number between 0 and 1, for example 0.95"
+    )
+    batch_size: Annotated[Whole, Field(ge=1)] | Literal["auto"] = Field(
+        default="auto", description="a whole number from 1, or auto"
+    )
+    dtype: Dtype = Field(default="auto", description="auto, float32, bfloat16 or float16")
+    device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")
+    decoding: DecodingPlan = Field(default=DecodingPlan(), description="a table [decoding]")
 
     def items_of(self, task: TaskChoice) -> int | None:
         """How many items of a task are asked; None for all."""
