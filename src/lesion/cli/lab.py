@@ -36,3 +36,31 @@ def lineage(
     if stage != "base":
         raise UsageError(f"There is no stage '{stage}' of the lineage yet; there is base.")
     print(train_base(out, seed=seed, groups=groups, device=device))
+
+
+@app.command()
+def memory(
+    out: Annotated[Path, typer.Option(help="Folder for summary.json and report.html.")],
+    classes: Annotated[int, typer.Option(help="Outputs that are targets; the common class is one more.")] = 20,
+    inputs: Annotated[int | None, typer.Option(help="Inputs to remember; as many as classes by default.")] = None,
+    width: Annotated[int, typer.Option(help="Dimension of the codes.")] = 128,
+    noise: Annotated[float, typer.Option(help="Probability that the common class stands in for the target.")] = 0.6,
+    codes: Annotated[str, typer.Option(help="orthonormal or gaussian.")] = "orthonormal",
+    steps: Annotated[int, typer.Option(help="Of full-batch gradient descent.")] = 20_000,
+    seed: Annotated[int, typer.Option(help="Of codes, controls and batches.")] = 0,
+) -> None:
+    """Train an associative memory with noise: where in its spectrum the noise lies, and what truncating it does."""
+    from rich.console import Console
+
+    from lesion.cli.progress import Bar
+    from lesion.labs.memory.lab import run_memory
+    from lesion.labs.memory.recipe import Recipe
+    from lesion.report import memory as page
+    from lesion.report import memory_tables
+
+    recipe = Recipe(classes, inputs, width, noise, codes, steps, seed=seed)
+    with Bar() as bar:
+        summary = run_memory(recipe, bar)
+    path = page.write(out, summary)
+    Console(highlight=False).print(memory_tables.text(summary))
+    print(f"report: {path}")

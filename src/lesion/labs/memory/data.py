@@ -1,0 +1,23 @@
+"""What the memory is to remember: every input's target, and the exact distribution of what it is trained on."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+
+def targets(classes: int, inputs: int) -> Int64[np.ndarray, " inputs"]:
+    """f*: input i has the target i mod classes, so that no class has more than one input more than another."""
+    return np.arange(inputs, dtype=np.int64) % classes
+
+
+def mixture(classes: int, inputs: int, noise: float) -> Float64[np.ndarray, "outputs inputs"]:
+    """The distribution of outputs given each input: f*(i) with probability 1 − α, the common class c with α.
+
+    Outputs 0 … classes − 1 are the targets, output number `classes` is c. Training on these columns is training on the
+    expected cross-entropy: nothing is sampled.
+    """
+    found = np.zeros((classes + 1, inputs))
+    found[targets(classes, inputs), np.arange(inputs)] = 1 - noise
+    found[classes] = noise
+    return found

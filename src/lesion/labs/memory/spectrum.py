@@ -1,0 +1,92 @@
+"""The spectrum of a memory's W: its singular values, and which of them holds the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from lesion.labs.memory.model import Codes
+
+EQUAL = 1e-7
+"""Singular values nearer to each other than this share of the largest are equal: rounding alone parts them."""
+SIDES = ("top", "between", "bottom", "tied", "absent")
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """W = left · diag(values) · right, without what is zero.
+
+    Attributes:
+        values: singular values in descending order.
+        left: left singular vectors, columns.
+        right: right singular vectors, rows.
+        alignment: cos² between each left singular vector and the code of the common class; their sum is the part of
+            that code that W can reach at all.
+        groups: runs of equal singular values: within one, the vectors are a matter of chance, the sums are not.
+    """
+
+    values: Float64[np.ndarray, " rank"]
+    left: Float64[np.ndarray, "width rank"]
+    right: Float64[np.ndarray, "rank width"]
+    alignment: Float64[np.ndarray, " rank"]
+    groups: tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a spectrum the noise lies: the group of singular values with the most of the common class's code.
+
+    Attributes:
+        side: `top` or `bottom` of the spectrum, or `between`; `tied` where it has equals; `absent` where W does not
+            move the common class apart from the others: rank, ratio and alignment are then 0.
+        rank: number of its first singular value, from 1.
+        ratio: σ of the noise over the largest other σ; above 1, the noise is on top.
+        alignment: how much of the common class's code it holds, 0 … 1.
+    """
+
+    side: str
+    rank: int
+    ratio: float
+    alignment: float
+
+
+def spectrum(of_codes: Codes, coefficients: Float64[np.ndarray, "outputs inputs"]) -> Spectrum:
+    """The singular value decomposition of W = W_Uᵀ A W_Eᵀ, worked out within the spans of the codes, where W lies."""
+    basis, other = of_codes.bases
+    core = (basis.T @ of_codes.outputs.T) @ coefficients @ (of_codes.inputs.T @ other)
+    left, values, right = np.linalg.svd(core, full_matrices=False)
+    kept = values > EQUAL * values[0] if values[0] > 0 else np.zeros(len(values), dtype=bool)
+    values, left, right = values[kept], basis @ left[:, kept], right[kept] @ other.T
+    return Spectrum(values, left, right, (left.T @ of_codes.common) ** 2, equals(values))
+
+
+def equals(values: Float64[np.ndarray, " rank"]) -> tuple[slice, ...]:
+    """Runs of equal values among descending ones."""
+    if not len(values):
+        return ()
+    cuts = [i for i in range(1, len(values)) if values[i - 1] - values[i] > EQUAL * values[0]]
+    return tuple(slice(a, b) for a, b in zip([0, *cuts], [*cuts, len(values)], strict=True))
+
+
+def noise_place(of: Spectrum) -> Place:
+    """Where the noise lies."""
+    held = [float(of.alignment[group].sum()) for group in of.groups]
+    if max(held, default=0.0) < EQUAL:
+        return Place("absent", 0, 0.0, 0.0)
+    found = int(np.argmax(held))
+    group = of.groups[found]
+    others = [of.values[other.start] for i, other in enumerate(of.groups) if i != found]
+    ratio = float(of.values[group.start] / max(others)) if others else 1.0
+    return Place(_side(of.groups, found), group.start + 1, ratio, held[found])
+
+
+def _side(groups: Sequence[slice], found: int) -> str:
+    group = groups[found]
+    if group.stop - group.start > 1:
+        return "tied"
+    if found == 0:
+        return "top"
+    return "bottom" if found == len(groups) - 1 else "between"

@@ -1,0 +1,68 @@
+"""Full-batch gradient descent on the exact expected cross-entropy, from zero; several memories of one size at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Float64
+
+from lesion.labs.memory.model import Codes
+from lesion.watching import Silent, Watcher
+
+TOLD_EVERY = 500  # steps between two words to the watcher
+
+
+def measured_steps(steps: int, most: int = 28) -> list[int]:
+    """Step numbers from 1 to `steps`, about evenly spaced in their logarithm, both ends among them."""
+    return sorted({round(step) for step in np.geomspace(1, steps, most)})
+
+
+def rate(of_codes: Codes) -> float:
+    """The learning rate: 1, divided by how much the codes amplify a step.
+
+    The loss is the sum over inputs of the expected cross-entropy, so that a step means the same for any number of
+    inputs. Softmax has curvature 1/2 at most, hence the loss has ‖W_U‖² ‖W_E‖² / 2, and this step is half of what is
+    sure to descend. Orthonormal codes amplify by 1.
+    """
+    amplified = np.linalg.norm(of_codes.outputs, 2) ** 2 * np.linalg.norm(of_codes.inputs, 2) ** 2
+    return float(1 / amplified)
+
+
+def descend(
+    of_codes: Sequence[Codes],
+    mixtures: Float64[np.ndarray, "runs outputs inputs"],
+    steps: Sequence[int],
+    watcher: Watcher | None = None,
+) -> Iterator[tuple[int, Float64[np.ndarray, "runs outputs inputs"]]]:
+    """Train one memory per run and give the coefficients A after each of the steps.
+
+    The gradient with respect to W is W_Uᵀ (P − Y) W_Eᵀ, so A ← A − rate · (P − Y).
+
+    Args:
+        of_codes: codes of each run.
+        mixtures: Y, the distribution of outputs given each input, of each run.
+        steps: step numbers in ascending order; training ends with the last.
+        watcher: is told of steps done, `TOLD_EVERY` at a time; whoever calls has begun.
+    """
+    watcher = watcher or Silent()
+    plain = all(np.allclose(c.output_gram, np.eye(len(c.output_gram))) for c in of_codes) and all(
+        np.allclose(c.input_gram, np.eye(len(c.input_gram))) for c in of_codes
+    )
+    outputs = np.stack([c.output_gram for c in of_codes])
+    inputs = np.stack([c.input_gram for c in of_codes])
+    rates = np.array([rate(c) for c in of_codes])[:, None, None]
+    coefficients = np.zeros_like(mixtures)
+    wanted = set(steps)
+    for step in range(1, steps[-1] + 1):
+        # With orthonormal codes both products are by the unit matrix: most of the work of a step.
+        found = coefficients.copy() if plain else outputs @ coefficients @ inputs
+        found -= found.max(axis=1, keepdims=True)
+        np.exp(found, out=found)
+        found /= found.sum(axis=1, keepdims=True)
+        coefficients -= rates * (found - mixtures)
+        if step % TOLD_EVERY == 0:
+            watcher.answered(TOLD_EVERY)
+        if step in wanted:
+            yield step, coefficients.copy()
+    watcher.answered(steps[-1] % TOLD_EVERY)

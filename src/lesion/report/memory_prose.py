@@ -1,0 +1,254 @@
+"""What a memory lab found, in sentences made from its numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lesion.report import wording
+
+SIDES = {
+    "top": "at the top of the spectrum",
+    "bottom": "at the bottom of the spectrum",
+    "between": "in the middle of the spectrum",
+    "tied": "among equal singular values, which no truncation by size can part",
+    "absent": "not in W at all",
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """One finding: what it is about, what was found, and what else belongs to it."""
+
+    subject: str
+    headline: str
+    sentences: tuple[str, ...] = ()
+
+
+def findings(summary: Mapping[str, Any]) -> list[Told]:
+    """The findings of a `summary.json` of the memory lab."""
+    return [_full(summary), _truncated(summary), *_sizes(summary), _first_step(summary)]
+
+
+def best(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The part of the spectrum with the smallest clean loss, fewest components dropped among equals."""
+    rank = max(row["rank"] for row in rows)
+    return min(
+        (row for row in rows if row["control"] is None and row["rank"] < rank),
+        key=lambda row: (row["clean_loss"], -row["rank"]),
+    )
+
+
+def part(row: Mapping[str, Any], rank: int) -> str:
+    """`the 19 smallest of 20 singular values kept`."""
+    if row["control"] == "deletion" or row["rank"] == 0:
+        return "nothing kept"
+    if row["rank"] == rank:
+        return "everything kept"
+    if row["control"] == "random":
+        return f"projected onto {row['rank']} of {rank} random directions"
+    size = "largest" if row["side"] == "top" else "smallest"
+    many = f"the {size}" if row["rank"] == 1 else f"the {row['rank']} {size}"
+    return f"{many} of {rank} singular values kept"
+
+
+def _full(summary: Mapping[str, Any]) -> Told:
+    full, recipe, noise = summary["full"], summary["recipe"], summary["noise"]
+    place = full["noise"]
+    headline = (
+        f"After {full['step']:,} steps the full memory gives f* a probability of {_p(full['p_correct'])} and the common"
+        f" class {_p(full['p_noise'])}; it was trained on {_p(1 - noise)} and {_p(noise)}."
+    )
+    if place["side"] == "absent":
+        return Told("The full memory", headline, (f"The code of the common class is {SIDES['absent']}.",))
+    sentences = [
+        f"The code of the common class lies {SIDES[place['side']]}: what holds most of it ({_p(place['alignment'])})"
+        f" has {place['ratio']:.3g} times the largest other singular value."
+    ]
+    first = summary["training"][0]
+    if first["noise"]["side"] != place["side"]:
+        sentences.append(f"After the first step it was {SIDES[first['noise']['side']]}: it moved during training.")
+    if "predicted" in full:
+        worst = max(
+            abs(found - predicted) / max(point["singular_values"])
+            for point in summary["training"]
+            for found, predicted in zip(point["singular_values"], _predicted(point, recipe["classes"]), strict=False)
+        )
+        sentences.append(
+            f"The closed form for orthonormal codes gives the same spectrum at every measured step, to"
+            f" {wording.figures(max(worst, 1e-16), 1)} of its largest value."
+        )
+    return Told("The full memory", headline, tuple(sentences))
+
+
+def _predicted(point: Mapping[str, Any], classes: int) -> list[float]:
+    of = point["predicted"]
+    return sorted([of["signal"]] * (classes - 1) + [of["noise"]], reverse=True)
+
+
+def _truncated(summary: Mapping[str, Any]) -> Told:
+    rows, full = summary["truncated"], summary["full"]
+    rank = max(row["rank"] for row in rows)
+    if rank < 2:
+        return Told("Truncation", "W has a single component: there is nothing to keep a part of.")
+    found = best(rows)
+    # Truncation helps where the whole does worse on clean inputs.
+    helps = found["clean_loss"] < full["clean_loss"]
+    headline = (
+        f"With {part(found, rank)}, clean accuracy goes from {wording.percent(full['clean_accuracy'], 0)} to"
+        f" {wording.percent(found['clean_accuracy'], 0)}, p of the common class from {_p(full['p_noise'])} to"
+        f" {_p(found['p_noise'])}, and clean loss from {full['clean_loss']:.3f} to {found['clean_loss']:.3f} nats."
+    )
+    if not helps:
+        headline = (
+            f"No part of the spectrum has a smaller clean loss than the whole ({full['clean_loss']:.3f} nats); the"
+            f" nearest is {part(found, rank)} ({found['clean_loss']:.3f})."
+        )
+    sentences = []
+    control = next((r for r in rows if r["control"] == "random" and r["rank"] == found["rank"]), None)
+    if control is not None:
+        sentences.append(
+            f"A random projection of the same rank ({wording.counted(control['draws'], 'draw')}): accuracy"
+            f" {wording.percent(control['clean_accuracy'], 0)}, p of the common class {_p(control['p_noise'])}"
+            f" [{_p(control['low']['p_noise'])}, {_p(control['high']['p_noise'])}], clean loss"
+            f" {control['clean_loss']:.3f} [{control['low']['clean_loss']:.3f}, {control['high']['clean_loss']:.3f}]."
+        )
+    other = "top" if found["side"] == "bottom" else "bottom"
+    opposite = next((r for r in rows if r["side"] == other and r["rank"] == found["rank"] and not r["control"]), None)
+    if opposite is not None and found["rank"]:
+        sentences.append(
+            f"From the other side, {part(opposite, rank)}: accuracy"
+            f" {wording.percent(opposite['clean_accuracy'], 0)}, p of the common class {_p(opposite['p_noise'])}, clean"
+            f" loss {opposite['clean_loss']:.3f}."
+        )
+    nothing = next(r for r in rows if r["control"] == "deletion")
+    sentences.append(
+        f"With nothing kept: p of the common class {_p(nothing['p_noise'])}, clean loss {nothing['clean_loss']:.3f}."
+    )
+    return Told("Truncation", headline, tuple(sentences))
+
+
+def _sizes(summary: Mapping[str, Any]) -> list[Told]:
+    rows = [row for row in summary["sizes"] if row["codes"] == "orthonormal" and row["inputs"] == row["classes"]]
+    if not rows:
+        return []
+    steps = rows[0]["places"][-1]["step"]
+    sentences = []
+    for classes in sorted({row["classes"] for row in rows}):
+        of = [row for row in rows if row["classes"] == classes]
+        sides: dict[str, list[str]] = {}
+        for row in of:
+            sides.setdefault(row["places"][-1]["side"] or "between", []).append(f"{row['noise']:g}")
+        told = "; ".join(f"{side} at α = {', '.join(noises)}" for side, noises in sides.items())
+        moved = [f"α = {row['noise']:g}" for row in of if row["flips"]]
+        told += f" (it changed sides during training at {wording.listed(moved)})" if moved else ""
+        ratio = f"σ ratio tends to {of[0]['late']:.3g}, and the first step has the noise on top above α ="
+        sentences.append(f"m = {classes}: {told}. Its {ratio} {of[0]['threshold']:.3g}.")
+    worst = max(
+        abs(place["ratio"] - predicted)
+        for row in rows
+        for place, predicted in zip(row["places"], row["predicted"], strict=True)
+    )
+    sentences.append(
+        "Closed form and training agree on the ratio at every size, noise and step to"
+        f" {wording.figures(max(worst, 1e-16), 1)}."
+    )
+    repeated = [
+        abs(one["places"][-1]["ratio"] - other["places"][-1]["ratio"])
+        for one in summary["sizes"]
+        for other in rows
+        if one["codes"] == "orthonormal" and one["inputs"] > one["classes"]
+        and (one["classes"], one["noise"]) == (other["classes"], other["noise"])
+    ]  # fmt: skip
+    if repeated:
+        sentences.append(
+            "Several inputs of every class change nothing in the ratio (largest difference"
+            f" {wording.figures(max(repeated), 1)}): the number of classes counts, not that of inputs."
+        )
+    ends = {row["places"][-1]["side"] for row in rows}
+    headline = (
+        f"Which side holds the noise after {steps:,} steps depends on the number of classes m and on α."
+        if len(ends) > 1
+        else f"After {steps:,} steps the noise lies {SIDES[ends.pop()]} at every size and α."
+    )
+    return [Told("Sizes, orthonormal codes", headline, tuple(sentences)), *_gaussian(summary)]
+
+
+def _gaussian(summary: Mapping[str, Any]) -> list[Told]:
+    plain = {
+        (row["classes"], row["inputs"], row["noise"]): row for row in summary["sizes"] if row["codes"] == "orthonormal"
+    }
+    pairs = [
+        (row, plain[row["classes"], row["inputs"], row["noise"]])
+        for row in summary["sizes"]
+        if row["codes"] == "gaussian"
+    ]
+    same = [one for one, other in pairs if one["places"][-1]["side"] == other["places"][-1]["side"] is not None]
+    mixed = [one for one, _ in pairs if one["places"][-1]["side"] is None]
+    headline = (
+        f"With gaussian codes of width {summary['recipe']['width']} all draws have the noise on the same side as"
+        f" orthonormal codes in {len(same)} of {len(pairs)} settings; in {len(mixed)} the draws disagree."
+    )
+    listed = ", ".join(f"m = {row['classes']} with α = {row['noise']:g}" for row in mixed)
+    return [Told("Sizes, gaussian codes", headline, (f"They disagree at {listed}.",) if mixed else ())]
+
+
+def _first_step(summary: Mapping[str, Any]) -> Told:
+    found = summary["first_step"]
+    of = {(row["trigger"], row["signal"]): row for row in found["slopes"]}
+    forward, value = of["constant", "feed_forward"], of["constant", "value"]
+    sizes = [point["vocabulary"] for point in found["points"]]
+    headline = (
+        f"Between vocabularies of {min(sizes)} and {max(sizes)} the feed-forward's signal towards q → τ grows with the"
+        f" power {_slope(forward)} of the vocabulary, the attention-value signal towards recall with"
+        f" {_slope(value)}; exactly, {_number(forward['exact'])} and {_number(value['exact'])}."
+    )
+    last = next(p for p in reversed(found["points"]) if p["trigger"] == "constant")
+    sentences = [
+        f"Between the two largest vocabularies the exact powers are {_number(forward['late'])} and"
+        f" {_number(value['late'])}.",
+    ]
+    if last["value"] > 0 and last["feed_forward"] > 0:
+        sentences.append(
+            f"At V = {last['vocabulary']} the feed-forward's signal is"
+            f" {last['feed_forward'] / last['value']:,.0f} times the attention-value one."
+        )
+    noisy = of["constant", "value_noise"]
+    times = ""
+    if last["value"] > 0:
+        times = f", {last['value_noise'] / last['value']:.2g} times its signal at V = {last['vocabulary']}"
+    sentences.append(
+        f"Attention also learns the noise, from every token: with the power {_slope(noisy)}"
+        f" (exactly {_number(noisy['exact'])}){times}."
+    )
+    sentences.append(
+        f"Where the trigger becomes rarer with the vocabulary, recall's exact power is"
+        f" {_number(of['zipf', 'value']['exact'])} (π ∝ 1/rank) and {_number(of['uniform', 'value']['exact'])}"
+        " (π even)."
+    )
+    return Told("The first gradient step", headline, tuple(sentences))
+
+
+def _slope(row: Mapping[str, Any]) -> str:
+    if row.get("slope") is None or math.isnan(row["slope"]):
+        return "no measurable slope"
+    return f"{_number(row['slope'])} {_between(row)}".rstrip()
+
+
+def _between(row: Mapping[str, Any]) -> str:
+    low, high = row.get("low"), row.get("high")
+    if low is None or high is None or math.isnan(low):
+        return ""
+    return f"[{_number(low)},{wording.SPACE}{_number(high)}]"
+
+
+def _number(value: float | None) -> str:
+    if value is None or math.isnan(value):
+        return wording.DASH
+    return f"{value:.3f}".replace("-", wording.MINUS)
+
+
+def _p(value: float) -> str:
+    return f"{value:.3f}"
