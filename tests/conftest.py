@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,3 +24,13 @@ def shared() -> Path:
     if not (place / "data").is_dir():
         pytest.skip(f"no shared data at {place}; set LESION_SHARED to run this test")
     return place
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache of the tests' own, so that nothing is read from the user's or written to it."""
+    place = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LESION_CACHE", str(place))
+        patch.delenv("LESION_CACHE_GIB", raising=False)
+        yield place
