@@ -104,7 +104,10 @@ def test_a_bundled_model_goes_by_its_name_and_an_unknown_name_lists_those_there_
     message = refusal("bundled:small-two", UsageError)
     assert "(nearest: small-one)" in message
     assert message.endswith("There are: bundled:small-one.")
-    assert "has no revisions" in refusal("bundled:small-one", UsageError, revision="main")
+    message = refusal("bundled:small-one", UsageError, revision="step9")
+    assert "has no revision step9" in message
+    assert "`lesion lab lineage --out DIR`" in message
+    assert refusal("bundled:small-one@step9", UsageError) == message
 
 
 def test_what_is_neither_a_folder_nor_a_hub_id_is_wrong_use(saved):

@@ -189,7 +189,7 @@ def peek(source: str | Path, *, revision: str | None = None, trust_remote_code: 
     """The number of blocks that a model's config speaks of, None where it does not; its weights are not read.
 
     Raises:
-        UsageError: the folder or the bundled model does not exist.
+        UsageError: the folder, its revision or the bundled model does not exist.
         LesionError: as for `load`, as far as the config tells.
     """
     place = find(str(source), revision)
@@ -212,8 +212,9 @@ def load(
     """Load a decoder and its tokenizer, and take it apart.
 
     Args:
-        source: `bundled:NAME`, a local folder, or a hub id (`OWNER/NAME`, also `OWNER/NAME@REVISION`).
-        revision: branch, tag or commit of a hub id.
+        source: `bundled:NAME`, a local folder, or a hub id (`OWNER/NAME`); behind the latter two also `@REVISION`.
+        revision: branch, tag or commit of a hub id; of a folder, the name of one of its checkpoints over training
+            (`lesion.models.source.revisions`).
         dtype: `float32`, `bfloat16`, `float16`, or `auto`: the checkpoint's own on an accelerator, float32 on
             a CPU.
         device: `cpu`, `cuda`, `cuda:1`, …, or `auto`: a GPU if there is one.
@@ -222,7 +223,7 @@ def load(
         trust_remote_code: run the code that came with the checkpoint. Off unless you have read it.
 
     Raises:
-        UsageError: the folder, the bundled model, the dtype or the device does not exist.
+        UsageError: the folder, its revision, the bundled model, the dtype or the device does not exist.
         LesionError: no network, an unknown hub id, no config, tokenizer or safetensors weights, weights that
             do not fit the config, a quantised storage, a model that is not a decoder, or one that does not
             fit into memory.

@@ -13,6 +13,8 @@ from pathlib import Path
 from lesion.errors import LesionError, UsageError, nearest
 
 BUNDLED = "bundled:"
+CHECKPOINTS = "checkpoints"
+"""The folder in which a training keeps its checkpoints, beside the folder `model` of what it ended in."""
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 # The kinds of checkpoint that have weights, but no head that continues a text.
 _NOT_CONTINUING = (
@@ -27,7 +29,10 @@ _NOT_CONTINUING = (
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model lies: `place` is a folder (`local`) or a hub id, `revision` of a hub id only."""
+    """Where a model lies: `place` is a folder (`local`) or a hub id, `revision` of a hub id only.
+
+    A revision of a folder is a folder of its own, and `place` is that one.
+    """
 
     place: str
     local: bool
@@ -42,41 +47,77 @@ def bundled() -> dict[str, Path]:
     return {folder.name: folder for folder in sorted(root.iterdir()) if (folder / "config.json").is_file()}
 
 
+def revisions(folder: str | Path) -> dict[str, Path]:
+    """The checkpoints over training that belong to a local folder, by name, step 2 before step 10.
+
+    They are the models in `FOLDER/checkpoints`, in `checkpoints` beside it when it is called `model` (where
+    `lesion lab lineage` keeps them), and right below it.
+    """
+    # Absolute, so that `.` has a name and a parent; not resolved: a link may lead to where no checkpoints lie.
+    path = Path(os.path.abspath(Path(folder).expanduser()))
+    places = [path / CHECKPOINTS, *([path.parent / CHECKPOINTS] if path.name == "model" else []), path]
+    found: dict[str, Path] = {}
+    for place in places:
+        for entry in place.iterdir() if place.is_dir() else ():
+            if os.path.isfile(entry / "config.json"):  # False, not an error, where it may not be looked at
+                found.setdefault(entry.name, entry)
+    return dict(sorted(found.items(), key=lambda entry: _in_order(entry[0])))
+
+
+def _in_order(name: str) -> list[tuple[int, int, str]]:
+    """What sorts names with numbers in them by their numbers."""
+    pieces = re.split(r"([0-9]+)", name)
+    return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in pieces if piece]
+
+
 def find(typed: str, revision: str | None = None) -> Source:
-    """The place that a person means by `bundled:NAME`, a folder, or a hub id (with or without `@REVISION`).
+    """The place that a person means by `bundled:NAME`, a folder, or a hub id; the latter two with or without
+    `@REVISION`.
 
     Raises:
-        UsageError: there is no such folder or bundled model, or it cannot be a hub id.
+        UsageError: there is no such folder, bundled model or revision of a folder, or it cannot be a hub id.
         LesionError: the folder is there, but holds no model.
     """
-    if typed.startswith(BUNDLED):
-        name, known = typed.removeprefix(BUNDLED), bundled()
-        if name not in known:
-            have = ", ".join(BUNDLED + key for key in known) or "none in this installation"
-            raise UsageError(f"There is no bundled model '{name}'{nearest(name, known)}. There are: {have}.")
-        return _folder(str(known[name]), typed, revision)
+    identifier, at, tag = typed.partition("@")
     path = Path(typed).expanduser()
-    if path.is_dir():
-        return _folder(str(path), typed, revision)
+    if path.is_dir():  # also one with an @ in its name
+        return _folder(typed, typed, revision)
+    if at and tag and revision and tag != revision:
+        raise UsageError(f"{typed} names the revision {tag}, but {revision} is asked for: give one of them.")
+    if typed.startswith(BUNDLED):
+        return _bundled(identifier, revision or tag or None)
     if path.is_file():
         raise UsageError(f"{typed} is a file; a model is a folder. Give {path.parent} if the model lies there.")
-    identifier, at, tag = typed.partition("@")
+    if tag and Path(identifier).expanduser().is_dir():
+        return _folder(identifier, identifier, tag)
     looks_like_path = typed.startswith((".", "~", os.sep)) or typed.count("/") > 1 or typed.endswith("/")
     if looks_like_path or not _HUB_ID.fullmatch(identifier) or (at and not tag):
         raise UsageError(
             f"There is no folder {typed}. Give a folder with config.json and safetensors weights, the id of "
             "a model on the Hugging Face hub (OWNER/NAME), or bundled:NAME."
         )
-    if at and revision and tag != revision:
-        raise UsageError(f"{typed} names the revision {tag}, but {revision} is asked for: give one of them.")
     return Source(identifier, False, revision or tag or None)
 
 
-def _folder(place: str, typed: str, revision: str | None) -> Source:
-    """A folder that holds a configuration."""
+def _bundled(typed: str, revision: str | None) -> Source:
+    name, known = typed.removeprefix(BUNDLED), bundled()
+    if name not in known:
+        have = ", ".join(BUNDLED + key for key in known) or "none in this installation"
+        raise UsageError(f"There is no bundled model '{name}'{nearest(name, known)}. There are: {have}.")
     if revision is not None:
-        raise UsageError(f"{typed} is a folder and has no revisions; leave out the revision {revision}.")
-    path = Path(place)
+        raise UsageError(
+            f"{typed} comes without checkpoints of its training, and so has no revision {revision}. Train it again: "
+            f"`lesion lab lineage --out DIR` keeps them; then give DIR/model and one of the revisions in "
+            f"DIR/{CHECKPOINTS}."
+        )
+    return _folder(str(known[name]), typed, None)
+
+
+def _folder(folder: str, typed: str, revision: str | None) -> Source:
+    """A folder that holds a configuration, or the one of its checkpoints that a revision names."""
+    path = Path(folder).expanduser()
+    if revision is not None:
+        path, typed = _checkpoint(path, typed, revision), f"{typed}@{revision}"
     if not (path / "config.json").is_file():
         if (path / "adapter_config.json").is_file():
             raise LesionError(
@@ -91,7 +132,20 @@ def _folder(place: str, typed: str, revision: str | None) -> Source:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise LesionError(f"{path / 'config.json'} is not valid JSON: {error}.") from error
     _refuse_outside(path)
-    return Source(place, True)
+    return Source(str(path), True)
+
+
+def _checkpoint(folder: Path, typed: str, revision: str) -> Path:
+    """The folder of a checkpoint, by its name."""
+    known = revisions(folder)
+    if revision in known:
+        return known[revision]
+    if not known:
+        raise UsageError(
+            f"{typed} is a folder and has no revisions: those of a folder are the models in {CHECKPOINTS}/REVISION "
+            f"below it. Leave out the revision {revision}, or give a folder with checkpoints."
+        )
+    raise UsageError(f"{typed} has no revision '{revision}'{nearest(revision, known)}. There are: {', '.join(known)}.")
 
 
 def _refuse_outside(folder: Path) -> None:
