@@ -29,13 +29,17 @@ def lineage(
         typer.Option(min=1, help="Groups of 2,048 documents to train on; fewer make a quicker, weaker model."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    checkpoints: Annotated[
+        int,
+        typer.Option(help="States kept on the way, early ones closer together: revisions stepN of the model; 0: none."),
+    ] = 12,
 ) -> None:
     """Train the bundled base model from scratch; run again into the same folder, it goes on where it stopped."""
     from lesion.labs.lineage.stage import train_base
 
     if stage != "base":
         raise UsageError(f"There is no stage '{stage}' of the lineage yet; there is base.")
-    print(train_base(out, seed=seed, groups=groups, device=device))
+    print(train_base(out, seed=seed, groups=groups, device=device, checkpoints=checkpoints))
 
 
 @app.command()
@@ -63,4 +67,55 @@ def memory(
         summary = run_memory(recipe, bar)
     path = page.write(out, summary)
     Console(highlight=False).print(memory_tables.text(summary))
+    print(f"report: {path}")
+
+
+@app.command()
+def recall(
+    out: Annotated[
+        Path, typer.Option(help="Folder for summary.json and report.html; run again into it, training goes on.")
+    ],
+    preset: Annotated[str, typer.Option(help="quick, released or paper.")] = "quick",
+    feed_forward: Annotated[str | None, typer.Option(help="mlp, linear or none.")] = None,
+    noise: Annotated[float | None, typer.Option(help="α: how often τ follows the trigger; below 1.")] = None,
+    corpus: Annotated[str | None, typer.Option(help="A text file whose characters make the tables.")] = None,
+    optimiser: Annotated[str | None, typer.Option(help="sgd or adam.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Of the optimiser.")] = None,
+    vocabulary: Annotated[int | None, typer.Option(help="Tokens; of a text, its most frequent characters.")] = None,
+    width: Annotated[int | None, typer.Option(help="Of the model.")] = None,
+    keep: Annotated[str | None, typer.Option(help="Kept fractions of the rank, by commas.")] = None,
+    seed: Annotated[int, typer.Option(help="Of weights, tables, sequences and random projections.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+) -> None:
+    """Train a two-layer transformer on noisy in-context recall; truncate each of its matrices, beside controls."""
+    from rich.console import Console
+
+    from lesion.cli.numbers import numbers
+    from lesion.cli.progress import Bar
+    from lesion.labs.recall import language
+    from lesion.labs.recall.recipe import preset as recipe_of
+    from lesion.labs.recall.run import run
+    from lesion.report import recall as page
+    from lesion.report import recall_tables
+
+    recipe = recipe_of(
+        preset,
+        feed_forward=feed_forward,
+        noise=noise,
+        corpus=None if corpus is None else language.read(corpus)[1],
+        optimiser=optimiser,
+        steps=steps,
+        vocabulary=vocabulary,
+        width=width,
+        keep=None if keep is None else tuple(numbers(keep, float, "--keep")),
+        seed=seed,
+    )
+    with Bar() as bar:
+        try:
+            summary = run(recipe, out, corpus=corpus, device=device, watcher=bar)
+        except KeyboardInterrupt:
+            bar.say(f"Stopped. What is trained is kept in {out}; the same command goes on from there.")
+            raise
+    path = page.write(out, summary)
+    Console(highlight=False).print(recall_tables.text(summary))
     print(f"report: {path}")

@@ -1,0 +1,77 @@
+"""The report of the recall laboratory: one self-contained page beside `summary.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lesion.errors import LesionError
+from lesion.report import browser, recall_charts, recall_prose, recall_tables
+from lesion.report.files import finite, rendered
+from lesion.report.recall_rows import by_matrix, central
+from lesion.whole import replace
+
+
+def write(folder: Path, summary: Mapping[str, Any]) -> Path:
+    """Write `report.html` of a training or of a study into a folder, whole.
+
+    Args:
+        folder: it must exist.
+        summary: what `lesion.labs.recall.run.run` or `.study.run_recall` returned.
+
+    Returns:
+        The path of `report.html`.
+
+    Raises:
+        LesionError: the folder cannot be written.
+    """
+    text, html = page(summary), Path(folder) / "report.html"
+    try:
+        replace(html, text)
+    except OSError as error:
+        raise LesionError(
+            f"The report could not be written to {folder}: {error.strerror or error}; make room in it and make it"
+            " writable, and give the same command again: what is trained is kept."
+        ) from error
+    return html
+
+
+def page(summary: Mapping[str, Any]) -> str:
+    """The text of `report.html`: no request leaves it."""
+    recipe = summary["recipe"]
+    cuts = by_matrix(summary)
+    phases, panels = recall_charts.training(summary)
+    return rendered(
+        "recall.html.jinja",
+        dict(browser.NOTHING),
+        title=f"Noisy in-context recall with α = {recipe['noise']:g}",
+        version=summary.get("version", ""),
+        findings=recall_prose.findings(summary),
+        summary=summary,
+        table=summary["training"][-1]["table"],
+        phases=phases,
+        panels=panels,
+        central=[
+            (
+                cuts[name],
+                recall_charts.truncations(cuts[name], summary["full"]),
+                recall_charts.truncation_legend(cuts[name]),
+            )
+            for name in central(list(cuts))
+        ],
+        cuts=list(cuts.values()),
+        lines=recall_tables.lines,
+        columns=recall_tables.COLUMNS,
+        keys=recall_tables.COLUMN_KEYS,
+        recipe=[(name.replace("_", " "), _plain(value)) for name, value in recipe.items()],
+        language=summary["language"],
+    )
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_plain, value))
+    return "–" if value is None else str(finite(value))

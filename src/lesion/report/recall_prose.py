@@ -1,0 +1,115 @@
+"""What the numbers of the recall laboratory say, in sentences; nothing that they do not show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lesion.report import wording
+from lesion.report.recall_rows import Cuts, by_matrix, central
+
+APART = 0.05
+"""Accuracies and probabilities closer than this are called equal: learning rates above zero move p(τ) by as much."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A subject, what is found, and what else belongs to it."""
+
+    subject: str
+    headline: str
+    sentences: tuple[str, ...] = ()
+
+
+def findings(summary: Mapping[str, Any]) -> list[Finding]:
+    """The findings of one training."""
+    found = by_matrix(summary)
+    names = central(list(found))
+    return [
+        _full(summary),
+        Finding("Two phases", phases(summary)[0], tuple(phases(summary)[1:])),
+        *(_cut(summary, found[name]) for name in names),
+    ]
+
+
+def _full(summary: Mapping[str, Any]) -> Finding:
+    full, noise = summary["full"], summary["noise"]
+    near = abs(full["p_noise"] - noise) < APART
+    headline = (
+        f"Where no noise is, the full model still gives the noise token τ a probability of {full['p_noise']:.3f}"
+        f" ({'close to' if near else 'not'} the α of {noise:g} it was trained under), and the right answer ȳ one of"
+        f" {full['p_correct']:.3f}."
+    )
+    sentences = [
+        f"Its best guess is right at {wording.percent(full['clean_accuracy'])} of"
+        f" {wording.counted(summary['questions']['clean'], 'question')} on clean sequences.",
+        f"Its loss on noisy sequences is {full['noisy_loss']:.3f} nats; once ȳ is known,"
+        f" H(α) = {summary['floor']:.3f} would be the least.",
+    ]
+    if abs(noise - 0.5) < APART:
+        sentences.append(
+            "With α near .5 the best guess is a tie between τ and ȳ: judge by probability and loss, not by accuracy."
+        )
+    return Finding("The full model", headline, tuple(sentences))
+
+
+def phases(summary: Mapping[str, Any]) -> list[str]:
+    """When the feed-forwards learn that τ follows q, and when attention recalls; at least one sentence."""
+    margins, attention = summary["phases"]["margins"], summary["phases"]["attention"]
+    steps = summary["recipe"]["steps"]
+    learned = {name: step for name, step in margins.items() if step is not None}
+    recalled = (
+        f"attention has more than half of its mass on ȳ from step {attention:,} on"
+        if attention is not None
+        else f"attention has not put half of its mass on ȳ by step {steps:,}"
+    )
+    if not summary["training"][-1]["margins"]:
+        return [f"There is no feed-forward; {recalled} (measured on clean sequences)."]
+    if not learned:
+        return [f"No feed-forward prefers τ behind q by itself at the end; {recalled} (measured on clean sequences)."]
+    first = min(learned.values())
+    whose = wording.listed([name for name, step in learned.items() if step == first])
+    told = [f"{whose} prefer{'s' if ' and ' not in whose else ''} τ behind q from step {first:,} on; {recalled}."]
+    told.append(
+        "From which step on each trigger margin stays positive: "
+        + "; ".join(f"{name} {wording.DASH if step is None else f'{step:,}'}" for name, step in margins.items())
+        + "."
+    )
+    return told
+
+
+def _cut(summary: Mapping[str, Any], cuts: Cuts) -> Finding:
+    full, deleted = summary["full"], cuts.deleted
+    headline = (
+        f"Without {cuts.matrix}, p(τ) on clean sequences goes from {full['p_noise']:.3f} to {deleted['p_noise']:.3f},"
+        f" and accuracy from {wording.percent(full['clean_accuracy'])} to {wording.percent(deleted['clean_accuracy'])}."
+    )
+    sentences = [
+        f"The loss on noisy sequences goes from {full['noisy_loss']:.3f} to {deleted['noisy_loss']:.3f} nats:"
+        f" where there is noise it {'helps' if deleted['noisy_loss'] > full['noisy_loss'] else 'does not help'}."
+    ]
+    compared = [(row, cuts.drawn(row["rank"], "p_noise")) for row in cuts.top]
+    better = [row for row, drawn in compared if drawn and row["p_noise"] < min(drawn.least, drawn.mean - APART)]
+    worse = [row for row, drawn in compared if drawn and row["p_noise"] > max(drawn.most, drawn.mean + APART)]
+    if any(drawn for _, drawn in compared):
+        for rows, how in ((better, "less"), (worse, "more")):
+            if rows:
+                keeps = wording.listed([wording.keep(row["keep"]) for row in rows])
+                sentences.append(
+                    f"Keeping the top {keeps} leaves {how} of p(τ) than random projections of the same rank do."
+                )
+        if not better and not worse:
+            sentences.append(
+                "Keeping the top of its spectrum leaves about as much of p(τ) as random projections of the same rank:"
+                " this is deletion by degrees, not a choice of components."
+            )
+    without = cuts.without_top
+    if without["p_noise"] < full["p_noise"] - APART:
+        sentences.append(
+            f"Dropping its largest component alone brings p(τ) to {without['p_noise']:.3f}"
+            f" and accuracy to {wording.percent(without['clean_accuracy'])}."
+        )
+    else:
+        sentences.append(f"Dropping its largest component alone leaves p(τ) at {without['p_noise']:.3f}.")
+    return Finding(f"Cutting {cuts.matrix}", headline, tuple(sentences))
