@@ -73,8 +73,9 @@ def run_study(
     out: Out = None,
 ) -> None:
     """Run a study file, or a study shipped with the package."""
-    from lesion.cli import isolate
+    from lesion.cli import isolate, truncate
     from lesion.studies.kinds import load_study
+    from lesion.studies.truncation_study import TruncationStudy
 
     if listing:
         for name in shipped():
@@ -83,10 +84,13 @@ def run_study(
     if study is None:
         raise UsageError("Say which study to run: a file, or one of `lesion run --list`.")
     found = load_study(study)
+    folder = out or Path("lesion-out") / f"{found.name}-{found.identity()[:8]}"
     if isinstance(found, Study):
-        _run(found, out)
+        _run(found, folder)
+    elif isinstance(found, TruncationStudy):
+        truncate.run(found, folder)
     else:
-        isolate.run(found, out or Path("lesion-out") / f"{found.name}-{found.identity()[:8]}")
+        isolate.run(found, folder)
 
 
 def demo(out: Out = None) -> None:
@@ -95,14 +99,14 @@ def demo(out: Out = None) -> None:
 
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")]) -> None:
-    """Write the report of a study, an isolation or an evaluation, finished or not, from what its folder holds."""
+    """Write the report of a study, an isolation, an evaluation or a search from what its folder holds."""
     from rich.markup import escape
 
-    from lesion.cli import isolate
+    from lesion.cli import isolate, truncate
     from lesion.report import page, tables
     from lesion.studies.run import recall
 
-    if isolate.show(folder):
+    if isolate.show(folder) or truncate.show(folder):
         return
     _, summary, answers, items = recall(folder)
     path = page.write(folder, summary, answers, items)

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from lesion.edits.edit import BASELINE, Edit
 from lesion.engines.engine import Decoding, Engine, Request, Response
@@ -14,7 +15,6 @@ from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.studies.questions import ModelChoice, Questions, TaskChoice
 from lesion.studies.row import Row, answer_key
-from lesion.studies.store import Store
 from lesion.tasks.continuations import encode_choices, encode_contrast, encode_gold, encode_passage
 from lesion.tasks.gold import Gold
 from lesion.tasks.prompts import encode, resolve
@@ -22,6 +22,18 @@ from lesion.tasks.task import Answer, Item, Task
 
 # Answers are committed together when they come faster than this many seconds apart.
 COMMIT_EVERY = 0.2
+
+
+class Keeper(Protocol):
+    """Where answers are kept: a store, or something that stands before one."""
+
+    def keys(self) -> set[str]:
+        """The keys of all answers that there are."""
+        ...
+
+    def write(self, rows: Iterable[Row]) -> int:
+        """Keep answers; how many of them were new."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +86,7 @@ def missing(
     tasks: Mapping[TaskChoice, Task],
     drawn: Mapping[TaskChoice, Sequence[Item]],
     edits: Sequence[Edit],
-    store: Store,
+    store: Keeper,
 ) -> dict[str, Cell]:
     """The cells of a model that have no answer yet, by their key."""
     stored = store.keys()
@@ -128,7 +140,7 @@ def clamped(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
         )
 
 
-def ask(engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], store: Store) -> Iterator[int]:
+def ask(engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], store: Keeper) -> Iterator[int]:
     """Ask for every cell, store the answers as they come, and say how many were stored at a time."""
     waiting: list[Row] = []
     last = time.monotonic()
@@ -151,7 +163,7 @@ def ask(engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], stor
         yield count
 
 
-def _flush(store: Store, waiting: list[Row]) -> int:
+def _flush(store: Keeper, waiting: list[Row]) -> int:
     count = len(waiting)
     if count:
         store.write(waiting)

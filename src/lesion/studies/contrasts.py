@@ -68,6 +68,25 @@ def beyond_random(
     return Contrast(value, max(-1.0, low), min(1.0, high))
 
 
+def mean(values: Float[np.ndarray, " items"], level: float = 0.95) -> Contrast:
+    """The mean of a number over items with Student's interval; infinite limits of a single item, NaN where one is NaN.
+
+    Args:
+        values: [items] one number an item: a difference, a probability.
+        level: coverage aimed at.
+
+    Raises:
+        LesionError: there are no items.
+    """
+    if values.size == 0:
+        raise LesionError("A mean needs at least one item.")
+    value = float(values.mean())
+    if values.size == 1:
+        return Contrast(value, -math.inf, math.inf)
+    reach = float(student.isf((1 - level) / 2, values.size - 1)) * float(values.std(ddof=1)) / math.sqrt(values.size)
+    return Contrast(value, value - reach, value + reach)
+
+
 def perplexity(scores: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " items"], level: float = 0.95) -> Contrast:
     """exp of the mean negative log-probability a token, with an interval from the spread between stretches of text.
 

@@ -1,4 +1,4 @@
-"""The kinds of study files: a layer study, or with `kind = "isolation"` the isolation of a skill."""
+"""The kinds of study files: a layer study, the isolation of a skill, or a search for a truncation."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from pathlib import Path
 from lesion.studies.isolation_study import IsolationStudy
 from lesion.studies.questions import shipped
 from lesion.studies.study import Study
+from lesion.studies.truncation_study import TruncationStudy
+
+AnyStudy = Study | IsolationStudy | TruncationStudy
+KINDS: dict[str, type[IsolationStudy | TruncationStudy]] = {"isolation": IsolationStudy, "truncation": TruncationStudy}
 
 
-def load_study(source: str | Path) -> Study | IsolationStudy:
+def load_study(source: str | Path) -> AnyStudy:
     """The study of a file, or one shipped with the package by its name, of whichever kind the file says it is.
 
     Raises:
@@ -24,4 +28,4 @@ def load_study(source: str | Path) -> Study | IsolationStudy:
         kind = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("kind")
     except (OSError, ValueError, RecursionError):
         kind = None  # what is wrong with the file, the study itself says best
-    return IsolationStudy.load(source) if kind == "isolation" else Study.load(source)
+    return KINDS[kind].load(source) if kind in KINDS else Study.load(source)

@@ -21,7 +21,7 @@ from lesion.studies.questions import (
     table_of,
 )
 
-__all__ = ["EditPlan", "ModelChoice", "Study", "TaskChoice", "shipped"]
+__all__ = ["EditPlan", "Layers", "ModelChoice", "Study", "TaskChoice", "shipped"]
 
 
 def _layers(value: object) -> object:
@@ -38,15 +38,20 @@ def _layers(value: object) -> object:
         raise ValueError(str(error)) from None
 
 
+Layers = Annotated[
+    str,
+    BeforeValidator(_layers),
+    Field(description="all, text such as 0-3,7, or a list of whole numbers from 0"),
+]
+
+
 class EditPlan(Table):
     """The edits of the study: every unit × layer × factor, one at a time, beside the baseline."""
 
     unit: Annotated[tuple[Unit, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = Field(
         default=("block",), description="block, attention or mlp, or a list of these"
     )
-    layers: Annotated[str, BeforeValidator(_layers)] = Field(
-        default="all", description="all, text such as 0-3,7, or a list of whole numbers from 0"
-    )
+    layers: Layers = "all"
     factor: Annotated[tuple[Number, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
         Field(default=(0.0,), description="a finite number or a list of them")
     )

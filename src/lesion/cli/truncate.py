@@ -1,0 +1,146 @@
+"""`lesion truncate`: search for a part of a matrix whose removal makes the model better (LASER)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from lesion.cli.numbers import numbers, whole
+from lesion.cli.progress import Bar
+from lesion.errors import UsageError
+from lesion.studies.truncation_study import TruncationStudy
+
+
+def truncate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")],
+    task: Annotated[
+        list[str],
+        typer.Option(help="primer:arithmetic, ioi, facts:PATH, gsm8k, fewshot:4:gsm8k, FILE.jsonl, …; repeatable."),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for what is found; run again into the same folder, it goes on.")
+    ],
+    matrices: Annotated[
+        str, typer.Option(help="By commas: mlp.up, attention.o, …, a branch (mlp, attention), or all.")
+    ] = "mlp",
+    layers: Annotated[str, typer.Option(help="all, or numbers and ranges such as 0-3,7.")] = "all",
+    keep: Annotated[
+        str | None, typer.Option(help="Fractions of the rank by commas, from 0 to 1; by default 14 from 0.9 to 0.0025.")
+    ] = None,
+    side: Annotated[str, typer.Option(help="Which side of the spectrum is kept: top, bottom or both.")] = "top",
+    compose: Annotated[
+        bool, typer.Option("--compose", help="Add further matrices greedily, as long as that helps.")
+    ] = False,
+    revisions: Annotated[
+        str | None, typer.Option(help="Checkpoints by commas: what the found edit does along training.")
+    ] = None,
+    objective: Annotated[
+        str, typer.Option(help="What an edit is chosen by: accuracy, or gold (log-probability of the gold answers).")
+    ] = "accuracy",
+    validation: Annotated[float, typer.Option(help="Share of the items on which an edit is chosen.")] = 0.2,
+    screen: Annotated[
+        str,
+        typer.Option(
+            help="auto, none, or how many cells are asked in full after a look at all by log-probability alone."
+        ),
+    ] = "auto",
+    screen_items: Annotated[str, typer.Option(help="Validation items of each task for that look, or all.")] = "all",
+    eliminate: Annotated[
+        float | None, typer.Option(help="Give up hopeless cells early, with this chance of any error; 0.05 say.")
+    ] = None,
+    items: Annotated[str, typer.Option(help="Items of each task, drawn by the seed; or all.")] = "100",
+    seed: Annotated[int, typer.Option(help="Of the draw of items, and of what it is split into.")] = 0,
+    max_new_tokens: Annotated[int | None, typer.Option(help="Limit for one answer.")] = None,
+    prompt_style: Annotated[
+        str | None, typer.Option(help="auto, raw, chat, plain, …; each task has its own by default.")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+) -> None:
+    """Search for a part of a matrix whose removal makes a model better: chosen on some items, told on the others."""
+    study = TruncationStudy.make(
+        name="truncation",
+        model=model,
+        tasks=task,
+        matrices=_words(matrices, "--matrices"),
+        layers=layers,
+        **({} if keep is None else {"keep": numbers(keep, float, "--keep")}),
+        side=side,
+        compose=compose,
+        revisions=[] if revisions is None else _words(revisions, "--revisions"),
+        objective=objective,
+        validation=validation,
+        screen=_screen(screen, screen_items),
+        items=whole(items),
+        seed=seed,
+        level=level,
+        batch_size=whole(batch_size),
+        dtype=dtype,
+        device=device,
+        decoding={} if max_new_tokens is None else {"max_new_tokens": max_new_tokens},
+        **({} if eliminate is None else {"eliminate": eliminate}),
+        **({} if prompt_style is None else {"prompt_style": prompt_style}),
+    )
+    run(study, out)
+
+
+def _words(text: str, option: str) -> list[str]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise UsageError(f"{option} takes names by commas; there is nothing between two of them in '{text}'.")
+    return words
+
+
+def _screen(screen: str, items: str) -> Any:
+    if screen in ("auto", "none") and items == "all":
+        return screen
+    if screen == "none":
+        raise UsageError("--screen-items says how much a screen looks at, and --screen none has none; leave one out.")
+    best = {} if screen == "auto" else {"best": whole(screen)}
+    if isinstance(best.get("best"), str):
+        raise UsageError(f"--screen is auto, none or a number of cells, not '{screen}'.")
+    return {**best, "items": whole(items)}
+
+
+def run(study: TruncationStudy, out: Path) -> None:
+    """Run a truncation study into a folder and show what it found."""
+    from lesion.studies.truncation_run import run_truncation
+
+    with Bar() as bar:
+        try:
+            outcome = run_truncation(study, out, watcher=bar)
+        except KeyboardInterrupt:
+            bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
+            raise
+    show(out, outcome.asked, outcome.planned, bar.told)
+
+
+def show(folder: Path, asked: int | None = None, planned: int = 0, told: Sequence[str] = ()) -> bool:
+    """Write the report of a search and print its tables; False where the folder has none.
+
+    Notes that were told while it ran are not told again.
+    """
+    from lesion.report import truncation
+    from lesion.studies.truncation_run import BEST, recall_truncation
+
+    summary = recall_truncation(folder)
+    if summary is None:
+        return False
+    path = truncation.write(folder, summary)
+    console = Console(highlight=False)
+    console.print(truncation.text_tables(summary))
+    for note in (note for note in summary["notes"] if note not in told):
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
+    if asked is not None and planned:
+        stored = planned - asked
+        print(f"asked {asked:,} of {planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0)))
+    if (folder / BEST).exists():
+        print(f"edit: {folder / BEST}")
+    print(f"report: {path}")
+    return True

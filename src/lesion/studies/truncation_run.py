@@ -1,0 +1,299 @@
+"""Running a truncation study: the search, the chosen edit as a file, checkpoints over training, and the summary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lesion.edits.artefact import save_edit
+from lesion.edits.edit import BASELINE, Edit
+from lesion.edits.spectra import spectra
+from lesion.engines.engine import Engine
+from lesion.engines.transformers import TransformersEngine
+from lesion.errors import LesionError, UsageError
+from lesion.methods.truncation import Grid, grid
+from lesion.models.load import Model, load, peek
+from lesion.studies import truncation_summary as numbers
+from lesion.studies.asking import identity
+from lesion.studies.layers import parse_layers
+from lesion.studies.questions import ModelChoice, TaskChoice
+from lesion.studies.recollection import Recollection, gold_of
+from lesion.studies.run import Outcome
+from lesion.studies.search import Found, Split, ask_in_full, search, split
+from lesion.studies.store import Store
+from lesion.studies.truncation_study import TruncationStudy
+from lesion.tasks.catalogue import draw, find
+from lesion.tasks.task import Item, Task
+from lesion.watching import Silent, Watcher
+from lesion.whole import replace
+
+SUMMARY, BEST = "truncation.json", "best.edit"
+POINTS = 200  # of a spectrum in the summary
+
+
+def run_truncation(
+    study: TruncationStudy,
+    folder: Path,
+    *,
+    watcher: Watcher | None = None,
+    model: Model | None = None,
+    make_engine: Callable[[Model, int | str], Engine] = TransformersEngine,
+) -> Outcome:
+    """Search for a truncation into a folder; answers that it has already are not asked again.
+
+    Args:
+        study: what to search, and on which items.
+        folder: made when absent; one of the same questions takes further cells, and other shares of validation items.
+        watcher: is told how it goes.
+        model: the study's model, where it is loaded already.
+        make_engine: the engine for a model and a batch size.
+
+    Raises:
+        UsageError: a task, matrix, layer, revision or number of items does not exist, or a task cannot be searched by.
+        LesionError: the model cannot be loaded, its weights are not finite, or the folder belongs to other questions
+            or cannot be written. Answers given until then are stored.
+    """
+    watcher = watcher or Silent()
+    folder = Path(folder)
+    tasks = {choice: find(choice.name) for choice in study.tasks}
+    drawn = {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
+    _refuse(tasks, drawn)
+    model = model or _load(study, study.model)
+    cells = grid(
+        model.anatomy,
+        parse_layers(study.layers, len(model.anatomy.blocks), study.model.name),
+        study.matrices,
+        study.keep,
+        study.side,
+    )
+    for revision in study.revisions:
+        peek(study.model.source, revision=revision)  # what is wrong with one is told before hours of search
+    parts = split(tasks, drawn, study.validation)
+    used = spectra(model)
+    before = (used.computed, used.read, used.reused, used.seconds)
+    with Store.open(folder, identity(study, tasks, drawn), study.to_toml()) as store:
+        for choice, items in drawn.items():
+            store.add_items(choice.name, items)
+            store.add_items(gold_of(choice).name, items)
+        _note(store, study.model.name, model)
+        memory = Recollection(study, study.model, model, make_engine(model, study.batch_size), store, watcher)
+        found = search(study, cells.cells, parts, memory)
+        shown = _shown(found)
+        ask_in_full(parts, parts.test, shown, memory, "answers on test items")
+        summary = _summary(study, model, cells, found, parts, memory)
+        decompositions = (used.computed, used.read, used.reused, used.seconds)
+        summary["search"]["decompositions"] = {
+            name: there - then
+            for name, there, then in zip(("computed", "read", "reused", "seconds"), decompositions, before, strict=True)
+        }
+        asked, planned = memory.asked, memory.planned
+        for revision in study.revisions:
+            chosen = _at(study.model, revision)
+            other = _load(study, chosen)
+            if other.fingerprint == model.fingerprint:
+                follower, there = memory, model
+                watcher.note(f"{chosen.name} has the weights of {study.model.name}; its answers are those.")
+            else:
+                _note(store, chosen.name, other)
+                there = other
+                follower = Recollection(study, chosen, there, make_engine(there, study.batch_size), store, watcher)
+                ask_in_full(parts, parts.test, shown, follower, "answers on test items")
+                asked, planned = asked + follower.asked, planned + follower.planned
+            for edit in (BASELINE, *shown):
+                summary["tokens"] += numbers.tokens(edit, parts, follower, study.level, revision)
+                summary["revisions"] += numbers.along(edit, parts, follower, study.level, revision)
+            del other, there
+    saved = found.composed or found.chosen
+    _keep(folder, summary, saved, model)
+    return Outcome(folder, summary, asked, planned)
+
+
+def recall_truncation(folder: Path) -> dict[str, Any] | None:
+    """The summary of a search in a folder; None: the folder has none that was finished.
+
+    Raises:
+        LesionError: the file is damaged.
+    """
+    try:
+        summary: dict[str, Any] = json.loads((Path(folder) / SUMMARY).read_text(encoding="utf-8"))
+        summary["search"], summary["cells"], summary["notes"]
+        return summary
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LesionError(f"{Path(folder) / SUMMARY} is damaged ({error}); run `lesion truncate` again.") from error
+
+
+def _load(study: TruncationStudy, chosen: ModelChoice) -> Model:
+    return load(chosen.source, revision=chosen.revision, dtype=study.dtype_of(chosen), device=study.device)
+
+
+def _at(chosen: ModelChoice, revision: str) -> ModelChoice:
+    return chosen.model_copy(update={"revision": revision})
+
+
+def _refuse(tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
+    for choice, task in tasks.items():
+        if task.kind == "score":
+            raise UsageError(
+                f"{choice.name} is scored by its log-probability and has no right answers to search by; give a task"
+                f" that is answered, and evaluate the edit on {choice.name} with `lesion evaluate`."
+            )
+        if len(drawn[choice]) < 2:
+            raise UsageError(
+                f"{choice.name} has {len(drawn[choice])} item: an edit is chosen on some items and told on others, so"
+                f" give two at least."
+            )
+
+
+def _note(store: Store, name: str, model: Model) -> None:
+    store.add_model(
+        model.fingerprint,
+        name,
+        {
+            "blocks": len(model.anatomy.blocks),
+            "family": model.anatomy.family,
+            "dtype": str(model.dtype).removeprefix("torch."),
+        },
+    )
+
+
+def _shown(found: Found) -> list[Edit]:
+    """The edits that are told on test items: the chosen one, or the best that there is, and the composition."""
+    return [edit for edit in (found.chosen or found.best, found.composed) if edit is not None]
+
+
+def _summary(
+    study: TruncationStudy, model: Model, cells: Grid, found: Found, parts: Split, memory: Recollection
+) -> dict[str, Any]:
+    level = study.level
+    by_edit = {cell.edit: cell for cell in cells.cells}
+    notes = list(found.notes)
+    if cells.merged:
+        notes.append(
+            f"{len(cells.merged)} keeps were not asked again: they keep the same number of components as another, or"
+            f" all of them."
+        )
+    if all(task.kind != "contrast" for task in parts.tasks.values()):
+        names = ", ".join(choice.name for choice in parts.tasks)
+        notes.append(
+            f"{names}: no tempting token, so that no token probabilities are told; ioi, facts and their like have one."
+        )
+    shown = found.chosen or found.best
+    best = None
+    if shown is not None:
+        cell = by_edit[shown]
+        best = {
+            "edit": str(shown),
+            "address": shown.address,
+            "keep": shown.keep,
+            "side": shown.side,
+            "rank": cell.rank,
+            "of": cell.of,
+            "saved": cell.saved,
+            "score": numbers.finite(found.scores[shown].first),
+            "baseline": numbers.finite(found.baseline.first),
+            "tasks": numbers.tested(shown, parts, memory, level),
+        }
+    return {
+        "study": {
+            "name": study.name,
+            "title": study.title,
+            "seed": study.seed,
+            "level": level,
+            "version": version("lesion"),
+        },
+        "model": {
+            "name": study.model.name,
+            "fingerprint": model.fingerprint,
+            "blocks": len(model.anatomy.blocks),
+            "family": model.anatomy.family,
+            "dtype": str(model.dtype).removeprefix("torch."),
+        },
+        "search": {
+            "tasks": [
+                {
+                    "name": choice.name,
+                    "kind": task.kind,
+                    "validation_items": len(parts.validation[choice]),
+                    "test_items": len(parts.test[choice]),
+                    "tempting": task.kind == "contrast",
+                }
+                for choice, task in parts.tasks.items()
+            ],
+            "matrices": list(cells.matrices),
+            "layers": sorted({cell.layer for cell in cells.cells}),
+            "keep": list(study.keep),
+            "sides": ["top", "bottom"] if study.side == "both" else [study.side],
+            "objective": study.objective,
+            "cells": len(cells.cells),
+            "merged": len(cells.merged),
+            "screen": numbers.screened(found, level, study.seed),
+            "elimination": _elimination(study, found, parts),
+        },
+        "baseline": numbers.baselines(parts, memory, level),
+        "cells": numbers.cells(cells.cells, found, parts, memory, level),
+        "chosen": best if found.chosen is not None else None,
+        "best": best,
+        "nothing": _nothing(found),
+        "composition": None
+        if not found.steps
+        else {
+            "path": numbers.composition(found),
+            "edit": str(found.composed) if found.composed else str(found.chosen),
+            "tasks": numbers.tested(found.composed or found.chosen, parts, memory, level),  # type: ignore[arg-type]
+        },
+        "spectra": _spectra(cells, model),
+        "tokens": [row for edit in (BASELINE, *_shown(found)) for row in numbers.tokens(edit, parts, memory, level)],
+        "revisions": [],
+        "notes": notes,
+    }
+
+
+def _nothing(found: Found) -> str | None:
+    if found.chosen is not None:
+        return None
+    if not found.scores:
+        return "No cell was answered in full without being given up."
+    if found.best is None:
+        return "Under every edit the model gives one answer to nearly all items."
+    return "No edit is better than the unedited model on the validation items."
+
+
+def _elimination(study: TruncationStudy, found: Found, parts: Split) -> dict[str, Any] | None:
+    if study.eliminate is None or not found.looks:
+        return None
+    (items,) = parts.validation.values()
+    return {
+        "error": study.eliminate,
+        "looks": found.looks,
+        "eliminated": len(found.eliminated),
+        "answers_saved": sum(len(items) - seen for seen in found.eliminated.values()),
+    }
+
+
+def _spectra(cells: Grid, model: Model) -> list[dict[str, Any]]:
+    """The singular values of the searched matrices, of long spectra some."""
+    found = []
+    for address in dict.fromkeys(cell.edit.address for cell in cells.cells):
+        matrix = model.anatomy.matrix(address)
+        values = spectra(model).of(address, matrix.read()).values.cpu().numpy()
+        index = np.unique(np.linspace(0, len(values) - 1, min(POINTS, len(values))).round().astype(int))
+        found.append({"address": address, "index": index.tolist(), "values": values[index].tolist()})
+    return found
+
+
+def _keep(folder: Path, summary: Mapping[str, Any], edit: Edit | None, model: Model) -> None:
+    try:
+        replace(folder / SUMMARY, json.dumps(summary))
+        if edit is None:
+            (folder / BEST).unlink(missing_ok=True)
+    except OSError as error:
+        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another with --out.") from error
+    if edit is not None:
+        save_edit(folder / BEST, edit, model)
