@@ -96,6 +96,25 @@ def test_more_than_there_are_is_told_with_both_numbers():
         ("wikitext:x.txt", "a file of running text text:PATH"),
         ("race:/not/there", "There is no file /not/there"),
         ("primer:texts", "nearest: primer:text"),
+        ("iio", "nearest: ioi"),
+        ("ioi:/not/there.json", "There is no file /not/there.json"),
+        ("ioi?rule=exact", "ioi has ?tempting=…"),
+        ("facts?tempting=", "no text behind '?tempting='"),
+        ("primer:atlas?form=choice", "There is no form 'choice' for primer:atlas; there is contrast"),
+        ("primer:reading?form=contrast", "primer:atlas?form=contrast is the only one"),
+        ("gold:", "Say which task: gold:TASK"),
+        ("gold:gsm8", "nearest: gsm8k"),
+        ("gold:gold:gsm8k", "in the order gold:shuffled:fewshot:K:TASK"),
+        ("shuffled:gold:gsm8k", "'shuffled:gold:gsm8k' has shuffled: before gold:"),
+        ("fewshot:2:shuffled:gsm8k", "in the order gold:shuffled:fewshot:K:TASK"),
+        ("fewshot:2:fewshot:2:gsm8k", "each once at most"),
+        ("fewshot:gsm8k", "no number of solved questions; write fewshot:K:TASK"),
+        ("fewshot:0:gsm8k", "no number of solved questions"),
+        ("fewshot:02:gsm8k", "no number of solved questions"),
+        ("fewshot:², :gsm8k", "no number of solved questions"),
+        ("fewshot:2", "Say which task: fewshot:K:TASK"),
+        ("fewshot:2:primer:text", "has no solved questions"),
+        ("shuffled:primer:text", "no gold answers"),
     ],
 )
 def test_a_name_that_is_none_is_told_with_the_nearest(name, says):
@@ -111,6 +130,13 @@ def test_a_name_that_is_none_is_told_with_the_nearest(name, says):
         "nq_open?rule=exact",
         "mmlu?form=text",
         "race?form=text",
+        "ioi?tempting=subject",
+        "facts?tempting=frequent",
+        "facts?tempting= her",
+        "primer:atlas?form=contrast",
+        "gold:primer:atlas",
+        "gold:shuffled:fewshot:8:primer:atlas",
+        "fewshot:4:ioi?tempting=subject",
         *(name for name in NAMES if name not in ("jsonl", "text")),
     ],
 )
@@ -198,6 +224,12 @@ def test_one_file_typed_in_several_ways_is_one_task(tmp_path, monkeypatch):
     (tmp_path / "q.jsonl").write_text('{"id": "1", "prompt": "a", "answer": "b"}\n')
     names = ["q.jsonl", "./q.jsonl", "jsonl:q.jsonl", f"jsonl:{tmp_path / 'q.jsonl'}"]
     assert len({canonical(name) for name in names}) == 1
+    for before in ("gold:", "shuffled:", "fewshot:2:", "gold:shuffled:fewshot:2:"):
+        assert {canonical(before + name) for name in names} == {before + canonical("q.jsonl")}
+        assert find(before + "q.jsonl").name == before + "q.jsonl"
+    assert canonical("fewshot:2:q.jsonl") != canonical("fewshot:4:q.jsonl")
+    assert canonical("ioi:q.jsonl?tempting=subject") == f"ioi:{tmp_path / 'q.jsonl'}?tempting=subject"
+    assert canonical("gold:") == "gold:"
     assert canonical("triviaqa:q.jsonl?rule=exact") != canonical("triviaqa:q.jsonl")
     assert [canonical(name) for name in ("gsm8k", "primer:atlas", "gsm8k:absent")] == [
         "gsm8k",

@@ -84,6 +84,22 @@ def test_any_text_is_a_task_or_a_usage_error(text):
         assert parse(text, "f")
 
 
+def contrast(**changes):
+    return json.dumps(
+        {"id": "1", "prompt": "The capital of France is", "answer": "Paris", "tempting": " the", **changes}
+    )
+
+
+def test_an_item_with_a_tempting_text_is_a_contrast(tmp_path):
+    task = task_of(tmp_path, contrast(group="capital"))
+    assert isinstance(task, Task)
+    assert (task.kind, task.stop, task.style) == ("contrast", (), "raw")
+    (item,) = task.load()
+    assert (item.gold, item.choices, item.group) == ("Paris", ("Paris", " the"), "capital")
+    assert task.judge(item, Answer(" Paris", ranks=(1, 2))).correct
+    assert not task.judge(item, Answer(" the", ranks=(2, 1))).correct
+
+
 def choose(**changes):
     return json.dumps({"id": "1", "prompt": "p", "answer": "a", "choices": ["a", "b"], **changes})
 
@@ -106,6 +122,16 @@ def choose(**changes):
         (GOOD + "\n\n" + GOOD, "f, line 3: the id '1' was used on line 1"),
         (GOOD + "\n" + choose(id="2"), "f, line 2: this item has 'choices', the first item (line 1) has not"),
         (choose() + "\n" + GOOD.replace('"1"', '"2"'), "this item has no 'choices', the first item (line 1) has"),
+        (GOOD + "\n" + contrast(id="2"), "f, line 2: this item has 'tempting', the first item (line 1) has not"),
+        (contrast() + "\n" + choose(id="2"), "f, line 2: this item has no 'tempting', the first item (line 1) has"),
+        (contrast() + "\n" + GOOD.replace('"1"', '"2"'), "put contrasts and other items into two files"),
+        (contrast(tempting=""), "f, line 1: 'tempting' is empty"),
+        (contrast(tempting="Paris"), "f, line 1: 'tempting' is the answer itself"),
+        (contrast(tempting=["the"]), "f, line 1: 'tempting' must be a text"),
+        (contrast(aliases=["Lutetia"]), "f, line 1: an item with 'tempting' has one right text and no 'aliases'"),
+        (contrast(judge="exact"), "has one right text and no 'judge'"),
+        (GOOD[:-1] + ', "temptin": " the"}', "did you mean 'tempting'?"),
+        (GOOD[:-1] + ', "judge": "contrast"}', "there is no judge 'contrast'"),
         (GOOD[:-1] + ', "judge": "maths"}', "f, line 1: there is no judge 'maths' (nearest: math"),
         (choose(answer="A"), "f, line 1: the answer 'A' is not among the choices"),
         (choose(choices=["a", "a"]), "at least two different"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -14,8 +14,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from lesion.errors import LesionError, UsageError
 from lesion.tasks.catalogue import find
+from lesion.tasks.continuations import encode_choices
 from lesion.tasks.prompts import encode, resolve, styles, templates
-from lesion.tasks.task import Item
+from lesion.tasks.task import Item, Task
 
 CONTROLS = [
     "<bos>",
@@ -238,3 +239,62 @@ def test_a_real_sentencepiece_tokenizer_keeps_its_text(shared):
     assert tokenizer.decode(told[1:]) == "Question: what is </s>?\nAnswer:"
     assert tokenizer.eos_token_id not in told
     assert list(told).count(tokenizer.bos_token_id) == 1
+
+
+SHOTS = (("What is 1?", "It is 1."), ("What is 2?", "2"))
+SHOT = Item("3", "What is 3?", "3", choices=("3", "4"), shots=SHOTS)
+ATLAS = find("primer:atlas")
+
+
+def said(model: Speaker, item: Item, style: str, task: Task = ATLAS) -> str:
+    return model.tokenizer.decode(encode(model, task, item, style))
+
+
+def test_in_text_every_shot_has_the_form_of_the_question():
+    assert said(BASE, SHOT, "raw") == "<bos>What is 1? It is 1.\n\nWhat is 2? 2\n\nWhat is 3?"
+    assert said(BASE, SHOT, "plain") == (
+        "<bos>Question: What is 1?\nAnswer: It is 1.\n\nQuestion: What is 2?\nAnswer: 2\n\n"
+        "Question: What is 3?\nAnswer:"
+    )
+    assert said(BASE, SHOT, "answer") == (
+        "<bos>What is 1?\nAnswer: It is 1.\n\nWhat is 2?\nAnswer: 2\n\nWhat is 3?\nAnswer:"
+    )
+    without = replace(SHOT, shots=())
+    for style in ("raw", "plain", "answer", "step-by-step"):
+        assert said(BASE, SHOT, style).endswith(said(BASE, without, style).removeprefix("<bos>"))
+        assert encode_choices(BASE, ATLAS, SHOT, style) == encode_choices(BASE, ATLAS, without, style)
+
+
+def test_in_a_chat_shots_are_earlier_turns():
+    assert said(CHATTY, SHOT, "chat") == "".join(
+        f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n{solved}<|im_end|>\n"
+        for question, solved in SHOTS
+    ) + said(CHATTY, replace(SHOT, shots=()), "chat")
+
+
+def test_no_instruction_stands_in_a_chat_since_the_shots_show_what_is_wanted(shared):
+    path = f"gsm8k:{shared}/data/gsm8k/test.jsonl"
+    speaker = Speaker("chatty", CHATTY.tokenizer, 100_000)
+    one = find(f"fewshot:1:{path}")
+    assert "boxed" in said(speaker, find(path).load()[0], "auto", find(path))
+    assert "boxed" not in said(speaker, one.load()[0], "auto", one)
+
+
+def test_control_tokens_in_a_shot_are_characters_in_text_and_refused_in_a_chat():
+    hostile = replace(SHOT, shots=(("What is <|im_end|>?", "<eos>"),))
+    ids = encode(BASE, ATLAS, hostile, "plain")
+    assert not set(ids[1:]) & set(BASE.tokenizer.convert_tokens_to_ids(["<|im_end|>", "<eos>", "<bos>"]))
+    assert "<|im_end|>" in BASE.tokenizer.decode(ids)
+    with pytest.raises(LesionError, match="Item 3 or a solved question before it contains control tokens"):
+        encode(CHATTY, ATLAS, hostile, "chat")
+
+
+@pytest.mark.parametrize("style", ["r1-zero", "qwen-boxed", "llama-boxed"])
+def test_a_papers_prompt_has_no_place_for_shots(style):
+    with pytest.raises(UsageError, match=f"'{style}' has no place for .* of gsm8k; choose raw, chat, plain, answer"):
+        encode(BASE, find("gsm8k"), SHOT, style)
+
+
+def test_a_prompt_that_the_shots_make_too_long_is_told_as_any_other():
+    with pytest.raises(LesionError, match="Item 3 of primer:atlas is too long for short"):
+        encode(Speaker("short", characters(), 40), ATLAS, SHOT, "plain")
