@@ -20,7 +20,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lesion.errors import LesionError
-from lesion.studies.row import Row, answer_key, scores_from_json, scores_to_json, storable
+from lesion.studies.row import (
+    Row,
+    answer_key,
+    ranks_from_json,
+    ranks_to_json,
+    scores_from_json,
+    scores_to_json,
+    storable,
+)
 from lesion.studies.store import Store
 from lesion.tasks.task import Item
 
@@ -377,6 +385,44 @@ def test_a_damaged_store_is_refused_with_advice_and_left_alone(tmp_path, damage)
         with pytest.raises(LesionError, match=r"is damaged .*\.recover.*--out"):
             opening()
     assert file.read_bytes() == broken
+
+
+def as_format_1(folder: Path) -> None:
+    """Make a store what it was before answers had ranks."""
+    connection = sqlite3.connect(folder / "answers.sqlite")
+    connection.execute("ALTER TABLE answers DROP COLUMN ranks")
+    connection.execute("PRAGMA user_version = 1")
+    connection.commit()
+    connection.close()
+
+
+def test_ranks_come_back_as_they_were_written(tmp_path):
+    with Store.open(tmp_path, *STUDY) as store:
+        store.write([row(0, scores=(-0.5, -2.0), ranks=(1, 50_000)), row(1)])
+        assert list(store.answers()["ranks"]) == [(1, 50_000), ()]
+
+
+@given(st.lists(st.integers(min_value=1)).map(tuple))
+def test_ranks_survive_their_json(ranks):
+    assert ranks_from_json(ranks_to_json(ranks)) == ranks
+
+
+def test_a_store_from_before_there_were_ranks_is_read_and_written_on(tmp_path):
+    with Store.open(tmp_path, *STUDY) as store:
+        store.write([row(0)])
+        before = store.answers()
+    as_format_1(tmp_path)
+    with Store.read(tmp_path) as store:  # a reader changes nothing
+        assert store.answers().equals(before)
+    with sqlite3.connect(tmp_path / "answers.sqlite") as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+    connection.close()
+    with Store.open(tmp_path, *STUDY) as store:
+        assert store.has(row(0).key)
+        store.write([row(1, ranks=(3, 1))])
+        assert list(store.answers()["ranks"]) == [(), (3, 1)]
+    with Store.open(tmp_path, *STUDY) as store:
+        assert len(store) == 2
 
 
 def test_a_store_of_a_newer_format_is_refused(tmp_path):
