@@ -1,0 +1,66 @@
+"""Contrasts by the command: the real files on a real checkpoint, and what is said where nothing can tempt."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from commandline import lesion, save, write
+from lesion.edits.apply import applied
+from lesion.edits.edit import BASELINE, ScaleBlock
+from lesion.models.load import load
+from lesion.tasks.catalogue import draw, find
+
+
+def test_accuracy_on_the_real_files_is_the_share_of_items_whose_right_token_ranks_first(capsys, shared, tmp_path):
+    checkpoint, data = shared / "models/stories260K", shared / "data"
+    names = [f"ioi:{data}/ioi/ioi.json", f"facts:{data}/counterfact/known_1000.json"]
+    tasks = [part for name in names for part in ("--task", name)]
+    out = tmp_path / "out"
+    done = lesion(capsys, "ablate", checkpoint, *tasks, "--items", 30, "--layers", "3,4", "--seed", 1, "--out", out)
+    assert done.code == 0, done.err
+    assert "asked 180 of 180 answers" in done.out
+    assert (out / "report.html").is_file()
+    (of_model,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
+    model = load(str(checkpoint), dtype="float32")
+    accuracies = []
+    for name, found in zip(names, of_model["tasks"], strict=True):
+        assert found["task"] == name
+        for edit, cell in zip(
+            (BASELINE, ScaleBlock(3), ScaleBlock(4)), (found["baseline"], *found["layers"]), strict=True
+        ):
+            right = []
+            for item in draw(find(name), 30, 1):
+                prompt = model.tokenizer(item.question, return_tensors="pt")["input_ids"]
+                token = model.tokenizer(f"{item.question} {item.gold}")["input_ids"][prompt.shape[1]]
+                with applied(model, edit), torch.inference_mode():
+                    right.append(int(model.network(prompt).logits[0, -1].argmax()) == token)
+            assert cell["accuracy"] == pytest.approx(np.mean(right)), (name, edit)
+            accuracies.append(cell["accuracy"])
+    assert len(set(accuracies)) > 2  # the checkpoint knows something, and the edits change it
+
+
+def test_where_no_token_tempts_apart_from_the_right_one_the_item_is_named(capsys, tmp_path):
+    row = {"id": "seven", "prompt": "two and two is", "answer": "four", "tempting": "five"}
+    outcome = lesion(
+        capsys, "ablate", save(tmp_path / "m"), "--task", write(tmp_path / "x.jsonl", [row]), "--items", 1,
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    # The tiny tokenizer has a token a character, so that every word begins with its space.
+    assert outcome.code == 1
+    assert "'four' and 'five' of item seven" in outcome.complaint
+    assert "has no tempting token apart from the right one; give another" in outcome.complaint
+    assert not (tmp_path / "out/report.html").exists()
+
+
+@pytest.mark.parametrize("task", ["primer:atlas?form=contrast", "gold:shuffled:fewshot:1:primer:atlas"])
+def test_the_bundled_model_is_asked_offline(capsys, tmp_path, task):
+    out = tmp_path / "out"
+    done = lesion(capsys, "ablate", "bundled:llama-base", "--task", task, "--items", 8, "--layers", 7, "--out", out)
+    assert done.code == 0, done.err
+    (of_model,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
+    (of_task,) = of_model["tasks"]
+    assert of_task["baseline"]["accuracy"] > 0.5  # it knows most facts; a score counts as right when it is finite
