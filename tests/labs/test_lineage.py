@@ -6,11 +6,14 @@ import json
 import math
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from commandline import lesion
@@ -18,6 +21,7 @@ from lesion.errors import LesionError
 from lesion.labs.lineage import base, data
 from lesion.labs.lineage import tokenizer as tokenizers
 from lesion.labs.lineage.base import Recipe, blank, loss
+from lesion.labs.lineage.checkpoints import schedule
 from lesion.labs.lineage.data import Batch
 from lesion.labs.lineage.stage import train_base
 from lesion.models.load import load
@@ -32,21 +36,13 @@ def tokenizer():
 
 
 @pytest.fixture
-def small(monkeypatch):
+def small(monkeypatch, tokenizer):
     """Small groups, a tokenizer from few documents, and one short examination: a training of seconds."""
     monkeypatch.setattr("lesion.labs.lineage.data.GROUP", SMALL)
     monkeypatch.setattr("lesion.labs.lineage.base.GROUP", SMALL)
     monkeypatch.setattr("lesion.labs.lineage.stage.GROUP", SMALL)
     monkeypatch.setattr("lesion.labs.lineage.stage.NAMES", ("atlas",))
-    whole = tokenizers.train
-    cache: list = []
-
-    def once(texts):
-        if not cache:
-            cache.append(whole(text for text, _ in zip(texts, range(4000), strict=False)))
-        return cache[0]
-
-    monkeypatch.setattr(tokenizers, "train", once)
+    monkeypatch.setattr(tokenizers, "train", lambda texts: tokenizer)
 
 
 # -- tokenizer
@@ -177,6 +173,108 @@ def test_the_shipped_recipe_has_the_shape_that_the_bundled_model_must_have(token
     assert 2 * parameters <= 5_000_000  # bytes in half precision
 
 
+# -- checkpoints
+
+
+@given(groups=st.integers(1, 400), count=st.integers(0, 40))
+def test_checkpoints_are_as_many_as_asked_rise_and_end_with_the_training(groups, count):
+    kept = schedule(groups, count)
+    assert len(kept) == min(groups, count)
+    assert list(kept) == sorted(set(kept))
+    assert all(1 <= group <= groups for group in kept)
+    assert count == 0 or kept[-1] == groups
+    if count > 1 and groups > 1:
+        assert kept[0] == 1
+
+
+def test_checkpoints_stand_at_equal_ratios_where_groups_allow():
+    assert schedule(16, 5) == (1, 2, 4, 8, 16)
+    assert schedule(10_000, 5) == (1, 10, 100, 1000, 10_000)
+    ratios = [later / earlier for earlier, later in pairwise(schedule(10_000, 12)[4:])]
+    assert max(ratios) / min(ratios) < 1.1
+
+
+def test_fewer_than_no_checkpoints_are_refused_before_anything_is_written(capsys, tmp_path):
+    refused = lesion(capsys, "lab", "lineage", "--checkpoints", -1, "--out", tmp_path / "lab", "--device", "cpu")
+    assert refused.code == 2
+    assert "0 checkpoints or more, not -1" in refused.complaint
+    assert not (tmp_path / "lab").exists()
+
+
+TINY = {"layers": 1, "width": 32, "heads": 2, "key_value_heads": 1, "inner_width": 16, "groups": 3}
+
+
+def bits(folder: Path) -> dict[str, bytes]:
+    """Every file of every checkpoint."""
+    return {f"{file.parent.name}/{file.name}": file.read_bytes() for file in sorted(folder.glob("checkpoints/*/*"))}
+
+
+def test_keeping_checkpoints_changes_no_bit_of_what_is_trained(small, tmp_path):
+    torch.set_num_threads(1)
+    with_them, _, curve = base.train(tmp_path / "with", Recipe(**TINY), checkpoints=2)
+    without, _, _ = base.train(tmp_path / "without", Recipe(**TINY), checkpoints=0)
+    for (name, one), (_, other) in zip(with_them.named_parameters(), without.named_parameters(), strict=True):
+        assert torch.equal(one, other), name
+    kept, plain = (load_file(tmp_path / folder / "resume.safetensors") for folder in ("with", "without"))
+    assert all(torch.equal(kept[name], plain[name]) for name in plain)
+    assert not (tmp_path / "without" / "checkpoints").exists()
+    steps = sorted(int(folder.name.removeprefix("step")) for folder in (tmp_path / "with" / "checkpoints").iterdir())
+    assert steps == [curve[0]["step"], curve[2]["step"]]
+
+
+def test_a_checkpoint_is_the_network_as_it_was_then_in_half_precision(small, tmp_path):
+    torch.set_num_threads(1)
+    _, _, curve = base.train(tmp_path / "lab", Recipe(**TINY), checkpoints=3)
+    # What a training that ends there has, its rates aside, which rise and stay until the fall.
+    shorter, tokenizer, _ = base.train(tmp_path / "shorter", replace(Recipe(**TINY), until=1))
+    early = load(tmp_path / "lab", revision=f"step{curve[0]['step']}")
+    for name, parameter in shorter.named_parameters():
+        assert torch.equal(early.network.get_parameter(name), parameter.half().float()), name
+    assert early.tokenizer("Ada has 42.").input_ids == tokenizer("Ada has 42.").input_ids
+    late = load(tmp_path / "lab", revision=f"step{curve[2]['step']}")
+    assert early.fingerprint != late.fingerprint
+    size = sum(file.stat().st_size for file in (tmp_path / "lab" / "checkpoints").glob("*/*.safetensors"))
+    assert size < 3 * (2 * sum(p.numel() for p in shorter.parameters()) + 4096)  # two bytes a weight
+    assert not list((tmp_path / "lab" / "checkpoints").glob(".*"))
+
+
+@pytest.mark.parametrize("between", [False, True], ids=["in a group", "between checkpoint and state"])
+def test_an_interrupted_training_has_the_same_checkpoints(between, small, tmp_path, monkeypatch):
+    torch.set_num_threads(1)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    _, _, curve = base.train(whole, Recipe(**TINY), checkpoints=3)
+    taken = 0
+    plain, save = base.loss, base._save
+
+    def interrupted(network, batch):
+        nonlocal taken
+        taken += 1
+        if taken == curve[0]["step"] + 1:
+            raise KeyboardInterrupt
+        return plain(network, batch)
+
+    def unsaved(folder, network, optimizers, state):
+        if state["group"] == 2:
+            raise KeyboardInterrupt
+        save(folder, network, optimizers, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(base, *(("_save", unsaved) if between else ("loss", interrupted)))
+        with pytest.raises(KeyboardInterrupt):
+            base.train(broken, Recipe(**TINY), checkpoints=3)
+    assert len(list((broken / "checkpoints").iterdir())) == (2 if between else 1)
+    base.train(broken, Recipe(**TINY), checkpoints=3)
+    assert bits(broken) == bits(whole)
+    assert len({name.partition("/")[0] for name in bits(whole)}) == 3
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_training_in_words(small, tmp_path):
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "checkpoints").write_text("a file where a folder belongs")
+    with pytest.raises(LesionError, match="it goes on where it stopped"):
+        base.train(tmp_path / "lab", Recipe(**TINY), checkpoints=1)
+
+
 # -- the command
 
 
@@ -218,6 +316,10 @@ def test_an_interrupted_training_ends_with_the_same_weights_bit_for_bit(capsys, 
     kept, expected = (load_file(folder / "resume.safetensors") for folder in (broken, whole))
     assert kept.keys() == expected.keys()
     assert all(torch.equal(kept[name], expected[name]) for name in kept)  # float32, and the optimizers' memory too
+    assert bits(broken) == bits(whole)  # a checkpoint after each group
+    assert {name.partition("/")[0] for name in bits(whole)} == {f"step{step}" for step in steps}
+    last = load(whole / "model", revision=f"step{steps[1]}")
+    assert last.fingerprint == load(whole / "model").fingerprint
     curve = json.loads((broken / "model" / "training.json").read_text())["curve"]
     timeless = [[{key: point[key] for key in point if key != "seconds"} for point in way] for way in (curve, points)]
     assert timeless[0] == timeless[1]
@@ -226,7 +328,13 @@ def test_an_interrupted_training_ends_with_the_same_weights_bit_for_bit(capsys, 
 @pytest.mark.slow
 def test_what_was_trained_can_be_shown_and_has_a_card_of_what_was_measured(capsys, small, tmp_path):
     out = tmp_path / "lab"
-    assert lesion(capsys, "lab", "lineage", "--groups", 1, "--seed", 5, "--out", out, "--device", "cpu").code == 0
+    assert (
+        lesion(
+            capsys, "lab", "lineage", "--groups", 1, "--seed", 5, "--out", out, "--device", "cpu", "--checkpoints", 0
+        ).code
+        == 0
+    )
+    assert not (out / "checkpoints").exists()
     facts = json.loads((out / "model" / "training.json").read_text())
     assert facts["recipe"]["seed"] == 5
     assert facts["recipe"]["documents"] == SMALL
@@ -246,6 +354,10 @@ def test_what_was_trained_can_be_shown_and_has_a_card_of_what_was_measured(capsy
     assert shown.code == 0
     assert f"{parameters:,} in all" in shown.out
     assert f"{len(model.anatomy.blocks)} (0 to {len(model.anatomy.blocks) - 1})" in shown.out
+    # A training that is over keeps no more checkpoints, and says so.
+    again = lesion(capsys, "lab", "lineage", "--groups", 1, "--seed", 5, "--out", out, "--device", "cpu")
+    assert again.code == 0
+    assert f"of 1 checkpoints 1 were passed before they were asked for (steps {facts['steps']})" in again.err
     # Another recipe does not go on in this folder.
     other = lesion(capsys, "lab", "lineage", "--groups", 1, "--seed", 6, "--out", out, "--device", "cpu")
     assert other.code == 1

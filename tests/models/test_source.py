@@ -120,4 +120,5 @@ def test_names_with_numbers_are_sorted_by_their_numbers(numbers):
 @given(st.lists(st.text(max_size=8), unique=True))
 def test_any_names_can_be_put_in_order(names):
     # Texts and numbers in one place would not compare.
-    assert set(sorted(names, key=_in_order)) == set(names)
+    in_order = sorted(names, key=_in_order)
+    assert set(in_order) == set(names)

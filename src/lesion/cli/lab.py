@@ -88,15 +88,10 @@ def recall(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
 ) -> None:
     """Train a two-layer transformer on noisy in-context recall; truncate each of its matrices, beside controls."""
-    from rich.console import Console
-
+    from lesion.cli import recall as recall_command
     from lesion.cli.numbers import numbers
-    from lesion.cli.progress import Bar
     from lesion.labs.recall import language
     from lesion.labs.recall.recipe import preset as recipe_of
-    from lesion.labs.recall.run import run
-    from lesion.report import recall as page
-    from lesion.report import recall_tables
 
     recipe = recipe_of(
         preset,
@@ -110,12 +105,4 @@ def recall(
         keep=None if keep is None else tuple(numbers(keep, float, "--keep")),
         seed=seed,
     )
-    with Bar() as bar:
-        try:
-            summary = run(recipe, out, corpus=corpus, device=device, watcher=bar)
-        except KeyboardInterrupt:
-            bar.say(f"Stopped. What is trained is kept in {out}; the same command goes on from there.")
-            raise
-    path = page.write(out, summary)
-    Console(highlight=False).print(recall_tables.text(summary))
-    print(f"report: {path}")
+    recall_command.train(recipe, out, corpus, device)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from lesion.errors import LesionError
+from lesion.labs.lineage import checkpoints as checkpointing
 from lesion.labs.lineage import tokenizer as tokenizers
 from lesion.labs.lineage.data import GROUP, Batch, group
 from lesion.tasks.primer.task import OPENING, document
@@ -153,12 +154,17 @@ def train(
     recipe: Recipe | None = None,
     report: Callable[[dict[str, Any]], None] | None = None,
     device: str = "cpu",
+    checkpoints: int = 0,
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerBase, list[dict[str, Any]]]:
     """Train the base model, or go on where an interrupted training in `folder` stopped.
 
     Args:
         folder: where the resumable state lies; made when absent.
         report: called after every group of documents with step, progress, loss, tokens and seconds.
+        device: `cpu` or `cuda`.
+        checkpoints: how many states of the network are kept on the way (see `checkpoints.schedule`), each a model to
+            load in `folder/checkpoints/stepN`; an interrupted training keeps the same ones. They cost no bit of the
+            trained weights.
 
     Returns:
         The network (float32, on `device`), its tokenizer, and the loss curve, one point a group.
@@ -167,6 +173,7 @@ def train(
         LesionError: the folder holds a training with another recipe, or the loss stopped being a number.
     """
     recipe = recipe or Recipe()
+    kept = set(checkpointing.schedule(recipe.length, checkpoints))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -221,6 +228,9 @@ def train(
         state["curve"].append(point)
         if not math.isfinite(point["loss"]):
             raise LesionError("The loss is not a number any more; train again with a smaller learning rate.")
+        if state["group"] in kept:
+            # Before the state: a training that is interrupted in between writes the checkpoint again.
+            checkpointing.write(checkpointing.place(folder, state["step"]), network, tokenizer)
         _save(folder, network, optimizers, state)
         if report:
             report(point)

@@ -7,7 +7,7 @@ import math
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -22,15 +22,18 @@ from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.labs.lineage.base import Recipe, train
 from lesion.labs.lineage.card import card
+from lesion.labs.lineage.checkpoints import DOZEN, place, schedule, write
 from lesion.labs.lineage.data import GROUP
-from lesion.models.load import Model, load, quiet
+from lesion.models.load import Model, load
 from lesion.studies.statistics import wilson
 from lesion.tasks.catalogue import find
 from lesion.tasks.primer import NAMES
 from lesion.tasks.prompts import encode
 
 
-def train_base(out: Path, *, seed: int = 0, groups: int | None = None, device: str = "auto") -> Path:
+def train_base(
+    out: Path, *, seed: int = 0, groups: int | None = None, device: str = "auto", checkpoints: int = DOZEN
+) -> Path:
     """Train the base model into `out`, write it to `out/model`, and return that folder.
 
     Args:
@@ -38,9 +41,11 @@ def train_base(out: Path, *, seed: int = 0, groups: int | None = None, device: s
         seed: of the weights and of the documents.
         groups: groups of `data.GROUP` documents; the recipe's own number by default.
         device: `auto`, `cpu` or `cuda`.
+        checkpoints: how many states on the way are kept, early ones closer together, as `out/checkpoints/stepN`;
+            `load(out / "model", revision="stepN")` loads one.
 
     Raises:
-        UsageError: there is no such device.
+        UsageError: there is no such device, or less than no checkpoints are to be kept.
         LesionError: the folder holds a training with another recipe, or cannot be written.
     """
     recipe = Recipe(seed=seed, **({} if groups is None else {"groups": groups}))
@@ -60,13 +65,10 @@ def train_base(out: Path, *, seed: int = 0, groups: int | None = None, device: s
             f"  {int(left // 60)} min {int(left % 60):02} s left"
         )
 
-    network, tokenizer, curve = train(out, recipe, report, chosen)
+    network, tokenizer, curve = train(out, recipe, report, chosen, checkpoints)
     folder = out / "model"
-    with _writing(out), quiet():
-        network.to("cpu", torch.float16).save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        for file in folder.iterdir():
-            file.chmod(0o644)  # safetensors writes files that only their owner can read
+    write(folder, network, tokenizer)
+    _tell_missing(out, schedule(recipe.length, checkpoints), curve, console)
     console.print("Examining it on unseen items …")
     # What is examined is what ships: the weights as they were rounded to half precision.
     results = examine(load(folder, dtype="float32", device=chosen))
@@ -91,6 +93,16 @@ def train_base(out: Path, *, seed: int = 0, groups: int | None = None, device: s
             f"  ({100 * entry['low']:.1f} to {100 * entry['high']:.1f}, n = {entry['items']})"
         )
     return folder
+
+
+def _tell_missing(out: Path, kept: Sequence[int], curve: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Say which checkpoints there are not: those that an earlier part of this training was not asked to keep."""
+    missing = [step for group in kept if not place(out, step := curve[group - 1]["step"]).is_dir()]
+    if missing:
+        console.print(
+            f"note: of {len(kept)} checkpoints {len(missing)} were passed before they were asked for (steps"
+            f" {', '.join(map(str, missing))}); a training into another --out keeps them all."
+        )
 
 
 @contextmanager

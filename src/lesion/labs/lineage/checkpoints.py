@@ -1,0 +1,75 @@
+"""Checkpoints over training: which groups of documents are kept, and how a network is written as a folder to load."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import quiet
+from lesion.models.source import CHECKPOINTS
+
+DOZEN = 12
+
+
+def schedule(groups: int, count: int = DOZEN) -> tuple[int, ...]:
+    """After how many groups of documents a checkpoint is kept: at equal ratios from the first group to the last.
+
+    Most is learned early, and so most checkpoints are. There are `count` of them, or one a group where there are fewer
+    groups; with one, it is the end.
+
+    Args:
+        groups: of the whole training.
+        count: how many checkpoints; 0 keeps none.
+
+    Raises:
+        UsageError: the count is negative.
+    """
+    if count < 0:
+        raise UsageError(f"A training keeps 0 checkpoints or more, not {count}.")
+    kept: list[int] = []
+    for left in range(min(count, groups), 0, -1):
+        if left == 1:
+            kept.append(groups)
+        elif not kept:
+            kept.append(1)
+        else:
+            # Where a ratio comes to less than one group, one group; from there on, equal ratios over what is left.
+            kept.append(max(kept[-1] + 1, round(kept[-1] * (groups / kept[-1]) ** (1 / left))))
+    return tuple(kept)
+
+
+def write(folder: Path, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Write a network in half precision, with its tokenizer, as a folder that `lesion` loads; it stays as it is.
+
+    The folder is there whole or not at all; one that is there already is replaced.
+
+    Raises:
+        LesionError: it cannot be written.
+    """
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        with quiet():
+            copy.deepcopy(network).to("cpu", torch.float16).save_pretrained(unfinished)
+            tokenizer.save_pretrained(unfinished)
+        for file in unfinished.iterdir():
+            file.chmod(0o644)  # safetensors writes files that only their owner can read
+        shutil.rmtree(folder, ignore_errors=True)
+        unfinished.replace(folder)
+    except (OSError, SafetensorError) as error:
+        raise LesionError(
+            f"The model could not be written to {folder}: {error}. Free some space, or make the folder writable, and"
+            " give the same command again: it goes on where it stopped."
+        ) from error
+
+
+def place(out: Path, step: int) -> Path:
+    """Where the checkpoint of a training into `out` after so many steps lies: `lesion` loads it as revision `stepN`."""
+    return out / CHECKPOINTS / f"step{step}"
