@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lesion.errors import LesionError
-from lesion.report import browser, recall_charts, recall_prose, recall_tables
+from lesion.report import browser, recall_charts, recall_groups, recall_prose, recall_tables
 from lesion.report.files import finite, rendered
 from lesion.report.recall_rows import by_matrix, central
 from lesion.whole import replace
@@ -26,7 +26,8 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
     Raises:
         LesionError: the folder cannot be written.
     """
-    text, html = page(summary), Path(folder) / "report.html"
+    made = study_page if summary["kind"] == "recall-sweep" else page
+    text, html = made(summary), Path(folder) / "report.html"
     try:
         replace(html, text)
     except OSError as error:
@@ -38,7 +39,7 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
 
 
 def page(summary: Mapping[str, Any]) -> str:
-    """The text of `report.html`: no request leaves it."""
+    """The text of a training's `report.html`: no request leaves it."""
     recipe = summary["recipe"]
     cuts = by_matrix(summary)
     phases, panels = recall_charts.training(summary)
@@ -66,6 +67,27 @@ def page(summary: Mapping[str, Any]) -> str:
         keys=recall_tables.COLUMN_KEYS,
         recipe=[(name.replace("_", " "), _plain(value)) for name, value in recipe.items()],
         language=summary["language"],
+    )
+
+
+def study_page(summary: Mapping[str, Any]) -> str:
+    """The text of a study's `report.html`: no request leaves it."""
+    groups, study = summary["groups"], summary["study"]
+    return rendered(
+        "recall_study.html.jinja",
+        dict(browser.NOTHING),
+        title=study.get("title") or "Noisy in-context recall",
+        version=summary.get("version", ""),
+        findings=[recall_groups.finding(group) for group in groups],
+        noise=recall_groups.noise_panel(groups),
+        truncation_legend=recall_groups.truncation_legend(),
+        drawn=[(recall_groups.name(group), recall_groups.truncation_panels(group)) for group in groups],
+        groups=groups,
+        name=recall_groups.name,
+        told=recall_groups.told,
+        columns=recall_tables.COLUMNS,
+        keys=recall_tables.COLUMN_KEYS,
+        details=[(name.replace("_", " "), _plain(value)) for name, value in study.items()],
     )
 
 

@@ -133,7 +133,7 @@ def _phases(summary: Mapping[str, Any]) -> list[Curve]:
     margins = [step for step in summary["phases"]["margins"].values() if step is not None]
     steps = (min(margins, default=None), summary["phases"]["attention"])
     return [
-        Curve(f"{name}: step {step:,}", tone, (Point(max(step, 1), 0.0),))
+        Curve(f"{name}: step {step:,}", tone, (Point(max(step, 1), 0.0),), "dashed")
         for name, step, tone in zip(PHASES, steps, (3, 4), strict=True)
         if step is not None
     ]

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lesion.report import wording
+from lesion.report.recall_groups import finding, name, told
 from lesion.report.recall_prose import phases
 from lesion.report.recall_rows import Cuts, Row, by_matrix, central
 
@@ -23,8 +24,8 @@ def text(summary: Mapping[str, Any]) -> RenderableType:
     table = _table("Truncations", ("", "kept", *COLUMNS, "random: accuracy", "random: p τ"))
     table.add_row("full model", "", *_numbers(summary["full"]), "", "", end_section=True)
     found = by_matrix(summary)
-    for name in central(list(found)):
-        for label, kept, row, random in lines(found[name]):
+    for matrix in central(list(found)):
+        for label, kept, row, random in lines(found[matrix]):
             table.add_row(label, kept, *_numbers(row), *random)
         table.add_section()
     caption = (
@@ -51,24 +52,20 @@ def lines(cuts: Cuts) -> list[tuple[str, str, Row, tuple[str, str]]]:
 
 def sweep_text(summary: Mapping[str, Any]) -> RenderableType:
     """The terminal's account of a study: means over seeds, with the lowest and the highest."""
-    tables = []
+    tables: list[RenderableType] = []
     for group in summary["groups"]:
-        recipe, seeds = group["recipe"], len(group["seeds"])
-        title = (
-            f"α = {recipe['noise']:g}, {recipe['feed_forward']}, {recipe['optimiser']}, {recipe['steps']:,} steps, "
-            f"V = {recipe['vocabulary']}, d = {recipe['width']}; {wording.counted(seeds, 'seed')}"
-        )
+        title = f"{name(group)}; {wording.counted(len(group['seeds']), 'seed')}"
         table = _table(title, ("", "kept", *COLUMNS, "beyond random: accuracy", "beyond random: p τ"))
         table.add_row("full model", "", *_spreads(group["full"]), "", "", end_section=True)
         names = central(list(dict.fromkeys(row["matrix"] for row in group["truncated"])))
         for row in group["truncated"]:
-            if row["matrix"] in names:
+            if row["matrix"] in names and row["control"] != "random":
                 beyond = row.get("beyond")
-                differences = ("", "") if beyond is None else (_spread(beyond[n], sign=True) for n in COLUMN_KEYS[:2])
+                differences = ("", "") if beyond is None else (told(beyond[n], sign=True) for n in COLUMN_KEYS[:2])
                 kept = "" if row["keep"] is None else wording.keep(row["keep"])
                 label = f"{row['matrix']} {row['control'] or row['side']}"
                 table.add_row(label, f"{kept} ({row['rank']})".strip(), *_spreads(row), *differences)
-        tables.append(table)
+        tables += [table, Text(finding(group).sentences[0] + "\n")]
     caption = (
         "Means over seeds, in brackets the lowest and the highest. Random projections: mean of the draws of a seed."
     )
@@ -80,15 +77,7 @@ def _numbers(row: Row) -> list[str]:
 
 
 def _spreads(row: Mapping[str, Any]) -> list[str]:
-    return [_spread(row[name]) for name in COLUMN_KEYS]
-
-
-def _spread(one: Mapping[str, Any], *, sign: bool = False) -> str:
-    pattern = "{:+.3f}" if sign else "{:.3f}"
-    told = pattern.format(one["mean"])
-    if one["deviation"] is not None:
-        told += f" [{pattern.format(one['least'])}, {pattern.format(one['most'])}]"
-    return told.replace("-", wording.MINUS)
+    return [told(row[name]) for name in COLUMN_KEYS]
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:

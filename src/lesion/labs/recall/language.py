@@ -11,11 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 from lesion.errors import LesionError, UsageError
+from lesion.studies.recall_study import SMALLEST
 
 Table = np.ndarray
-
-SMALLEST = 4
-"""The smallest vocabulary in which a trigger, a noise token and two answers are all different."""
 
 
 @dataclass(frozen=True)

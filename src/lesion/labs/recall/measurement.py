@@ -75,8 +75,8 @@ class Examination:
         """
         found = _numbers(traces[0], self.clean, self.language)
         of_noisy = _numbers(traces[1], self.noisy, self.language)
-        names = dict(zip(("loss", "accuracy", "p_noise", "p_correct"), FOUR, strict=True))
-        return {names[key]: value for key, value in found.items()} | {f"noisy_{k}": v for k, v in of_noisy.items()}
+        of_clean = dict(zip(("loss", "accuracy", "p_noise", "p_correct"), FOUR, strict=True))
+        return {of_clean[key]: value for key, value in found.items()} | {f"noisy_{k}": v for k, v in of_noisy.items()}
 
 
 def _numbers(said: Trace, batch: Batch, language: Language) -> dict[str, float]:

@@ -16,16 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lesion.errors import UsageError, nearest
+from lesion.studies.recall_study import FeedForward
 
-FeedForward = Literal["mlp", "linear", "none"]
-FEED_FORWARDS: tuple[FeedForward, ...] = ("mlp", "linear", "none")
+FEED_FORWARDS: tuple[FeedForward, ...] = get_args(FeedForward)
 
 Weights = Mapping[str, Tensor]
 FROZEN = ("W_E", "P", "W_U")

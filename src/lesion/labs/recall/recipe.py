@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 from lesion.errors import UsageError, nearest
-from lesion.labs.recall import language as languages
 from lesion.labs.recall.data import VARIANTS, Task, Variant
 from lesion.labs.recall.language import Language
-from lesion.labs.recall.model import FEED_FORWARDS, FeedForward
+from lesion.labs.recall.model import FEED_FORWARDS
+from lesion.studies.recall_study import SMALLEST, FeedForward, Optimiser
 
-Optimiser = Literal["sgd", "adam"]
 RATES: dict[Optimiser, float] = {"sgd": 0.03, "adam": 0.001}
 
 
@@ -68,7 +67,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.noise) and 0 <= self.noise < 1):
             raise UsageError(f"The noise is a probability from 0 up to, not including, 1; {self.noise:g} is none.")
-        for name, smallest in (("vocabulary", languages.SMALLEST), ("length", 3), ("width", 2), ("batch", 1)):
+        for name, smallest in (("vocabulary", SMALLEST), ("length", 3), ("width", 2), ("batch", 1)):
             if getattr(self, name) < smallest:
                 raise UsageError(f"The {name} must be at least {smallest}, not {getattr(self, name)}.")
         for name in ("steps", "seed", "draws"):

@@ -24,6 +24,7 @@ from lesion.watching import Silent, Watcher
 from lesion.whole import replace
 
 SUMMARY = "summary.json"
+KIND, STUDY_KIND = "recall", "recall-sweep"
 
 
 def run(
@@ -62,11 +63,13 @@ def run(
     except OSError as error:
         raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
     try:
-        found = finished(folder)
+        found = summary_of(folder)
+        refuse_others(folder, KIND)
         if found is not None:
-            if found.get("recipe") != recipe.document():
+            if found["recipe"] != recipe.document():
+                difference = differences(found["recipe"], recipe.document())
                 raise UsageError(
-                    f"{folder} holds a run of another recipe ({_difference(found, recipe)}); give another folder with "
+                    f"{folder} holds a run of another recipe ({difference}); give another folder with "
                     "--out, or delete that one."
                 )
             return found
@@ -75,7 +78,7 @@ def run(
         full = examination.numbers(examination.traces(weights))
         rows = sweep(weights, examination, recipe, watcher, name)
         summary = {
-            "kind": "recall",
+            "kind": KIND,
             "noise": recipe.noise,
             "floor": floor(recipe.noise),
             "recipe": recipe.document(),
@@ -100,22 +103,25 @@ def run(
         lock.release()
 
 
-def finished(folder: Path) -> dict[str, Any] | None:
-    """The summary of a finished run in a folder, if there is one.
+def summary_of(folder: Path) -> dict[str, Any] | None:
+    """The summary of a finished training or study in a folder; None where there is none of this laboratory."""
+    try:
+        found = json.loads((Path(folder) / SUMMARY).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get("kind") in (KIND, STUDY_KIND) else None
+
+
+def refuse_others(folder: Path, kind: str) -> None:
+    """Let nobody write over what is not theirs.
 
     Raises:
-        LesionError: there is a summary that is none of a recall laboratory.
+        UsageError: the folder has a `summary.json` that is not of this kind.
     """
-    path = Path(folder) / SUMMARY
-    if not path.exists():
-        return None
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise LesionError(f"{path} cannot be read ({error}); delete it, or give another folder with --out.") from error
-    if not isinstance(found, dict) or found.get("kind") != "recall":
-        raise UsageError(f"{path} is not of a recall laboratory; give another folder with --out.")
-    return found
+    found = summary_of(folder)
+    if (found is not None and found["kind"] != kind) or (found is None and (Path(folder) / SUMMARY).exists()):
+        what = {"recall": "one training", "recall-sweep": "a study of trainings"}[kind]
+        raise UsageError(f"{Path(folder) / SUMMARY} is not of {what} of recall; give another folder with --out.")
 
 
 def write(folder: Path, summary: dict[str, Any]) -> None:
@@ -169,8 +175,3 @@ def _told(language: Language) -> dict[str, Any]:
         "noise_token": language.noise_token if symbols is None else symbols[language.noise_token],
         "trigger_share": float(language.unigram[language.trigger]),
     }
-
-
-def _difference(found: dict[str, Any], recipe: Recipe) -> str:
-    held = found.get("recipe")
-    return differences(held, recipe.document()) if isinstance(held, dict) else "a sweep"

@@ -1,98 +1,45 @@
-"""Sweeps of the recall laboratory by study file: every noise × vocabulary × width × optimiser × … × seed."""
+"""Sweeps of the recall laboratory: every combination of a study file's lists, each in a folder of its own."""
 
 from __future__ import annotations
 
 import itertools
 import json
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import AfterValidator, BeforeValidator, Field
+from typing import Any
 
 from lesion.errors import LesionError
 from lesion.labs.recall import language as languages
-from lesion.labs.recall.model import FEED_FORWARDS, FeedForward
-from lesion.labs.recall.recipe import PRESETS, RATES, Optimiser, Recipe, preset
-from lesion.labs.recall.run import language_of, pick, run, write
+from lesion.labs.recall.recipe import Recipe, preset
+from lesion.labs.recall.run import STUDY_KIND, language_of, pick, refuse_others, run, write
 from lesion.labs.recall.seeds import groups
-from lesion.studies.questions import Number, StudyFile, Text, Whole, different, listed
+from lesion.studies.recall_study import RecallStudy
 from lesion.watching import Silent, Watcher
 from lesion.whole import replace
 
-Preset = Literal["quick", "released", "paper"]
-Keep = Annotated[Number, Field(ge=0, le=1)]
+LISTS = ("noise", "vocabulary", "width", "feed_forward", "optimiser", "steps", "seed")
 
 
-class RecallStudy(StudyFile):
-    """Trainings of the recall laboratory, every combination of the lists; each is truncated at every kept fraction.
+def recipes(study: RecallStudy) -> list[Recipe]:
+    """One recipe for each training of a study, seeds innermost.
 
-    What is not given is the preset's. A corpus is a file relative to the folder that the command runs in.
-
-    Example:
-        >>> len(RecallStudy.make(kind="recall", noise=[0.4, 0.6], seed=[0, 1, 2]).recipes())
-        6
+    Raises:
+        UsageError: the corpus cannot be read.
     """
-
-    FORM: ClassVar[str] = "lesion recall"
-    SILENT: ClassVar[tuple[str, ...]] = ("name", "title", "device")
-    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("seed",),)
-
-    kind: Literal["recall"] = Field(description="recall")
-    preset: Preset = Field(default="quick", description=", ".join(PRESETS))
-    noise: Annotated[
-        tuple[Annotated[Number, Field(ge=0, lt=1)], ...], BeforeValidator(listed), AfterValidator(different)
-    ] = Field(default=(), description="a probability from 0 to below 1, or a list of them")
-    vocabulary: Annotated[
-        tuple[Annotated[Whole, Field(ge=languages.SMALLEST)], ...], BeforeValidator(listed), AfterValidator(different)
-    ] = Field(default=(), description=f"a whole number from {languages.SMALLEST}, or a list of them")
-    width: Annotated[tuple[Annotated[Whole, Field(ge=2)], ...], BeforeValidator(listed), AfterValidator(different)] = (
-        Field(default=(), description="a whole number from 2, or a list of them")
-    )
-    feed_forward: Annotated[tuple[FeedForward, ...], BeforeValidator(listed), AfterValidator(different)] = Field(
-        default=(), description=f"{', '.join(FEED_FORWARDS)}, or a list of these"
-    )
-    optimiser: Annotated[tuple[Optimiser, ...], BeforeValidator(listed), AfterValidator(different)] = Field(
-        default=(), description=f"{', '.join(RATES)}, or a list of these"
-    )
-    steps: Annotated[tuple[Annotated[Whole, Field(ge=0)], ...], BeforeValidator(listed), AfterValidator(different)] = (
-        Field(default=(), description="a whole number from 0, or a list of them")
-    )
-    seed: Annotated[
-        tuple[Annotated[Whole, Field(ge=0)], ...],
-        BeforeValidator(listed),
-        Field(min_length=1),
-        AfterValidator(different),
-    ] = Field(default=(0,), description="a whole number from 0, or a list of them")
-    keep: Annotated[tuple[Keep, ...], BeforeValidator(listed), AfterValidator(different)] = Field(
-        default=(), description="a kept fraction from 0 to 1, or a list of them"
-    )
-    length: Annotated[Whole, Field(ge=3)] | None = Field(default=None, description="a whole number from 3")
-    batch: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
-    measured: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
-    corpus: Text | None = Field(default=None, description="a text file")
-    device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")
-
-    def recipes(self) -> list[Recipe]:
-        """One recipe for each training, seeds innermost.
-
-        Raises:
-            UsageError: the corpus cannot be read.
-        """
-        digest = languages.read(self.corpus)[1] if self.corpus is not None else None
-        names = ("noise", "vocabulary", "width", "feed_forward", "optimiser", "steps", "seed")
-        lists = [getattr(self, name) or (None,) for name in names]
-        return [
-            preset(
-                self.preset,
-                **dict(zip(names, values, strict=True)),
-                keep=self.keep or None,
-                length=self.length,
-                batch=self.batch,
-                measured=self.measured,
-                corpus=digest,
-            )
-            for values in itertools.product(*lists)
-        ]
+    digest = languages.read(study.corpus)[1] if study.corpus is not None else None
+    lists = [getattr(study, name) or (None,) for name in LISTS]
+    return [
+        preset(
+            study.preset,
+            **dict(zip(LISTS, values, strict=True)),
+            keep=study.keep or None,
+            length=study.length,
+            batch=study.batch,
+            measured=study.measured,
+            corpus=digest,
+        )
+        for values in itertools.product(*lists)
+    ]
 
 
 def cell_name(recipe: Recipe) -> str:
@@ -113,34 +60,36 @@ def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None)
         `recipe`, `full`, `phases`) and `groups` (`seeds.groups`: means and spreads over seeds).
 
     Raises:
-        UsageError: a cell's folder holds another recipe, the corpus is too small, or the device is not there.
+        UsageError: a folder holds something else, the corpus is too small, or the device is not there.
         LesionError: the folder cannot be written.
     """
     watcher = watcher or Silent()
-    recipes = study.recipes()
+    planned = recipes(study)
     pick(study.device)
     # Whether the corpus is large enough is told before anything is trained.
-    language_of(max(recipes, key=lambda recipe: recipe.vocabulary), study.corpus)
+    language_of(max(planned, key=lambda recipe: recipe.vocabulary), study.corpus)
     folder = Path(folder)
+    refuse_others(folder, STUDY_KIND)
     try:
         (folder / "cells").mkdir(parents=True, exist_ok=True)
         replace(folder / "study.toml", study.to_toml())
     except OSError as error:
         raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
     done = []
-    for number, recipe in enumerate(recipes, 1):
+    for number, recipe in enumerate(planned, 1):
         place = Path("cells") / cell_name(recipe)
-        told = f"{study.name} {number} of {len(recipes)}"
+        told = f"{study.name} {number} of {len(planned)}"
         found = run(recipe, folder / place, corpus=study.corpus, device=study.device, watcher=watcher, name=told)
         done.append((str(place), found))
     summary = {
-        "kind": "recall-sweep",
+        "kind": STUDY_KIND,
         "study": json.loads(study.model_dump_json(exclude_none=True)),
         "cells": [
             {"folder": place, **{key: found[key] for key in ("recipe", "floor", "full", "phases", "machine")}}
             for place, found in done
         ],
         "groups": groups([found for _, found in done]),
+        "version": version("lesion"),
     }
     write(folder, summary)
     return summary

@@ -1,0 +1,176 @@
+"""A study of the recall laboratory as sentences and charts: means over seeds, beside random projections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from lesion.report import memory_charts, scales, wording
+from lesion.report.memory_charts import BOTTOM, LEFT, RIGHT, TOP, Curve, Point
+from lesion.report.recall_charts import RANDOM, SIDES, SIZE, Panel
+from lesion.report.recall_prose import Finding
+from lesion.report.recall_rows import central
+
+Group = Mapping[str, Any]
+_MEANS = {"clean_accuracy": "accuracy on clean sequences, %", "p_noise": "p(τ) on clean sequences, %"}
+
+
+def name(group: Group) -> str:
+    """What tells a group from others: `α 0.6, mlp, sgd, 600 steps, V 32, d 128`."""
+    recipe = group["recipe"]
+    return (
+        f"α {recipe['noise']:g}, {recipe['feed_forward']}, {recipe['optimiser']}, {recipe['steps']:,} steps, "
+        f"V {recipe['vocabulary']}, d {recipe['width']}"
+    )
+
+
+def told(one: Mapping[str, Any], digits: int = 3, *, sign: bool = False) -> str:
+    """A spread over seeds: its mean, with the lowest and the highest."""
+    mean, least, most = (decimals(one[key], digits, sign=sign) for key in ("mean", "least", "most"))
+    return mean if one["deviation"] is None else f"{mean} [{least}, {most}]"
+
+
+def decimals(value: float, digits: int, *, sign: bool = False) -> str:
+    """A number with so many decimals; what rounds to 0 has no sign."""
+    rounded = round(value, digits) + 0.0
+    return f"{rounded:{'+' if sign and rounded else ''}.{digits}f}".replace("-", wording.MINUS)
+
+
+def finding(group: Group) -> Finding:
+    """What a group of seeds shows."""
+    full, rows = group["full"], group["truncated"]
+    headline = (
+        f"Where no noise is, the full model gives τ {told(full['p_noise'])} and ȳ {told(full['p_correct'])};"
+        f" its accuracy is {told(full['clean_accuracy'])}."
+    )
+    sentences = [_phases(group["phases"], len(group["seeds"]))]
+    for matrix in _central(group):
+        of_matrix = [row for row in rows if row["matrix"] == matrix]
+        deleted = next(row for row in of_matrix if row["control"] == "deletion")
+        without = next(row for row in of_matrix if row["control"] == "drop-top")
+        sentences.append(
+            f"{matrix} deleted: p(τ) {told(deleted['p_noise'])}, accuracy {told(deleted['clean_accuracy'])};"
+            f" without its largest component: p(τ) {told(without['p_noise'])},"
+            f" accuracy {told(without['clean_accuracy'])}."
+        )
+        sentences.append(_beyond(matrix, of_matrix))
+    return Finding(
+        f"{name(group)} ({wording.counted(len(group['seeds']), 'seed')})", headline, tuple(filter(None, sentences))
+    )
+
+
+def _phases(phases: Mapping[str, Any], seeds: int) -> str:
+    margins = {key: value for key, value in phases.items() if key != "attention" and value["came"] == seeds}
+    attention = phases["attention"]
+    if attention["came"] == attention["of"]:
+        recall = f"attention recalls from step {_steps(attention)} on"
+    else:
+        recall = f"attention recalls in {attention['came']} of {wording.counted(attention['of'], 'seed')}"
+    if not margins:
+        return f"{recall[0].upper()}{recall[1:]}."
+    first = min(margins, key=lambda key: margins[key]["mean"])
+    return f"{first} prefers τ behind q from step {_steps(margins[first])} on; {recall}."
+
+
+def _steps(one: Mapping[str, Any]) -> str:
+    if one["least"] == one["most"]:
+        return f"{one['least']:,.0f}"
+    return f"{one['mean']:,.0f} [{one['least']:,.0f}, {one['most']:,.0f}]"
+
+
+def _beyond(matrix: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Whether keeping the top removes more or less of p(τ) than a random projection, where the interval says so."""
+    found: dict[str, list[str]] = {"less": [], "more": []}
+    top = [row for row in rows if row["side"] == "top" and "beyond" in row]
+    for row in top:
+        difference = row["beyond"]["p_noise"]
+        if difference["low"] is None:
+            return ""
+        if difference["high"] < 0 or difference["low"] > 0:
+            found["less" if difference["high"] < 0 else "more"].append(wording.keep(row["keep"]))
+    if not top:
+        return ""
+    parts = [
+        f"keeping the top {wording.listed(keeps)} of {matrix} leaves {how} of p(τ) than random projections of that rank"
+        for how, keeps in found.items()
+        if keeps
+    ]
+    if not parts:
+        return f"At no fraction does the interval tell keeping the top of {matrix} from a random projection."
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]} (95 % interval over seeds)."
+
+
+def noise_panel(groups: Sequence[Group]) -> tuple[Panel, list[tuple[Markup, str]]] | None:
+    """The full model's p(τ) against α, a line for each recipe otherwise alike; None where α is one."""
+    if len({group["recipe"]["noise"] for group in groups}) < 2:
+        return None
+    of_recipe: dict[str, list[Group]] = {}
+    for group in groups:
+        rest = {key: value for key, value in group["recipe"].items() if key != "noise"}
+        of_recipe.setdefault(json.dumps(rest, sort_keys=True), []).append(group)
+    curves = []
+    for tone, members in enumerate(of_recipe.values()):
+        members = sorted(members, key=lambda group: group["recipe"]["noise"])
+        label = name(members[0]).partition(", ")[2] if len(of_recipe) > 1 else "the full model"
+        curves.append(
+            Curve(label, tone, tuple(_point(g["recipe"]["noise"], g["full"]["p_noise"]) for g in members), "marked")
+        )
+    noises = sorted({group["recipe"]["noise"] for group in groups})
+    equal = Curve("p(τ) = α", 6, tuple(Point(noise, noise) for noise in (noises[0], noises[-1])), "dashed")
+    x = scales.numbers(noises, LEFT, SIZE[0] - RIGHT)
+    y = scales.shares([0.0, 1.0], SIZE[1] - BOTTOM, TOP, closer=False)
+    title = "p(τ) on clean sequences, %"
+    drawn = memory_charts.chart("The full model's p(τ) against α", [equal, *curves], x, y, ("α", title), SIZE)
+    return ((title, drawn), memory_charts.legend([*curves, equal]))
+
+
+def truncation_panels(group: Group) -> list[Panel]:
+    """Accuracy and p(τ) of the central matrices' truncations, means over seeds with bars from lowest to highest."""
+    found = []
+    for matrix in _central(group):
+        rows = [row for row in group["truncated"] if row["matrix"] == matrix]
+        deleted = next(row for row in rows if row["control"] == "deletion")
+        keeps = sorted({row["keep"] for row in rows if row["control"] is None and row["keep"] > 0})
+        if not keeps:
+            continue
+        x = scales.ratios(keeps, LEFT, SIZE[0] - RIGHT, "keep")
+        y = scales.shares([0.0, 1.0], SIZE[1] - BOTTOM, TOP, closer=False)
+        for number, title in _MEANS.items():
+            curves = _curves(rows, number)
+            ends = (keeps[0], keeps[-1])
+            full = Curve("nothing cut", 3, tuple(Point(keep, group["full"][number]["mean"]) for keep in ends), "dashed")
+            chart = memory_charts.chart(
+                f"{matrix}, {title}", [*curves, full], x, y, ("rank kept, %", title), SIZE, deleted[number]["mean"]
+            )
+            found.append((matrix, chart))
+    return found
+
+
+def truncation_legend() -> list[tuple[Markup, str]]:
+    """The legend of all truncation panels."""
+    sides = [Curve(label, tone, (), "marked") for label, tone in (*SIDES.values(), RANDOM)]
+    return memory_charts.legend([*sides, Curve("nothing cut", 3, (), "dashed")])
+
+
+def _curves(rows: Sequence[Mapping[str, Any]], number: str) -> list[Curve]:
+    found = []
+    for side, (label, tone) in SIDES.items():
+        of_side = [row for row in rows if row["side"] == side and row["control"] is None and row["keep"] > 0]
+        points = tuple(_point(row["keep"], row[number]) for row in sorted(of_side, key=lambda row: row["keep"]))
+        found.append(Curve(label, tone, points, "marked"))
+    random = sorted((row for row in rows if row["control"] == "random"), key=lambda row: row["keep"])
+    found.append(Curve(*RANDOM, tuple(_point(row["keep"], row[number]) for row in random), "marked"))
+    return [curve for curve in found if curve.points]
+
+
+def _point(x: float, one: Mapping[str, Any]) -> Point:
+    several = one["deviation"] is not None
+    return Point(x, one["mean"], one["least"] if several else None, one["most"] if several else None)
+
+
+def _central(group: Group) -> list[str]:
+    return central(list(dict.fromkeys(row["matrix"] for row in group["truncated"])))
