@@ -380,9 +380,9 @@ def test_other_files_are_refused_in_words(good, tmp_path):
 
 
 def test_a_file_of_a_newer_format_says_what_to_install(good, tmp_path):
-    newer = good.replace(rb"\"version\": 1,", rb"\"version\": 2,")
+    newer = good.replace(rb"\"version\": 1,", rb"\"version\": 3,")
     assert newer != good
-    refused(tmp_path, newer, "format 2", "newer lesion")
+    refused(tmp_path, newer, "format 3", "newer lesion")
 
 
 def test_a_name_that_is_no_file_names_the_files_that_are_near(good, tmp_path):

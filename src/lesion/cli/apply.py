@@ -10,13 +10,17 @@ import typer
 
 def apply(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a local folder, or a hub id.")],
-    edit: Annotated[list[Path], typer.Option(help="An .edit file; repeatable, all select on the unedited weights.")],
+    edit: Annotated[list[Path], typer.Option(help="An .edit file; repeatable, all are of the unedited weights.")],
     out: Annotated[Path, typer.Option("--out", help="Folder of the edited model; it must not exist or be empty.")],
     factor: Annotated[
-        float | None, typer.Option(help="Multiply by this in place of the edits' own factor; 0 prunes.")
+        float | None,
+        typer.Option(help="Multiply by this in place of the edits' own factor; 0 prunes. Truncations have none."),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Take other weights of the same shapes too; the selection is made anew.")
+    ] = False,
+    thin: Annotated[
+        bool, typer.Option("--thin", help="Also write truncated matrices as two thin factors, and what that saves.")
     ] = False,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
 ) -> None:
@@ -25,6 +29,7 @@ def apply(
 
     from lesion.edits.artefact import read_edit
     from lesion.edits.checkpoint import apply_edits
+    from lesion.edits.thin import counted
 
     console = Console(stderr=True, highlight=False)
 
@@ -47,15 +52,23 @@ def apply(
             console.print(f"note: {text}", markup=False, soft_wrap=True)
 
     files = [read_edit(path) for path in edit]
-    done = apply_edits(model, files, out, factor=factor, force=force, revision=revision, watcher=Shards())
+    done = apply_edits(model, files, out, factor=factor, force=force, thin=thin, revision=revision, watcher=Shards())
     for deed in done.deeds:
-        anew = ", its selection made anew on these weights" if deed.afresh else ""
-        print(
-            f"{deed.edit.label} ({deed.edit.digest}) × {deed.factor}: {deed.selected:,} of {done.total:,} weights "
-            f"selected ({deed.selected / done.total:.4%}), achieved factor {deed.achieved:.6g}{anew}"
-        )
-    moved = sum(effect.moved for effect in done.effects)
-    print(f"{moved:,} weights of {model} have another value")
+        name = f"{deed.edit.label} ({deed.edit.digest})"
+        if deed.achieved is not None:
+            anew = ", its selection made anew on these weights" if deed.afresh else ""
+            print(
+                f"{name} × {deed.factor}: {deed.selected:,} of {done.total:,} weights "
+                f"selected ({deed.selected / done.total:.4%}), achieved factor {deed.achieved:.6g}{anew}"
+            )
+        elif deed.afresh:
+            print(f"{name} was made for other weights; it is these that were truncated")
+    for matrix in done.truncated:
+        saved = f"; {counted(matrix.cut)}" if thin else ""
+        print(f"{matrix.cut.address}: {matrix.cut} kept, {matrix.energy:.4%} of its squared norm{saved}")
+    print(f"{done.moved:,} weights of {model} have another value")
     if done.left_out:
         print(f"not copied: {', '.join(done.left_out)}")
+    if done.thin is not None:
+        print(f"factors: {done.thin}")
     print(f"model: {done.folder}")

@@ -34,7 +34,10 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="An .edit fil
 def combine(
     first: Annotated[Path, typer.Argument(metavar="A", help="An .edit file.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Another, made for the same model.")],
-    op: Annotated[Operation, typer.Option(help="What of A is not in B, what is in both, or what is in either.")],
+    op: Annotated[
+        Operation,
+        typer.Option(help="What of A is not in B, what is in both, or what is in either; of truncations only or."),
+    ],
     out: Annotated[Path, typer.Option("--out", help="The .edit file to write.")],
     factor: Annotated[float | None, typer.Option(help="Of the new edit, where A and B have different ones.")] = None,
     model: Annotated[
@@ -42,7 +45,7 @@ def combine(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
 ) -> None:
-    """Make one edit out of two by what they select."""
+    """Make one edit out of two by what they select; edits that truncate are joined where their matrices differ."""
     from lesion.edits.artefact import read_edit
     from lesion.edits.combine import combined
     from lesion.errors import UsageError
@@ -58,12 +61,11 @@ def combine(
     path = combined(*files, op.value, out, factor=factor, model=loaded)
     made = read_edit(path)
     counts = made.selected
-    print(
-        f"{made.label} ({made.digest}): "
-        + (
-            "what it selects is not counted; with --model it is"
-            if counts is None
-            else f"{sum(c.selected for c in counts):,} of {sum(c.total for c in counts):,} weights selected"
-        )
-    )
+    if counts is None:
+        told = ["what it selects is not counted; with --model it is"]
+    else:
+        selected, total = sum(c.selected for c in counts), sum(c.total for c in counts)
+        told = [f"{selected:,} of {total:,} weights selected"] * bool(counts)
+    told += [f"of {cut.address} {cut} kept" for cut in made.cuts]
+    print(f"{made.label} ({made.digest}): {'; '.join(told)}")
     print(f"edit: {path}")

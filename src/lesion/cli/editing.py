@@ -13,6 +13,7 @@ from rich.text import Text
 from lesion.edits.edit import of_weights
 from lesion.edits.editfile import EditFile
 from lesion.edits.selection import Count
+from lesion.edits.thin import counted
 
 
 def describe(file: EditFile) -> RenderableType:
@@ -29,7 +30,12 @@ def describe(file: EditFile) -> RenderableType:
     for part in of_weights(file.edit):
         does = "set to 0" if part.factor == 0 else f"multiplied by {part.factor:g}"
         facts += [("selects", f"{part.selection.label} (recipe {part.selection.digest})"), ("weights are", does)]
-    if file.selected is None:
+    for cut in file.cuts:
+        facts += [("truncates", f"{cut.address}, {cut.shape[0]:,} × {cut.shape[1]:,}: {cut} kept"), ("", counted(cut))]
+    selects = bool(of_weights(file.edit))
+    if not selects:
+        pass
+    elif file.selected is None:
         facts.append(("selected", "not counted: the edit was combined without its model at hand"))
     else:
         selected, total = sum(c.selected for c in file.selected), sum(c.total for c in file.selected)
@@ -40,8 +46,9 @@ def describe(file: EditFile) -> RenderableType:
     for name, value in facts:
         grid.add_row(name, Text(value))
     shown: list[RenderableType] = [Text(file.label, style="bold underline"), grid, Text()]
-    shown += [Text("Made from", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in _data(file))]
-    if file.selected is not None:
+    if selects:
+        shown += [Text("Made from", style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in _data(file))]
+    if file.selected:
         shown += [Text(), Text("Selected of every matrix, in percent", style="bold"), _table(file.selected)]
     return Group(*shown)
 

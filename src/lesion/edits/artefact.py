@@ -1,8 +1,8 @@
 """Artefact: an edit of weights as one small file, `NAME.edit`, that another person can read, check and apply.
 
 The file holds the vectors from which the selection follows and the thresholds on the model that it was made for, not a
-mask; its header says in plain JSON what it selects, from which data and for which weights (`container.py` has the
-bytes, `reading.py` the checks).
+mask, and of a truncation which part of the spectrum is kept, not the factors; its header says in plain JSON what it
+selects and truncates, from which data and for which weights (`container.py` has the bytes, `reading.py` the checks).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from lesion.edits.container import decode, encode, read_bytes, write_bytes
-from lesion.edits.edit import Edit, of_places, of_weights, to_json
+from lesion.edits.cuts import cuts, refuse_both
+from lesion.edits.edit import Edit, of_places, of_spectra, of_weights, to_json
 from lesion.edits.editfile import EditFile, MadeFor, MatrixValues, inputs_of, label_of, mapped
-from lesion.edits.reading import understood
+from lesion.edits.reading import truncated, understood
 from lesion.edits.selection import Count, count
 from lesion.edits.shares import Wanda
 from lesion.errors import LesionError, UsageError
@@ -34,11 +35,16 @@ SUFFIX = ".edit"
 
 
 def describe(edit: Edit, model: Model) -> MadeFor:
-    """The model that an edit is made for, with the digests of every matrix that the edit touches."""
+    """The model that an edit is made for, with the digests of every matrix that the edit touches.
+
+    Raises:
+        UsageError: it truncates a matrix that the model does not have.
+    """
+    named = {part.address: model.anatomy.matrix(part.address) for part in of_spectra(edit)}
     scored: dict[str, Matrix] = {
         address: matrix
         for address, matrix in model.anatomy.scored.items()
-        if any(part.selection.touches(address) for part in of_weights(edit))
+        if address in named or any(part.selection.touches(address) for part in of_weights(edit))
     }
     return MadeFor(
         model.name,
@@ -54,7 +60,7 @@ def save_edit(path: Path | str, edit: Edit, model: Model, *, selected: Sequence[
 
     Args:
         path: of the file; `.edit` is its usual ending. One that exists is overwritten, whole or not at all.
-        edit: one `ScaleParameters`, or several composed.
+        edit: one `ScaleParameters` or `Truncate`, or several composed.
         model: on which it was made; its weights are read, and must be unedited.
         selected: how much of every matrix is selected, where it was counted already (`selection.count`).
 
@@ -62,19 +68,28 @@ def save_edit(path: Path | str, edit: Edit, model: Model, *, selected: Sequence[
         The path.
 
     Raises:
-        UsageError: the edit scales blocks or branches, which text holds as well, or changes nothing at all.
-        LesionError: its selection is empty or everything on this model, or the file cannot be written.
+        UsageError: the edit scales blocks or branches, which text holds as well, or changes nothing at all; it
+            truncates a matrix that the model does not have, or one whose weights it multiplies.
+        LesionError: its selection is empty or everything on this model, its truncations keep every component, or the
+            file cannot be written.
     """
-    parts = of_weights(edit)
-    if of_places(edit).edits or not parts:
+    scaled, truncations = of_weights(edit), of_spectra(edit)
+    if of_places(edit).edits or not (scaled or truncations):
         raise UsageError(
-            f"A file keeps an edit of weights, and '{edit}' is {'partly ' if parts else ''}one of blocks; keep that "
-            "as text."
+            f"A file keeps an edit of weights, and '{edit}' is {'partly ' if scaled or truncations else ''}one of "
+            "blocks; keep that as text."
         )
+    refuse_both(scaled, truncations, model.name)
+    made_for = describe(edit, model)
+    shapes = {address: matrix.shape for address, matrix in made_for.matrices.items()}
+    if not scaled and all(cut.whole for cut in cuts(truncations, shapes)):
+        raise LesionError(f"{edit} keeps every component; nothing of {model.name} would be changed.")
     fixed = mapped(edit, lambda selection: selection.fixed(model))
-    if selected is None:
+    if not scaled:
+        selected = []
+    elif selected is None:
         selected = count(reduce(lambda a, b: a | b, (part.selection for part in of_weights(fixed))), model)
-    return write_edit(path, fixed, describe(fixed, model), selected)
+    return write_edit(path, fixed, made_for, selected)
 
 
 def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[Count] | None) -> Path:
@@ -90,6 +105,8 @@ def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[
             if share.thresholds is not None:
                 tensors[f"thresholds/{share.digest}"] = _flat(share, model.matrices)
     header = {
+        # Format 1 holds no truncations: files without them can be read by an older lesion.
+        "version": 2 if of_spectra(edit) else 1,
         "lesion": version("lesion"),
         "label": label_of(edit),
         "edit": to_json(edit),
@@ -101,6 +118,7 @@ def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[
         "selected": None
         if selected is None
         else [{"block": c.block, "matrix": c.matrix, "selected": c.selected, "total": c.total} for c in selected],
+        **({"truncated": truncated(edit, model.matrices)} if of_spectra(edit) else {}),
         "made": datetime.now(UTC).date().isoformat(),
     }
     data = encode(header, tensors)

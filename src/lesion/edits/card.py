@@ -6,8 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lesion.edits.cuts import Cut
 from lesion.edits.editfile import EditFile
 from lesion.edits.selection import Count
+from lesion.edits.truncated import Truncated
 from lesion.edits.weights import Effect
 
 
@@ -18,10 +20,11 @@ class Deed:
     Attributes:
         edit: the file.
         kept_as: its name in the folder `lesion` of the checkpoint.
-        factor: by which its weights were multiplied, in words.
+        factor: by which its weights were multiplied, in words; empty where it only truncates.
         counts: how much of every matrix was selected, of those it touches.
         afresh: the weights were not those that it was made for, and its selection was made anew.
-        achieved: Σ|w| after ÷ before over what it selected, by this edit alone.
+        achieved: Σ|w| after ÷ before over what it selected, by this edit alone; None where it selects nothing.
+        cuts: what it leaves of the matrices that it truncates, by itself.
     """
 
     edit: EditFile
@@ -29,7 +32,8 @@ class Deed:
     factor: str
     counts: tuple[Count, ...]
     afresh: bool
-    achieved: float
+    achieved: float | None
+    cuts: tuple[Cut, ...] = ()
 
     @property
     def selected(self) -> int:
@@ -74,8 +78,9 @@ def write(
     base: str,
     deeds: Sequence[Deed],
     effects: Sequence[Effect],
+    truncated: Sequence[Truncated],
     total: int,
-    achieved: float,
+    achieved: float | None,
     left_out: Sequence[str],
     version: str,
     original: str | None,
@@ -85,37 +90,37 @@ def write(
     Args:
         base: name of the model that was edited, as typed.
         deeds: what was done.
-        effects: on every matrix, of all edits together.
+        effects: on every matrix whose weights were multiplied, of all edits together.
+        truncated: every matrix of which a part of the spectrum was kept.
         total: weights in all matrices that could have been selected.
-        achieved: the factor of all edits together.
+        achieved: the factor of all edits together; None where nothing was multiplied.
         left_out: files of the base model that were not copied.
         version: of lesion.
         original: the base model's own README.
     """
     front, rest = front_and_rest(original or "")
-    moved = sum(effect.moved for effect in effects)
+    moved = sum(effect.moved for effect in effects) + sum(matrix.moved for matrix in truncated)
+    what = [f"weights of {code(base)} were multiplied in place"] * bool(effects)
+    were = "matrix was" if len(truncated) == 1 else "matrices were"
+    what += [f"{len(truncated):,} {were} truncated"] * bool(truncated)
+    said = " and ".join(what)
+    over = "" if achieved is None else f"; over all that was selected, Σ|w| is {achieved:.6g} times what it was"
     lines = [
         f"# {code(base)}, edited",
         "",
-        f"Weights of {code(base)} were multiplied in place by `lesion apply` (lesion {version}). Nothing was trained; "
-        f"all other weights are those of the base model, bit for bit. {moved:,} of {total:,} weights in the matrices "
-        f"of the decoder have another value; over all that was selected, Σ|w| is {achieved:.6g} times what it was.",
-        "",
-        "| edit | digest | factor | achieved | selected | made for | file |",
-        "|---|---|---|---|---|---|---|",
+        f"{said[:1].upper()}{said[1:]} by `lesion apply` (lesion {version}). Nothing was trained; "
+        f"all other weights are those of the base model, {code(base)}, bit for bit. {moved:,} of {total:,} weights in "
+        f"the matrices of the decoder have another value{over}.",
+        *_multiplied(deeds, effects, total),
+        *_truncated(deeds, truncated),
     ]
     for deed in deeds:
-        edit, share = deed.edit, deed.selected / total
-        lines.append(
-            f"| {code(edit.label)} | {code(edit.digest)} | {deed.factor} | {deed.achieved:.6g} | {deed.selected:,} "
-            f"({share:.4%}) | {cell(edit.model.name)}, fingerprint {code(edit.model.fingerprint)} "
-            f"| {code('lesion/' + deed.kept_as)} |"
-        )
-    stored = ", ".join(sorted({effect.dtype for effect in effects}))
-    lines += ["", f"All selections were made on the unedited weights; products are rounded once, to {stored}."]
-    for deed in deeds:
         if deed.afresh:
-            lines += ["", f"{code(deed.edit.label)} was made for other weights; its selection was made anew on these."]
+            how = "its selection was made anew on these" if deed.counts else "it is these that were truncated"
+            lines += ["", f"{code(deed.edit.label)} was made for other weights; {how}."]
+        if not deed.counts:
+            lines += ["", f"{code(deed.edit.label)} was made on {deed.edit.made}."]
+            continue
         lines += ["", f"{code(deed.edit.label)} was made on {deed.edit.made} from:", ""]
         lines += [f"- {line}" for line in data_of(deed.edit)]
     lines += [
@@ -134,3 +139,56 @@ def write(
     if original is not None:
         lines += ["", "---", "", "# The card of the base model", "", rest.strip()]
     return front + "\n".join(lines) + "\n"
+
+
+def _multiplied(deeds: Sequence[Deed], effects: Sequence[Effect], total: int) -> list[str]:
+    """A table of the edits that multiply weights."""
+    if not effects:
+        return []
+    lines = [
+        "",
+        "| edit | digest | factor | achieved | selected | made for | file |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for deed in deeds:
+        if deed.achieved is not None:
+            lines.append(
+                f"| {code(deed.edit.label)} | {code(deed.edit.digest)} | {deed.factor} | {deed.achieved:.6g} "
+                f"| {deed.selected:,} ({deed.selected / total:.4%}) | {_origin(deed)}"
+            )
+    stored = ", ".join(sorted({effect.dtype for effect in effects}))
+    return [*lines, "", f"All selections were made on the unedited weights; products are rounded once, to {stored}."]
+
+
+def _truncated(deeds: Sequence[Deed], truncated: Sequence[Truncated]) -> list[str]:
+    """A table of the edits that truncate, and one of the matrices that are truncated, all edits taken together."""
+    if not truncated:
+        return []
+    lines = ["", "| edit | digest | keeps | made for | file |", "|---|---|---|---|---|"]
+    for deed in deeds:
+        if deed.cuts:
+            keeps = "; ".join(f"of {code(cut.address)} {cut}" for cut in deed.cuts)
+            lines.append(f"| {code(deed.edit.label)} | {code(deed.edit.digest)} | {keeps} | {_origin(deed)}")
+    lines += [
+        "",
+        "| truncated matrix | out × in | kept | of its squared norm | parameters | as two thin factors |",
+        "|---|---|---|---|---|---|",
+    ]
+    for matrix in truncated:
+        cut = matrix.cut
+        lines.append(
+            f"| {code(cut.address)} | {cut.shape[0]:,} × {cut.shape[1]:,} | {cut} | {matrix.energy:.4%} "
+            f"| {cut.dense:,} | {cut.thin:,} |"
+        )
+    stored = ", ".join(sorted({matrix.dtype for matrix in truncated}))
+    return [
+        *lines,
+        "",
+        "A matrix is the sum of its singular components, and those that are not kept are gone. What is kept is "
+        f"computed in float64 and rounded once, to {stored}; the checkpoint holds it in the shape of the matrix.",
+    ]
+
+
+def _origin(deed: Deed) -> str:
+    edit = deed.edit
+    return f"{cell(edit.model.name)}, fingerprint {code(edit.model.fingerprint)} | {code('lesion/' + deed.kept_as)} |"

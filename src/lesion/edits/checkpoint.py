@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,17 @@ from transformers import AutoConfig
 
 from lesion.edits import card
 from lesion.edits.companions import COPIED, COPIED_NAMES, copy_others, write_card
-from lesion.edits.edit import Compose, ScaleParameters, of_weights
+from lesion.edits.course import Course, deeds_of
+from lesion.edits.cuts import cuts, refuse_both
+from lesion.edits.edit import of_spectra, of_weights
 from lesion.edits.editfile import EditFile
 from lesion.edits.folder import emerging, refuse_occupied
 from lesion.edits.layout import Place, places, skeleton
-from lesion.edits.selection import Count, check_extent
 from lesion.edits.shards import Checkpoint, Entry, inside, rewrite, survey
+from lesion.edits.thin import refuse_nothing, write_factors
+from lesion.edits.truncated import Truncated, truncated
 from lesion.edits.weights import Effect, check_effects, scaled
 from lesion.errors import LesionError, UsageError
-from lesion.models.fingerprint import values_digest
 from lesion.models.load import quiet
 from lesion.models.source import Source, explained, find, refuse_unsuited
 from lesion.watching import Watcher
@@ -37,58 +38,27 @@ class Applied:
     Attributes:
         folder: the edited checkpoint.
         deeds: one per edit, in order.
-        effects: on every matrix that was touched, of all edits together.
+        effects: on every matrix whose weights were multiplied, of all edits together.
         total: weights in all matrices that could have been selected.
-        achieved: Σ|w| after ÷ before over everything selected.
+        achieved: Σ|w| after ÷ before over everything selected; None where nothing was.
         left_out: files of the base model that were not copied.
+        truncated: every matrix of which a part of the spectrum was kept, by all edits together.
+        thin: the file of thin factors, where they were asked for.
     """
 
     folder: Path
     deeds: tuple[card.Deed, ...]
     effects: tuple[Effect, ...]
     total: int
-    achieved: float
+    achieved: float | None
     left_out: tuple[str, ...]
+    truncated: tuple[Truncated, ...] = ()
+    thin: Path | None = None
 
-
-@dataclass
-class _Course:
-    """One edit on its way through the shards."""
-
-    file: EditFile
-    force: bool
-    fixed: tuple[ScaleParameters, ...]
-    loose: tuple[ScaleParameters, ...]
-    counts: dict[str, Count] = field(default_factory=dict)
-    effects: list[list[Effect]] = field(default_factory=list)
-    union: list[Effect] = field(default_factory=list)
-    afresh: bool = False
-
-    def changes(self, address: str, weight: Tensor, base: str) -> list[tuple[Tensor, float]]:
-        """Masks on one matrix with their factors."""
-        if address not in self.file.model.matrices:
-            return []
-        parts = self.fixed
-        if values_digest(weight) != self.file.model.matrices[address].values:
-            if not self.force:
-                made = self.file.model
-                raise LesionError(
-                    f"The edit {self.file.label} was made for {made.name} (fingerprint {made.fingerprint}, in "
-                    f"{made.dtype}), and {base} has other weights in {address}. Give that model, or have the "
-                    "selection made anew on these weights with --force."
-                )
-            self.afresh, parts = True, self.loose
-        # Scores are exact for at most 24 significant bits.
-        narrow = weight.float() if weight.dtype == torch.float64 else weight
-        return [(part.selection.mask(address, narrow), float(part.factor)) for part in parts]
-
-    def note(self, address: str, weight: Tensor, own: Sequence[tuple[Tensor, float]], whole: Effect | None) -> None:
-        """What this edit by itself does to a matrix; `whole` where that is known, since no other edit touches it."""
-        union = whole or scaled(weight, own, address)[1]
-        for effects, change in zip(self.effects, own, strict=True):
-            effects.append(union if len(own) == 1 else scaled(weight, [change], address)[1])
-        self.union.append(union)
-        self.counts[address] = Count.at(address, union.selected, weight.numel())
+    @property
+    def moved(self) -> int:
+        """Weights that have another value."""
+        return sum(effect.moved for effect in self.effects) + sum(matrix.moved for matrix in self.truncated)
 
 
 def resolve(source: str, revision: str | None = None) -> Path:
@@ -133,6 +103,7 @@ def apply_edits(
     *,
     factor: float | None = None,
     force: bool = False,
+    thin: bool = False,
     revision: str | None = None,
     watcher: Watcher | None = None,
 ) -> Applied:
@@ -140,7 +111,9 @@ def apply_edits(
 
     Files, sharding, dtypes and tied weights stay as they are; what is not edited is copied byte for byte. Every
     selection is made on the unedited weights, factors on one weight multiply, and the product is rounded once to the
-    dtype in which the checkpoint is stored: that is the edit of the model as loaded in that dtype.
+    dtype in which the checkpoint is stored: that is the edit of the model as loaded in that dtype. Truncated matrices
+    are computed in float64 and rounded once to that dtype; several truncations of one matrix, in one edit or several,
+    keep what all of them keep.
 
     Args:
         source: `bundled:NAME`, a folder, or a hub id.
@@ -148,11 +121,14 @@ def apply_edits(
         out: a folder that does not exist or is empty. It gets its name when everything is written.
         factor: in place of the edits' own.
         force: apply an edit that was made for other weights of the same shapes too, its selection made anew.
+        thin: also write what is kept of every truncated matrix as two thin factors, into `lesion/factors.safetensors`
+            of the folder (see `thin.py`); they are in memory until the end.
         revision: branch, tag or commit of a hub id.
         watcher: told of progress.
 
     Raises:
-        UsageError: there is no edit, or `out` is occupied.
+        UsageError: there is no edit, or `out` is occupied; a factor or thin factors are asked of edits that have none;
+            one edit truncates a matrix whose weights another multiplies.
         LesionError: an edit was made for another model, moves too little (see `check_effects`), or its matrices are not
             there; the checkpoint is quantised, damaged or not in safetensors; `out` cannot be written.
     """
@@ -161,6 +137,10 @@ def apply_edits(
     if not edits:
         raise UsageError("Give at least one edit: --edit FILE.")
     files = [edit if factor is None else edit.with_factor(factor) for edit in edits]
+    truncations = [part for file in files for part in of_spectra(file.edit)]
+    refuse_both([part for file in files for part in of_weights(file.edit)], truncations, name)
+    if thin:
+        refuse_nothing(truncations)
     refuse_occupied(out)
     folder = resolve(name, revision)
     if out.resolve().is_relative_to(folder.resolve()):
@@ -178,13 +158,23 @@ def apply_edits(
     total = sum(rows * columns for rows, columns in shapes.values())
     _refuse_full(out, checkpoint)
 
-    courses = [_course(file, force) for file in files]
+    courses = [Course.of(file, force) for file in files]
     effects: dict[str, Effect] = {}
+    kept = {cut.address: cut for cut in cuts(truncations, shapes)}
+    done: dict[str, Truncated] = {}
 
     def edit(tensor: Tensor, within: Sequence[tuple[str, Place]]) -> None:
         for address, place in within:
             view = place.storage.view(tensor)
             weight = view.reshape(shapes[address])
+            if address in kept:
+                for course in courses:
+                    if address in course.file.model.matrices:
+                        course.made_for(address, weight, name)
+                if not kept[address].whole:
+                    edited, done[address] = truncated(weight, kept[address], thin)
+                    view.copy_(edited.reshape(view.shape))
+                continue
             found = [course.changes(address, weight, name) for course in courses]
             together = [change for own in found for change in own]
             edited, effect = scaled(weight, together, address)
@@ -197,19 +187,17 @@ def apply_edits(
 
     with emerging(out, note) as partial, torch.inference_mode():
         _weights(checkpoint, partial, where, edit, watcher, name)
-        ordered = tuple(effects[address] for address in touched)
-        deeds = _deeds(courses, files, total, name)
-        achieved = check_effects(" + ".join(file.label for file in files), ordered, name, total)
+        ordered = tuple(effects[address] for address in touched if address in effects)
+        cut = tuple(done[address] for address in touched if address in done)
+        deeds = deeds_of(courses, done, total, name)
+        labels = " + ".join(file.label for file in files)
+        achieved = check_effects(labels, ordered, name, total) if ordered else None
         left_out = copy_others(folder, partial, checkpoint, deeds)
-        write_card(folder, partial, name, deeds, ordered, total, achieved, left_out)
+        factors = write_factors(partial, cut) if thin else None
+        write_card(folder, partial, name, deeds, ordered, cut, total, achieved, left_out)
         # Last, so that what is not whole cannot be loaded.
         shutil.copyfile(inside(folder, "config.json"), partial / "config.json")
-    return Applied(out, deeds, ordered, total, achieved, left_out)
-
-
-def _course(file: EditFile, force: bool) -> _Course:
-    fixed, loose = of_weights(file.fixed()), of_weights(file.edit)
-    return _Course(file, force, fixed, loose, effects=[[] for _ in fixed])
+    return Applied(out, deeds, ordered, total, achieved, left_out, cut, None if factors is None else out / factors)
 
 
 def _refuse_full(out: Path, checkpoint: Checkpoint) -> None:
@@ -255,27 +243,3 @@ def _weights(
             watcher.answered(1)
     if checkpoint.index is not None:
         shutil.copyfile(inside(checkpoint.folder, checkpoint.index), partial / checkpoint.index)
-
-
-def _deeds(courses: Sequence[_Course], files: Sequence[EditFile], total: int, name: str) -> tuple[card.Deed, ...]:
-    """What each edit did by itself.
-
-    Raises:
-        LesionError: one of them selects nothing, everything, or moved too little.
-    """
-    deeds = []
-    taken: set[str] = set()
-    for course, file in zip(courses, files, strict=True):
-        for part, effects in zip(course.fixed, course.effects, strict=True):
-            check_extent(part.selection, sum(effect.selected for effect in effects), total, name)
-            check_effects(part, effects, name)
-        kept_as = f"{file.label}.edit"
-        for number in range(2, len(files) + 2):
-            if kept_as in taken:
-                kept_as = f"{file.label}-{number}.edit"
-        taken.add(kept_as)
-        factors = " and ".join(f"{factor:g}" for factor in file.factors)
-        size = check_effects(Compose(course.fixed), course.union, name)
-        achieved = math.copysign(size, math.prod(file.factors))
-        deeds.append(card.Deed(file, kept_as, factors, tuple(course.counts.values()), course.afresh, achieved))
-    return tuple(deeds)

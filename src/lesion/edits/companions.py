@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lesion.edits import card
 from lesion.edits.shards import Checkpoint, inside
+from lesion.edits.truncated import Truncated
 from lesion.edits.weights import Effect
 from lesion.errors import LesionError
 
@@ -62,8 +63,9 @@ def write_card(
     name: str,
     deeds: Sequence[card.Deed],
     effects: Sequence[Effect],
+    truncated: Sequence[Truncated],
     total: int,
-    achieved: float,
+    achieved: float | None,
     left_out: Sequence[str],
 ) -> None:
     """Write the card of an edited checkpoint, with that of its base below."""
@@ -71,5 +73,5 @@ def write_card(
 
     readme = folder / "README.md"
     original = readme.read_text(encoding="utf-8", errors="replace") if _safe(folder, readme) else None
-    text = card.write(name, deeds, effects, total, achieved, left_out, version("lesion"), original)
+    text = card.write(name, deeds, effects, truncated, total, achieved, left_out, version("lesion"), original)
     (partial / "README.md").write_text(text, encoding="utf-8")

@@ -24,7 +24,7 @@ from lesion.whole import replace
 
 KEY = "lesion"
 FORMAT = "lesion edit"
-VERSION = 1
+VERSION = 2  # of the newest format that is read; 2 came with truncations
 BLANK = "0" * 64
 LARGEST_HEADER = 64 << 20  # bytes; a model of 100,000 matrices stays below
 DEEPEST = 60  # brackets within brackets; a recipe of twenty combinations stays below
@@ -35,7 +35,8 @@ def encode(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
     """The bytes of a file with this header and these tensors, its content sum filled in.
 
     Args:
-        header: plain JSON values; `format`, `version` and `content` are set here.
+        header: plain JSON values, its `version` that of the format, the newest by default; `format` and `content` are
+            set here.
         tensors: by name.
     """
     whole = {"format": FORMAT, "version": VERSION, **header, "content": BLANK}
@@ -74,7 +75,7 @@ def decode(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if hashlib.sha256(data.replace(stated, _content(BLANK))).hexdigest() != content:
         raise LesionError(
             f"{name} was changed or damaged after it was written: its content does not have the sum that it states. "
-            "Get the file again, or make it again with `lesion isolate`."
+            "Get the file again, or make it anew."
         )
     try:
         return header, from_bytes(data)

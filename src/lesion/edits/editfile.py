@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lesion.edits.edit import Compose, Edit, ScaleParameters, of_weights
+from lesion.edits.cuts import Cut, cuts
+from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate, of_spectra, of_weights, parts
 from lesion.edits.inputs import Inputs
-from lesion.edits.selection import Count, Selection, Thresholds
-from lesion.errors import LesionError
+from lesion.edits.selection import LONGEST_LABEL, Count, Selection, Thresholds
+from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import values_digest
 from lesion.models.load import Model
 
@@ -49,7 +50,8 @@ class EditFile:
         edit: the edit, its selections as recipes: right for any model, slower than fixed ones.
         label: a short name, safe in file names.
         model: the model that it was made for.
-        selected: how much of every matrix is selected on that model; None where that was not counted.
+        selected: how much of every matrix is selected on that model; None where that was not counted, empty where the
+            edit selects nothing because it only truncates.
         made: the day, `2026-11-20`.
         lesion: the version of the package that wrote it.
         content: SHA-256 of the file with these digits as zeros.
@@ -86,8 +88,13 @@ class EditFile:
 
     @property
     def factors(self) -> tuple[float, ...]:
-        """The factor of every part."""
+        """The factor of every part that multiplies weights."""
         return tuple(float(part.factor) for part in of_weights(self.edit))
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """What is left of every matrix that the edit truncates."""
+        return cuts(of_spectra(self.edit), {address: matrix.shape for address, matrix in self.model.matrices.items()})
 
     def fixed(self) -> Edit:
         """The edit with the thresholds of the model that it was made for: for those very weights only."""
@@ -97,17 +104,22 @@ class EditFile:
         """The same selections under another factor.
 
         Raises:
-            UsageError: the factor is not finite.
+            UsageError: the factor is not finite, or the edit truncates matrices.
         """
-        parts = tuple(ScaleParameters(part.selection, factor) for part in of_weights(self.edit))
-        return replace(self, edit=parts[0] if len(parts) == 1 else Compose(parts))
+        if truncated := of_spectra(self.edit):
+            raise UsageError(
+                f"{self.path} truncates {truncated[0].address}, and a truncation has no factor; leave --factor out."
+            )
+        scaled = tuple(ScaleParameters(part.selection, factor) for part in of_weights(self.edit))
+        return replace(self, edit=scaled[0] if len(scaled) == 1 else Compose(scaled))
 
     def fit(self, model: Model, force: bool = False) -> Edit:
         """The edit for a model: with its thresholds where the weights are those that it was made for.
 
         Args:
             model: whose fingerprint, or whose matrices as far as the edit touches them, must be those it was made for.
-            force: take other weights of the same shapes too; the selection is then made anew on them.
+            force: take other weights of the same shapes too; the selection is then made anew on them, and it is they
+                that are truncated.
 
         Raises:
             LesionError: the model is another one (without `force`), or its matrices have other shapes.
@@ -126,8 +138,8 @@ class EditFile:
             rounded = f" It was made in {self.model.dtype}, and this one is in {dtype}." * (dtype != self.model.dtype)
             raise LesionError(
                 f"The edit {self.label} was made for {self.model.name} (fingerprint {self.model.fingerprint}), and "
-                f"{model.name} (fingerprint {model.fingerprint}) has other weights. Give that model, or have the "
-                f"selection made anew on these weights with --force.{rounded}"
+                f"{model.name} (fingerprint {model.fingerprint}) has other weights. Give that model, or "
+                f"{anew(self.edit)} with --force.{rounded}"
             )
         return self.edit
 
@@ -153,9 +165,13 @@ class EditFile:
 
 
 def mapped(edit: Edit, change: Callable[[Selection], Selection]) -> Edit:
-    """An edit of weights with every selection changed."""
-    parts = tuple(replace(part, selection=change(part.selection)) for part in of_weights(edit))
-    return parts[0] if len(parts) == 1 else Compose(parts)
+    """An edit of weights with every selection changed; truncations as they are."""
+    # Copies of truncations too: `EditFile.afresh` tells what was fixed from what was not by which object it is.
+    changed = tuple(
+        replace(part, selection=change(part.selection)) if isinstance(part, ScaleParameters) else replace(part)
+        for part in parts(edit)
+    )
+    return changed[0] if len(changed) == 1 else Compose(changed)
 
 
 def inputs_of(edit: Edit) -> tuple[Inputs, ...]:
@@ -165,5 +181,15 @@ def inputs_of(edit: Edit) -> tuple[Inputs, ...]:
 
 
 def label_of(edit: Edit) -> str:
-    """The label of an edit of weights: that of its selection, or those of several joined by `_with_`."""
-    return "_with_".join(part.selection.label for part in of_weights(edit))[:80]
+    """The label of an edit of weights: that of its selection, `3.mlp.up-top-0.01`, or several joined by `_with_`."""
+    labels = [
+        str(part).replace(" ", "-") if isinstance(part, Truncate) else part.selection.label
+        for part in parts(edit)
+        if isinstance(part, Truncate | ScaleParameters)
+    ]
+    return "_with_".join(labels)[:LONGEST_LABEL]
+
+
+def anew(edit: Edit) -> str:
+    """What `--force` has done to other weights than those that an edit was made for, as an imperative."""
+    return "have the selection made anew on these weights" if of_weights(edit) else "truncate these weights"

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lesion.edits.edit import from_json, of_places, of_weights, to_json
+from lesion.edits.cuts import cuts, refuse_both
+from lesion.edits.edit import Edit, from_json, of_places, of_spectra, of_weights, to_json
 from lesion.edits.editfile import EditFile, MadeFor, MatrixValues, inputs_of, label_of
 from lesion.edits.inputs import Inputs
 from lesion.edits.recipes import from_recipe
@@ -56,8 +57,8 @@ def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
         _need(selection.digest == digest, f"the recipe of {digest} is another one's")
         _need(_LABEL.fullmatch(selection.label), "a label is not a plain name")
     edit = from_json(header["edit"], selections)
-    _need(of_weights(edit) and not of_places(edit).edits, "it is not an edit of weights")
-    _need(to_json(edit) == header["edit"], "its edit is named after another selection")
+    _need((of_weights(edit) or of_spectra(edit)) and not of_places(edit).edits, "it is not an edit of weights")
+    _need(to_json(edit) == header["edit"], "its edit is named after another selection, or written in another way")
     _need(label == label_of(edit), "its label is not that of its edit")
     _need({part.selection.digest for part in of_weights(edit)} == set(selections), "it has recipes that nothing uses")
     _need({one.digest for one in inputs_of(edit)} == set(inputs), "it has inputs that nothing uses")
@@ -75,10 +76,17 @@ def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
             known = model.matrices.get(address)
             fits = known is None or len(one.sums[reader].norms) == known.shape[1]
             _need(fits, f"the vector of {address} has another length than its matrix")
+    _need(not of_spectra(edit) or header["version"] >= 2, "its format knows no truncations")
+    for part in of_spectra(edit):
+        _need(part.address in model.matrices, f"it does not say what {part.address} of its model is")
+    refuse_both(of_weights(edit), of_spectra(edit), model.name)
+    told = header.get("truncated", [])
+    _need(told == truncated(edit, model.matrices), "what it says of its truncations is not what they are")
+    touched = {part.address for part in of_spectra(edit)}
+    for address in model.matrices:
+        found = address in touched or any(selection.touches(address) for selection in selections.values())
+        _need(found, f"nothing touches {address}")
     for selection in selections.values():
-        for address in model.matrices:
-            # What it touches must be listed; that all that is listed is touched, combinations need not keep to.
-            _need(any(s.touches(address) for s in selections.values()), f"nothing touches {address}")
         for one in selection.inputs:
             unknown = [a for a in one.readers if selection.touches(a) and a not in model.matrices]
             _need(not unknown, f"it does not say what {unknown[:1]} of its model is")
@@ -94,6 +102,26 @@ def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
         thresholds,
         data,
     )
+
+
+def truncated(edit: Edit, matrices: Mapping[str, MatrixValues]) -> list[dict[str, Any]]:
+    """What a header says of an edit's truncations for people to read; it follows from the edit and the matrices."""
+    shapes = {address: matrix.shape for address, matrix in matrices.items()}
+    told = []
+    for part in of_spectra(edit):
+        (cut,) = cuts([part], shapes)
+        told.append(
+            {
+                "address": part.address,
+                "keep": part.keep,
+                "side": part.side,
+                "rank": cut.rank,
+                "kept": cut.kept,
+                "parameters_dense": cut.dense,
+                "parameters_factors": cut.thin,
+            }
+        )
+    return told
 
 
 def _made_for(value: Mapping[str, Any]) -> MadeFor:

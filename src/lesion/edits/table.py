@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from lesion.edits.cuts import kept_by_all
 from lesion.edits.edit import Edit, of_spectra
 from lesion.edits.factors import factors
 from lesion.models.anatomy import Anatomy
@@ -80,16 +81,13 @@ def tabulate(edits: Sequence[Edit], anatomy: Anatomy) -> Table:
     ranks: dict[str, int] = {}
     layers: dict[str, int] = {}
     for column, edit in enumerate(edits):
-        for part in of_spectra(edit):
-            rank = min(anatomy.matrix(part.address).shape)
-            if part.address not in kept:
-                ranks[part.address] = rank
-                layers[part.address] = anatomy.layer_of(part.address)
-                kept[part.address] = torch.tensor([[0, rank]]).repeat(len(edits), 1)
-            # What all of them keep: an empty stretch where they have nothing in common.
-            interval = kept[part.address][column]
-            start, stop = part.kept(rank)
-            interval[0].clamp_(min=start)
-            interval[1].clamp_(max=stop)
-            interval[1].clamp_(min=int(interval[0]))
+        truncations = of_spectra(edit)
+        for address in dict.fromkeys(part.address for part in truncations):
+            rank = min(anatomy.matrix(address).shape)
+            if address not in kept:
+                ranks[address] = rank
+                layers[address] = anatomy.layer_of(address)
+                kept[address] = torch.tensor([[0, rank]]).repeat(len(edits), 1)
+            here = [part for part in truncations if part.address == address]
+            kept[address][column] = torch.tensor(kept_by_all(here, rank))
     return Table(factors(edits, anatomy), kept, ranks, layers)

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from lesion.edits.cuts import refuse_both
 from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate
 from lesion.edits.selection import check_extent
 from lesion.edits.spectra import spectra
@@ -189,11 +190,7 @@ def written(
         if any(edit.selection.touches(address) for edit in edits)
     }
     kept = tabulate([Compose(tuple(truncations))], model.anatomy).kept
-    if both := [address for address in kept if address in touched]:
-        raise UsageError(
-            f"{both[0]} of {model.name} is to be truncated and its weights multiplied, and the order would matter; make"
-            f" one of the two with `lesion apply` and the other on what that wrote."
-        )
+    refuse_both(edits, truncations, model.name)
     _refuse_shared({**touched, **{address: model.anatomy.matrix(address) for address in kept}}, model.name)
     effects: list[Effect] = []
     apart: list[list[Effect]] = [[] for _ in edits]

@@ -1,0 +1,63 @@
+"""Truncated: one matrix of which a part of the spectrum is kept, and what that did to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lesion.edits.cuts import Cut
+from lesion.edits.spectrum import decompose
+
+
+@dataclass(frozen=True, eq=False)
+class Truncated:
+    """A matrix of which a part of the spectrum was kept.
+
+    Attributes:
+        cut: which part.
+        moved: weights that have another value.
+        energy: of what is kept, Σ σ² ÷ that of the whole matrix, which is ‖kept‖² ÷ ‖W‖²; 1 for a matrix of zeros.
+        dtype: of the matrix, `bfloat16`.
+        factors: two thin factors [out, kept] and [kept, in] in that dtype; None unless they were asked for.
+    """
+
+    cut: Cut
+    moved: int
+    energy: float
+    dtype: str
+    factors: tuple[Float[Tensor, "out kept"], Float[Tensor, "kept in"]] | None = None
+
+
+def truncated(
+    weight: Float[Tensor, "out in"], cut: Cut, factors: bool = False
+) -> tuple[Float[Tensor, "out in"], Truncated]:
+    """A matrix of which a part of the spectrum is kept, as `Spectrum.kept` gives it, and what that did to it.
+
+    Args:
+        weight: the unedited matrix; it is left as it is.
+        cut: which part.
+        factors: give the thin factors too.
+
+    Raises:
+        LesionError: the weights are not finite.
+    """
+    # Laid out as a model's matrix is when it is read, so that every sum is taken in the same order.
+    weight = weight.clone(memory_format=torch.contiguous_format)
+    spectrum = decompose(weight, cut.address)
+    edited = spectrum.kept(weight, cut.start, cut.stop)
+    squares = spectrum.values**2
+    whole = float(squares.sum())
+    thin = None
+    if factors:
+        left, right = spectrum.factors(weight, cut.start, cut.stop)
+        thin = left.to(weight.dtype).contiguous(), right.to(weight.dtype).contiguous()
+    return edited, Truncated(
+        cut,
+        int((edited != weight).sum()),
+        float(squares[cut.start : cut.stop].sum()) / whole if whole else 1.0,
+        str(weight.dtype).removeprefix("torch."),
+        thin,
+    )
