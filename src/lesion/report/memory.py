@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lesion.errors import LesionError
-from lesion.report import browser, memory_charts, memory_prose, memory_tables, scales, wording
+from lesion.report import browser, memory_charts, memory_prose, memory_sizes, memory_tables, scales, wording
 from lesion.report.files import finite, plain_json, rendered
 from lesion.report.memory_charts import BOTTOM, LEFT, MEASURES, RIGHT, TOP, TRIGGERS, Curve
 from lesion.report.scales import Scale
@@ -62,8 +62,10 @@ def page(summary: Mapping[str, Any]) -> str:
         part=memory_prose.part,
         sizes=[_along(sizes, kind) for kind in ("orthonormal", "gaussian")] if sizes else [],
         noises=sorted({row["noise"] for row in sizes}),
-        size_cells=memory_tables.size_cells(sizes),
-        marks=memory_tables.MARKS,
+        lines=memory_sizes.lines(sizes),
+        places=memory_sizes.places,
+        cuts=memory_sizes.CUTS,
+        marks=memory_sizes.MARKS,
         slopes=_slopes(summary["first_step"]),
         first_step=summary["first_step"],
         triggers=TRIGGERS,

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from lesion.report import charts, scales, wording
 from lesion.report.scales import Scale
 
-LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 10.0, 40.0
+LEFT, RIGHT, TOP, BOTTOM = 66.0, 14.0, 10.0, 40.0
 SIDES = {"top": (0, "the largest kept"), "bottom": (1, "the smallest kept"), "random": (6, "random projection")}
 """Colour and name of what is kept of a spectrum."""
 MEASURES = {
@@ -30,6 +30,8 @@ TRIGGERS = {
     "zipf": "trigger first of π ∝ 1/rank",
     "uniform": "trigger as rare as any token",
 }
+TONES = (0, 1, 2, 3, 4, 6, 7)
+"""Colours of the sizes: those that are told apart without marks."""
 
 
 @dataclass(frozen=True)
@@ -125,12 +127,12 @@ def spectrum(training: Sequence[Mapping[str, Any]]) -> list[Curve]:
             continue
         at = place["rank"] - 1
         rest = values[:at] + values[at + 1 :]
-        of_noise.append(Point(point["step"], values[at]))
+        of_noise.append(Point(float(point["step"]), values[at]))
         if rest:
-            others.append(Point(point["step"], max(rest), min(rest), max(rest)))
+            others.append(Point(float(point["step"]), max(rest), min(rest), max(rest)))
         if "predicted" in point:
-            predicted.append(Point(point["step"], point["predicted"]["signal"]))
-            predicted_noise.append(Point(point["step"], point["predicted"]["noise"]))
+            predicted.append(Point(float(point["step"]), point["predicted"]["signal"]))
+            predicted_noise.append(Point(float(point["step"]), point["predicted"]["noise"]))
     found = [
         Curve("where the noise lies", 1, tuple(of_noise), "marked"),
         Curve("largest of the others (band: down to the smallest)", 0, tuple(others), "banded"),
@@ -144,8 +146,8 @@ def spectrum(training: Sequence[Mapping[str, Any]]) -> list[Curve]:
 def probabilities(training: Sequence[Mapping[str, Any]]) -> list[Curve]:
     """Mean probabilities of f* and of the common class over training."""
     return [
-        Curve("p of the common class", 1, tuple(Point(p["step"], p["p_noise"]) for p in training)),
-        Curve("p of f*", 0, tuple(Point(p["step"], p["p_correct"]) for p in training)),
+        Curve("p of the common class", 1, tuple(Point(float(p["step"]), p["p_noise"]) for p in training)),
+        Curve("p of f*", 0, tuple(Point(float(p["step"]), p["p_correct"]) for p in training)),
     ]
 
 
@@ -154,7 +156,11 @@ def truncation(rows: Sequence[Mapping[str, Any]], measure: str) -> list[Curve]:
     found = []
     for kind, (tone, name) in SIDES.items():
         points = tuple(
-            Point(row["rank"], row[measure], *((row["low"][measure], row["high"][measure]) if row["draws"] > 1 else ()))
+            Point(
+                float(row["rank"]),
+                row[measure],
+                *((row["low"][measure], row["high"][measure]) if row["draws"] > 1 else ()),
+            )
             for row in rows
             if (row["control"] or row["side"]) == kind
         )
@@ -168,9 +174,9 @@ def along_training(rows: Sequence[Mapping[str, Any]], noise: float, kind: str) -
     return [
         Curve(
             f"m = {row['classes']}",
-            index,
+            TONES[index % len(TONES)],
             tuple(
-                Point(p["step"], p["ratio"], *((p["low"], p["high"]) if row["draws"] > 1 else ()))
+                Point(float(p["step"]), p["ratio"], *((p["low"], p["high"]) if row["draws"] > 1 else ()))
                 for p in row["places"]
             ),
             "banded" if row["draws"] > 1 else "line",
@@ -184,14 +190,16 @@ def signals(first_step: Mapping[str, Any], trigger: str) -> list[Curve]:
     points = [point for point in first_step["points"] if point["trigger"] == trigger]
     found = []
     for tone, (signal, name) in enumerate(SIGNALS.items()):
-        exact = tuple(Point(p["vocabulary"], p[signal]) for p in points if p[signal] > 0)
+        exact = tuple(Point(float(p["vocabulary"]), p[signal]) for p in points if p[signal] > 0)
         found.append(Curve(f"{name}, exact", tone, exact))
         measured = []
         for p in points:
             values = [one[signal] for one in p["draws"]]
             if values and sum(values) > 0:
                 # A logarithmic axis has no place for draws that are not above 0: their bar goes down to its end.
-                measured.append(Point(p["vocabulary"], sum(values) / len(values), max(min(values), 1e-12), max(values)))
+                measured.append(
+                    Point(float(p["vocabulary"]), sum(values) / len(values), max(min(values), 1e-12), max(values))
+                )
         if measured:
             found.append(Curve(f"{name}, batches", tone, tuple(measured), "marks"))
     return found

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from lesion.report import wording
-
-SIDES = {
-    "top": "at the top of the spectrum",
-    "bottom": "at the bottom of the spectrum",
-    "between": "in the middle of the spectrum",
-    "tied": "among equal singular values, which no truncation by size can part",
-    "absent": "not in W at all",
-}
+from lesion.report import memory_sizes, wording
+from lesion.report.memory_sizes import SIDES
+from lesion.report.prose import Finding
 
 
-@dataclass(frozen=True)
-class Told:
-    """One finding: what it is about, what was found, and what else belongs to it."""
-
-    subject: str
-    headline: str
-    sentences: tuple[str, ...] = ()
-
-
-def findings(summary: Mapping[str, Any]) -> list[Told]:
+def findings(summary: Mapping[str, Any]) -> list[Finding]:
     """The findings of a `summary.json` of the memory lab."""
-    return [_full(summary), _truncated(summary), *_sizes(summary), _first_step(summary)]
+    sizes = memory_sizes.findings(summary["sizes"], summary["recipe"]["width"])
+    return [_full(summary), _truncated(summary), *sizes, _first_step(summary)]
 
 
 def best(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -54,7 +39,7 @@ def part(row: Mapping[str, Any], rank: int) -> str:
     return f"{many} of {rank} singular values kept"
 
 
-def _full(summary: Mapping[str, Any]) -> Told:
+def _full(summary: Mapping[str, Any]) -> Finding:
     full, recipe, noise = summary["full"], summary["recipe"], summary["noise"]
     place = full["noise"]
     headline = (
@@ -62,7 +47,7 @@ def _full(summary: Mapping[str, Any]) -> Told:
         f" class {_p(full['p_noise'])}; it was trained on {_p(1 - noise)} and {_p(noise)}."
     )
     if place["side"] == "absent":
-        return Told("The full memory", headline, (f"The code of the common class is {SIDES['absent']}.",))
+        return Finding("The full memory", (headline,), (f"The code of the common class is {SIDES['absent']}.",))
     sentences = [
         f"The code of the common class lies {SIDES[place['side']]}: what holds most of it ({_p(place['alignment'])})"
         f" has {place['ratio']:.3g} times the largest other singular value."
@@ -80,7 +65,7 @@ def _full(summary: Mapping[str, Any]) -> Told:
             f"The closed form for orthonormal codes gives the same spectrum at every measured step, to"
             f" {wording.figures(max(worst, 1e-16), 1)} of its largest value."
         )
-    return Told("The full memory", headline, tuple(sentences))
+    return Finding("The full memory", (headline,), tuple(sentences))
 
 
 def _predicted(point: Mapping[str, Any], classes: int) -> list[float]:
@@ -88,11 +73,11 @@ def _predicted(point: Mapping[str, Any], classes: int) -> list[float]:
     return sorted([of["signal"]] * (classes - 1) + [of["noise"]], reverse=True)
 
 
-def _truncated(summary: Mapping[str, Any]) -> Told:
+def _truncated(summary: Mapping[str, Any]) -> Finding:
     rows, full = summary["truncated"], summary["full"]
     rank = max(row["rank"] for row in rows)
     if rank < 2:
-        return Told("Truncation", "W has a single component: there is nothing to keep a part of.")
+        return Finding("Truncation", ("W has a single component: there is nothing to keep a part of.",), ())
     found = best(rows)
     # Truncation helps where the whole does worse on clean inputs.
     helps = found["clean_loss"] < full["clean_loss"]
@@ -127,75 +112,10 @@ def _truncated(summary: Mapping[str, Any]) -> Told:
     sentences.append(
         f"With nothing kept: p of the common class {_p(nothing['p_noise'])}, clean loss {nothing['clean_loss']:.3f}."
     )
-    return Told("Truncation", headline, tuple(sentences))
+    return Finding("Truncation", (headline,), tuple(sentences))
 
 
-def _sizes(summary: Mapping[str, Any]) -> list[Told]:
-    rows = [row for row in summary["sizes"] if row["codes"] == "orthonormal" and row["inputs"] == row["classes"]]
-    if not rows:
-        return []
-    steps = rows[0]["places"][-1]["step"]
-    sentences = []
-    for classes in sorted({row["classes"] for row in rows}):
-        of = [row for row in rows if row["classes"] == classes]
-        sides: dict[str, list[str]] = {}
-        for row in of:
-            sides.setdefault(row["places"][-1]["side"] or "between", []).append(f"{row['noise']:g}")
-        told = "; ".join(f"{side} at α = {', '.join(noises)}" for side, noises in sides.items())
-        moved = [f"α = {row['noise']:g}" for row in of if row["flips"]]
-        told += f" (it changed sides during training at {wording.listed(moved)})" if moved else ""
-        ratio = f"σ ratio tends to {of[0]['late']:.3g}, and the first step has the noise on top above α ="
-        sentences.append(f"m = {classes}: {told}. Its {ratio} {of[0]['threshold']:.3g}.")
-    worst = max(
-        abs(place["ratio"] - predicted)
-        for row in rows
-        for place, predicted in zip(row["places"], row["predicted"], strict=True)
-    )
-    sentences.append(
-        "Closed form and training agree on the ratio at every size, noise and step to"
-        f" {wording.figures(max(worst, 1e-16), 1)}."
-    )
-    repeated = [
-        abs(one["places"][-1]["ratio"] - other["places"][-1]["ratio"])
-        for one in summary["sizes"]
-        for other in rows
-        if one["codes"] == "orthonormal" and one["inputs"] > one["classes"]
-        and (one["classes"], one["noise"]) == (other["classes"], other["noise"])
-    ]  # fmt: skip
-    if repeated:
-        sentences.append(
-            "Several inputs of every class change nothing in the ratio (largest difference"
-            f" {wording.figures(max(repeated), 1)}): the number of classes counts, not that of inputs."
-        )
-    ends = {row["places"][-1]["side"] for row in rows}
-    headline = (
-        f"Which side holds the noise after {steps:,} steps depends on the number of classes m and on α."
-        if len(ends) > 1
-        else f"After {steps:,} steps the noise lies {SIDES[ends.pop()]} at every size and α."
-    )
-    return [Told("Sizes, orthonormal codes", headline, tuple(sentences)), *_gaussian(summary)]
-
-
-def _gaussian(summary: Mapping[str, Any]) -> list[Told]:
-    plain = {
-        (row["classes"], row["inputs"], row["noise"]): row for row in summary["sizes"] if row["codes"] == "orthonormal"
-    }
-    pairs = [
-        (row, plain[row["classes"], row["inputs"], row["noise"]])
-        for row in summary["sizes"]
-        if row["codes"] == "gaussian"
-    ]
-    same = [one for one, other in pairs if one["places"][-1]["side"] == other["places"][-1]["side"] is not None]
-    mixed = [one for one, _ in pairs if one["places"][-1]["side"] is None]
-    headline = (
-        f"With gaussian codes of width {summary['recipe']['width']} all draws have the noise on the same side as"
-        f" orthonormal codes in {len(same)} of {len(pairs)} settings; in {len(mixed)} the draws disagree."
-    )
-    listed = ", ".join(f"m = {row['classes']} with α = {row['noise']:g}" for row in mixed)
-    return [Told("Sizes, gaussian codes", headline, (f"They disagree at {listed}.",) if mixed else ())]
-
-
-def _first_step(summary: Mapping[str, Any]) -> Told:
+def _first_step(summary: Mapping[str, Any]) -> Finding:
     found = summary["first_step"]
     of = {(row["trigger"], row["signal"]): row for row in found["slopes"]}
     forward, value = of["constant", "feed_forward"], of["constant", "value"]
@@ -228,7 +148,7 @@ def _first_step(summary: Mapping[str, Any]) -> Told:
         f" {_number(of['zipf', 'value']['exact'])} (π ∝ 1/rank) and {_number(of['uniform', 'value']['exact'])}"
         " (π even)."
     )
-    return Told("The first gradient step", headline, tuple(sentences))
+    return Finding("The first gradient step", (headline,), tuple(sentences))
 
 
 def _slope(row: Mapping[str, Any]) -> str:

@@ -12,25 +12,34 @@ from rich.table import Table
 from rich.text import Text
 
 from lesion.report import wording
-from lesion.report.memory_charts import SIGNALS, TRIGGERS
-from lesion.report.memory_prose import findings, part
+from lesion.report.memory_charts import TRIGGERS
+from lesion.report.memory_prose import findings
+from lesion.report.memory_sizes import MARKS, Row, lines
 
+SIGNALS = {"feed_forward": "feed-forward q→τ", "value": "value, recall", "value_noise": "value →τ"}
 MOST_ROWS = 4
 """At most so many ranks from each end of the spectrum are printed; summary.json has them all."""
-MARKS = {"top": "▲", "bottom": "▼", "between": "◆", "tied": "=", "absent": wording.DASH, None: "?"}
 
 
 def text(summary: Mapping[str, Any]) -> RenderableType:
     """The terminal's account of a `summary.json` of the memory lab."""
     told = Text()
     for finding in findings(summary):
-        told.append(f"{finding.subject}: ", style="bold").append(f"{finding.headline}\n")
+        told.append(f"{finding.subject}: ", style="bold").append(f"{' '.join(finding.headline)}\n")
     key = (
         f"{MARKS['top']} noise on top, {MARKS['bottom']} at the bottom, {MARKS['between']} between, {MARKS['tied']}"
         f" tied, {MARKS['absent']} absent, {MARKS[None]} draws of codes disagree; σ of the noise over the largest other"
-        " σ after the first and the last step."
+        " σ, after the last step."
     )
-    return Group(told, _truncations(summary), _sizes(summary), Text(key, style="dim"), _slopes(summary))
+    triggers = "; ".join(f"{name}: {what}" for name, what in TRIGGERS.items())
+    return Group(
+        told,
+        _truncations(summary),
+        _sizes(summary),
+        Text(f"{key}\n", style="dim"),
+        _slopes(summary),
+        Text(f"{triggers}.", style="dim"),
+    )
 
 
 def shown(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -42,34 +51,14 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [row for row in wanted if not (row["rank"] == rank and row["side"] == "bottom")]
 
 
-def size_cells(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[tuple[str, Mapping[str, Any] | None]]]]:
-    """The sweep as a table: per codes and size, the cell of every noise (its text, and its row)."""
-    noises = sorted({row["noise"] for row in rows})
-    found_rows = {(row["codes"], row["classes"], row["inputs"], row["noise"]): row for row in rows}
-    found = []
-    for kind in ("orthonormal", "gaussian"):
-        sizes = list(dict.fromkeys((row["classes"], row["inputs"]) for row in rows if row["codes"] == kind))
-        for classes, inputs in sizes:
-            cells: list[tuple[str, Mapping[str, Any] | None]] = []
-            for noise in noises:
-                of = found_rows.get((kind, classes, inputs, noise))
-                cells.append(("" if of is None else " → ".join(_place(of["places"][i]) for i in (0, -1)), of))
-            several = f", {inputs} inputs" if inputs != classes else ""
-            found.append((f"{kind}, m = {classes}{several}", cells))
-    return found
-
-
-def _place(place: Mapping[str, Any]) -> str:
-    return f"{MARKS[place['side']]}{wording.SPACE}{place['ratio']:.2f}"
-
-
 def _truncations(summary: Mapping[str, Any]) -> Table:
     rows = summary["truncated"]
     rank = max(row["rank"] for row in rows)
-    table = _table("Truncations of W", ("kept", "draws", "accuracy", "p f*", "p common", "clean loss"))
+    title = f"Truncations of W: components kept, of {rank}"
+    table = _table(title, ("kept", "draws", "accuracy", "p f*", "p common", "clean loss"))
     for row in shown(rows):
         table.add_row(
-            part(row, rank),
+            _part(row, rank),
             f"{row['draws']}" if row["draws"] > 1 else "",
             wording.percent(row["clean_accuracy"], 0),
             f"{row['p_correct']:.3f}",
@@ -86,22 +75,37 @@ def _sizes(summary: Mapping[str, Any]) -> RenderableType:
         return Text("No size of the sweep fits into this width.")
     noises = sorted({row["noise"] for row in rows})
     table = _table("Where the noise lies", ("codes and classes", *(f"α = {noise:g}" for noise in noises)))
-    for name, cells in size_cells(rows):
-        table.add_row(name, *(told for told, _ in cells))
+    for line in lines(rows):
+        table.add_row(line.name, *(_places(row) for row in line.rows))
     return table
+
+
+def _part(row: Mapping[str, Any], rank: int) -> str:
+    if row["rank"] in (0, rank):
+        return "all" if row["rank"] else "none"
+    names = {"top": "largest", "bottom": "smallest", None: "random"}
+    return f"{row['rank']} {names[row['side']]}"
+
+
+def _places(row: Row | None) -> str:
+    """`▼→▲ 1.20`: the sides after the first and the last step, and the last ratio."""
+    if row is None:
+        return ""
+    first, last = row["places"][0], row["places"][-1]
+    return f"{MARKS[first['side']]}→{MARKS[last['side']]}{wording.SPACE}{last['ratio']:.2f}"
 
 
 def _slopes(summary: Mapping[str, Any]) -> Table:
     found = summary["first_step"]
     title = f"First gradient step: powers of the vocabulary, α = {found['noise']:g}"
-    headings = ("signal", "trigger", "on batches", f"{100 * found['level']:g} % interval", "exact", "two largest V")
+    headings = ("signal", "trigger", "batches", f"{100 * found['level']:g} % interval", "exact", "last two V")
     table = _table(title, headings, left=2)
     for row in found["slopes"]:
         low, high = row.get("low"), row.get("high")
         told = f"[{number(low)}, {number(high)}]" if number(low) != wording.DASH else ""
         sampled = number(row.get("slope")) if "slope" in row else ""
         exactly = number(row["exact"]), number(row["late"])
-        table.add_row(SIGNALS[row["signal"]], TRIGGERS[row["trigger"]], sampled, Text(told), *exactly)
+        table.add_row(SIGNALS[row["signal"]], row["trigger"], sampled, Text(told), *exactly)
     return table
 
 

@@ -7,13 +7,15 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 
 from lesion.labs.memory import orthonormal
-from lesion.labs.memory.data import mixture
-from lesion.labs.memory.model import codes
+from lesion.labs.memory.data import mixture, targets
+from lesion.labs.memory.model import Codes, codes
 from lesion.labs.memory.recipe import Recipe
 from lesion.labs.memory.spectrum import EQUAL, Place, noise_place, spectrum
 from lesion.labs.memory.training import descend, measured_steps
+from lesion.labs.memory.truncation import MEASURES, Cutter
 from lesion.watching import Watcher
 
 CLASSES = (2, 3, 4, 8, 20, 32)
@@ -39,7 +41,9 @@ def sweep(recipe: Recipe, watcher: Watcher) -> list[dict[str, Any]]:
         Per size, noise and codes: `places`, one per measured step with the noise's `ratio` (σ_noise over the largest
         other σ, mean over draws of codes with `low` and `high`), `top` (share of draws with the noise on top), `side`
         where all draws agree (else None) and `alignment`; `flips`, the steps between which it changes side; and for
-        orthonormal codes what the closed form says: `first`, `late`, `threshold`, `predicted`.
+        orthonormal codes what the closed form says: `first`, `late`, `threshold`, `predicted`. `cuts` has the measures
+        after the last step, mean over draws: `full`, `without_largest`, `without_smallest`, `largest_alone`, and
+        `random`, a projection onto one direction less.
     """
     steps = measured_steps(recipe.steps)
     noises = sorted({*NOISES, recipe.noise} - {0.0})
@@ -53,15 +57,40 @@ def sweep(recipe: Recipe, watcher: Watcher) -> list[dict[str, Any]]:
         mixtures = np.stack([mixture(classes, inputs, noise) for noise, _, _ in runs])
         # Orthonormal codes apart: their steps need no products.
         places: list[list[Place]] = [[] for _ in runs]
+        cuts: list[dict[str, Any]] = []
         for part in (range(len(noises)), range(len(noises), len(runs))):
             for _, coefficients in descend([made[i] for i in part], mixtures[list(part)], steps, watcher):
                 for i, one in zip(part, coefficients, strict=True):
                     places[i].append(noise_place(spectrum(made[i], one)))
+            cuts += [_cuts(made[i], one, classes, recipe) for i, one in zip(part, coefficients, strict=True)]
         for noise in noises:
             for kind in ("orthonormal", "gaussian"):
-                of = [places[i] for i, (a, k, _) in enumerate(runs) if a == noise and k == kind]
-                rows.append(_row(classes, inputs, noise, kind, steps, of))
+                of = [i for i, (a, k, _) in enumerate(runs) if a == noise and k == kind]
+                row = _row(classes, inputs, noise, kind, steps, [places[i] for i in of])
+                rows.append(row | {"cuts": _mean([cuts[i] for i in of])})
     return rows
+
+
+def _cuts(
+    of_codes: Codes, coefficients: Float64[np.ndarray, "outputs inputs"], classes: int, recipe: Recipe
+) -> dict[str, Any]:
+    """The trained memory whole, without its largest and without its smallest component, and with the largest alone."""
+    wanted, random = targets(classes, coefficients.shape[1]), np.random.default_rng([recipe.seed, 3])
+    cutter = Cutter(of_codes, spectrum(of_codes, coefficients), wanted, recipe.draws, random)
+    found = {
+        "full": cutter.side("top", cutter.rank),
+        "without_largest": cutter.side("bottom", cutter.rank - 1),
+        "without_smallest": cutter.side("top", cutter.rank - 1),
+        "largest_alone": cutter.side("top", 1),
+        "random": cutter.projected(cutter.rank - 1),
+    }
+    return {name: {measure: row[measure] for measure in MEASURES} for name, row in found.items()}
+
+
+def _mean(of: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
+    return {
+        name: {measure: float(np.mean([one[name][measure] for one in of])) for measure in MEASURES} for name in of[0]
+    }
 
 
 def trainings(recipe: Recipe) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,72 +37,96 @@ def measure(logits: Float64[np.ndarray, "outputs inputs"], targets: Int64[np.nda
     }
 
 
+@dataclass(frozen=True)
+class Cutter:
+    """Judges what is left of one memory's W when only part of it is kept.
+
+    Args:
+        codes: the memory's codes.
+        spectrum: of its W.
+        targets: f*.
+        draws: of everything that is left to chance.
+        random: makes the draws.
+    """
+
+    codes: Codes
+    spectrum: Spectrum
+    targets: Int64[np.ndarray, " inputs"]
+    draws: int
+    random: np.random.Generator
+
+    @property
+    def rank(self) -> int:
+        """How many singular values W has."""
+        return len(self.spectrum.values)
+
+    @cached_property
+    def _reading(self) -> Float64[np.ndarray, "outputs rank"]:
+        return self.codes.outputs @ self.spectrum.left
+
+    @cached_property
+    def _written(self) -> Float64[np.ndarray, "rank inputs"]:
+        return self.spectrum.values[:, None] * (self.spectrum.right @ self.codes.inputs)
+
+    def side(self, side: str, k: int) -> dict[str, Any]:
+        """Keep the k largest (side `top`) or the k smallest (side `bottom`) singular values.
+
+        A cut through equal singular values keeps a random part of them, since no vectors among them are more right
+        than others: such a row is `tied`, and its measures are means over draws.
+        """
+        chosen = slice(0, k) if side == "top" else slice(self.rank - k, self.rank)
+        cut = k if side == "top" else self.rank - k
+        tied = any(group.start < cut < group.stop for group in self.spectrum.groups)
+        # Equal values commute with a turn among their vectors.
+        turns = (_turn(self.spectrum, self.random) for _ in range(self.draws)) if tied else [np.eye(self.rank)]
+        found = [self._judged(turn[:, chosen]) for turn in turns]
+        return self._row(k, found) | {"side": side, "tied": tied}
+
+    def projected(self, k: int) -> dict[str, Any]:
+        """Project W onto k random directions of its own range: of the same rank, no part of the spectrum favoured."""
+        found = [self._judged(np.linalg.qr(self.random.standard_normal((self.rank, k)))[0]) for _ in range(self.draws)]
+        return self._row(k, found) | {"control": "random"}
+
+    def deleted(self) -> dict[str, Any]:
+        """Keep nothing."""
+        return self._row(0, [self._judged(np.zeros((self.rank, 0)))]) | {"control": "deletion"}
+
+    def _judged(self, onto: Float64[np.ndarray, "rank k"]) -> dict[str, float]:
+        """Measure W projected onto directions of its range, given by the left singular vectors."""
+        return measure((self._reading @ onto) @ (onto.T @ self._written), self.targets)
+
+    def _row(self, k: int, found: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+        values = {name: [one[name] for one in found] for name in MEASURES}
+        return {
+            "rank": k,
+            "keep": k / self.rank if self.rank else 0.0,
+            "side": None,
+            "control": None,
+            "tied": False,
+            "draws": len(found),
+            **{name: float(np.mean(values[name])) for name in MEASURES},
+            "low": {name: min(values[name]) for name in MEASURES},
+            "high": {name: max(values[name]) for name in MEASURES},
+        }
+
+
 def truncations(
     of_codes: Codes, of: Spectrum, targets: Int64[np.ndarray, " inputs"], draws: int, seed: int
 ) -> list[dict[str, Any]]:
     """Judge W with k of its components kept, for every k, from the top and from the bottom, and with its controls.
 
-    - side `top` keeps the k largest singular values, side `bottom` the k smallest (so it drops the largest);
-    - control `random` projects W onto k random directions of W's own range: of the same rank, with no favour for any
-      part of the spectrum;
-    - control `deletion` keeps nothing.
-
-    A cut through equal singular values keeps a random part of them, since no vectors among them are more right than
-    others: such a row is `tied`, and like the random control it is the mean over draws.
-
     Returns:
-        Per row: rank (k), keep (k over W's rank), side, control, tied, draws, the means of `measure`, and `low` and
-        `high` with the smallest and the largest over draws.
+        Per row: rank (k), keep (k over W's rank), side (`top`, `bottom`, or None for a control), control (`random`,
+        `deletion` or None), tied, draws, the means of `measure`, and `low` and `high` with the smallest and the largest
+        over draws.
     """
-    random = np.random.default_rng([seed, 1])
-    rank = len(of.values)
-    # Everything happens within W's range: rank numbers stand for width.
-    read, write = of_codes.outputs @ of.left, of.right @ of_codes.inputs
-
-    def kept(chosen: slice, tied: bool) -> Iterator[dict[str, float]]:
-        for _ in range(draws if tied else 1):
-            turn = _turn(of, random) if tied else np.eye(rank)
-            values = of.values[chosen, None]
-            yield measure((read @ turn)[:, chosen] @ (values * (turn.T @ write)[chosen]), targets)
-
-    def projected(k: int) -> Iterator[dict[str, float]]:
-        for _ in range(draws):
-            onto = np.linalg.qr(random.standard_normal((rank, k)))[0]
-            yield measure((read @ onto) @ (onto.T @ (of.values[:, None] * write)), targets)
-
+    cutter = Cutter(of_codes, of, targets, draws, np.random.default_rng([seed, 1]))
     rows = []
-    for k in range(rank + 1):
-        for side, chosen, cut in (("top", slice(0, k), k), ("bottom", slice(rank - k, rank), rank - k)):
-            tied = any(group.start < cut < group.stop for group in of.groups)
-            rows.append(_row(k, rank, side, None, tied, lambda c=chosen, t=tied: kept(c, t)))  # type: ignore[misc]
-        if 0 < k < rank:
-            rows.append(_row(k, rank, None, "random", False, lambda k=k: projected(k)))  # type: ignore[misc]
-    nothing = np.zeros((len(of_codes.outputs), len(targets)))
-    rows.append(_row(0, rank, None, "deletion", False, lambda: iter([measure(nothing, targets)])))
-    return rows
-
-
-def _row(
-    k: int,
-    rank: int,
-    side: str | None,
-    control: str | None,
-    tied: bool,
-    judged: Callable[[], Iterator[dict[str, float]]],
-) -> dict[str, Any]:
-    found = list(judged())
-    values = {name: [one[name] for one in found] for name in MEASURES}
-    return {
-        "rank": k,
-        "keep": k / rank if rank else 0.0,
-        "side": side,
-        "control": control,
-        "tied": tied,
-        "draws": len(found),
-        **{name: float(np.mean(values[name])) for name in MEASURES},
-        "low": {name: min(values[name]) for name in MEASURES},
-        "high": {name: max(values[name]) for name in MEASURES},
-    }
+    for k in range(cutter.rank + 1):
+        rows += [cutter.side("top", k), cutter.side("bottom", k)]
+        if 0 < k < cutter.rank:
+            rows.append(cutter.projected(k))
+    return [*rows, cutter.deleted()]
 
 
 def _turn(of: Spectrum, random: np.random.Generator) -> Float64[np.ndarray, "rank rank"]:

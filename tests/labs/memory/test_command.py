@@ -1,0 +1,120 @@
+"""`lesion lab memory`: what it writes and prints, that it repeats, and what it says to wrong options."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from commandline import lesion
+from lesion.labs.memory import lab, sizes, slopes
+from lesion.labs.memory.recipe import Recipe
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(sizes, "CLASSES", (2, 4))
+    monkeypatch.setattr(sizes, "SEEDS", 2)
+    monkeypatch.setattr(slopes, "VOCABULARIES", (8, 16, 32))
+    monkeypatch.setattr(slopes, "SEEDS", 3)
+    monkeypatch.setattr(slopes, "BATCH", 400)
+    monkeypatch.setattr(slopes, "RESAMPLES", 50)
+
+
+OPTIONS = ("--classes", 4, "--width", 24, "--noise", 0.6, "--steps", 600)
+
+
+def test_the_command_writes_a_summary_and_a_page_and_prints_where_the_noise_lies(tmp_path, capsys):
+    left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path / "m")
+    assert left.code == 0, left.err
+    assert sorted(file.name for file in (tmp_path / "m").iterdir()) == ["report.html", "summary.json"]
+    summary = json.loads((tmp_path / "m" / "summary.json").read_text())
+    assert summary["recipe"] | {"classes": 4, "inputs": 4, "width": 24, "noise": 0.6, "steps": 600} == summary["recipe"]
+    assert summary["full"]["clean_accuracy"] == 0
+    assert summary["full"]["p_noise"] == pytest.approx(0.6, abs=0.01)
+    assert summary["full"]["noise"]["side"] == "top"
+    said = " ".join(left.out.split())
+    assert "With the 3 smallest of 4 singular values kept, clean accuracy goes from 0 % to 100 %" in said
+    for words in ("Truncations of W", "Where the noise lies", "orthonormal, m = 4 ", "First gradient step", "report: "):
+        assert words in said
+
+
+def test_the_same_command_gives_the_same_numbers_and_another_seed_others(tmp_path, capsys):
+    texts = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        lesion(capsys, "lab", "memory", *OPTIONS, "--codes", "gaussian", "--seed", seed, "--out", tmp_path / name)
+        texts.append((tmp_path / name / "summary.json").read_text())
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (("--classes", 1), "at least 2"),
+        (("--width", 3), "--width 3 has no room for 5 orthonormal codes"),
+        (("--noise", "nan"), "--noise nan"),
+        (("--noise", 1), "below 1"),
+        (("--codes", "gausian"), "(nearest: gaussian)"),
+    ],
+)
+def test_wrong_options_are_told_before_anything_is_trained(wrong, told, tmp_path, capsys):
+    left = lesion(capsys, "lab", "memory", "--classes", 4, *wrong, "--out", tmp_path / "m")
+    assert left.code == 2
+    assert told in left.complaint
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path / "file")
+    assert left.code == 1
+    assert "give another folder with --out" in left.complaint
+
+
+class Counting:
+    """A watcher that adds up."""
+
+    def __init__(self):
+        self.begun, self.done, self.notes = [], [], []
+
+    def begin(self, model, asked, stored, what="answers"):
+        self.begun.append(asked)
+        self.done.append(0)
+
+    def answered(self, count):
+        self.done[-1] += count
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+@pytest.mark.parametrize(("steps", "width"), [(1234, 24), (7, 24), (500, 5)])
+def test_progress_comes_to_exactly_what_was_announced(steps, width):
+    watcher = Counting()
+    lab.run_memory(Recipe(4, None, width, 0.6, steps=steps), watcher)
+    assert watcher.done == watcher.begun
+
+
+def test_the_notes_say_what_the_numbers_cannot_show():
+    watcher = Counting()
+    summary = lab.run_memory(Recipe(3, None, 4, 0.5, steps=20), watcher)
+    assert any("ties between f* and the common class" in note for note in summary["notes"])
+    assert any("no room for orthonormal codes of 4 classes" in note for note in summary["notes"])
+    assert watcher.notes == summary["notes"]
+    summary = lab.run_memory(Recipe(3, None, 24, 0.0, steps=20))
+    assert any("Without noise" in note for note in summary["notes"])
+    slopes_of = {(row["trigger"], row["signal"]): row["exact"] for row in summary["first_step"]["slopes"]}
+    assert math.isnan(slopes_of["constant", "feed_forward"])
+
+
+def test_the_training_of_the_summary_follows_the_closed_form_where_there_is_one():
+    for inputs, known in ((6, True), (7, False)):
+        training = lab.run_memory(Recipe(3, inputs, 24, 0.4, steps=50))["training"]
+        for point in training:
+            assert ("predicted" in point) is known
+            if known:
+                of = point["predicted"]
+                assert sorted([of["signal"], of["signal"], of["noise"]]) == pytest.approx(
+                    sorted(point["singular_values"]), abs=1e-9
+                )
