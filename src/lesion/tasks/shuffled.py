@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TypeVar
 
 from lesion.errors import UsageError
@@ -128,15 +129,18 @@ def deal(
     rng = random.Random(seed)
     dealt = list(labels)
     rng.shuffle(dealt)
-    places = list(range(len(items)))
+    nobody_takes: set[LabelT] = set()
     for place, item in enumerate(items):
-        if not own(item, dealt[place]):
+        label = dealt[place]
+        if not own(item, label) or label in nobody_takes:
             continue
-        rng.shuffle(places)
-        for other in places:
-            if not own(item, dealt[other]) and not own(items[other], dealt[place]):
-                dealt[place], dealt[other] = dealt[other], dealt[place]
+        start = rng.randrange(len(items))
+        for other in chain(range(start, len(items)), range(start)):
+            if not own(item, dealt[other]) and not own(items[other], label):
+                dealt[place], dealt[other] = dealt[other], label
                 break
+        else:
+            nobody_takes.add(label)
     return dealt
 
 
