@@ -134,7 +134,7 @@ def deal(
         label = dealt[place]
         if not own(item, label) or label in nobody_takes:
             continue
-        start = rng.randrange(len(items))
+        start = rng.randrange(place, len(items))  # those before it have labels that are not their own
         for other in chain(range(start, len(items)), range(start)):
             if not own(item, dealt[other]) and not own(items[other], label):
                 dealt[place], dealt[other] = dealt[other], label
