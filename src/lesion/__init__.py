@@ -6,6 +6,7 @@ Example:
     >>> with lesion.applied(model, lesion.ScaleBlock(3, 0.0)):
     ...     model.network(**model.tokenizer("2 + 2", return_tensors="pt"))
     >>> lesion.ablate(model, tasks=["primer:arithmetic"], items=100).table
+    >>> lesion.truncate(model, "primer:atlas?form=contrast", matrices="mlp.up").edit
 """
 
 from __future__ import annotations
@@ -16,11 +17,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lesion.api import Result, ablate, study
     from lesion.api_isolation import Isolated, evaluate, isolate
+    from lesion.api_recall import Recalled
+    from lesion.api_truncation import Truncated, truncate
     from lesion.edits.apply import applied
     from lesion.edits.artefact import read_edit, save_edit
     from lesion.edits.checkpoint import apply_edits
     from lesion.edits.drawing import Random
-    from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters, parse
+    from lesion.edits.edit import (
+        BASELINE,
+        Compose,
+        ScaleAttention,
+        ScaleBlock,
+        ScaleMlp,
+        ScaleParameters,
+        Truncate,
+        parse,
+    )
     from lesion.edits.gates import gated
     from lesion.edits.neurons import LAPE
     from lesion.edits.shares import Magnitude, MathNeuro, Wanda
@@ -38,6 +50,9 @@ _HOME = {
     "evaluate": "lesion.api_isolation",
     "isolate": "lesion.api_isolation",
     "Isolated": "lesion.api_isolation",
+    "Recalled": "lesion.api_recall",
+    "truncate": "lesion.api_truncation",
+    "Truncated": "lesion.api_truncation",
     "read_edit": "lesion.edits.artefact",
     "save_edit": "lesion.edits.artefact",
     "apply_edits": "lesion.edits.checkpoint",
@@ -57,6 +72,7 @@ _HOME = {
     "ScaleAttention": "lesion.edits.edit",
     "ScaleBlock": "lesion.edits.edit",
     "ScaleMlp": "lesion.edits.edit",
+    "Truncate": "lesion.edits.edit",
     "parse": "lesion.edits.edit",
     "LesionError": "lesion.errors",
     "UsageError": "lesion.errors",
@@ -76,11 +92,14 @@ __all__ = [
     "MathNeuro",
     "Model",
     "Random",
+    "Recalled",
     "Result",
     "ScaleAttention",
     "ScaleBlock",
     "ScaleMlp",
     "ScaleParameters",
+    "Truncate",
+    "Truncated",
     "UsageError",
     "Wanda",
     "ablate",
@@ -97,6 +116,7 @@ __all__ = [
     "read_edit",
     "save_edit",
     "study",
+    "truncate",
 ]
 
 

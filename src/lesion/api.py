@@ -1,4 +1,4 @@
-"""Layer studies from Python: what `lesion ablate` and `lesion run` do, as values."""
+"""Studies from Python: what `lesion ablate` and `lesion run` do, as values."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from typing import Any
 import pandas as pd
 
 from lesion.api_isolation import Isolated
+from lesion.api_recall import Recalled
+from lesion.api_truncation import Truncated
 from lesion.edits.apply import as_it_is
 from lesion.edits.edit import Unit
+from lesion.labs.recall.study import run_recall
 from lesion.models.load import Model
 from lesion.report import page, tables
 from lesion.studies.isolation_run import run_isolation
 from lesion.studies.isolation_study import IsolationStudy
-from lesion.studies.kinds import load_study
+from lesion.studies.kinds import AnyStudy, load_study
+from lesion.studies.recall_study import RecallStudy
 from lesion.studies.run import recall, run
 from lesion.studies.study import Study
+from lesion.studies.truncation_run import run_truncation
+from lesion.studies.truncation_study import TruncationStudy
 from lesion.watching import Watcher
 
 
@@ -137,9 +143,9 @@ def ablate(
 
 
 def study(
-    source: str | Path | Study | IsolationStudy, out: str | Path, *, watcher: Watcher | None = None
-) -> Result | Isolated:
-    """Run a study file, or one shipped with the package, into a folder.
+    source: str | Path | AnyStudy, out: str | Path, *, watcher: Watcher | None = None
+) -> Result | Isolated | Truncated | Recalled:
+    """Run a study file of any kind, or one shipped with the package, into a folder.
 
     Example:
         >>> lesion.study("demo", out="demo").report()
@@ -148,7 +154,12 @@ def study(
         UsageError: the file is wrong, or names what does not exist.
         LesionError: as for `ablate`.
     """
-    asked = source if isinstance(source, Study | IsolationStudy) else load_study(source)
+    asked = source if isinstance(source, AnyStudy) else load_study(source)
+    if isinstance(asked, RecallStudy):
+        return Recalled(Path(out), run_recall(asked, Path(out), watcher))
+    if isinstance(asked, TruncationStudy):
+        searched = run_truncation(asked, Path(out), watcher=watcher)
+        return Truncated(searched.folder, searched.summary, searched.asked)
     if isinstance(asked, IsolationStudy):
         isolated = run_isolation(asked, Path(out), watcher=watcher)
         return Isolated(isolated.folder, isolated.summary, isolated.asked)

@@ -73,7 +73,8 @@ def run_study(
     out: Out = None,
 ) -> None:
     """Run a study file, or a study shipped with the package."""
-    from lesion.cli import isolate, truncate
+    from lesion.cli import isolate, recall, truncate
+    from lesion.studies.isolation_study import IsolationStudy
     from lesion.studies.kinds import load_study
     from lesion.studies.truncation_study import TruncationStudy
 
@@ -89,8 +90,10 @@ def run_study(
         _run(found, folder)
     elif isinstance(found, TruncationStudy):
         truncate.run(found, folder)
-    else:
+    elif isinstance(found, IsolationStudy):
         isolate.run(found, folder)
+    else:
+        recall.run(found, folder)
 
 
 def demo(out: Out = None) -> None:
@@ -99,14 +102,15 @@ def demo(out: Out = None) -> None:
 
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")]) -> None:
-    """Write the report of a study, an isolation, an evaluation or a search from what its folder holds."""
+    """Write the report of a study, an isolation, an evaluation, a search or recall trainings from their folder."""
     from rich.markup import escape
 
     from lesion.cli import isolate, truncate
+    from lesion.cli import recall as laboratory
     from lesion.report import page, tables
     from lesion.studies.run import recall
 
-    if isolate.show(folder) or truncate.show(folder):
+    if isolate.show(folder) or truncate.show(folder) or laboratory.show(folder):
         return
     _, summary, answers, items = recall(folder)
     path = page.write(folder, summary, answers, items)

@@ -1,4 +1,4 @@
-"""The kinds of study files: a layer study, the isolation of a skill, or a search for a truncation."""
+"""The kinds of study files: a layer study, the isolation of a skill, a search for a truncation, or recall trainings."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from pathlib import Path
 
 from lesion.studies.isolation_study import IsolationStudy
 from lesion.studies.questions import shipped
+from lesion.studies.recall_study import RecallStudy
 from lesion.studies.study import Study
 from lesion.studies.truncation_study import TruncationStudy
 
-AnyStudy = Study | IsolationStudy | TruncationStudy
-KINDS: dict[str, type[IsolationStudy | TruncationStudy]] = {"isolation": IsolationStudy, "truncation": TruncationStudy}
+AnyStudy = Study | IsolationStudy | TruncationStudy | RecallStudy
+KINDS: dict[str, type[IsolationStudy | TruncationStudy | RecallStudy]] = {
+    "isolation": IsolationStudy,
+    "truncation": TruncationStudy,
+    "recall": RecallStudy,
+}
 
 
 def load_study(source: str | Path) -> AnyStudy:

@@ -14,7 +14,7 @@ from lesion.engines.engine import Engine
 from lesion.models.load import Model
 from lesion.studies.asking import ask, clamped, missing
 from lesion.studies.questions import ModelChoice, Questions, TaskChoice
-from lesion.studies.row import Row
+from lesion.studies.row import Row, storable
 from lesion.studies.store import Store
 from lesion.tasks.gold import Gold
 from lesion.tasks.task import Item, Task
@@ -97,7 +97,9 @@ class Recollection:
         new = self._store.write(rows)
         for row in rows:
             self._keys.add(row.key)
-            self._said[row.edit, row.task, row.item] = Said(row.correct, row.parsed, row.scores, row.ranks)
+            # As the store keeps it, so that a run that goes on from the store ends with the same numbers.
+            parsed = None if row.parsed is None else storable(row.parsed)
+            self._said[row.edit, row.task, row.item] = Said(row.correct, parsed, row.scores, row.ranks)
         return new
 
     def ask(

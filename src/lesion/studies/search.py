@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lesion.edits.edit import BASELINE, Compose, Edit, Truncate
 from lesion.methods.truncation import Cell
@@ -45,10 +46,18 @@ def split(tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[
 
 @dataclass(frozen=True, order=True)
 class Score:
-    """How good an edit is on validation items: the first number counts, the second breaks ties."""
+    """How good an edit is on validation items: the first number counts, the second orders those of which it is equal.
+
+    Against the unedited model, and against what a composition has already, the first number alone decides: what has
+    the same number of items right does not make the model better, however its log-probabilities have moved.
+    """
 
     first: float
     second: float
+
+    def better(self, than: Score) -> bool:
+        """Whether the first number is greater; never where it is not a number."""
+        return self.first > than.first
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,7 @@ def search(study: TruncationStudy, cells: Sequence[Cell], parts: Split, model: R
     ranked = sorted(sound, key=lambda cell: (found.scores[cell.edit], cell.rank / cell.of), reverse=True)
     if ranked:
         found.best = ranked[0].edit
-        if found.scores[found.best] > found.baseline:
+        if found.scores[found.best].better(found.baseline):
             found.chosen = found.best
     if study.compose and found.chosen is not None:
         _compose(study, ranked, parts, model, found)
@@ -154,9 +163,14 @@ def _score(study: TruncationStudy, parts: Split, model: Recollection, edit: Edit
     for choice in parts.tasks:
         answers = model.answers(choice, parts.validation[choice], edit)
         accuracies.append(float(answers.right.mean()))
-        golds.append(float(np.nan_to_num(answers.gold, nan=-math.inf).mean()))
+        golds.append(_mean(answers.gold))
     accuracy, gold = float(np.mean(accuracies)), float(np.mean(golds))
     return Score(accuracy, gold) if study.objective == "accuracy" else Score(gold, accuracy)
+
+
+def _mean(golds: NDArray[np.float64]) -> float:
+    """The mean log-probability; that of an answer that is not a number is less than any."""
+    return float(golds.mean()) if not np.isnan(golds).any() else -math.inf
 
 
 def _with_gold(parts: Split) -> dict[TaskChoice, Task]:
@@ -202,15 +216,15 @@ def _screen(study: TruncationStudy, cells: Sequence[Cell], parts: Split, model: 
     model.ask(tasks, _items_for(tasks, items), [cell.edit for cell in cells], "answers of the screen")
 
     def mean(edit: Edit) -> float:
-        golds = [
-            np.nan_to_num(model.golds(choice, items[choice], edit), nan=-math.inf).mean() for choice in parts.tasks
-        ]
-        return float(np.mean(golds))
+        return float(np.mean([_mean(model.golds(choice, items[choice], edit)) for choice in parts.tasks]))
 
-    baseline = mean(BASELINE)
+    baseline, means = mean(BASELINE), [mean(cell.edit) for cell in cells]
     found.screen = screen
-    found.screened = {cell.edit: mean(cell.edit) - baseline for cell in cells}
-    order = sorted(range(len(cells)), key=lambda index: -found.screened[cells[index].edit])  # type: ignore[index]
+    # Where both are broken they are equally so; −∞ − −∞ would be no number.
+    found.screened = {
+        cell.edit: 0.0 if one == baseline else one - baseline for cell, one in zip(cells, means, strict=True)
+    }
+    order = sorted(range(len(cells)), key=lambda index: -means[index])
     rest = order[screen.best :]
     drawn = np.random.default_rng(study.seed).choice(len(rest), min(screen.random, len(rest)), replace=False)
     kept = {*order[: screen.best], *(rest[index] for index in drawn)}
@@ -236,6 +250,8 @@ def _eliminate(error: float, parts: Split, model: Recollection, found: Found) ->
     items = parts.validation[choice]
     steps = looks(len(items))
     found.looks = len(steps)
+    if not steps:
+        found.notes.append(f"No cell is given up early: {len(items)} validation items are too few to look back at.")
     alive = list(found.asked)
     at = threshold(error, len(alive), len(steps))
     for seen in steps:
@@ -267,14 +283,14 @@ def _compose(study: TruncationStudy, ranked: Sequence[Cell], parts: Split, model
     found.steps.append(Step(found.chosen, current, found.baseline, score, True, "the best single edit"))
     seen = {found.chosen.address}
     for cell in ranked:
-        if cell.edit.address in seen or found.scores[cell.edit] <= found.baseline:
+        if cell.edit.address in seen or not found.scores[cell.edit].better(found.baseline):
             continue
         seen.add(cell.edit.address)
         tried = Compose((current, cell.edit))
         ask_in_full(parts, parts.validation, [tried], model, f"answers with {cell.edit} added")
         after = _score(study, parts, model, tried)
         label = collapsed_anywhere(parts, model, tried)
-        accepted = after > score and not label
+        accepted = after.better(score) and not label
         reason = "better" if accepted else "one answer to nearly all items" if label else "not better, rolled back"
         found.steps.append(Step(cell.edit, tried, score, after, accepted, reason))
         if accepted:

@@ -26,6 +26,7 @@ from lesion.studies.database import (
 )
 from lesion.studies.lock import FolderLock
 from lesion.studies.row import Row, ranks_from_json, ranks_to_json, scores_from_json, scores_to_json, storable
+from lesion.studies.truncation_study import TruncationStudy
 from lesion.tasks.task import Item
 
 _COLUMNS = "key, model, edit, task, item, decoding, prompt_style, text, tokens, finish, correct, parsed, scores, ranks"
@@ -316,6 +317,8 @@ def _difference(stored: str, asked: str) -> str:
         return ""
     # These do not decide any answer, so they are not why the identities differ.
     silent = {"name", "title", "level", "batch_size", "device"}
+    if there.get("kind") == here.get("kind") == "truncation":
+        silent |= set(TruncationStudy.SILENT)
     differing = [
         f"{key}: {_short(there.get(key))} there, {_short(here.get(key))} here"
         for key in sorted(there.keys() | here.keys())

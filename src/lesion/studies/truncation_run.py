@@ -61,9 +61,11 @@ def run_truncation(
     watcher = watcher or Silent()
     folder = Path(folder)
     tasks = {choice: find(choice.name) for choice in study.tasks}
+    _refuse_scores(tasks)
     drawn = {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
-    _refuse(tasks, drawn)
+    _refuse_few(drawn)
     model = model or _load(study, study.model)
+    _refuse_broken(model)
     cells = grid(
         model.anatomy,
         parse_layers(study.layers, len(model.anatomy.blocks), study.model.name),
@@ -92,25 +94,41 @@ def run_truncation(
             for name, there, then in zip(("computed", "read", "reused", "seconds"), decompositions, before, strict=True)
         }
         asked, planned = memory.asked, memory.planned
+        _keep(folder, summary, found.composed or found.chosen, model)  # a checkpoint that fails takes nothing with it
+        told = {model.fingerprint: study.model}
         for revision in study.revisions:
-            chosen = _at(study.model, revision)
-            other = _load(study, chosen)
-            if other.fingerprint == model.fingerprint:
-                follower, there = memory, model
-                watcher.note(f"{chosen.name} has the weights of {study.model.name}; its answers are those.")
-            else:
-                _note(store, chosen.name, other)
-                there = other
-                follower = Recollection(study, chosen, there, make_engine(there, study.batch_size), store, watcher)
-                ask_in_full(parts, parts.test, shown, follower, "answers on test items")
-                asked, planned = asked + follower.asked, planned + follower.planned
+            follower = _follow(study, revision, model, told, store, watcher, make_engine)
+            ask_in_full(parts, parts.test, shown, follower, "answers on test items")
+            asked, planned = asked + follower.asked, planned + follower.planned
             for edit in (BASELINE, *shown):
                 summary["tokens"] += numbers.tokens(edit, parts, follower, study.level, revision)
                 summary["revisions"] += numbers.along(edit, parts, follower, study.level, revision)
-            del other, there
-    saved = found.composed or found.chosen
-    _keep(folder, summary, saved, model)
+            del follower  # its model makes room for the next
+    if study.revisions:
+        _keep(folder, summary, found.composed or found.chosen, model)
     return Outcome(folder, summary, asked, planned)
+
+
+def _follow(
+    study: TruncationStudy,
+    revision: str,
+    model: Model,
+    told: dict[str, ModelChoice],
+    store: Store,
+    watcher: Watcher,
+    make_engine: Callable[[Model, int | str], Engine],
+) -> Recollection:
+    """A checkpoint ready to be asked. One with the weights of a model in `told` goes by that one's name and answers."""
+    chosen = _at(study.model, revision)
+    there = _load(study, chosen)
+    _refuse_broken(there)
+    if there.fingerprint in told:
+        watcher.note(f"{chosen.name} has the weights of {told[there.fingerprint].name}; its answers are those.")
+    named = told.setdefault(there.fingerprint, chosen)
+    if there.fingerprint == model.fingerprint:
+        there = model  # its spectra are known
+    _note(store, named.name, there)
+    return Recollection(study, named, there, make_engine(there, study.batch_size), store, watcher)
 
 
 def recall_truncation(folder: Path) -> dict[str, Any] | None:
@@ -137,18 +155,39 @@ def _at(chosen: ModelChoice, revision: str) -> ModelChoice:
     return chosen.model_copy(update={"revision": revision})
 
 
-def _refuse(tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
+def _refuse_scores(tasks: Mapping[TaskChoice, Task]) -> None:
     for choice, task in tasks.items():
         if task.kind == "score":
             raise UsageError(
                 f"{choice.name} is scored by its log-probability and has no right answers to search by; give a task"
                 f" that is answered, and evaluate the edit on {choice.name} with `lesion evaluate`."
             )
-        if len(drawn[choice]) < 2:
+
+
+def _refuse_few(drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
+    for choice, items in drawn.items():
+        if len(items) < 2:
             raise UsageError(
-                f"{choice.name} has {len(drawn[choice])} item: an edit is chosen on some items and told on others, so"
-                f" give two at least."
+                f"{choice.name} has {len(items)} item: an edit is chosen on some items and told on others, so give two"
+                f" at least."
             )
+
+
+def _refuse_broken(model: Model) -> None:
+    """An answer of a network with weights that are not finite says nothing, and no search would mend it."""
+    broken = [name for name, weight in model.network.named_parameters() if not bool(weight.isfinite().all())]
+    if not broken:
+        return
+    for address, matrix in model.anatomy.matrices.items():
+        if not bool(matrix.read().isfinite().all()):
+            raise LesionError(
+                f"{address} of {model.name} has weights that are not finite, and so no spectrum; the checkpoint is"
+                f" broken. Give one whose weights are finite."
+            )
+    raise LesionError(
+        f"{', '.join(broken[:3])}{', …' if len(broken) > 3 else ''} of {model.name} has weights that are not finite;"
+        f" the checkpoint is broken. Give one whose weights are finite."
+    )
 
 
 def _note(store: Store, name: str, model: Model) -> None:
