@@ -53,12 +53,16 @@ def test_observed_a_gold_or_shuffled_file_of_questions_is_one_text_as_it_stands(
         assert encode_solved(model, find(name), task.load()[0]) == encode_solved(model, task, task.load()[0])
 
 
-def test_what_does_not_fit_the_context_is_told_by_item():
-    narrow = Speaker(speaker("first").tokenizer, "narrow", 12)
-    for item in (SOLVED, replace(CHOICE, question="it is", choices=("the cat is on the mat, that is what it is",) * 2)):
-        gold = item.choices[0] if item.choices else item.gold
-        with pytest.raises(LesionError, match=r"tem 1 of (gold:)?primer:atlas .*narrow"):
-            encode_gold(narrow, Gold(ATLAS), replace(item, gold=gold), "raw")
+@pytest.mark.parametrize("item", [CHOICE, CONTRAST, SOLVED])
+def test_what_does_not_fit_the_context_is_cut_off_and_a_prompt_that_fills_it_is_told(item):
+    whole = speaker("first")
+    prompt, continuation = encode_gold(whole, Gold(ATLAS), item, "raw")
+    for room in range(1, len(continuation) + 2):
+        narrow = Speaker(whole.tokenizer, "narrow", len(prompt) + room)
+        assert encode_gold(narrow, Gold(ATLAS), item, "raw") == (prompt, continuation[:room])
+    for context in (len(prompt), len(prompt) - 1):
+        with pytest.raises(LesionError, match=r"tem 1 of primer:atlas .*narrow"):
+            encode_gold(Speaker(whole.tokenizer, "narrow", context), Gold(ATLAS), item, "raw")
 
 
 def test_an_item_without_an_answer_is_told():

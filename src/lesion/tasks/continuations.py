@@ -78,7 +78,8 @@ def encode_gold(
     """The token ids of an item's prompt and of what is right to say after it: what `gold:TASK` scores.
 
     That is the gold choice where there are choices, else the solution, else the gold answer, as `encode_choices` has a
-    choice follow: of items with choices, the score is that of the gold choice.
+    choice follow: of items with choices, the score is that of the gold choice. What does not fit the context behind the
+    prompt is cut off at its end, as of running text.
 
     Args:
         model: who is asked.
@@ -88,19 +89,19 @@ def encode_gold(
 
     Raises:
         UsageError: see `resolve`.
-        LesionError: there is no gold answer, or it does not fit the context together with its prompt.
+        LesionError: there is no gold answer, or the prompt leaves no room for a token of it.
     """
     solution = item.gold if item.choices else item.solution or item.gold
     if not solution.strip():
         raise LesionError(f"Item {item.id} of {task.of.name} has no gold answer that could be scored; leave it out.")
     (continuation,) = encode_choices(model, task.of, replace(item, choices=(solution,)), style)
-    prompt = encode(model, task.of, item, style, max_new_tokens=0 if item.choices else len(continuation))
-    if len(prompt) + len(continuation) > model.context:
+    prompt = encode(model, task.of, item, style, max_new_tokens=1)
+    if len(prompt) == model.context:  # of a choice, room for itself is not asked for there
         raise LesionError(
-            f"The prompt of item {item.id} of {task.name} has {len(prompt):,} tokens and its gold answer "
-            f"{len(continuation):,}: more than the context of {model.name}, {model.context:,}. Leave the item out."
+            f"The prompt of item {item.id} of {task.of.name} fills the context of {model.name}, {model.context:,} "
+            f"tokens; leave the item out."
         )
-    return prompt, continuation
+    return prompt, continuation[: model.context - len(prompt)]
 
 
 def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[int, ...]:
