@@ -97,8 +97,10 @@ def nats(value: float | None, digits: int = 2) -> str:
 
 
 def nats_interval(low: float | None, high: float | None) -> str:
-    """`[−0.10, +0.31]`; empty when unknown."""
-    return "" if low is None or high is None else f"[{nats(low)},{wording.SPACE}{nats(high)}]"
+    """`[−0.10, 0.31]`; empty when unknown."""
+    if low is None or high is None:
+        return ""
+    return f"[{nats(low)},{wording.SPACE}{nats(high)}]".replace("+", "")
 
 
 def level(value: float | None) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from lesion.report import truncation_prose, wording
 from lesion.report.isolation_prose import signed
-from lesion.report.truncation_cells import UNEDITED, Cell, Outcome, Search, Tested, Tokens, found
+from lesion.report.truncation_cells import Cell, Outcome, Search, Tested, Tokens, found
 from lesion.report.truncation_curves import score
 from lesion.report.truncation_maps import level, nats, nats_interval
 
@@ -93,7 +93,7 @@ def text_tables(summary: Mapping[str, Any]) -> RenderableType:
     if best := search.ranked()[:BEST]:
         parts.append(_best(search, best))
     if search.best_tests or search.composed_tests:
-        parts.append(_tests(search))
+        parts += _tests(search)
     if search.path:
         parts.append(_path(search))
     if search.tokens:
@@ -138,30 +138,33 @@ def _outcome(search: Search, outcome: Outcome | None) -> Text:
     base = search.base(outcome.task)
     change = [] if outcome.drop is None else [f"{signed(-outcome.drop)} points"]
     if outcome.gold is not None and base is not None and base.gold is not None:
-        change.append(f"gold {nats(outcome.gold - base.gold)}")
-    if change:
-        told.append("\n" + ", ".join(change))
+        change.append(f"{nats(outcome.gold - base.gold)} nats")
+    for line in change:
+        told.append(f"\n{line}")
     if outcome.collapsed:
         told.append(f"\none label {wording.percent(outcome.label_share, 0)}", style="bold red")
     return told
 
 
-def _tests(search: Search) -> Table:
-    table = _table("On test items", ("edit", "task"), ("items", "unedited", "edited", "gain", "p", "gold"))
+def _tests(search: Search) -> list[Table]:
+    """A table per edit: the names of composed ones are long."""
+    found = []
     for edit, tests in search.tests:
+        title = f"On test items · {search.role(edit)}: {edit}"
+        table = _table(title, ("task",), ("unedited", "edited", "gain", "p", "gold"), whole=True)
         for test in tests:
-            table.add_row(Text(edit), Text(test.task), *_test(test))
-    return table
+            table.add_row(_asked(test.task, test.items), *_test(test))
+        found.append(table)
+    return found
 
 
 def _test(test: Tested) -> list[Text]:
-    gain = Text(wording.DASH if test.gain is None else f"{signed(test.gain)} ")
-    gold = Text(f"{nats(test.gold_gain)} ")
-    edited = _accuracy(test.accuracy, test.low, test.high)
+    gain = Text(wording.DASH if test.gain is None else f"{signed(test.gain)}\n")
+    gold = Text(f"{nats(test.gold_gain)}\n")
+    edited = Text(f"{wording.points(test.accuracy)}\n").append(wording.interval(test.low, test.high, 0), style="dim")
     if test.collapsed:
         edited.append("\none label", style="bold red")
     return [
-        Text(f"{test.items:,}"),
         Text(wording.points(test.baseline)),
         edited,
         gain.append(wording.interval(test.gain_low, test.gain_high), style="dim"),
@@ -171,7 +174,9 @@ def _test(test: Tested) -> list[Text]:
 
 
 def _path(search: Search) -> Table:
-    table = _table("Composed over layers, on validation items", ("step", "added", "", "why"), ("before", "after"))
+    table = _table(
+        "Composed over layers, on validation items", ("step", "added", "", "why"), ("before", "after"), whole=True
+    )
     for step in search.path:
         stayed = Text("stayed", style="green") if step.accepted else Text("rolled back", style="dim")
         table.add_row(
@@ -184,31 +189,34 @@ def _path(search: Search) -> Table:
 def _tokens(search: Search) -> Table:
     several = bool(search.followed)
     names = ("task", "edit", *(("revision",) if several else ()))
-    table = _table(
-        "The right and the tempting token, on test items", names, ("items", "p right", "p tempting", "ranks", "margin")
-    )
+    title = "The right and the tempting token, on test items"
+    table = _table(title, names, ("p right", "p tempting", "ranks", "margin"), whole=True)
     for one in search.tokens:
-        revision = [Text(one.revision or "")] if several else []
-        edit = Text("unedited" if one.edit == UNEDITED else one.edit)
-        table.add_row(Text(one.task), edit, *revision, f"{one.items:,}", *_token(one))
+        revision = [Text(one.revision or "searched")] if several else []
+        table.add_row(_asked(one.task, one.items), Text(search.role(one.edit)), *revision, *_token(one))
     return table
+
+
+def _asked(task: str, items: int) -> Text:
+    return Text(task).append(f"\nn = {items:,}", style="dim")
 
 
 def _revisions(search: Search) -> Table:
     table = _table("Along the revisions, on test items", ("revision", "task", "edit"), ("items", "accuracy", "gold"))
     for one in search.revisions:
-        edit = "unedited" if one.edit == UNEDITED else one.edit
         accuracy = _accuracy(one.accuracy, one.low, one.high)
-        table.add_row(Text(one.revision), Text(one.task), Text(edit), f"{one.items:,}", accuracy, level(one.gold))
+        table.add_row(
+            Text(one.revision), Text(one.task), Text(search.role(one.edit)), f"{one.items:,}", accuracy, level(one.gold)
+        )
     return table
 
 
 def _token(one: Tokens) -> list[Text]:
-    margin = Text(f"{nats(one.margin)} ")
+    margin = Text(f"{nats(one.margin)}\n")
     ranks = [wording.DASH if rank is None else f"{rank:,g}" for rank in (one.rank_right, one.rank_tempting)]
     return [
-        _accuracy(one.p_right, one.p_right_low, one.p_right_high),
-        _accuracy(one.p_tempting, one.p_tempting_low, one.p_tempting_high),
+        _probability(one.p_right, one.p_right_low, one.p_right_high),
+        _probability(one.p_tempting, one.p_tempting_low, one.p_tempting_high),
         Text(" / ".join(ranks)),
         margin.append(nats_interval(one.margin_low, one.margin_high), style="dim"),
     ]
@@ -218,14 +226,21 @@ def _accuracy(value: float | None, low: float | None, high: float | None) -> Tex
     return Text(f"{wording.points(value)} ").append(wording.interval(low, high, 0), style="dim")
 
 
+def _probability(value: float | None, low: float | None, high: float | None) -> Text:
+    digits = 1 if value is None or value >= 0.1 else 2
+    ends = wording.interval(low, high, 0 if digits == 1 else 2)
+    return Text(f"{wording.points(value, digits)}\n").append(ends, style="dim")
+
+
 def _frame(entries: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame([{name: entry.get(name) for name in columns} for entry in entries], columns=list(columns))
 
 
-def _table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
+def _table(title: str, left: Sequence[str], right: Sequence[str], *, whole: bool = False) -> Table:
+    """An empty table with texts to the left and numbers to the right; with `whole` no number is broken off a line."""
     table = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1))
     for name in left:
         table.add_column(Text(name), overflow="fold")
     for name in right:
-        table.add_column(Text(name), justify="right", overflow="fold")
+        table.add_column(Text(name), justify="right", overflow="fold", no_wrap=whole)
     return table
