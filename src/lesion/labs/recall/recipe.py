@@ -75,14 +75,6 @@ class Recipe:
                 raise UsageError(f"The {name} cannot be negative; {getattr(self, name)} is.")
         if self.measured < 1:
             raise UsageError("At least one sequence must be measured.")
-        for name, known in (
-            ("preset", tuple(PRESETS)),
-            ("variant", VARIANTS),
-            ("feed_forward", FEED_FORWARDS),
-            ("optimiser", tuple(RATES)),
-        ):
-            if getattr(self, name) not in known:
-                raise unknown(name.replace("_", "-"), getattr(self, name), known)
         wrong = [keep for keep in self.keep if not 0 <= keep <= 1]
         if wrong:
             raise UsageError(f"A kept fraction of the rank lies in 0 to 1; {wrong[0]:g} does not.")
@@ -135,7 +127,10 @@ def preset(name: str, **changes: Any) -> Recipe:
     if name not in PRESETS:
         raise unknown("preset", name, tuple(PRESETS))
     changes = {key: value for key, value in changes.items() if value is not None}
-    if changes.get("optimiser") in RATES:
+    for key, known in (("variant", VARIANTS), ("feed_forward", FEED_FORWARDS), ("optimiser", tuple(RATES))):
+        if changes.get(key, known[0]) not in known:
+            raise unknown(key.replace("_", "-"), changes[key], known)
+    if "optimiser" in changes:
         changes.setdefault("learning_rate", RATES[changes["optimiser"]])
     return Recipe(**{"preset": name, **PRESETS[name], **changes})
 

@@ -1,0 +1,175 @@
+"""What is measured in the recall laboratory, against loops, hand-made weights and numpy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lesion.errors import UsageError
+from lesion.labs.recall.language import generated
+from lesion.labs.recall.measurement import Examination, floor, for_good, margins, measure, phases, probes, soft_rank
+from lesion.labs.recall.model import initial, shapes
+from lesion.labs.recall.recipe import preset
+
+RECIPE = preset("quick", vocabulary=8, length=16, width=12, measured=40, noise=0.4)
+LANGUAGE = generated(8, 0)
+
+
+@pytest.fixture(scope="module")
+def examination():
+    return Examination.of(RECIPE, LANGUAGE)
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return {name: tensor.double() for name, tensor in initial("mlp", 8, 16, 12, 0).items()}
+
+
+def test_loss_accuracy_and_probabilities_are_those_of_a_plain_loop(examination, weights):
+    traces = examination.traces(weights)
+    found = examination.numbers(traces)
+    for prefix, batch, trace in (("clean_", examination.clean, traces[0]), ("noisy_", examination.noisy, traces[1])):
+        losses, hits, of_noise, of_answer = [], [], [], []
+        for (row, place), logits in zip(batch.asked.nonzero().tolist(), trace.logits.numpy(), strict=True):
+            probabilities = np.exp(logits) / np.exp(logits).sum()
+            losses.append(-math.log(probabilities[batch.targets[row, place]]))
+            hits.append(int(probabilities.argmax()) == int(batch.answers[row]))
+            of_noise.append(probabilities[7])
+            of_answer.append(probabilities[batch.answers[row]])
+        assert found[f"{prefix}loss"] == pytest.approx(np.mean(losses))
+        assert found[f"{prefix}accuracy"] == pytest.approx(np.mean(hits))
+        short = "" if prefix == "clean_" else prefix
+        assert found[f"{short}p_noise"] == pytest.approx(np.mean(of_noise))
+        assert found[f"{short}p_correct"] == pytest.approx(np.mean(of_answer))
+
+
+def test_the_clean_set_has_no_noise_and_the_noisy_one_has(examination):
+    clean, noisy = examination.clean, examination.noisy
+    assert (clean.targets[clean.asked] == clean.answers[clean.asked.nonzero()[:, 0]]).all()
+    assert (noisy.targets[noisy.asked] == LANGUAGE.noise_token).any()
+
+
+def test_the_table_counts_what_is_predicted_against_what_follows(examination, weights):
+    found = measure(weights, examination)["table"]
+    batch, trace = examination.noisy, examination.traces(weights)[1]
+    counts = dict.fromkeys(found, 0)
+    for (row, place), logits in zip(batch.asked.nonzero().tolist(), trace.logits, strict=True):
+        predicted = "noise" if int(logits.argmax()) == 7 else "other"
+        label = "noise" if int(batch.targets[row, place]) == 7 else "other"
+        counts[f"predicted_{predicted}_label_{label}"] += 1
+    assert found == {name: pytest.approx(count / int(batch.asked.sum())) for name, count in counts.items()}
+
+
+def test_trigger_margins_are_those_of_the_feed_forward_by_hand(weights):
+    w = {name: tensor.numpy() for name, tensor in weights.items()}
+
+    def fed(layer, x):
+        return w[f"F{layer}.out"] @ np.maximum(w[f"F{layer}.in"] @ x, 0)
+
+    def margin(output):
+        logits = w["W_U"] @ output
+        return logits[7] - max(logits[v] for v in range(7))
+
+    x = w["W_E"][0]
+    middle = x + fed(1, x)
+    expected = {
+        "F1": margin(fed(1, x)),
+        "F2": margin(fed(2, x)),
+        "F2∘F1": margin(fed(2, fed(1, x))),
+        "F1+F2": margin(fed(1, x) + fed(2, middle)),
+    }
+    assert margins(weights, LANGUAGE) == {name: pytest.approx(value) for name, value in expected.items()}
+
+
+def test_a_feed_forward_made_to_answer_noise_has_the_margin_it_was_given(weights):
+    made = {name: tensor for name, tensor in weights.items() if not name.startswith("F")}
+    made |= {name: torch.zeros(shape).double() for name, shape in shapes("linear", 12).items() if name[0] == "F"}
+    trigger, noise = made["W_E"][0], torch.linalg.pinv(made["W_U"])[:, 7]  # W_U of the latter: 1 for τ, 0 for all else
+    made["F2"] = 2.5 * torch.outer(noise, trigger) / (trigger @ trigger)
+    found = margins(made, LANGUAGE)
+    assert found["F2"] == pytest.approx(2.5)
+    assert found["F1"] == found["F2∘F1"] == pytest.approx(0)
+    assert found["F1+F2"] == pytest.approx(2.5)
+    assert margins({name: tensor for name, tensor in made.items() if name[0] != "F"}, LANGUAGE) == {}
+
+
+def test_attention_masses_are_those_of_a_plain_loop(examination, weights):
+    found = measure(weights, examination)["attention"]
+    traces = examination.traces(weights)
+    previous = [float(traces[0].mass[row, t, t - 1]) for row in range(40) for t in range(1, 16)]
+    assert found["previous"] == pytest.approx(np.mean(previous))
+    for prefix, batch, trace in (("", examination.clean, traces[0]), ("noisy_", examination.noisy, traces[1])):
+        right, wrong = [], []
+        for (row, _), mass in zip(batch.asked.nonzero().tolist(), trace.asked_mass, strict=True):
+            tokens, answer = batch.tokens[row].tolist(), int(batch.answers[row])
+            behind = [s for s in range(1, 16) if tokens[s - 1] == 0]
+            right.append(sum(float(mass[s]) for s in behind if tokens[s] == answer))
+            wrong.append(sum(float(mass[s]) for s in behind if tokens[s] == 7 != answer))
+        assert found[f"{prefix}answer"] == pytest.approx(np.mean(right))
+        assert found[f"{prefix}noise"] == pytest.approx(np.mean(wrong))
+    assert found["noise"] == 0  # on clean sequences τ never stands behind a trigger, since ȳ is never τ
+
+
+def test_a_circuit_made_by_hand_remembers_everything_and_a_broken_one_what_is_left():
+    # Orthonormal codes: tokens, positions, and a room of its own for what the first head moves.
+    width, tokens, positions = 40, 8, 16
+    eye = torch.eye(width).double()
+    embedding, places, room = eye[:tokens], eye[tokens : tokens + positions], eye[tokens + positions :][:tokens]
+    made = {"W_E": embedding, "P": places, "W_U": embedding}
+    made |= {name: torch.zeros(shape).double() for name, shape in shapes("none", width).items()}
+    made["W_K1"] = sum(torch.outer(places[t], places[t - 1]) for t in range(1, positions))
+    made["W_V1"] = made["W_O2"] = made["W_V2"] = eye
+    made["W_O1"] = room.T @ embedding
+    made["W_K2"] = embedding.T @ room
+    assert probes(made, LANGUAGE) == {"W_OV2": 1.0, "W_K1": 1.0, "W_K2": 1.0, "trigger": 1.0}
+    made["W_K1"] = made["W_K1"] - torch.outer(places[5], places[4]) + torch.outer(places[5], places[2])
+    made["W_V2"] = eye - torch.outer(embedding[3], embedding[3]) + torch.outer(embedding[1], embedding[3])
+    made["W_K2"] = torch.outer(embedding[2], room[2]) + torch.outer(embedding[0], room[1])
+    found = probes(made, LANGUAGE)
+    assert found["W_K1"] == pytest.approx(14 / 15)
+    assert found["W_OV2"] == pytest.approx(7 / 8)
+    assert found["trigger"] == 0
+
+
+def test_the_soft_rank_is_the_ratio_of_two_norms_of_numpy():
+    weight = torch.randn(5, 9, generator=torch.Generator().manual_seed(0))
+    expected = np.linalg.norm(weight.double().numpy()) / np.linalg.norm(weight.double().numpy(), 2)
+    assert soft_rank(weight) == pytest.approx(expected)
+    assert soft_rank(torch.outer(torch.ones(3), torch.arange(4.0))) == pytest.approx(1)
+    assert soft_rank(torch.eye(9)) == pytest.approx(3)
+    assert soft_rank(torch.zeros(3, 3)) == 0
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(0.0, 0.0), (0.5, math.log(2)), (0.6, 0.6730116670092565)])
+def test_the_floor_is_the_entropy_of_the_noise_in_nats(noise, expected):
+    assert floor(noise) == pytest.approx(expected)
+
+
+@given(st.lists(st.sampled_from([-1.0, 0.0, 2.0]), max_size=8))
+def test_for_good_is_the_first_step_of_the_last_unbroken_run(values):
+    training = [{"step": 10 * index, "margins": {"F1": value}} for index, value in enumerate(values)]
+    found = for_good(training, "margins", "F1", above=0.0)
+    expected = None
+    for point in training:
+        if all(later["margins"]["F1"] > 0 for later in training if later["step"] >= point["step"]):
+            expected = point["step"]
+            break
+    assert found == expected
+
+
+def test_phases_are_none_where_there_is_no_feed_forward():
+    training = [
+        {"step": 0, "margins": {}, "attention": {"answer": 0.1}},
+        {"step": 5, "margins": {}, "attention": {"answer": 0.6}},
+    ]
+    assert phases(training) == {"margins": dict.fromkeys(("F1", "F2", "F2∘F1", "F1+F2")), "attention": 5}
+
+
+def test_sequences_in_which_nothing_is_asked_are_refused():
+    with pytest.raises(UsageError, match="no trigger comes up twice"):
+        Examination.of(preset("quick", vocabulary=8, length=3, width=4, measured=1), LANGUAGE)

@@ -1,0 +1,209 @@
+"""Runs and studies of the recall laboratory: what `summary.json` holds, what is done again, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from lesion.errors import LesionError, UsageError
+from lesion.labs.recall import run as runs
+from lesion.labs.recall.recipe import PRESETS, RATES, Recipe, preset
+from lesion.labs.recall.run import run
+from lesion.labs.recall.seeds import groups, spread
+from lesion.labs.recall.study import recipes, run_recall
+from lesion.studies.lock import FolderLock
+from lesion.studies.recall_study import RecallStudy
+
+RECIPE = preset("quick", vocabulary=8, length=16, width=8, measured=10, batch=4, steps=3, keep=(0.25, 0.5), draws=2)
+FOUR = {"clean_loss", "clean_accuracy", "p_noise", "p_correct"}
+SMALL = {
+    "vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "keep": [0.25, 0.5],
+}  # fmt: skip
+
+
+def test_a_summary_keeps_the_contract(tmp_path):
+    made = run(RECIPE, tmp_path / "new" / "folder", device="cpu")
+    found = json.loads((tmp_path / "new" / "folder" / "summary.json").read_text())
+    assert found == made
+    assert found["noise"] == 0.6
+    assert set(found["full"]) >= FOUR
+    assert all({"matrix", "keep", "side", "control", "rank"} | FOUR <= set(row) for row in found["truncated"])
+    assert [point["step"] for point in found["training"]] == [0, 1, 2, 3]
+    assert found["training"][-1]["clean_loss"] == found["full"]["clean_loss"]
+    plain = {
+        (row["matrix"], row["keep"]) for row in found["truncated"] if row["control"] is None and row["side"] == "top"
+    }
+    assert plain == {(name, keep) for name in found["matrices"] for keep in (0.25, 0.5)}
+
+
+def test_a_finished_run_is_only_read_and_another_recipe_refused(tmp_path, monkeypatch):
+    made = run(RECIPE, tmp_path)
+    monkeypatch.setattr(runs, "train", None)
+    assert run(RECIPE, tmp_path) == made
+    with pytest.raises(UsageError, match=r"seed 0 instead of 1"):
+        run(replace(RECIPE, seed=1), tmp_path)
+
+
+def test_the_summary_of_something_else_is_never_overwritten(tmp_path):
+    (tmp_path / "summary.json").write_text('{"kind": "isolation"}')
+    for attempt in (lambda: run(RECIPE, tmp_path), lambda: run_recall(RecallStudy.make(kind="recall"), tmp_path)):
+        with pytest.raises(UsageError, match=r"summary.json is not of .* recall"):
+            attempt()
+    assert (tmp_path / "summary.json").read_text() == '{"kind": "isolation"}'
+
+
+def test_two_processes_do_not_write_in_one_folder(tmp_path):
+    lock = FolderLock(tmp_path)
+    with pytest.raises(LesionError, match="already writing"):
+        run(RECIPE, tmp_path)
+    lock.release()
+    run(RECIPE, tmp_path)
+
+
+def test_a_corpus_gives_the_tables_and_one_that_changed_is_refused(tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("abadcabfedadabafabdeafcafegag;" * 20)
+    study = RecallStudy.make(kind="recall", corpus=str(corpus), **SMALL)
+    recipe = recipes(study)[0]
+    made = run(recipe, tmp_path / "out", corpus=str(corpus))
+    assert (made["language"]["source"], made["language"]["trigger"]) == ("corpus", "a")
+    with pytest.raises(UsageError, match="give it with --corpus"):
+        run(recipe, tmp_path / "other")
+    corpus.write_text("something else entirely")
+    with pytest.raises(UsageError, match="changed"):
+        run(recipe, tmp_path / "other", corpus=str(corpus))
+
+
+def test_a_study_trains_every_combination_resumes_and_can_grow(tmp_path, monkeypatch):
+    study = RecallStudy.make(kind="recall", noise=[0.2, 0.6], seed=[0, 1], **SMALL)
+    made = run_recall(study, tmp_path)
+    assert json.loads((tmp_path / "summary.json").read_text()) == made
+    assert [(cell["recipe"]["noise"], cell["recipe"]["seed"]) for cell in made["cells"]] == [
+        (0.2, 0), (0.2, 1), (0.6, 0), (0.6, 1),
+    ]  # fmt: skip
+    assert [group["seeds"] for group in made["groups"]] == [[0, 1], [0, 1]]
+    for cell in made["cells"]:
+        assert json.loads((tmp_path / cell["folder"] / "summary.json").read_text())["full"] == cell["full"]
+    trained = []
+    monkeypatch.setattr(runs, "train", lambda recipe, *rest, **more: trained.append(recipe.seed) or _stop())
+    assert run_recall(study, tmp_path) == made
+    with pytest.raises(KeyboardInterrupt):
+        run_recall(RecallStudy.make(kind="recall", noise=[0.2, 0.6], seed=[0, 1, 2], **SMALL), tmp_path)
+    assert trained == [2]
+
+
+def _stop():
+    raise KeyboardInterrupt
+
+
+def test_cells_of_one_study_are_independent_of_the_others(tmp_path):
+    """A cell is what the same recipe gives alone."""
+    study = RecallStudy.make(kind="recall", seed=[3, 4], **SMALL)
+    cell = run_recall(study, tmp_path / "study")["cells"][1]
+    alone = run(recipes(study)[1], tmp_path / "alone")
+    assert alone["full"] == cell["full"]
+
+
+def test_what_is_wrong_with_a_corpus_is_told_before_anything_is_trained(tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("abcdefgh" * 9)
+    study = RecallStudy.make(kind="recall", corpus=str(corpus), **{**SMALL, "vocabulary": [8, 20]})
+    with pytest.raises(UsageError, match="8 distinct characters, fewer than the vocabulary of 20"):
+        run_recall(study, tmp_path / "out")
+    assert not (tmp_path / "out" / "cells").exists()
+
+
+# -- seeds
+
+
+def test_a_spread_is_mean_deviation_and_students_interval():
+    found = spread([1.0, 2.0, 4.5])
+    assert found["mean"] == pytest.approx(2.5)
+    assert found["deviation"] == pytest.approx((3.25) ** 0.5)
+    # Student's t of 0.975 with 2 degrees of freedom, from a table.
+    assert found["high"] - found["mean"] == pytest.approx(4.302653 * (3.25 / 3) ** 0.5, rel=1e-6)
+    assert (found["least"], found["most"]) == (1.0, 4.5)
+    assert spread([3.0]) == {"mean": 3.0, "deviation": None, "low": None, "high": None, "least": 3.0, "most": 3.0}
+
+
+def test_beyond_random_is_the_difference_to_the_mean_of_the_draws_of_the_same_seed():
+    def summary(seed: int, top: float, random: tuple[float, float]) -> dict:
+        def row(value, **place):
+            numbers = dict.fromkeys(("clean_loss", "clean_accuracy", "p_correct", "noisy_loss"), 0.0)
+            return {"matrix": "F2.in", "keep": 0.5, "rank": 4, "draw": None, **place, "p_noise": value, **numbers}
+
+        return {
+            "recipe": {"seed": seed, "noise": 0.6},
+            "full": row(0.5, side=None, control=None),
+            "truncated": [
+                row(top, side="top", control=None),
+                *(row(value, side=None, control="random", draw=draw) for draw, value in enumerate(random)),
+            ],
+            "phases": {"margins": dict.fromkeys(("F1", "F2", "F2∘F1", "F1+F2"), 5 if seed else None), "attention": 9},
+        }
+
+    (found,) = groups([summary(0, 0.3, (0.2, 0.4)), summary(1, 0.1, (0.2, 0.2))])
+    assert found["seeds"] == [0, 1]
+    top, random = found["truncated"]
+    assert random["p_noise"]["mean"] == pytest.approx(0.25)
+    assert top["beyond"]["p_noise"]["mean"] == pytest.approx((0.0 - 0.1) / 2)
+    assert (found["phases"]["F1"]["came"], found["phases"]["F1"]["of"], found["phases"]["F1"]["mean"]) == (1, 2, 5.0)
+    assert found["phases"]["attention"]["mean"] == 9
+
+
+# -- recipes
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"noise": 1.0}, "noise is a probability .* 1 is none"),
+        ({"noise": -0.1}, "noise"),
+        ({"noise": float("nan")}, "noise"),
+        ({"vocabulary": 3}, "vocabulary must be at least 4, not 3"),
+        ({"width": 1}, "width must be at least 2"),
+        ({"steps": -1}, "steps cannot be negative"),
+        ({"keep": (0.5, 1.5)}, "lies in 0 to 1; 1.5 does not"),
+        ({"feed_forward": "linea"}, r"no feed-forward 'linea' \(nearest: linear, none\); there is mlp, linear, none"),
+        ({"optimiser": "adamw"}, r"no optimiser 'adamw' \(nearest: adam\)"),
+        ({"measured": 0}, "At least one sequence"),
+    ],
+)
+def test_a_recipe_that_means_nothing_is_refused(values, message):
+    with pytest.raises(UsageError, match=message):
+        preset("quick", **values)
+
+
+def test_an_unknown_preset_is_told_with_the_nearest():
+    with pytest.raises(UsageError, match=r"no preset 'quik' \(nearest: quick\); there is quick, released, paper"):
+        preset("quik")
+
+
+def test_presets_are_the_stated_sizes():
+    released = preset("released")
+    assert (released.vocabulary, released.length, released.width, released.batch, released.steps) == (
+        65,
+        256,
+        256,
+        512,
+        5000,
+    )
+    assert (released.noise, released.learning_rate, released.momentum, released.weight_decay) == (0.5, 0.03, 0.9, 1e-4)
+    assert released.own_answers
+    assert not released.falls
+    paper = preset("paper")
+    assert (paper.variant, paper.own_answers) == ("paper", False)
+    assert replace(paper, preset="released", variant="released", own_answers=True) == released
+    assert all(isinstance(preset(name), Recipe) for name in PRESETS)
+
+
+def test_another_optimiser_brings_its_own_rate_unless_one_is_given():
+    assert preset("quick", optimiser="adam").learning_rate == RATES["adam"]
+    assert preset("quick", optimiser="adam", learning_rate=0.5).learning_rate == 0.5
+
+
+def test_an_unknown_device_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no device 'cuba'"):
+        run(RECIPE, tmp_path, device="cuba")
