@@ -7,7 +7,7 @@ import torch
 
 from commandline import lesion, save
 from lesion.edits.artefact import read_edit, save_edit
-from lesion.edits.edit import ScaleParameters
+from lesion.edits.edit import Compose, ScaleParameters, Truncate
 from lesion.edits.inputs import Inputs, InputSums, Provenance
 from lesion.edits.selection import count
 from lesion.edits.shares import Magnitude, MathNeuro, Wanda
@@ -158,3 +158,36 @@ def test_files_that_are_no_edits_are_told_in_one_paragraph(capsys, skill, tmp_pa
     done = lesion(capsys, "edit", "show", tmp_path / "none.edit")
     assert done.code == 2
     assert "bad.edit" in done.complaint
+
+
+def test_show_describes_what_is_truncated(capsys, model, tmp_path):
+    path = save_edit(
+        tmp_path / "a.edit", Compose((Truncate("1.mlp.up", 0.25), Truncate("head", 0.95, "bottom"))), model
+    )
+    done = lesion(capsys, "edit", "show", path)
+    assert done.code == 0, done.err
+    said = words(done.out)
+    for expected in (
+        "1.mlp.up-top-0.25_with_head-bottom-0.95",
+        "truncates 1.mlp.up, 48 × 32: the largest 8 of 32 components kept",
+        "two thin factors have 640 parameters in place of 1,536: 896 saved",
+        "truncates head, 64 × 32: the smallest 30 of 32 components kept",
+        "it does not pay, they are 832 more",
+        model.fingerprint,
+    ):
+        assert expected in said, done.out
+    for missing in ("selects", "Made from", "in percent", "not counted"):
+        assert missing not in said
+
+
+def test_combine_joins_truncations_by_or_alone(capsys, model, large, tmp_path):
+    one = save_edit(tmp_path / "one.edit", Truncate("1.mlp.up", 0.25), model)
+    two = save_edit(tmp_path / "two.edit", Truncate("2.mlp.up", 0.5), model)
+    done = lesion(capsys, "edit", "combine", one, two, "--op", "or", "--out", tmp_path / "new.edit")
+    assert done.code == 0, done.err
+    assert "of 1.mlp.up the largest 8 of 32 components kept; of 2.mlp.up the largest 16 of" in done.out
+    assert read_edit(tmp_path / "new.edit").edit == Compose((Truncate("1.mlp.up", 0.25), Truncate("2.mlp.up", 0.5)))
+    for other, op, says in ((two, "minus", "have no 'minus'"), (large, "or", "both edit 1.mlp.up")):
+        done = lesion(capsys, "edit", "combine", one, other, "--op", op, "--out", tmp_path / "other.edit")
+        assert done.code == 2
+        assert says in done.complaint
