@@ -24,9 +24,7 @@ def counts(draw) -> tuple[int, int, int, int]:
 
 def tail(better: int, differing: int, good: int, total: int) -> Fraction:
     """The chance that of `differing` draws from `total` items, `good` of them good, at most `better` are good."""
-    ways = sum(
-        comb(good, drawn) * comb(total - good, differing - drawn) for drawn in range(min(better, differing) + 1)
-    )
+    ways = sum(comb(good, drawn) * comb(total - good, differing - drawn) for drawn in range(min(better, differing) + 1))
     return Fraction(ways, comb(total, differing))
 
 

@@ -39,6 +39,10 @@ def explain(error: ValidationError, root: type[BaseModel], origin: str, lines: L
             text = f"{key} must be {expected}, not {_shown(detail['input'])}."
         # The branches of a union each complain about the same value: once is enough.
         faults.setdefault((line, path), text)
+    # Of a word or a table, where a table was given: what is wrong within it says more.
+    for line, path in list(faults):
+        if any(path == other[: len(path)] and path != other for _, other in faults):
+            del faults[line, path]
     told = [(f"line {line}: " if line else "") + text for (line, _), text in sorted(faults.items(), key=_place)]
     if len(told) == 1:
         return f"{origin}{',' if told[0].startswith('line ') else ':'} {told[0]}"
@@ -59,8 +63,10 @@ def _resolve(root: type[BaseModel], location: tuple[str | int, ...]) -> tuple[Ke
     inside: type[BaseModel] | None = root
     for part in location:
         if isinstance(part, str):
-            if inside is None:
+            if inside is None or part.startswith("literal["):
                 break
+            if part == inside.__name__:
+                continue
             table = inside
             inside = _table(table.model_fields[part].annotation) if part in table.model_fields else None
         path.append(part)
