@@ -16,7 +16,7 @@ from lesion.report.memory_charts import TRIGGERS
 from lesion.report.memory_prose import findings
 from lesion.report.memory_sizes import MARKS, Row, lines
 
-SIGNALS = {"feed_forward": "feed-forward q→τ", "value": "value, recall", "value_noise": "value →τ"}
+SIGNALS = {"feed_forward": "feed-forward → τ", "value": "value → recall", "value_noise": "value → τ"}
 MOST_ROWS = 4
 """At most so many ranks from each end of the spectrum are printed; summary.json has them all."""
 
@@ -42,13 +42,18 @@ def text(summary: Mapping[str, Any]) -> RenderableType:
     )
 
 
-def shown(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def told_once(rows: Sequence[Row]) -> list[Row]:
+    """Every truncation once: everything and nothing are the same from both sides."""
+    rank = max(row["rank"] for row in rows)
+    return [
+        row for row in rows if row["control"] or (row["rank"] and not (row["rank"] == rank and row["side"] == "bottom"))
+    ]
+
+
+def shown(rows: Sequence[Row]) -> list[Row]:
     """Rows of the ranks next to both ends of the spectrum."""
     rank = max(row["rank"] for row in rows)
-    near = {k for k in range(rank + 1) if k < MOST_ROWS or rank - k < MOST_ROWS}
-    wanted = [row for row in rows if row["rank"] in near and (row["control"] == "deletion" or row["rank"])]
-    # Everything kept is the same from both sides.
-    return [row for row in wanted if not (row["rank"] == rank and row["side"] == "bottom")]
+    return [row for row in told_once(rows) if min(row["rank"], rank - row["rank"]) < MOST_ROWS]
 
 
 def _truncations(summary: Mapping[str, Any]) -> Table:
@@ -58,7 +63,7 @@ def _truncations(summary: Mapping[str, Any]) -> Table:
     table = _table(title, ("kept", "draws", "accuracy", "p f*", "p common", "clean loss"))
     for row in shown(rows):
         table.add_row(
-            _part(row, rank),
+            kept(row, rank),
             f"{row['draws']}" if row["draws"] > 1 else "",
             wording.percent(row["clean_accuracy"], 0),
             f"{row['p_correct']:.3f}",
@@ -80,7 +85,8 @@ def _sizes(summary: Mapping[str, Any]) -> RenderableType:
     return table
 
 
-def _part(row: Mapping[str, Any], rank: int) -> str:
+def kept(row: Row, rank: int) -> str:
+    """`19 smallest`, `19 random`, `all` or `none`."""
     if row["rank"] in (0, rank):
         return "all" if row["rank"] else "none"
     names = {"top": "largest", "bottom": "smallest", None: "random"}
@@ -98,7 +104,7 @@ def _places(row: Row | None) -> str:
 def _slopes(summary: Mapping[str, Any]) -> Table:
     found = summary["first_step"]
     title = f"First gradient step: powers of the vocabulary, α = {found['noise']:g}"
-    headings = ("signal", "trigger", "batches", f"{100 * found['level']:g} % interval", "exact", "last two V")
+    headings = ("signal", "trigger", "batches", f"{100 * found['level']:g} % interval", "exact", "last two")
     table = _table(title, headings, left=2)
     for row in found["slopes"]:
         low, high = row.get("low"), row.get("high")
@@ -119,5 +125,5 @@ def number(value: float | None) -> str:
 def _table(title: str, headings: Sequence[str], left: int = 1) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1))
     for index, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if index < left else "right")
+        table.add_column(heading, justify="left" if index < left else "right", no_wrap=index > 0)
     return table

@@ -155,3 +155,23 @@ def test_the_spectrum_is_that_of_w_with_singular_vectors_that_make_it_again():
     np.testing.assert_allclose(of.left.T @ of.left, np.eye(len(of.values)), atol=1e-10)
     cosines = [np.dot(of.left[:, k], of_codes.outputs[-1]) / np.linalg.norm(of_codes.outputs[-1]) for k in range(3)]
     np.testing.assert_allclose(of.alignment[:3], np.square(cosines), atol=1e-10)
+
+
+@settings(max_examples=25, deadline=None)
+@given(classes=st.integers(3, 12), noise=st.floats(0.2, 0.8))
+def test_three_classes_never_flip_and_more_flip_to_the_top_below_the_threshold_alone(classes, noise):
+    steps = measured_steps(20_000, 60)
+    ratios = [
+        of_noise / signal
+        for signal, of_noise in (
+            orthonormal.singular_values(classes, 1, three) for three in orthonormal.numbers(classes, noise, steps)
+        )
+    ]
+    above = [ratio > 1 for ratio in ratios if abs(ratio - 1) > 1e-9]
+    if classes == 3:
+        assert len(set(above)) <= 1
+        assert all(above) == (noise > 0.5) or not above
+    elif abs(noise - orthonormal.threshold(classes)) > 1e-6:
+        assert above[0] == (noise > orthonormal.threshold(classes))
+        assert above == sorted(above)
+        assert above[-1]
