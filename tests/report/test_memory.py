@@ -94,6 +94,15 @@ def test_the_settings_that_a_cut_cleans_are_counted(summary):
     )
 
 
+def test_signals_on_batches_are_told_beside_what_spreads_around_them(summary):
+    plain = deepcopy(summary)
+    for point in plain["first_step"]["points"]:
+        for one in point["draws"]:
+            one |= {"feed_forward": 0.5, "feed_forward_width": 0.25, "value": 0.01, "value_spread": 0.1}
+    assert "On batches at V = 32 the feed-forward's signal is 2 times the width" in told(plain)
+    assert "recall's mean is 0.1 times the spread over its tokens" in told(plain)
+
+
 def test_draws_that_disagree_are_named(summary):
     mixed = deepcopy(summary)
     for row in mixed["sizes"]:

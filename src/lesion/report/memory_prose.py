@@ -135,6 +135,16 @@ def _first_step(summary: Mapping[str, Any]) -> Finding:
             f"At V = {last['vocabulary']} the feed-forward's signal is"
             f" {last['feed_forward'] / last['value']:,.0f} times the attention-value one."
         )
+    if last["draws"]:
+        forward_over, value_over = (
+            _mean_of(last["draws"], signal) / _mean_of(last["draws"], width)
+            for signal, width in (("feed_forward", "feed_forward_width"), ("value", "value_spread"))
+        )
+        sentences.append(
+            f"On batches at V = {last['vocabulary']} the feed-forward's signal is {wording.figures(forward_over, 2)} times"
+            " the width of what goes from q to other tokens; recall's mean is"
+            f" {wording.figures(value_over, 2)} times the spread over its tokens."
+        )
     noisy = of["constant", "value_noise"]
     times = ""
     if last["value"] > 0:
@@ -149,6 +159,10 @@ def _first_step(summary: Mapping[str, Any]) -> Finding:
         " (π even)."
     )
     return Finding("The first gradient step", (headline,), tuple(sentences))
+
+
+def _mean_of(draws: Sequence[Mapping[str, float]], name: str) -> float:
+    return sum(one[name] for one in draws) / len(draws)
 
 
 def _slope(row: Mapping[str, Any]) -> str:
