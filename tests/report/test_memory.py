@@ -65,8 +65,8 @@ def test_truncation_that_helps_nothing_is_not_said_to_help(summary):
         if row["rank"] != 4:
             row["clean_loss"] += 5
     assert "No part of the spectrum has a smaller clean loss than the whole" in told(worse)
-    assert "goes from" not in told(worse)
-    assert "goes from" in told(summary)
+    assert "accuracy goes from" not in told(worse)
+    assert "accuracy goes from" in told(summary)
 
 
 def test_the_side_that_is_told_is_the_side_that_was_measured(summary):

@@ -141,8 +141,8 @@ def _first_step(summary: Mapping[str, Any]) -> Finding:
             for signal, width in (("feed_forward", "feed_forward_width"), ("value", "value_spread"))
         )
         sentences.append(
-            f"On batches at V = {last['vocabulary']} the feed-forward's signal is {wording.figures(forward_over, 2)} times"
-            " the width of what goes from q to other tokens; recall's mean is"
+            f"On batches at V = {last['vocabulary']} the feed-forward's signal is"
+            f" {wording.figures(forward_over, 2)} times the width of what is pushed from q to other tokens; recall's mean is"
             f" {wording.figures(value_over, 2)} times the spread over its tokens."
         )
     noisy = of["constant", "value_noise"]
