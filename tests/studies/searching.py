@@ -37,7 +37,8 @@ class Known:
     def __init__(self, table: Table, count: int = COUNT, lives: int | None = None) -> None:
         self.table, self.lives = table, lives
         self.asked: list[tuple[str, str, str]] = []
-        self._id = {tuple(tokenizer()(question(n)).input_ids): f"i{n}" for n in range(count)}
+        spell = tokenizer()
+        self._id = {tuple(spell(question(n) + end).input_ids): f"i{n}" for n in range(count) for end in ("", " ")}
 
     def __call__(self, model, batch_size):
         return self
@@ -85,8 +86,8 @@ def questions(file: Path, count: int = COUNT) -> Path:
 
 
 def contrasts(file: Path, count: int = COUNT) -> Path:
-    """A file of questions with a tempting answer each."""
-    rows = ({"id": f"i{n}", "prompt": question(n), "answer": f"{n % 10}", "tempting": "x"} for n in range(count))
+    """A file of questions with a tempting answer each. A token is a character, so that the prompt ends in the space."""
+    rows = ({"id": f"i{n}", "prompt": f"{question(n)} ", "answer": f"{n % 10}", "tempting": "x"} for n in range(count))
     return write(file, rows)
 
 
