@@ -137,8 +137,7 @@ class Truncate:
     def __post_init__(self) -> None:
         if not 0 <= self.keep <= 1:  # NaN too
             raise UsageError(f"keep is a fraction of the rank, from 0 to 1, not {self.keep}.")
-        if self.side not in ("top", "bottom"):
-            raise UsageError(f"The side of a spectrum is top or bottom, not '{self.side}'.")
+        _side(self.side)
         if _MATRIX.fullmatch(self.address) is None:
             raise UsageError(f"'{self.address}' is not the address of a matrix; write BLOCK.BRANCH.NAME, as 3.mlp.up.")
         object.__setattr__(self, "keep", float(self.keep) + 0.0)
@@ -220,11 +219,20 @@ def _scale(address: str, factor: float) -> Scale | None:
     return SCALES[unit](int(match["layer"]), factor)
 
 
+def _side(text: object) -> Side:
+    if text == "top":
+        return "top"
+    if text == "bottom":
+        return "bottom"
+    raise UsageError(f"The side of a spectrum is top or bottom, not {text!r}.")
+
+
 def _truncation(address: str, keep: str, side: str, piece: str) -> Truncate:
     try:
-        return Truncate(address, float(keep), side)  # type: ignore[arg-type]
+        fraction = float(keep)
     except ValueError:
         raise UsageError(f"'{piece}' keeps '{keep}', which is not a number from 0 to 1.") from None
+    return Truncate(address, fraction, _side(side))
 
 
 def _parameters(name: str, factor: float, selections: Mapping[str, Selection]) -> ScaleParameters | None:
@@ -305,7 +313,7 @@ def from_json(value: dict[str, Any], selections: Mapping[str, Selection] = _NONE
             if found is not None:
                 return found
         if set(value) == {"truncate", "keep", "side"}:
-            return Truncate(str(value["truncate"]), float(value["keep"]), value["side"])
+            return Truncate(str(value["truncate"]), float(value["keep"]), _side(value["side"]))
         if set(value) == {"scale", "factor"}:
             edit = _scale(value["scale"], float(value["factor"]))
             if edit is not None:

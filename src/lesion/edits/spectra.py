@@ -7,6 +7,7 @@ is read belongs to these very weights. The folder is bounded: what was used long
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections import OrderedDict
@@ -103,7 +104,7 @@ class Spectra:
         except (OSError, SafetensorError, KeyError):
             return None
         whole = basis.dtype == values.dtype == torch.float64 and basis.shape == (rank, rank) and values.shape == (rank,)
-        if not whole or not bool(basis.isfinite().all()):
+        if not whole or not _belongs(basis, values, weight):
             return None
         with contextlib.suppress(OSError):
             os.utime(path)
@@ -133,6 +134,17 @@ def _limit() -> float:
     return value
 
 
+def _belongs(basis: Tensor, values: Tensor, weight: Tensor) -> bool:
+    """Whether a basis has the norm of an orthonormal one and the values that of the matrix: NaN has neither.
+
+    It is no proof, but what a damaged disk or a file under another name leaves does not pass, at the price of one
+    pass over the numbers.
+    """
+    norms = torch.linalg.vector_norm(basis), torch.linalg.vector_norm(values)
+    due = len(values) ** 0.5, float(torch.linalg.vector_norm(weight, dtype=torch.float64))
+    return all(math.isclose(float(norm), other, rel_tol=1e-6) for norm, other in zip(norms, due, strict=True))
+
+
 def _keep(path: Path, spectrum: Spectrum, limit: int, folder: Path) -> None:
     data = save({"basis": spectrum.basis.cpu(), "values": spectrum.values.cpu()})
     if len(data) > limit:
@@ -155,6 +167,7 @@ def _make_room(folder: Path, limit: int) -> None:
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    for file in folder.glob("*/*.safetensors"):
+    # With what a process that was killed left half written.
+    for file in folder.glob("*/*.safetensors*"):
         with contextlib.suppress(OSError):
             yield file, file.stat()
