@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from lesion.edits.edit import BASELINE, Edit
 from lesion.engines.engine import Decoding, Engine, Request, Response
@@ -24,6 +24,7 @@ from lesion.tasks.task import Answer, Item, Task
 COMMIT_EVERY = 0.2
 
 
+@runtime_checkable
 class Keeper(Protocol):
     """Where answers are kept: a store, or something that stands before one."""
 
