@@ -142,8 +142,8 @@ def _first_step(summary: Mapping[str, Any]) -> Finding:
         )
         sentences.append(
             f"On batches at V = {last['vocabulary']} the feed-forward's signal is"
-            f" {wording.figures(forward_over, 2)} times the width of what is pushed from q to other tokens; recall's mean is"
-            f" {wording.figures(value_over, 2)} times the spread over its tokens."
+            f" {wording.figures(forward_over, 2)} times the width of what is pushed from q to other tokens;"
+            f" recall's mean is {wording.figures(value_over, 2)} times the spread over its tokens."
         )
     noisy = of["constant", "value_noise"]
     times = ""
