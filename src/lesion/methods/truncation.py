@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from lesion.edits.edit import Side, Truncate
 from lesion.errors import UsageError, nearest
-from lesion.models.anatomy import Anatomy
+
+if TYPE_CHECKING:  # help and wrong options need not wait for torch
+    from lesion.models.anatomy import Anatomy
 
 # From nearly all to a four-hundredth of the rank, the range that Sharma et al. search (their section 5).
 KEEP = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025)
