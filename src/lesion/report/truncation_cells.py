@@ -275,9 +275,13 @@ class Search:
         return roles.get(edit) or self.name(edit)
 
     def ranked(self) -> list[Cell]:
-        """The cells that were asked in full and have a score, the best first."""
+        """The cells that were asked in full and have a score, the best first; those that collapsed come last."""
+
+        def place(pair: tuple[float, Cell]) -> tuple[bool, float, bool]:
+            return bool(pair[1].collapsed), -pair[0], pair[1].edit != self.best
+
         known = [(cell.score, cell) for cell in self.cells if cell.complete and cell.score is not None]
-        return [cell for _, cell in sorted(known, key=lambda pair: -pair[0])]
+        return [cell for _, cell in sorted(known, key=place)]
 
 
 def found(summary: Mapping[str, Any]) -> Search:

@@ -57,7 +57,7 @@ def over(
         if index % stride == 0:
             parts.append(
                 Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>').format(
-                    x.at(index), y.start + 15, wording.short(name, room * stride)
+                    x.at(float(index)), y.start + 15, wording.short(name, room * stride)
                 )
             )
     parts.append(
@@ -70,7 +70,7 @@ def over(
     hits: list[Markup] = []
     for index, curve in enumerate(curves):
         shift = apart * (index - middle) if beside else 0.0
-        at = [(x.at(place.at) + shift, y.at(place.y), place) for place in curve.places]
+        at = [(x.at(float(place.at)) + shift, y.at(place.y), place) for place in curve.places]
         stroke = Markup("")
         if len(at) > 1:
             stroke += Markup('<path class="{}" d="M{}"/>').format(

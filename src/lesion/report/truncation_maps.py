@@ -88,19 +88,20 @@ def change(search: Search, cell: Cell, measure: Measure) -> float | None:
     return None if base is None or base.gold is None or outcome.gold is None else outcome.gold - base.gold
 
 
-def nats(value: float | None, digits: int = 2) -> str:
-    """A change of log-probability with its sign: `+0.31`; unknown as a dash."""
+def nats(value: float | None, digits: int | None = None) -> str:
+    """A change of log-probability with its sign: `+0.31`, a small one `−0.004`; unknown as a dash."""
     if value is None:
         return wording.DASH
-    text = f"{abs(value):.{digits}f}"
-    return text if float(text) == 0 else f"{'+' if value > 0 else wording.MINUS}{text}"
+    text = f"{abs(value):.{digits if digits is not None else 2 if abs(value) >= 0.1 else 3}f}"
+    return "0" if float(text) == 0 else f"{'+' if value > 0 else wording.MINUS}{text}"
 
 
 def nats_interval(low: float | None, high: float | None) -> str:
-    """`[−0.10, 0.31]`; empty when unknown."""
+    """`[−0.10, 0.31]`, of small ends with a digit more; empty when unknown."""
     if low is None or high is None:
         return ""
-    return f"[{nats(low)},{wording.SPACE}{nats(high)}]".replace("+", "")
+    digits = 2 if max(abs(low), abs(high)) >= 0.1 else 3
+    return f"[{nats(low, digits)},{wording.SPACE}{nats(high, digits)}]".replace("+", "")
 
 
 def level(value: float | None) -> str:
@@ -142,7 +143,7 @@ def _map(search: Search, measure: Measure, matrix: str, side: str, full: float) 
                     whole=ranks[layer] == full_rank[layer])
             for layer in layers
         )  # fmt: skip
-        if any(square.style != "empty" for square in squares):
+        if any(square.style != "empty" or square.text for square in squares):
             different = sorted(set(ranks.values()))
             told = str(different[0]) if len(different) == 1 else f"{different[0]}{wording.DASH}{different[-1]}"
             rows.append((wording.keep(keep) if keep else "removed", f"rank{wording.SPACE}{told}", squares))
@@ -160,12 +161,18 @@ def _square(search: Search, measure: Measure, cell: Cell | None, full: float, ke
     mark = " critical" if cell.edit == search.chosen else ""
     value = change(search, cell, measure)
     if value is not None:
-        text = f"{100 * value:+.{0 if abs(value) >= 0.0995 else 1}f}" if measure.kind == "accuracy" else nats(value, 1)
-        text = text.replace("-", wording.MINUS) if float(text.replace(wording.MINUS, "-")) else "0"
-        return Square(heat_class(-value, full) + mark, text, told)
+        return Square(heat_class(-value, full) + mark, _short(value, measure.kind), told)
     outcome = cell.outcomes.get(measure.task)
     text = "×" if cell.eliminated is not None else "≡" if outcome is not None and outcome.collapsed else ""
     return Square(f"none{mark}", text, told)
+
+
+def _short(value: float, kind: Kind) -> str:
+    """A change for a small square: `+3.3`, `−12` points; `+0.31`, `−2.5` nats."""
+    if kind == "gold":
+        return nats(value, 2 if abs(value) < 1 else 1 if abs(value) < 10 else 0)
+    text = f"{abs(100 * value):.{0 if abs(value) >= 0.0995 else 1}f}"
+    return "0" if float(text) == 0 else f"{'+' if value > 0 else wording.MINUS}{text}"
 
 
 def told_of(search: Search, cell: Cell) -> str:

@@ -147,8 +147,10 @@ def how(search: Search) -> list[str]:
 
 
 def _screen(screen: Mapping[str, Any], cells: int) -> str:
+    asked = screen.get("items")
+    items = wording.counted(asked, "validation item") if isinstance(asked, int) else "all validation items"
     told = (
-        f"A screen by the log-probability of gold answers ({wording.counted(int(screen.get('items') or 0), 'item')} of "
+        f"A screen by the log-probability of gold answers ({items} of "
         f"each task) picked what was asked in full: the best {int(screen.get('best') or 0):,}, and "
         f"{int(screen.get('random') or 0):,} of the others drawn by the seed; {int(screen.get('evaluated') or 0):,} of "
         f"{cells:,} cells in all."

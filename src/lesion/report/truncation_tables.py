@@ -14,7 +14,7 @@ from rich.text import Text
 from lesion.report import truncation_prose, wording
 from lesion.report.isolation_prose import signed
 from lesion.report.truncation_cells import Cell, Outcome, Search, Tested, Tokens, found
-from lesion.report.truncation_curves import score
+from lesion.report.truncation_curves import SEARCHED, score
 from lesion.report.truncation_maps import level, nats, nats_interval
 
 CELL = ("edit", "address", "layer", "matrix", "keep", "rank", "of", "side", "saved", "screen", "eliminated", "score")
@@ -187,13 +187,14 @@ def _path(search: Search) -> Table:
 
 
 def _tokens(search: Search) -> Table:
-    several = bool(search.followed)
-    names = ("task", "edit", *(("revision",) if several else ()))
     title = "The right and the tempting token, on test items"
-    table = _table(title, names, ("p right", "p tempting", "ranks", "margin"), whole=True)
+    headings = ("p right", "p tempting", "ranks", "margin")
+    table = _table(title, ("task", "edit"), headings, whole=True)
     for one in search.tokens:
-        revision = [Text(one.revision or "searched")] if several else []
-        table.add_row(_asked(one.task, one.items), Text(search.role(one.edit)), *revision, *_token(one))
+        edit = Text(search.role(one.edit))
+        if search.followed:
+            edit.append(f"\n{one.revision or SEARCHED}", style="dim")
+        table.add_row(_asked(one.task, one.items), edit, *_token(one))
     return table
 
 

@@ -1,0 +1,63 @@
+"""The truncation search's page as a reader uses it, in a real browser; skipped where no Chromium is installed."""
+
+import chromium
+import made_truncation as made
+import pytest
+
+from lesion.report import truncation
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(chromium.found() is None, reason="no Chromium is installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    place = tmp_path_factory.mktemp("report") / "report.html"
+    place.write_text(truncation.page(made.study()), encoding="utf-8")
+    return place.as_uri()
+
+
+@pytest.fixture(scope="module")
+def tab():
+    with chromium.Chromium() as found:
+        yield found
+
+
+def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, address):
+    tab.open(address)
+    assert tab.complaints == []
+    assert tab.requests == [address]
+
+
+def test_the_switch_shows_the_maps_of_one_measure_at_a_time(tab, address):
+    tab.open(address)
+    shown = "[...document.querySelectorAll('[data-group=map]')].filter(f => !f.hidden).map(f => f.dataset.choice)"
+    assert tab.ask(shown) == ["0"]
+    tab.ask(
+        "(s => { s.value = '3'; s.dispatchEvent(new Event('change')) })"
+        "(document.querySelector('select[data-shows=map]'))"
+    )
+    assert tab.ask(shown) == ["3"]
+    assert "log-probability" in tab.ask("document.querySelector('[data-group=map]:not([hidden]) figcaption').innerText")
+
+
+def test_every_table_sorts_by_number(tab, address):
+    tab.open(address)
+    for table in range(tab.ask("document.querySelectorAll('table.sortable').length")):
+        of_table = f"document.querySelectorAll('table.sortable')[{table}]"
+        columns = tab.ask(f"[...{of_table}.tHead.rows[0].cells].map((c, i) => c.classList.contains('n') ? i : -1)")
+        for column in (column for column in columns if column >= 0):
+            tab.ask(f"{of_table}.tHead.rows[0].cells[{column}].querySelector('button').click()")
+            values = tab.ask(f"[...{of_table}.tBodies[0].rows].map(r => r.cells[{column}].dataset.v)")
+            known = [float(value) for value in values if value != "None"]
+            assert known == sorted(known)
+            assert values[: len(known)] == [value for value in values if value != "None"]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_on_a_phone_the_page_itself_never_scrolls_sideways(address, dark):
+    with chromium.Chromium(width=390, height=800, dark=dark) as tab:
+        tab.open(address)
+        assert tab.ask("document.documentElement.scrollWidth") == 390
