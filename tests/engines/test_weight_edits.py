@@ -103,9 +103,10 @@ def test_each_edit_of_weights_is_written_once_and_the_unedited_come_first(monkey
     model, requests = tiny.model("llama"), keyed(questions())
     whole, entered = lesion.engines.transformers.written, []
 
-    def written(model, edits):
+    def written(model, edits, truncations):
+        assert truncations == ()
         entered.append(edits)
-        return whole(model, edits)
+        return whole(model, edits, truncations)
 
     monkeypatch.setattr(lesion.engines.transformers, "written", written)
     weights_of = {request.key: of_weights(request.edit) for request in requests}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from lesion.edits.spectra import spectra
+from lesion.edits.spectrum import Spectrum
 from lesion.errors import LesionError
 from lesion.models.anatomy import HEAD
 from lesion.models.load import Model
@@ -19,6 +21,8 @@ from lesion.models.matrices import Matrix, Storage
 
 # Bytes of thin factors that gates keep on the device; factors of matrices not in use go first beyond that.
 BUDGET = 2 << 30
+# Thin factors by spectrum, of which there is one for each matrix and its values; they go when it does.
+_MADE: WeakKeyDictionary[Spectrum, dict[torch.dtype, tuple[Tensor, Tensor]]] = WeakKeyDictionary()
 
 
 def maskable(matrix: Matrix) -> bool:
@@ -52,12 +56,25 @@ class Factors:
         key = (matrix.address, dtype)
         if key not in self._kept:
             weight = matrix.read()
-            left, right = spectra(self._model).of(matrix.address, weight).factors(weight)
-            self._kept[key] = (left.to(dtype), right.to(dtype))
+            self._kept[key] = _thin(spectra(self._model).of(matrix.address, weight), weight, dtype)
         self._kept.move_to_end(key)
         while len(self._kept) > 1 and sum(a.nbytes + b.nbytes for a, b in self._kept.values()) > BUDGET:
             self._kept.popitem(last=False)
         return self._kept[key]
+
+
+def _thin(spectrum: Spectrum, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The factors of a spectrum in a dtype, made once as long as there is room for them.
+
+    A search asks a model in several rounds, each with gates of its own; the products take as long as a decomposition.
+    """
+    made = _MADE.setdefault(spectrum, {})
+    if dtype not in made:
+        left, right = spectrum.factors(weight)
+        made[dtype] = (left.to(dtype), right.to(dtype))
+        while len(_MADE) > 1 and sum(a.nbytes + b.nbytes for one in _MADE.values() for a, b in one.values()) > BUDGET:
+            del _MADE[next(iter(_MADE))]
+    return made[dtype]
 
 
 class LowRank:

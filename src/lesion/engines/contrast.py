@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lesion.edits.edit import Edit
+from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
 from lesion.engines.engine import Request, Response
@@ -18,6 +18,9 @@ from lesion.engines.prefill import TOKENS, prefill
 from lesion.engines.work import Work
 from lesion.models.load import Model
 from lesion.tasks.task import Answer
+
+# Logits that are looked at together, rows × vocabulary: what a processor keeps near.
+ENTRIES = 1 << 20
 
 
 def look_up(
@@ -65,21 +68,47 @@ def _look_up(
     columns = torch.tensor([column[request.edit] for request in requests])
     prompts = [request.prompt for request in requests]
     found = prefill(model, gates, prompts, table.select(columns), padding)
+    gates.assign_everywhere(BASELINE)
     work.prompt += found.token_steps
-    return [_answer(model, request, found.logits[row, -1]) for row, request in enumerate(requests)]
+    # A part at a time: all logits of a large vocabulary as float64 would not fit beside the logits themselves.
+    size = max(1, ENTRIES // found.computed.shape[-1])
+    texts: dict[int, str] = {}
+    responses: list[Response] = []
+    for start in range(0, len(requests), size):
+        logits = found.computed[:, -1].index_select(0, found.places[start : start + size])
+        responses += _answers(model, requests[start : start + size], logits, texts)
+    return responses
 
 
-def _answer(model: Model, request: Request, logits: Float[Tensor, " vocabulary"]) -> Response:
-    """What the logits right after a prompt say of the tokens that were asked for.
+def _answers(
+    model: Model, requests: Sequence[Request], logits: Float[Tensor, "rows vocabulary"], texts: dict[int, str]
+) -> Iterator[Response]:
+    """What the logits right after each prompt say of the tokens that were asked for.
 
     Log-probabilities are those of a float64 softmax. The rank of a token is 1 + the number of tokens with a strictly
     greater logit, so that equal logits share the better rank.
+
+    Args:
+        model: whose tokenizer writes the most probable token.
+        requests: one per row.
+        logits: of the last position.
+        texts: of tokens that were written already.
     """
-    tokens = torch.tensor(request.tokens, device=logits.device)
-    scores = tuple(logits.double().log_softmax(-1)[tokens].tolist())
+    width = max(len(request.tokens) for request in requests)
+    padded = [(*request.tokens, *request.tokens[:1] * (width - len(request.tokens))) for request in requests]
+    tokens = torch.tensor(padded, device=logits.device)
+    scores = logits.double().log_softmax(-1).gather(1, tokens)
+    of_tokens = logits.gather(1, tokens)
+    ranks = torch.stack([1 + (logits > one[:, None]).sum(-1) for one in of_tokens.unbind(1)], 1)
     largest, best = logits.max(-1)
-    if not (bool(largest.isfinite()) and bool(logits[tokens].isfinite().all())):
-        return Response(request.key, Answer("", 0, "nonfinite", scores))
-    ranks = tuple((1 + (logits > logits[tokens, None]).sum(-1)).tolist())
-    text = model.tokenizer.decode([int(best)])
-    return Response(request.key, Answer(text, 0, "stop", scores, ranks), (int(best),))
+    finite = largest.isfinite() & of_tokens.isfinite().all(-1)
+    rows = zip(requests, scores.tolist(), ranks.tolist(), best.tolist(), finite.tolist(), strict=True)
+    for request, row_scores, row_ranks, token, is_finite in rows:
+        count = len(request.tokens)
+        told = tuple(row_scores[:count])
+        if not is_finite:
+            yield Response(request.key, Answer("", 0, "nonfinite", told))
+            continue
+        if token not in texts:
+            texts[token] = model.tokenizer.decode([token])
+        yield Response(request.key, Answer(texts[token], 0, "stop", told, tuple(row_ranks[:count])), (token,))

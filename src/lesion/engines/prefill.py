@@ -30,7 +30,8 @@ class Prefilled:
     """What a prefill found, for rows in the order they were asked for.
 
     Attributes:
-        logits: of the last `kept` positions.
+        computed: logits of the last `kept` positions, in the order in which rows were computed.
+        places: of each asked-for row, its row of `computed`.
         keys: per layer, what the layer computed, with as many rows as it was run on.
         values: the same for values.
         sources: per layer, the row of `keys` and `values` that each asked-for row reads.
@@ -38,12 +39,18 @@ class Prefilled:
         token_steps: tokens computed, padding included, where a token that ran through half of the blocks is one half.
     """
 
-    logits: Float[Tensor, "rows kept vocabulary"]
+    computed: Float[Tensor, "computed kept vocabulary"]
+    places: Int[Tensor, " rows"]
     keys: Sequence[Tensor]
     values: Sequence[Tensor]
     sources: Sequence[Int[Tensor, " rows"]]
     mask: Tensor
     token_steps: int
+
+    @property
+    def logits(self) -> Float[Tensor, "rows kept vocabulary"]:
+        """Logits of the last `kept` positions; a copy, of a large vocabulary a large one."""
+        return self.computed.index_select(0, self.places)
 
 
 class Recorder(Cache):
@@ -115,7 +122,8 @@ def prefill(
         run = rows_at[min(layer, blocks - 1)]
         sources.append(torch.where(place < run, place, prompt_of_row))
     return Prefilled(
-        logits=output.logits[:, -kept:].index_select(0, place.to(output.logits.device)),
+        computed=output.logits[:, -kept:],
+        places=place.to(output.logits.device),
         keys=[layer.keys for layer in cache.layers],
         values=[layer.values for layer in cache.layers],
         sources=sources,

@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from lesion.edits.edit import Edit
+from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
 from lesion.engines.engine import Request
@@ -30,6 +31,7 @@ def score(
     """For each request the summed log-probability, in nats, of every choice given the prompt.
 
     A choice is scored token by token in one pass over prompt and choice; sums are float64, whatever the model's dtype.
+    Between two of them no place is edited.
     When memory runs out, the batch size is halved.
 
     Raises:
@@ -69,32 +71,36 @@ def _score(
     padding: int,
     work: Work,
 ) -> list[tuple[float, ...]]:
-    pairs = [(request, choice) for request in requests for choice in request.choices]
-    columns = torch.tensor([column[request.edit] for request, _ in pairs])
-    longest = max(len(choice) for _, choice in pairs)
+    # A row is a prompt and a choice but for its last token, whose log-probability is told by the one before it. Choices
+    # of one request that differ in that token alone share a row: of single tokens, all.
+    rows: dict[tuple[tuple[int, ...], int], int] = {}
+    places = [
+        [
+            rows.setdefault(((*request.prompt, *choice[:-1]), column[request.edit]), len(rows))
+            for choice in request.choices
+        ]
+        for request in requests
+    ]
     found = prefill(
         model,
         gates,
-        [(*request.prompt, *choice) for request, choice in pairs],
-        table.select(columns),
+        [prompt for prompt, _ in rows],
+        table.select(torch.tensor([one for _, one in rows])),
         padding,
-        kept=longest + 1,
+        kept=max(len(choice) for request in requests for choice in request.choices),
     )
+    gates.assign_everywhere(BASELINE)
     work.prompt += found.token_steps
-    scores = iter(
-        [
-            float(
-                found.logits[row, -len(choice) - 1 : -1]
-                .double()
-                .log_softmax(-1)
-                .gather(1, _ids(choice, found.logits))
-                .sum()
-            )
-            for row, (_, choice) in enumerate(pairs)
-        ]
-    )
-    return [tuple(next(scores) for _ in request.choices) for request in requests]
+    return [
+        tuple(
+            float(_log_probabilities(found.computed[found.places[row], -len(choice) :], choice).sum())
+            for row, choice in zip(rows_of_request, request.choices, strict=True)
+        )
+        for request, rows_of_request in zip(requests, places, strict=True)
+    ]
 
 
-def _ids(choice: Sequence[int], like: Tensor) -> Tensor:
-    return torch.tensor(choice, device=like.device)[:, None]
+def _log_probabilities(logits: Float[Tensor, "tokens vocabulary"], choice: Sequence[int]) -> Float[Tensor, " tokens"]:
+    """Of each token of a choice, by a float64 softmax."""
+    ids = torch.tensor(choice, device=logits.device)[:, None]
+    return logits.double().log_softmax(-1).gather(1, ids)[:, 0]

@@ -109,12 +109,12 @@ class TransformersEngine:
         by_row = [self._by_row(edit) for edit in edits]
         table = tabulate(by_row, self.model.anatomy)
         column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
-        for request in waiting:
-            self._check_lengths(request)
+        self._check_lengths(waiting)
         stops = {stop: StopStrings(self.model.tokenizer, stop) for stop in {r.decoding.stop for r in waiting}}
+        in_weights = {edit: self._in_weights(edit) for edit in edits}
         groups: dict[_Written, list[Request]] = {((), ()): []}
         for request in waiting:
-            groups.setdefault(self._in_weights(request.edit), []).append(request)
+            groups.setdefault(in_weights[request.edit], []).append(request)
         truncated = {
             edit: tuple(part.address for part in of_spectra(rows)) for edit, rows in zip(edits, by_row, strict=True)
         }
@@ -145,8 +145,8 @@ class TransformersEngine:
         part: list[Request] = []
         there: set[str] = set()
         for request in ordered:
-            more = there | set(truncated[request.edit])
-            if part and sum(factor_bytes(matrix(address)) for address in more) > BUDGET:
+            more = there.union(truncated[request.edit])
+            if part and len(more) > len(there) and sum(factor_bytes(matrix(address)) for address in more) > BUDGET:
                 yield part
                 part, more = [], set(truncated[request.edit])
             part.append(request)
@@ -163,36 +163,40 @@ class TransformersEngine:
     ) -> Iterator[Response]:
         choosing = [request for request in group if request.choices]
         for request, scores in score(self.model, gates, choosing, table, column, self._padding, self.work):
-            gates.assign_everywhere(BASELINE)
             yield _chosen(request, scores, self.model)
         contrasting = [request for request in group if request.tokens]
-        for response in look_up(self.model, gates, contrasting, table, column, self._padding, self.work):
-            gates.assign_everywhere(BASELINE)
-            yield response
+        yield from look_up(self.model, gates, contrasting, table, column, self._padding, self.work)
         asked = [request for request in group if not request.choices and not request.tokens]
         rows = [self._row(request, column, stops) for request in asked]
         # Long prompts first: later ones fit under them. Edits of one prompt stay together and share it.
         rows.sort(key=lambda row: (-len(row.request.prompt), row.request.prompt, row.column))
         yield from self._generate(gates, deque(rows), table)
 
-    def _check_lengths(self, request: Request) -> None:
-        longest = len(request.prompt) + max((len(choice) for choice in request.choices), default=1)
-        if not all(request.choices):
-            raise LesionError(f"A choice of {request.key} is empty; a choice needs at least one token to be scored.")
-        if not request.prompt:
-            raise LesionError(f"The prompt of {request.key} is empty; a model needs at least one token to start from.")
+    def _check_lengths(self, requests: Iterable[Request]) -> None:
+        # Looked up once: a configuration takes its time, and a search has many requests.
         known = self.model.network.get_input_embeddings().num_embeddings
-        if max(*request.prompt, *request.tokens, *(max(choice) for choice in request.choices), 0) >= known:
-            raise LesionError(
-                f"The tokenizer of {self.model.name} does not fit its network: it writes tokens beyond the {known:,}"
-                " that the network has embeddings for. Put the tokenizer that the model was trained with into its"
-                " folder."
-            )
-        if longest > self.model.context:
-            raise LesionError(
-                f"The prompt of {request.key} has {len(request.prompt)} tokens and does not fit the context of"
-                f" {self.model.name}, {self.model.context} tokens; leave this item out or shorten it."
-            )
+        context = self.model.context
+        for request in requests:
+            longest = len(request.prompt) + max((len(choice) for choice in request.choices), default=1)
+            if not all(request.choices):
+                raise LesionError(
+                    f"A choice of {request.key} is empty; a choice needs at least one token to be scored."
+                )
+            if not request.prompt:
+                raise LesionError(
+                    f"The prompt of {request.key} is empty; a model needs at least one token to start from."
+                )
+            if max(*request.prompt, *request.tokens, *(max(choice) for choice in request.choices), 0) >= known:
+                raise LesionError(
+                    f"The tokenizer of {self.model.name} does not fit its network: it writes tokens beyond the"
+                    f" {known:,} that the network has embeddings for. Put the tokenizer that the model was trained with"
+                    f" into its folder."
+                )
+            if longest > context:
+                raise LesionError(
+                    f"The prompt of {request.key} has {len(request.prompt)} tokens and does not fit the context of"
+                    f" {self.model.name}, {context} tokens; leave this item out or shorten it."
+                )
 
     def _row(self, request: Request, column: Mapping[Edit, int], stops: Mapping[tuple[str, ...], StopStrings]) -> _Row:
         decoding = request.decoding

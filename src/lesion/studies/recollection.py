@@ -160,7 +160,7 @@ class Recollection:
         return np.array(found, dtype=np.float64)
 
     def _gold(self, task: TaskChoice, item: Item, edit: str, said: Said | None) -> float:
-        scored = self._said.get((edit, gold_of(task).name, item.id))
+        scored = self._said.get((edit, gold_name(task.name), item.id))
         if scored is not None:
             return scored.scores[0] if scored.scores else math.nan
         if said is None or not said.scores:
@@ -172,7 +172,12 @@ class Recollection:
 
 def gold_of(choice: TaskChoice) -> TaskChoice:
     """The choice of `gold:TASK` for that of TASK: the same items, put in the same way."""
-    return choice.model_copy(update={"name": f"gold:{choice.name}"})
+    return choice.model_copy(update={"name": gold_name(choice.name)})
+
+
+def gold_name(task: str) -> str:
+    """The name of a task as the log-probability of its gold answers."""
+    return f"gold:{task}"
 
 
 def gold_tasks(tasks: Mapping[TaskChoice, Task]) -> dict[TaskChoice, Task]:
