@@ -65,7 +65,7 @@ def run_truncation(
     drawn = {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
     _refuse_few(drawn)
     model = model or _load(study, study.model)
-    _refuse_broken(model)
+    _refuse_broken(model, study.model.name)
     cells = grid(
         model.anatomy,
         parse_layers(study.layers, len(model.anatomy.blocks), study.model.name),
@@ -121,7 +121,7 @@ def _follow(
     """A checkpoint ready to be asked. One with the weights of a model in `told` goes by that one's name and answers."""
     chosen = _at(study.model, revision)
     there = _load(study, chosen)
-    _refuse_broken(there)
+    _refuse_broken(there, chosen.name)
     if there.fingerprint in told:
         watcher.note(f"{chosen.name} has the weights of {told[there.fingerprint].name}; its answers are those.")
     named = told.setdefault(there.fingerprint, chosen)
@@ -173,19 +173,19 @@ def _refuse_few(drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
             )
 
 
-def _refuse_broken(model: Model) -> None:
+def _refuse_broken(model: Model, name: str) -> None:
     """An answer of a network with weights that are not finite says nothing, and no search would mend it."""
-    broken = [name for name, weight in model.network.named_parameters() if not bool(weight.isfinite().all())]
+    broken = [where for where, weight in model.network.named_parameters() if not bool(weight.isfinite().all())]
     if not broken:
         return
     for address, matrix in model.anatomy.matrices.items():
         if not bool(matrix.read().isfinite().all()):
             raise LesionError(
-                f"{address} of {model.name} has weights that are not finite, and so no spectrum; the checkpoint is"
+                f"{address} of {name} has weights that are not finite, and so no spectrum; the checkpoint is"
                 f" broken. Give one whose weights are finite."
             )
     raise LesionError(
-        f"{', '.join(broken[:3])}{', …' if len(broken) > 3 else ''} of {model.name} has weights that are not finite;"
+        f"{', '.join(broken[:3])}{', …' if len(broken) > 3 else ''} of {name} has weights that are not finite;"
         f" the checkpoint is broken. Give one whose weights are finite."
     )
 
