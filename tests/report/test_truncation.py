@@ -6,6 +6,7 @@ import json
 import math
 
 import made_truncation as made
+import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
@@ -34,15 +35,20 @@ def shown(summary, width=80) -> str:
 
 def test_a_whole_search_becomes_a_page_and_tables(whole, tmp_path):
     written = truncation.write(tmp_path / "deep", whole)
-    assert {path.name for path in written.parent.iterdir() if path.is_file()} == {
+    assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
+        "figures/map.png",
+        "figures/map-1.png",
         "report.html", "summary.json", "baseline.csv", "cells.csv", "test.csv", "composition.csv", "spectra.csv",
         "tokens.csv", "revisions.csv",
     }  # fmt: skip
     assert json.loads((written.parent / "summary.json").read_text("utf-8")) == whole
+    for path in (written.parent / "figures").iterdir():
+        assert matplotlib.image.imread(io.BytesIO(path.read_bytes()))[..., :3].std() > 0
 
 
 def test_a_search_that_finds_nothing_says_so_and_why(tmp_path):
     summary = made.nothing()
+    summary["cells"] = [cell for cell in summary["cells"] if cell["layer"] == 5]
     page = truncation.write(tmp_path, summary).read_text("utf-8")
     assert f'<p class="lead">{summary["nothing"]}</p>' in page
     assert "best, not chosen" in page
@@ -113,6 +119,7 @@ def test_hostile_names_add_no_element_and_no_attribute():
 
 def test_numbers_that_are_not_finite_are_null_in_the_summary_and_dashes_in_the_page(tmp_path):
     summary = made.study()
+    summary["cells"] = summary["cells"][:6]
     summary["baseline"][0]["gold"] = -math.inf
     summary["cells"][0]["tasks"][0] |= {"gold": math.nan, "drop": math.nan}
     page = truncation.write(tmp_path, summary).read_text("utf-8")

@@ -120,7 +120,7 @@ def test_ranks_are_counted_as_the_edit_counts_them(keep, of):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.314, "+0.31"), (-0.004, "−0.004"), (0.0, "0"), (-0.0001, "0"), (None, "–"), (-12.3, "−12.30")],
+    [(0.314, "+0.31"), (-0.004, "−0.004"), (0.0, "0.000"), (-0.0001, "0.000"), (None, "–"), (-12.3, "−12.30")],
 )
 def test_changes_of_log_probability_carry_their_sign(value, text):
     assert truncation_maps.nats(value) == text

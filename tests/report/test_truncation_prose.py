@@ -96,6 +96,13 @@ def test_screen_and_elimination_are_told_with_their_numbers():
     assert "16 matrices decomposed in 1.4 s, 0 read from disk; 128 times a decomposition was used again." in text
 
 
+def test_where_no_cell_was_given_up_nothing_is_said_of_the_chance_of_it():
+    summary = made.study()
+    summary["search"]["elimination"] |= {"eliminated": 0, "answers_saved": 0}
+    assert "No cell was given up early, at 3 looks back" in said(found(summary))
+    assert "at least as good as the unedited model" not in said(found(summary))
+
+
 def test_a_screen_by_all_validation_items_is_told_so():
     summary = made.study()
     summary["search"]["screen"]["items"] = "all"

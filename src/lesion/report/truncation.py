@@ -13,6 +13,7 @@ from lesion.report import (
     scales,
     truncation_charts,
     truncation_curves,
+    truncation_figures,
     truncation_maps,
     truncation_prose,
     truncation_spectra,
@@ -31,7 +32,7 @@ MOST_ROWS = 1500
 
 
 def write(folder: Path, summary: Mapping[str, Any]) -> Path:
-    """Write `report.html`, `summary.json` and the tables as CSV into a folder, each whole.
+    """Write `report.html`, `summary.json`, the tables as CSV and the maps of the objective as PNG, each whole.
 
     Args:
         folder: made if it is not there; files of an earlier report are replaced.
@@ -45,7 +46,14 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
     """
     text = page(summary)
     tables = truncation_tables.csv(summary)
+    search = found(summary)
+    drawn = {
+        f"map-{index}.png" if index else "map.png": truncation_figures.heat(search, figure)
+        for index, figure in enumerate(_of_objective(search))
+    }
     with writing(Path(folder)) as place:
+        for name, png in drawn.items():
+            replace(place / "figures" / name, png)
         for name, table in tables.items():
             replace(place / name, table.to_csv(index=False, lineterminator="\n"))
         replace(place / "summary.json", plain_json(summary))
@@ -93,6 +101,11 @@ def page(summary: Mapping[str, Any]) -> str:
         signed=signed,
         Measure=truncation_maps.Measure,
     )
+
+
+def _of_objective(search: Search) -> list[truncation_maps.Figure]:
+    kind = "gold" if search.by_gold else "accuracy"
+    return [figure for figure in truncation_maps.figures(search) if figure.measure.kind == kind and figure.maps]
 
 
 def _title(search: Search) -> str:

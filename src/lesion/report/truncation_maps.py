@@ -35,11 +35,12 @@ class Measure:
 
 @dataclass(frozen=True)
 class Square:
-    """One place of a map: the style class of its colour, its text, and what pointing at it tells."""
+    """One place of a map: the style class of its colour, its text, what pointing at it tells, and the edit."""
 
     style: str
     text: str
     told: str
+    cell: str | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def nats(value: float | None, digits: int | None = None) -> str:
     if value is None:
         return wording.DASH
     text = f"{abs(value):.{digits if digits is not None else 2 if abs(value) >= 0.1 else 3}f}"
-    return "0" if float(text) == 0 else f"{'+' if value > 0 else wording.MINUS}{text}"
+    return text if float(text) == 0 else f"{'+' if value > 0 else wording.MINUS}{text}"
 
 
 def nats_interval(low: float | None, high: float | None) -> str:
@@ -161,16 +162,16 @@ def _square(search: Search, measure: Measure, cell: Cell | None, full: float, ke
     mark = " critical" if cell.edit == search.chosen else ""
     value = change(search, cell, measure)
     if value is not None:
-        return Square(heat_class(-value, full) + mark, _short(value, measure.kind), told)
+        return Square(heat_class(-value, full) + mark, _short(value, measure.kind), told, cell.edit)
     outcome = cell.outcomes.get(measure.task)
     text = "×" if cell.eliminated is not None else "≡" if outcome is not None and outcome.collapsed else ""
-    return Square(f"none{mark}", text, told)
+    return Square(f"none{mark}", text, told, cell.edit)
 
 
 def _short(value: float, kind: Kind) -> str:
     """A change for a small square: `+3.3`, `−12` points; `+0.31`, `−2.5` nats."""
     if kind == "gold":
-        return nats(value, 2 if abs(value) < 1 else 1 if abs(value) < 10 else 0)
+        return "0" if abs(value) < 0.005 else nats(value, 2 if abs(value) < 1 else 1 if abs(value) < 10 else 0)
     text = f"{abs(100 * value):.{0 if abs(value) >= 0.0995 else 1}f}"
     return "0" if float(text) == 0 else f"{'+' if value > 0 else wording.MINUS}{text}"
 

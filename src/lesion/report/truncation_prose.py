@@ -168,9 +168,13 @@ def _screen(screen: Mapping[str, Any], cells: int) -> str:
 def _elimination(elimination: Mapping[str, Any]) -> str:
     many, looks = (int(elimination.get(name) or 0) for name in ("eliminated", "looks"))
     error, saved = number(elimination.get("error")), int(elimination.get("answers_saved") or 0)
-    told = f"{wording.counted(many, 'cell')} {'was' if many == 1 else 'were'} given up early"
-    told += f" at one of {wording.counted(looks, 'look')}, which saved {wording.counted(saved, 'answer')}."
-    if error is not None:
+    at = wording.counted(looks, "look")
+    told = f"No cell was given up early, at {at} back at the answers until then."
+    if many:
+        verb = "was" if many == 1 else "were"
+        told = f"{wording.counted(many, 'cell')} {verb} given up early at one of {at}, which saved "
+        told += f"{wording.counted(saved, 'answer')}."
+    if error is not None and many:
         told += (
             f" The chance that any cell at least as good as the unedited model was given up is at most "
             f"{wording.percent(error, 1 if error < 0.01 else 0)}."
