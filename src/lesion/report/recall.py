@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lesion.errors import LesionError
-from lesion.report import browser, recall_charts, recall_groups, recall_prose, recall_tables
+from lesion.report import browser, recall_charts, recall_groups, recall_prose, recall_tables, wording
 from lesion.report.files import finite, rendered
 from lesion.report.recall_rows import by_matrix, central
 from lesion.whole import replace
@@ -66,7 +67,7 @@ def page(summary: Mapping[str, Any]) -> str:
         columns=recall_tables.COLUMNS,
         keys=recall_tables.COLUMN_KEYS,
         recipe=[(name.replace("_", " "), _plain(value)) for name, value in recipe.items()],
-        language=summary["language"],
+        language=_language(summary["language"]),
     )
 
 
@@ -89,6 +90,12 @@ def study_page(summary: Mapping[str, Any]) -> str:
         keys=recall_tables.COLUMN_KEYS,
         details=[(name.replace("_", " "), _plain(value)) for name, value in study.items()],
     )
+
+
+def _language(told: Mapping[str, Any]) -> str:
+    """Where the tables come from, and which tokens q and τ are; characters stand in quotes, a space is seen then."""
+    trigger, noise = (json.dumps(told[key], ensure_ascii=False) for key in ("trigger", "noise_token"))
+    return f"{told['source']}; q is {trigger} ({wording.percent(told['trigger_share'])} of all tokens), τ is {noise}"
 
 
 def _plain(value: Any) -> str:

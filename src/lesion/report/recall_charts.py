@@ -27,7 +27,7 @@ def training(summary: Mapping[str, Any]) -> tuple[list[tuple[Markup, str]], list
     points = [point for point in summary["training"] if point["step"] > 0]
     if not points:
         return [], []
-    x = scales.ratios([point["step"] for point in points], LEFT, SIZE[0] - RIGHT)
+    x = scales.ratios([float(point["step"]) for point in points], LEFT, SIZE[0] - RIGHT)
     shares = scales.shares([0.0, 1.0], SIZE[1] - BOTTOM, TOP, closer=False)
     found: list[tuple[Panel, list[Any]]] = []
 
@@ -124,7 +124,7 @@ def _curve(points: Training, name: str, tone: int, *path: str) -> Curve:
         value: Any = point
         for key in path:
             value = value[key]
-        found.append(Point(point["step"], float(value)))
+        found.append(Point(float(point["step"]), float(value)))
     return Curve(name, tone, tuple(found))
 
 
@@ -133,7 +133,7 @@ def _phases(summary: Mapping[str, Any]) -> list[Curve]:
     margins = [step for step in summary["phases"]["margins"].values() if step is not None]
     steps = (min(margins, default=None), summary["phases"]["attention"])
     return [
-        Curve(f"{name}: step {step:,}", tone, (Point(max(step, 1), 0.0),), "dashed")
+        Curve(f"{name}: step {step:,}", tone, (Point(float(max(step, 1)), 0.0),), "dashed")
         for name, step, tone in zip(PHASES, steps, (3, 4), strict=True)
         if step is not None
     ]

@@ -27,16 +27,17 @@ def name(group: Group) -> str:
     )
 
 
-def told(one: Mapping[str, Any], digits: int = 3, *, sign: bool = False) -> str:
-    """A spread over seeds: its mean, with the lowest and the highest."""
-    mean, least, most = (decimals(one[key], digits, sign=sign) for key in ("mean", "least", "most"))
+def told(one: Mapping[str, Any], digits: int = 3, *, sign: bool = False, bare: bool = False) -> str:
+    """A spread over seeds: its mean, with the lowest and the highest; `bare` as in `decimals`."""
+    mean, least, most = (decimals(one[key], digits, sign=sign, bare=bare) for key in ("mean", "least", "most"))
     return mean if one["deviation"] is None else f"{mean} [{least}, {most}]"
 
 
-def decimals(value: float, digits: int, *, sign: bool = False) -> str:
-    """A number with so many decimals; what rounds to 0 has no sign."""
+def decimals(value: float, digits: int = 3, *, sign: bool = False, bare: bool = False) -> str:
+    """A number with so many decimals; what rounds to 0 has no sign; `bare` of the 0 before the point."""
     rounded = round(value, digits) + 0.0
-    return f"{rounded:{'+' if sign and rounded else ''}.{digits}f}".replace("-", wording.MINUS)
+    text = f"{rounded:{'+' if sign and rounded else ''}.{digits}f}".replace("-", wording.MINUS)
+    return text.replace("0.", ".", 1) if bare and abs(rounded) < 1 else text
 
 
 def finding(group: Group) -> Finding:

@@ -1,0 +1,88 @@
+"""`lesion lab recall`: what it writes and prints, that it goes on, and what it says of bad input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from commandline import lesion
+from lesion.labs.recall import recipe as recipes
+
+SMALL = {"vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "draws": 1}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The quick preset in a size of seconds."""
+    monkeypatch.setitem(recipes.PRESETS, "quick", {**SMALL, "keep": (0.5,)})
+
+
+def test_a_training_leaves_summary_and_report_and_prints_both_phases(capsys, small, tmp_path):
+    done = lesion(capsys, "lab", "recall", "--noise", 0.4, "--seed", 2, "--out", tmp_path / "out", "--device", "cpu")
+    assert done.code == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["noise"], summary["recipe"]["seed"]) == (0.4, 2)
+    assert done.out.endswith(f"report: {tmp_path / 'out' / 'report.html'}\n")
+    assert "full model" in done.out
+    assert "attention has" in done.out
+    assert "F2.in deleted" in done.out
+    assert (tmp_path / "out" / "report.html").read_text().startswith("<!DOCTYPE html>")
+    before = (tmp_path / "out" / "summary.json").stat().st_mtime_ns
+    again = lesion(capsys, "lab", "recall", "--noise", 0.4, "--seed", 2, "--out", tmp_path / "out", "--device", "cpu")
+    assert again.code == 0
+    assert (tmp_path / "out" / "summary.json").stat().st_mtime_ns == before
+    other = lesion(capsys, "lab", "recall", "--noise", 0.4, "--seed", 3, "--out", tmp_path / "out")
+    assert other.code == 2
+    assert "seed 2 instead of 3" in other.complaint
+
+
+@pytest.mark.parametrize("feed_forward", ["linear", "none"])
+def test_other_feed_forwards_are_cut_where_they_have_matrices(capsys, small, tmp_path, feed_forward):
+    done = lesion(capsys, "lab", "recall", "--feed-forward", feed_forward, "--optimiser", "adam", "--out", tmp_path)
+    assert done.code == 0
+    assert ("F2 deleted" if feed_forward == "linear" else "W_OV2 deleted") in done.out
+
+
+def test_a_corpus_of_its_own_characters(capsys, small, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("the cat <sat> on the mat " * 40)
+    done = lesion(capsys, "lab", "recall", "--corpus", corpus, "--vocabulary", 6, "--out", tmp_path / "out")
+    assert done.code == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["language"]["trigger"] == " "
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "q is &#34; &#34;" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--noise", "1"], "from 0 up to, not including, 1; 1 is none"),
+        (["--noise", "-0.5"], "-0.5 is none"),
+        (["--noise", "nan"], "nan is none"),
+        (["--vocabulary", "3"], "vocabulary must be at least 4, not 3"),
+        (["--preset", "quik"], "no preset 'quik' (nearest: quick)"),
+        (["--feed-forward", "mpl"], "no feed-forward 'mpl' (nearest: mlp)"),
+        (["--optimiser", "agd"], "no optimiser 'agd'"),
+        (["--keep", "0.5,2"], "lies in 0 to 1; 2 does not"),
+        (["--keep", "half"], "'half' is none"),
+        (["--corpus", "nowhere.txt"], "no file nowhere.txt"),
+        (["--steps", "-4"], "steps cannot be negative"),
+        (["--device", "cuba"], "no device 'cuba'"),
+    ],
+)
+def test_bad_input_is_told_in_a_sentence_and_leaves_nothing(capsys, tmp_path, arguments, said):
+    done = lesion(capsys, "lab", "recall", *arguments, "--out", tmp_path / "out")
+    assert done.code == 2
+    assert said in done.complaint
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_corpus_smaller_than_the_vocabulary_is_told_with_both_numbers(capsys, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("abcdefgh" * 5)
+    done = lesion(capsys, "lab", "recall", "--corpus", corpus, "--out", tmp_path / "out")
+    assert done.code == 2
+    assert "8 distinct characters, fewer than the vocabulary of 32" in done.complaint
+    assert "--vocabulary 8" in done.complaint

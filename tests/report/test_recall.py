@@ -1,0 +1,209 @@
+"""The recall laboratory's pages, tables and sentences: what the numbers say, and only that."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+import re
+from copy import deepcopy
+
+import chromium
+import pytest
+from rich.console import Console
+
+from lesion.labs.recall.recipe import preset
+from lesion.labs.recall.run import run
+from lesion.labs.recall.study import run_recall
+from lesion.report import recall, recall_groups, recall_prose, recall_rows, recall_tables
+from lesion.studies.recall_study import RecallStudy
+
+SMALL = {"vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "keep": [0.25, 0.5]}
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory):
+    recipe = preset("quick", **{**SMALL, "keep": (0.25, 0.5)}, draws=2)
+    return run(recipe, tmp_path_factory.mktemp("recall"))
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    asked = RecallStudy.make(kind="recall", title="What <b>is</b> cut?", noise=[0.3, 0.6], seed=[0, 1], **SMALL)
+    return run_recall(asked, tmp_path_factory.mktemp("study"))
+
+
+def words(page: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def told(summary) -> str:
+    found = recall_prose.findings(summary)
+    return " ".join(sentence for one in found for sentence in (one.headline, *one.sentences)).replace("\xa0", " ")
+
+
+def changed(summary, **numbers):
+    """The summary with p(τ) of every cut of F2.in as given by its side or control."""
+    made = deepcopy(summary)
+    for row in made["truncated"]:
+        if row["matrix"] == "F2.in":
+            row["p_noise"] = numbers.get(row["control"] or row["side"], row["p_noise"])
+    return made
+
+
+def printed(table) -> str:
+    console = Console(width=80, file=io.StringIO())
+    console.print(table)
+    return console.file.getvalue()
+
+
+# -- one training
+
+
+def test_the_page_says_its_findings_and_every_truncation(summary):
+    page = words(recall.page(summary))
+    for one in recall_prose.findings(summary):
+        for sentence in (one.subject, one.headline, *one.sentences):
+            assert " ".join(sentence.split()) in page
+    for name in summary["matrices"]:
+        assert f"{name} deleted" in page
+    assert f"accuracy {summary['full']['clean_accuracy']:.3f}" in page
+    share = summary["training"][-1]["table"]["predicted_noise_label_noise"]
+    assert f"τ is predicted {100 * share:.1f}" in page.replace("\xa0", " ")
+
+
+def test_a_summary_read_back_from_its_file_makes_the_same_page(tmp_path, summary):
+    path = recall.write(tmp_path, summary)
+    assert path.read_text("utf-8") == recall.page(json.loads(json.dumps(summary)))
+
+
+def test_the_full_model_is_called_close_to_the_noise_only_where_it_is(summary):
+    for p_noise, verdict in ((0.58, "close to the α of 0.6"), (0.4, "not the α of 0.6")):
+        made = {**summary, "full": {**summary["full"], "p_noise": p_noise}}
+        assert verdict in told(made)
+    assert "tie" not in told(summary)
+    assert "tie between τ and ȳ" in told({**summary, "noise": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("top", "random", "said", "unsaid"),
+    [
+        (0.1, 0.4, "leaves less of p(τ) than random", "leaves more"),
+        (0.4, 0.1, "leaves more of p(τ) than random", "leaves less"),
+        (0.30, 0.31, "deletion by degrees", "leaves less of"),
+    ],
+)
+def test_truncation_is_said_to_beat_random_projections_only_where_it_does(summary, top, random, said, unsaid):
+    made = changed(summary, top=top, random=random)
+    finding = next(one for one in recall_prose.findings(made) if one.subject == "Cutting F2.in")
+    text = " ".join(finding.sentences)
+    assert said in text
+    assert unsaid not in text
+
+
+def test_phases_are_told_as_they_came(summary):
+    def phases(margins, attention, fed=True):
+        training = [{"margins": {"F1": 0.0} if fed else {}}]
+        made = {**summary, "training": training, "phases": {"margins": margins, "attention": attention}}
+        return recall_prose.phases(made)
+
+    none = dict.fromkeys(("F1", "F2", "F2∘F1", "F1+F2"))
+    assert phases({**none, "F2": 7}, 90)[0] == (
+        "F2 prefers τ behind q from step 7 on; attention has more than half of its mass on ȳ from step 90 on."
+    )
+    assert "F1 and F2 prefer τ" in phases({**none, "F1": 2, "F2": 2}, None)[0]
+    assert "has not put half of its mass on ȳ by step 3" in phases({**none, "F1": 2}, None)[0]
+    assert phases(none, 5)[0].startswith("No feed-forward prefers τ")
+    assert phases(none, 5, fed=False)[0].startswith("There is no feed-forward")
+
+
+def test_rows_are_found_by_what_they_are(summary):
+    found = recall_rows.by_matrix(summary)["F2.in"]
+    assert [(row["keep"], row["side"]) for row in found.top] == [(0.25, "top"), (0.5, "top")]
+    assert [row["side"] for row in found.bottom] == ["bottom", "bottom"]
+    assert (found.deleted["control"], found.without_top["control"]) == ("deletion", "drop-top")
+    draws = [row["p_noise"] for row in summary["truncated"]
+             if (row["matrix"], row["control"], row["rank"]) == ("F2.in", "random", 4)]  # fmt: skip
+    spread = found.drawn(4, "p_noise")
+    assert (spread.mean, spread.least, spread.most) == (pytest.approx(sum(draws) / 2), min(draws), max(draws))
+    assert found.drawn(8, "p_noise") is None
+
+
+def test_the_central_matrices_are_those_of_the_second_feed_forward_or_else_the_products():
+    assert recall_rows.central(["W_K1", "F1.in", "F2.in", "F2.out"]) == ["F2.in", "F2.out"]
+    assert recall_rows.central(["F1", "F2", "W_OV2"]) == ["F2"]
+    assert recall_rows.central(["W_K2", "W_OV1", "W_OV2"]) == ["W_OV1", "W_OV2"]
+
+
+def test_the_terminals_table_holds_the_full_model_and_the_controls(summary):
+    text = printed(recall_tables.text(summary))
+    full = next(line for line in text.splitlines() if "full model" in line)
+    assert [float(number) for number in full.split()[2:]] == [
+        pytest.approx(summary["full"][name], abs=5e-4) for name in recall_tables.COLUMN_KEYS
+    ]
+    for label in ("F2.in deleted", "F2.in top", "F2.in bottom", "F2.out less top"):
+        assert label in text
+    random = recall_rows.by_matrix(summary)["F2.in"].drawn(4, "p_noise").mean
+    row = next(line for line in text.splitlines() if "F2.in top" in line and "50" in line)
+    assert float(row.split()[-1]) == pytest.approx(random, abs=5e-4)
+
+
+# -- a study
+
+
+def test_a_studys_page_shows_every_group_and_escapes_what_was_typed(study):
+    page = recall.study_page(study)
+    assert "<b>is</b>" not in page
+    assert "What <b>is</b> cut?" in words(page)
+    for group in study["groups"]:
+        assert recall_groups.name(group) in words(page)
+        for sentence in recall_groups.finding(group).sentences:
+            assert " ".join(sentence.split()) in words(page)
+
+
+def test_p_of_noise_is_drawn_against_the_noise_where_there_are_several(study):
+    assert recall_groups.noise_panel(study["groups"]) is not None
+    assert recall_groups.noise_panel(study["groups"][:1]) is None
+
+
+def test_beyond_random_is_claimed_only_where_the_interval_leaves_out_zero(study):
+    def sentence(low, high):
+        group = deepcopy(study["groups"][0])
+        for row in group["truncated"]:
+            if "beyond" in row:
+                row["beyond"]["p_noise"] |= {"mean": (low + high) / 2, "low": low, "high": high}
+        return " ".join(recall_groups.finding(group).sentences)
+
+    assert "leaves less of p(τ)" in sentence(-0.3, -0.1)
+    assert "leaves more of p(τ)" in sentence(0.1, 0.3)
+    assert "At no fraction does the interval tell" in sentence(-0.1, 0.2)
+    assert "leaves" not in sentence(-0.1, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("value", "sign", "expected"),
+    [(0.12345, False, "0.123"), (-0.12345, True, "−0.123"), (0.5, True, "+0.500"), (-0.0001, True, "0.000")],
+)
+def test_numbers_have_three_decimals_and_nothing_has_no_sign(value, sign, expected):
+    assert recall_groups.decimals(value, 3, sign=sign) == expected
+    assert recall_groups.decimals(value, 3, sign=sign, bare=True) == expected.replace("0.", ".", 1)
+    assert recall_groups.decimals(10.25, 2, bare=True) == "10.25"
+
+
+def test_the_terminals_account_of_a_study_has_a_table_for_every_group(study):
+    text = printed(recall_tables.sweep_text(study))
+    assert text.count("full model") == len(study["groups"]) == 2
+    for group in study["groups"]:
+        assert recall_groups.told(group["full"]["p_noise"], bare=True) in text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(chromium.found() is None, reason="no Chromium is installed")
+def test_both_pages_run_under_their_policy_without_complaint_or_request(tmp_path, summary, study):
+    with chromium.Chromium() as tab:
+        for name, text in (("one", recall.page(summary)), ("many", recall.study_page(study))):
+            place = tmp_path / f"{name}.html"
+            place.write_text(text, encoding="utf-8")
+            tab.open(place.as_uri())
+            assert tab.complaints == []
+            assert tab.requests == [place.as_uri()]
