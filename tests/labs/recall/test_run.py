@@ -15,6 +15,7 @@ from lesion.labs.recall.seeds import groups, spread
 from lesion.labs.recall.study import recipes, run_recall
 from lesion.studies.lock import FolderLock
 from lesion.studies.recall_study import RecallStudy
+from lesion.watching import Silent
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=8, measured=10, batch=4, steps=3, keep=(0.25, 0.5), draws=2)
 FOUR = {"clean_loss", "clean_accuracy", "p_noise", "p_correct"}
@@ -44,6 +45,33 @@ def test_a_finished_run_is_only_read_and_another_recipe_refused(tmp_path, monkey
     assert run(RECIPE, tmp_path) == made
     with pytest.raises(UsageError, match=r"seed 0 instead of 1"):
         run(replace(RECIPE, seed=1), tmp_path)
+
+
+def test_an_interrupted_truncation_sweep_goes_on_with_the_matrix_it_was_at(tmp_path):
+    class Impatient(Silent):
+        def __init__(self, cuts):
+            self.left, self.what, self.stored = cuts, "", None
+
+        def begin(self, model, asked, stored, what="answers"):
+            self.what, self.stored = what, stored
+
+        def answered(self, count):
+            self.left -= self.what == "truncations"
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+    small = replace(RECIPE, keep=(0.5,), draws=1, feed_forward="none")
+    whole = run(small, tmp_path / "whole")
+    each = len(whole["truncated"]) // len(whole["matrices"])
+    with pytest.raises(KeyboardInterrupt):
+        run(small, tmp_path / "broken", watcher=Impatient(3 * each + 2))
+    second = Impatient(10**6)
+    again = run(small, tmp_path / "broken", watcher=second)
+    assert second.stored == 3 * each
+    assert 10**6 - second.left == (len(whole["matrices"]) - 3) * each
+    assert {**again, "machine": None} == {**whole, "machine": None}
+    left = {path.name for path in (tmp_path / "broken").iterdir()}
+    assert left == {"summary.json", "training.safetensors", "lock"}
 
 
 def test_the_summary_of_something_else_is_never_overwritten(tmp_path):

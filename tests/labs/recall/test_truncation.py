@@ -83,7 +83,7 @@ def test_every_row_is_what_a_full_run_of_the_changed_model_measures(feed_forward
     recipe = replace(RECIPE, feed_forward=feed_forward)
     weights = {name: tensor.double() for name, tensor in initial(feed_forward, 8, 16, 10, 0).items()}
     examination = Examination.of(recipe, generated(8, 0))
-    rows = sweep(weights, examination, recipe)
+    rows = [row for of_matrix in sweep(weights, examination, recipe) for row in of_matrix]
     assert list(dict.fromkeys(row["matrix"] for row in rows)) == list(names(weights))
     full = examination.numbers(examination.traces(weights))
     for row in rows:

@@ -24,6 +24,8 @@ from lesion.watching import Silent, Watcher
 from lesion.whole import replace
 
 SUMMARY = "summary.json"
+PARTIAL = "truncated.json"
+"""Rows of a sweep that is not finished; gone when it is."""
 KIND, STUDY_KIND = "recall", "recall-sweep"
 
 
@@ -76,7 +78,10 @@ def run(
         began = time.monotonic()
         weights, training, examination = train(recipe, language, folder, device=chosen, watcher=watcher, name=name)
         full = examination.numbers(examination.traces(weights))
-        rows = sweep(weights, examination, recipe, watcher, name)
+        rows = _partial(folder, recipe)
+        for of_matrix in sweep(weights, examination, recipe, watcher, name, rows):
+            rows += of_matrix
+            _written(folder / PARTIAL, {"recipe": recipe.document(), "truncated": rows})
         summary = {
             "kind": KIND,
             "noise": recipe.noise,
@@ -98,6 +103,7 @@ def run(
             "version": version("lesion"),
         }
         write(folder, summary)
+        (folder / PARTIAL).unlink(missing_ok=True)
         return summary
     finally:
         lock.release()
@@ -130,10 +136,23 @@ def write(folder: Path, summary: dict[str, Any]) -> None:
     Raises:
         LesionError: the folder cannot be written.
     """
+    _written(folder / SUMMARY, summary)
+
+
+def _written(path: Path, content: dict[str, Any]) -> None:
     try:
-        replace(folder / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        replace(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     except OSError as error:
-        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
+        raise LesionError(f"{path.parent} cannot be written: {error.strerror or error}; give another --out.") from error
+
+
+def _partial(folder: Path, recipe: Recipe) -> list[dict[str, Any]]:
+    """The rows of a truncation sweep that was interrupted; those of another recipe do not count."""
+    try:
+        found = json.loads((folder / PARTIAL).read_text("utf-8"))
+        return list(found["truncated"]) if found["recipe"] == recipe.document() else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def language_of(recipe: Recipe, corpus: str | None = None) -> Language:

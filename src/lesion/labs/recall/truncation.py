@@ -7,7 +7,7 @@ et al. 2023). Without controls it is misread: less of a matrix that disturbs is 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -116,19 +116,28 @@ def sweep(
     recipe: Recipe,
     watcher: Watcher | None = None,
     name: str = "recall",
-) -> list[dict[str, Any]]:
+    done: Sequence[Mapping[str, Any]] = (),
+) -> Iterator[list[dict[str, Any]]]:
     """Every cut of every matrix and of both products W_O W_V, one at a time, with what is measured then.
 
-    Returns:
-        A row for each, random projections draw by draw: the fields of `Cut`, and `Examination.numbers`.
+    Args:
+        name: what the watcher is told is at work.
+        done: rows of an earlier sweep of the same model; matrices in them are left out.
+
+    Yields:
+        Matrix by matrix a row for each cut (a random projection has several): the fields of `Cut`, and numbers as
+        `Examination.numbers` gives them.
     """
     watcher = watcher or Silent()
     asked = [(matrix_name, list(cuts(matrix_name, min(matrix(weights, matrix_name).shape), recipe)))
              for matrix_name in names(weights)]  # fmt: skip
-    watcher.begin(name, sum(len(of_matrix) for _, of_matrix in asked), 0, what="truncations")
+    watcher.begin(name, sum(len(of_matrix) for _, of_matrix in asked), len(done), what="truncations")
     unchanged = examination.traces(weights)
-    rows: list[dict[str, Any]] = []
+    finished = {row["matrix"] for row in done}
     for matrix_name, of_matrix in asked:
+        if matrix_name in finished:
+            continue
+        rows = []
         weight = matrix(weights, matrix_name)
         parts = Decomposition.of(weight)
         for cut in of_matrix:
@@ -136,4 +145,4 @@ def sweep(
             traces = examination.traces(changed, unchanged, matrix_name)
             rows.append({**vars(cut), **examination.numbers(traces)})
             watcher.answered(1)
-    return rows
+        yield rows
