@@ -11,7 +11,7 @@ from markupsafe import Markup
 from lesion.report import memory_charts, scales, wording
 from lesion.report.memory_charts import BOTTOM, LEFT, RIGHT, TOP, Curve, Point
 from lesion.report.recall_charts import RANDOM, SIDES, SIZE, Panel
-from lesion.report.recall_prose import Finding
+from lesion.report.recall_prose import APART, Finding
 from lesion.report.recall_rows import central
 
 Group = Mapping[str, Any]
@@ -47,6 +47,8 @@ def finding(group: Group) -> Finding:
         f"Where no noise is, the full model gives τ {told(full['p_noise'])} and ȳ {told(full['p_correct'])};"
         f" its accuracy is {told(full['clean_accuracy'])}."
     )
+    if abs(group["recipe"]["noise"] - 0.5) < APART:
+        headline += " With α near .5 that is a tie between τ and ȳ: judge by probability and loss."
     sentences = [_phases(group["phases"], len(group["seeds"]))]
     for matrix in _central(group):
         of_matrix = [row for row in rows if row["matrix"] == matrix]
@@ -55,7 +57,8 @@ def finding(group: Group) -> Finding:
         sentences.append(
             f"{matrix} deleted: p(τ) {told(deleted['p_noise'])}, accuracy {told(deleted['clean_accuracy'])};"
             f" without its largest component: p(τ) {told(without['p_noise'])},"
-            f" accuracy {told(without['clean_accuracy'])}."
+            f" accuracy {told(without['clean_accuracy'])}. Loss on noisy sequences: {told(full['noisy_loss'])} becomes"
+            f" {told(deleted['noisy_loss'])} or {told(without['noisy_loss'])}."
         )
         sentences.append(_beyond(matrix, of_matrix))
     return Finding(
