@@ -235,3 +235,11 @@ def test_another_optimiser_brings_its_own_rate_unless_one_is_given():
 def test_an_unknown_device_is_refused(tmp_path):
     with pytest.raises(UsageError, match="no device 'cuba'"):
         run(RECIPE, tmp_path, device="cuba")
+
+
+@pytest.mark.parametrize("name", ["released", "paper"])
+def test_the_published_presets_run_in_small(tmp_path, name):
+    made = run(preset(name, **{**SMALL, "keep": (0.5,)}, draws=1), tmp_path)
+    assert made["recipe"]["variant"] == name
+    # The paper's variant asks each sequence once; the released one at every trigger but the first.
+    assert (made["questions"]["clean"] == 10) == (name == "paper")
