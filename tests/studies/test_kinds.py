@@ -7,8 +7,11 @@ import pytest
 from lesion.errors import UsageError
 from lesion.studies.isolation_study import IsolationStudy
 from lesion.studies.kinds import load_study
-from lesion.studies.questions import shipped
+from lesion.studies.questions import Questions, shipped
+from lesion.studies.recall_study import RecallStudy
 from lesion.studies.study import Study
+from lesion.studies.truncation_study import TruncationStudy
+from lesion.tasks.catalogue import draw, find
 
 LAYERS = 'models = ["bundled:llama-base"]\ntasks = ["primer:atlas"]\n'
 ISOLATION = (
@@ -28,7 +31,29 @@ def test_a_file_is_what_its_kind_says_and_without_one_a_layer_study(tmp_path):
 def test_every_study_shipped_loads_by_its_name():
     assert shipped()
     for name in shipped():
-        assert load_study(name).name
+        assert load_study(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("kind", "rest", "made"),
+    [
+        ("truncation", 'model = "bundled:llama-base"\ntasks = ["primer:atlas"]\n', TruncationStudy),
+        ("recall", "noise = [0.3, 0.5]\n", RecallStudy),
+    ],
+)
+def test_searches_and_recall_trainings_are_files_of_their_kinds(kind, rest, made, tmp_path):
+    (tmp_path / "s.toml").write_text(f'kind = "{kind}"\n{rest}')
+    study = load_study(tmp_path / "s.toml")
+    assert isinstance(study, made)
+    assert type(study).parse(study.to_toml()) == study
+
+
+@pytest.mark.parametrize("name", [name for name in shipped() if name.startswith("truncation-")])
+def test_the_tasks_of_every_shipped_search_that_need_no_hub_have_as_many_items_as_it_asks(name):
+    study = load_study(name)
+    assert isinstance(study, Questions)
+    for choice in study.tasks:
+        assert len(draw(find(choice.name), study.items_of(choice), study.seed)) >= 10
 
 
 def test_a_file_in_this_folder_goes_before_a_shipped_study_of_its_name(tmp_path, monkeypatch):

@@ -160,14 +160,17 @@ class Recollection:
         return np.array(found, dtype=np.float64)
 
     def _gold(self, task: TaskChoice, item: Item, edit: str, said: Said | None) -> float:
+        """NaN also where it is −∞, which the store keeps as no number."""
         scored = self._said.get((edit, gold_name(task.name), item.id))
-        if scored is not None:
-            return scored.scores[0] if scored.scores else math.nan
-        if said is None or not said.scores:
+        place = 0
+        if scored is None and said is not None:
+            if said.ranks:
+                scored = said
+            elif said.scores and item.gold in item.choices:
+                scored, place = said, item.choices.index(item.gold)
+        if scored is None or not scored.scores:
             return math.nan
-        if said.ranks:
-            return said.scores[0]
-        return said.scores[item.choices.index(item.gold)] if item.gold in item.choices else math.nan
+        return scored.scores[place] if math.isfinite(scored.scores[place]) else math.nan
 
 
 def gold_of(choice: TaskChoice) -> TaskChoice:
