@@ -101,6 +101,18 @@ def test_truncation_is_said_to_beat_random_projections_only_where_it_does(summar
     assert unsaid not in text
 
 
+def test_a_spectrum_that_training_did_not_reach_is_told_from_one_that_it_did(summary):
+    def sentence(largest):
+        spectra = {"F2.in": {"values": [largest, 1.0], "before": 1.7}}
+        return told({**summary, "spectra": spectra})
+
+    assert "is 1.72, and was 1.70 before training: what was learned does not stand out" in sentence(1.72)
+    assert "is 2.40, and was 1.70 before training: what was learned stands on top" in sentence(2.4)
+    without = {key: value for key, value in summary.items() if key != "spectra"}
+    assert "singular value" not in told(without)
+    assert "Spectra" not in words(recall.page(without))
+
+
 def test_phases_are_told_as_they_came(summary):
     def phases(margins, attention, fed=True):
         training = [{"margins": {"F1": 0.0} if fed else {}}]

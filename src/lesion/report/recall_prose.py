@@ -12,6 +12,9 @@ from lesion.report.recall_rows import Cuts, by_matrix, central
 APART = 0.05
 """Accuracies and probabilities closer than this are called equal: learning rates above zero move p(τ) by as much."""
 
+GROWN = 1.1
+"""A largest singular value that grew by less than this share is called that of the untrained matrix."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -104,6 +107,7 @@ def _cut(summary: Mapping[str, Any], cuts: Cuts) -> Finding:
                 "Keeping the top of its spectrum leaves about as much of p(τ) as random projections of the same rank:"
                 " this is deletion by degrees, not a choice of components."
             )
+    sentences += _spectrum(summary.get("spectra", {}).get(cuts.matrix))
     without = cuts.without_top
     if without["p_noise"] < full["p_noise"] - APART:
         sentences.append(
@@ -113,3 +117,16 @@ def _cut(summary: Mapping[str, Any], cuts: Cuts) -> Finding:
     else:
         sentences.append(f"Dropping its largest component alone leaves p(τ) at {without['p_noise']:.3f}.")
     return Finding(f"Cutting {cuts.matrix}", headline, tuple(sentences))
+
+
+def _spectrum(found: Mapping[str, Any] | None) -> list[str]:
+    """Whether training has reached the top of a matrix's spectrum, and whether the top writes τ."""
+    if found is None:
+        return []
+    largest, before = found["values"][0], found["before"]
+    grown = largest > GROWN * before
+    text = f"Its largest singular value is {largest:.2f}, and was {before:.2f} before training"
+    told = [f"{text}: " + ("what was learned stands on top." if grown else "what was learned does not stand out.")]
+    if "noise" in found:
+        told.append(f"Its first left singular vector has a cosine of {found['noise']:.2f} with the direction of τ.")
+    return told

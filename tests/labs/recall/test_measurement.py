@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from lesion.errors import UsageError
 from lesion.labs.recall.language import generated
-from lesion.labs.recall.measurement import Examination, floor, for_good, margins, measure, phases, probes, soft_rank
+from lesion.labs.recall.measurement import (
+    Examination,
+    floor,
+    for_good,
+    margins,
+    measure,
+    phases,
+    probes,
+    soft_rank,
+    spectra,
+)
 from lesion.labs.recall.model import initial, shapes
 from lesion.labs.recall.recipe import preset
 
@@ -173,3 +183,21 @@ def test_phases_are_none_where_there_is_no_feed_forward():
 def test_sequences_in_which_nothing_is_asked_are_refused():
     with pytest.raises(UsageError, match="no trigger comes up twice"):
         Examination.of(preset("quick", vocabulary=8, length=3, width=4, measured=1), LANGUAGE)
+
+
+def test_spectra_are_numpys_and_a_matrix_that_writes_the_noise_token_is_found(weights):
+    trained = {name: tensor.clone() for name, tensor in weights.items()}
+    direction = weights["W_U"][7] - weights["W_U"].mean(dim=0)
+    trained["F2.out"] = trained["F2.out"] + 50 * torch.outer(direction, torch.ones(48).double())
+    found = spectra(trained, weights, LANGUAGE)
+    for name in ("F2.out", "W_K1", "F1.in"):
+        assert found[name]["values"] == pytest.approx(np.linalg.svd(trained[name].numpy())[1][:8])
+        assert found[name]["before"] == pytest.approx(np.linalg.norm(weights[name].numpy(), 2))
+    assert found["F2.out"]["noise"] > 0.999
+    assert {name for name in found if "noise" not in found[name]} == {
+        "W_K1", "W_V1", "W_K2", "W_V2", "F1.in", "F2.in",
+    }  # fmt: skip
+    product = trained["W_O2"].numpy() @ trained["W_V2"].numpy()
+    first = np.linalg.svd(product)[0][:, 0]
+    cosine = abs(first @ direction.numpy()) / np.linalg.norm(direction.numpy())
+    assert found["W_OV2"]["noise"] == pytest.approx(cosine)

@@ -198,6 +198,27 @@ def probes(weights: Weights, language: Language) -> dict[str, float]:
     }
 
 
+@torch.no_grad()
+def spectra(weights: Weights, untrained: Weights, language: Language) -> dict[str, dict[str, Any]]:
+    """What training did to the spectrum of every matrix, and whether its largest component writes τ.
+
+    Returns:
+        For each matrix: `values`, its eight largest singular values; `before`, the largest of the untrained matrix; and
+        for those that write into the residual stream `noise`, |cos| between the first left singular vector and the
+        logit direction of τ, W_U[τ] less the mean row of W_U. (Of random vectors it would be about 1/√d.)
+    """
+    rows = weights["W_U"].double().cpu()
+    direction = rows[language.noise_token] - rows.mean(dim=0)
+    found: dict[str, dict[str, Any]] = {}
+    for name in names(weights):
+        left, values, _ = torch.linalg.svd(matrix(weights, name).double().cpu(), full_matrices=False)
+        before = torch.linalg.svdvals(matrix(untrained, name).double().cpu())
+        found[name] = {"values": values[:8].tolist(), "before": float(before[0])}
+        if not name.endswith(".in") and name[:3] not in ("W_K", "W_V"):
+            found[name]["noise"] = float((left[:, 0] @ direction).abs() / direction.norm())
+    return found
+
+
 def for_good(training: Sequence[Mapping[str, Any]], *path: str, above: float) -> int | None:
     """The first measured step from which on a number stays above a bound; None if at the last it is not."""
     found = None

@@ -14,8 +14,8 @@ import torch
 from lesion.errors import LesionError, UsageError
 from lesion.labs.recall import language as languages
 from lesion.labs.recall.language import Language
-from lesion.labs.recall.measurement import floor, phases
-from lesion.labs.recall.model import names
+from lesion.labs.recall.measurement import floor, phases, spectra
+from lesion.labs.recall.model import initial, names
 from lesion.labs.recall.recipe import Recipe, differences
 from lesion.labs.recall.training import train
 from lesion.labs.recall.truncation import sweep
@@ -49,7 +49,8 @@ def run(
 
     Returns:
         What `summary.json` holds: `noise`, `floor` (H(α), nats), `recipe`, `full` (the unedited model), `truncated` (a
-        row for each cut: `truncation.sweep`), `training` (what was measured on the way), `phases`, `machine`.
+        row for each cut: `truncation.sweep`), `training` (what was measured on the way), `phases`,
+        `spectra`, `machine`.
 
     Raises:
         UsageError: the folder holds another recipe, or the device is not there.
@@ -94,6 +95,7 @@ def run(
             "truncated": rows,
             "training": training,
             "phases": phases(training),
+            "spectra": spectra(weights, _untrained(recipe), language),
             "machine": {
                 "device": chosen,
                 "name": torch.cuda.get_device_name(chosen) if chosen.startswith("cuda") else platform.machine(),
@@ -184,6 +186,10 @@ def pick(device: str) -> str:
     except (RuntimeError, AssertionError) as error:
         raise UsageError(f"There is no device '{device}' here; give auto, cpu or cuda.") from error
     return device
+
+
+def _untrained(recipe: Recipe) -> dict[str, torch.Tensor]:
+    return initial(recipe.feed_forward, recipe.vocabulary, recipe.length, recipe.width, recipe.seed)
 
 
 def _told(language: Language) -> dict[str, Any]:
