@@ -135,10 +135,9 @@ def test_numbers_are_spread_evenly_and_neighbours_know_nothing_of_each_other():
     assert float(made.max()) < 1
     share, error = 1 / 16, (1 / 16 * 15 / 16 / made.numel()) ** 0.5
     assert (torch.histc(made, 16, 0, 1) / made.numel() - share).abs().max() < 5 * error
-    for neighbours in (made[1:].flatten(), made[:, 1:].flatten()):
-        before = made[:-1].flatten() if len(neighbours) == 299 * 300 and neighbours is not None else made.flatten()
-        correlation = float(torch.corrcoef(torch.stack([before[: len(neighbours)], neighbours]))[0, 1])
-        assert abs(correlation) < 5 / len(neighbours) ** 0.5
+    for before, after in ((made[:-1], made[1:]), (made[:, :-1], made[:, 1:])):
+        correlation = float(torch.corrcoef(torch.stack([before.flatten(), after.flatten()]))[0, 1])
+        assert abs(correlation) < 5 / before.numel() ** 0.5
 
 
 def test_behind_a_trigger_comes_the_answer_or_noise_and_without_noise_the_answer_always():
