@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 
 from lesion.edits.edit import BASELINE, UNITS, Edit
 from lesion.edits.factors import scale_contribution, scale_output
-from lesion.edits.lowrank import Factors, LowRank, maskable
+from lesion.edits.lowrank import Factors, LowRank, hang_first, maskable
 from lesion.edits.table import Table, tabulate
 from lesion.errors import LesionError, UsageError
 from lesion.models.anatomy import HEAD
@@ -110,6 +110,8 @@ class Gates:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        for matrix in self._low_rank.values():
+            matrix.remove()
 
     def _set(self, table: Table, everywhere: bool = False, growing: bool = False) -> None:
         kept = table.scales == 1
@@ -159,7 +161,7 @@ class Gates:
 
                 block = self._anatomy.block(layer).module
                 self._handles.append(block.register_forward_pre_hook(look_at_input, with_kwargs=True))
-            self._handles.append(matrix.module.register_forward_hook(low_rank.truncate, prepend=True, with_kwargs=True))
+            low_rank.hang()
         return self._low_rank[address]
 
     def _place(self, layer: int, unit: int) -> _Place:
@@ -176,6 +178,7 @@ class Gates:
                 block.module.register_forward_pre_hook(place.look_at_input, with_kwargs=True),
                 module.register_forward_hook(hook, prepend=True, with_kwargs=True),
             ]
+            hang_first(module)
             self._places[layer, unit] = place
         return self._places[layer, unit]
 

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers.pytorch_utils import Conv1D
 
 from lesion.edits.spectra import spectra
@@ -23,6 +24,8 @@ from lesion.models.matrices import Matrix, Storage
 BUDGET = 2 << 30
 # Thin factors by spectrum, of which there is one for each matrix and its values; they go when it does.
 _MADE: WeakKeyDictionary[Spectrum, dict[torch.dtype, tuple[Tensor, Tensor]]] = WeakKeyDictionary()
+# What hangs on each module, of all gates.
+_HUNG: WeakKeyDictionary[nn.Module, list[LowRank]] = WeakKeyDictionary()
 
 
 def maskable(matrix: Matrix) -> bool:
@@ -46,6 +49,7 @@ class Factors:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._kept: OrderedDict[tuple[str, torch.dtype], tuple[Tensor, Tensor]] = OrderedDict()
+        self._made_of: dict[str, tuple[int, int]] = {}
 
     def of(self, matrix: Matrix, dtype: torch.dtype) -> tuple[Float[Tensor, "out rank"], Float[Tensor, "rank in"]]:
         """Left and right factor of the whole matrix as it stands now.
@@ -54,13 +58,20 @@ class Factors:
             LesionError: its weights are not finite.
         """
         key = (matrix.address, dtype)
-        if key not in self._kept:
+        made_of = _state(matrix.tensor)
+        if key not in self._kept or self._made_of[matrix.address] != made_of:
+            self._made_of[matrix.address] = made_of
             weight = matrix.read()
             self._kept[key] = _thin(spectra(self._model).of(matrix.address, weight), weight, dtype)
         self._kept.move_to_end(key)
         while len(self._kept) > 1 and sum(a.nbytes + b.nbytes for a, b in self._kept.values()) > BUDGET:
             self._kept.popitem(last=False)
         return self._kept[key]
+
+
+def _state(tensor: Tensor) -> tuple[int, int]:
+    """What is another one as soon as a parameter has been written to or replaced, as by an edit of its weights."""
+    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 
 def _thin(spectrum: Spectrum, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -75,6 +86,16 @@ def _thin(spectrum: Spectrum, weight: Tensor, dtype: torch.dtype) -> tuple[Tenso
         while len(_MADE) > 1 and sum(a.nbytes + b.nbytes for one in _MADE.values() for a, b in one.values()) > BUDGET:
             del _MADE[next(iter(_MADE))]
     return made[dtype]
+
+
+def hang_first(module: nn.Module) -> None:
+    """Have what rows truncate of a module done before all other hooks on it.
+
+    A module may be where a branch ends as well as where a matrix lies (OPT's), and what is truncated is computed anew
+    from the module's input: a factor on its output must come after that, whichever was asked for first.
+    """
+    for low_rank in tuple(_HUNG.get(module, ())):
+        low_rank.hang()
 
 
 class LowRank:
@@ -97,6 +118,21 @@ class LowRank:
         self._matrix = matrix
         self._factors = factors
         self._name = model.name
+        self._handle: RemovableHandle | None = None
+
+    def hang(self) -> None:
+        """Put the hook on the module of the matrix, before all others; where it hangs already, there."""
+        self.remove()
+        module = self._matrix.module
+        self._handle = module.register_forward_hook(self.truncate, prepend=True, with_kwargs=True)
+        _HUNG.setdefault(module, []).append(self)
+
+    def remove(self) -> None:
+        """Take the hook off."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+            _HUNG[self._matrix.module].remove(self)
 
     def assign(self, kept: Int[Tensor, "rows 2"], everywhere: bool, growing: bool) -> None:
         """Row r keeps the components from `kept[r, 0]` to `kept[r, 1]`; a single row may stand for all."""
