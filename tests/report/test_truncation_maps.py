@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.edits.edit import Truncate
-from lesion.report import truncation_maps
+from lesion.report import truncation, truncation_maps
 from lesion.report.truncation_cells import found
 from lesion.report.truncation_maps import Measure
 
@@ -110,6 +110,7 @@ def test_only_so_many_squares_are_drawn(search, monkeypatch):
     assert len(truncation_maps.figures(search)) == 2
     monkeypatch.setattr(truncation_maps, "MOST_SQUARES", 1)
     assert len(truncation_maps.figures(search)) == 1
+    assert "for want of room: ioi: gold log-probability; primer:atlas: accuracy;" in truncation.page(made.study())
 
 
 @given(st.integers(0, 10_000).map(lambda n: n / 10_000), st.integers(1, 20_000))

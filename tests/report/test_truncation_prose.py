@@ -87,6 +87,12 @@ def test_the_gain_on_validation_items_is_told_as_partly_luck():
     assert f"of which some is luck, it is at {gain} on ioi" in said(found(summary))
 
 
+def test_by_gold_the_gain_on_validation_items_is_told_in_nats():
+    summary = made.study()
+    summary["search"]["objective"] = "gold"
+    assert "of which some is luck, it is at +0.60 nats on ioi and +0.60 nats on primer:atlas." in said(found(summary))
+
+
 def test_screen_and_elimination_are_told_with_their_numbers():
     text = said(found(made.study()))
     assert "(40 validation items of each task)" in text
@@ -127,6 +133,7 @@ def test_the_two_tokens_are_told_before_and_after_on_the_model_that_was_searched
     assert f"to {100 * after['p_right']:.1f} %" in plain(first)
     assert f"to {100 * after['p_tempting']:.2f} %" in plain(first)
     assert "n = 240" in first
+    assert "goes from +1.10 [0.80, 1.40] to +2.60 [2.30, 2.90] nats." in plain(first)
 
 
 def test_removing_a_matrix_is_named_so():

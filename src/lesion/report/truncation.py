@@ -79,6 +79,7 @@ def page(summary: Mapping[str, Any]) -> str:
         search=search,
         findings=truncation_prose.findings(search),
         figures=figures,
+        undrawn=[one.name for one in truncation_maps.measures(search)[len(figures) :]],
         eliminated=any(cell.eliminated is not None for cell in search.cells),
         collapsed=truncation_maps.collapsed(search.cells),
         unasked=any(not cell.outcomes and cell.eliminated is None for cell in search.cells),

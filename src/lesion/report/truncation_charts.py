@@ -5,6 +5,7 @@ Colours come from the page's style sheet by class; every text in a chart is esca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -120,25 +121,22 @@ def heights(curves: Sequence[Curve]) -> list[float]:
 def around_zero(values: Sequence[float], size: tuple[int, int]) -> Scale:
     """A linear axis of nats that has 0 on it."""
     low, high = min([0.0, *values]), max([0.0, *values])
-    room = 0.08 * (high - low) or 0.5
-    low, high = low - room, high + room
-    steps = (digit * 10.0**power for power in range(-4, 7) for digit in (1, 2, 5))
-    step = next(step for step in steps if (high - low) / step <= 7)
-    first = int(low // step) + 1
-    ticks = tuple((i * step, f"{i * step:g}".replace("-", wording.MINUS)) for i in range(first, int(high // step) + 1))
-    return Scale(low, high, size[1] - BOTTOM, TOP, ticks)
+    return _linear(low, high, 0.08 * (high - low) or 0.5, size)
 
 
 def close(values: Sequence[float], size: tuple[int, int]) -> Scale:
     """A linear axis of log-probabilities close around its values."""
     low, high = min(values), max(values)
-    room = 0.12 * (high - low) or 0.1
-    step = (high - low + 2 * room) / 5
-    digits = 3 if step < 0.05 else 2
-    ticks = tuple(
-        (low - room + i * step, f"{low - room + i * step:.{digits}f}".replace("-", wording.MINUS)) for i in range(1, 5)
-    )
-    return Scale(low - room, high + room, size[1] - BOTTOM, TOP, ticks)
+    return _linear(low, high, 0.12 * (high - low) or 0.1, size)
+
+
+def _linear(low: float, high: float, room: float, size: tuple[int, int]) -> Scale:
+    low, high = low - room, high + room
+    steps = (digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5))
+    step = next(step for step in steps if (high - low) / step <= 7)
+    places = range(math.ceil(low / step), math.floor(high / step) + 1)
+    ticks = tuple((i * step, f"{i * step:.6g}".replace("-", wording.MINUS)) for i in places)
+    return Scale(low, high, size[1] - BOTTOM, TOP, ticks)
 
 
 def drawn(name: str, size: tuple[int, int], parts: Sequence[Markup]) -> Markup:

@@ -34,7 +34,14 @@ def heat(search: Search, drawn: truncation_maps.Figure) -> bytes:
         images = [
             _panel(axis, search, drawn, one, factor * drawn.full) for axis, one in zip(axes.flat, maps, strict=False)
         ]
-        bar = figure.colorbar(images[0], ax=axes, pad=0.02, aspect=24, extend="min" if drawn.clipped else "neither")
+        bar = figure.colorbar(
+            images[0],
+            ax=axes,
+            pad=0.02,
+            aspect=24,
+            shrink=min(1.0, 2 / high),
+            extend="min" if drawn.clipped else "neither",
+        )
         what = "accuracy (points)" if accuracy else "gold log-probability (nats)"
         bar.set_label(f"{what}, {wording.short(drawn.measure.task, 30)}")
         bar.outline.set_visible(False)

@@ -69,13 +69,17 @@ def figures(search: Search) -> list[Figure]:
     A cell that was not made because it keeps the same components as another shows that other's numbers.
     """
     squares = len({(cell.layer, cell.matrix, cell.side) for cell in search.cells}) * len(_keeps(search))
-    measures = [
-        Measure(kind, task.name)
+    return [_figure(search, measure) for measure in measures(search)[: max(1, MOST_SQUARES // max(1, squares))]]
+
+
+def measures(search: Search) -> list[Measure]:
+    """What colours can say, of each task the objective first: what any cell has a number of."""
+    return [
+        measure
         for task in search.tasks
-        for kind in (("gold", "accuracy") if search.by_gold else ("accuracy", "gold"))
-        if any(change(search, cell, Measure(kind, task.name)) is not None for cell in search.cells)
+        for measure in (Measure("accuracy", task.name), Measure("gold", task.name))[:: -1 if search.by_gold else 1]
+        if any(change(search, cell, measure) is not None for cell in search.cells)
     ]
-    return [_figure(search, measure) for measure in measures[: max(1, MOST_SQUARES // max(1, squares))]]
 
 
 def change(search: Search, cell: Cell, measure: Measure) -> float | None:

@@ -10,8 +10,8 @@ from lesion.report.evidence import ALPHA
 from lesion.report.isolation_prose import signed
 from lesion.report.prose import Finding
 from lesion.report.trials import number
-from lesion.report.truncation_cells import UNEDITED, Outcome, Search, Tested, Tokens
-from lesion.report.truncation_maps import collapsed, nats, nats_interval
+from lesion.report.truncation_cells import UNEDITED, Cell, Search, Tested, Tokens
+from lesion.report.truncation_maps import Measure, change, collapsed, nats, nats_interval
 
 
 def findings(search: Search) -> list[Finding]:
@@ -107,7 +107,8 @@ def tokens(search: Search) -> list[str]:
                 f"{_chance(after, 'right')}, the tempting one from {_chance(before, 'tempting')} to "
                 f"{_chance(after, 'tempting')} (mean probability, n = {after.items:,}; median rank "
                 f"{_rank(before.rank_right)} → {_rank(after.rank_right)} and {_rank(before.rank_tempting)} → "
-                f"{_rank(after.rank_tempting)})."
+                f"{_rank(after.rank_tempting)}). The margin, mean log p right − log p tempting, goes from "
+                f"{_margin(before)} to {_margin(after)} nats."
             )
     return told
 
@@ -189,9 +190,8 @@ def _chosen(search: Search) -> Finding:
     by = "the log-probability of gold answers" if search.by_gold else "accuracy"
     told = f"{search.name(search.best)} is the best by {by} on {_validation(search)}, of {_cells(tried)} asked in full"
     cell = search.by_edit.get(search.best)
-    there = [] if cell is None else [outcome for outcome in cell.outcomes.values() if outcome.drop is not None]
-    if there:
-        changes = [_change(one) + (f" on {one.task}" if len(there) > 1 else "") for one in there]
+    changes = [] if cell is None else _changes(search, cell)
+    if changes:
         told += (
             f"; on these items, on which it was picked and of which some is luck, it is at {wording.listed(changes)}"
         )
@@ -221,11 +221,19 @@ def _composed(search: Search) -> Finding:
     return Finding("Composed over layers", (headline,), sentences)
 
 
-def _change(outcome: Outcome) -> str:
-    """`+12.0 points [5.0, 19.0]`, from a drop and its interval."""
-    drop, low, high = outcome.drop or 0.0, outcome.drop_low, outcome.drop_high
-    ends = "" if low is None or high is None else f" {wording.interval(0.0 - high, 0.0 - low)}"
-    return f"{signed(0.0 - drop)} points{ends}"
+def _changes(search: Search, cell: Cell) -> list[str]:
+    """`+12.0 points [5.0, 19.0]` on validation items, with `on TASK` where there are several; by gold, in nats."""
+    found = []
+    for one in cell.outcomes.values():
+        gold = change(search, cell, Measure("gold", one.task))
+        where = f" on {one.task}" if len(cell.outcomes) > 1 else ""
+        if search.by_gold and gold is not None:
+            found.append(f"{nats(gold)} nats{where}")
+        elif not search.by_gold and one.drop is not None:
+            low, high = one.drop_low, one.drop_high
+            ends = "" if low is None or high is None else f" {wording.interval(0.0 - high, 0.0 - low)}"
+            found.append(f"{signed(0.0 - one.drop)} points{ends}{where}")
+    return found
 
 
 def _cells(number: int) -> str:
@@ -242,6 +250,10 @@ def _chance(one: Tokens, role: str) -> str:
     p, low, high = (getattr(one, f"p_{role}{end}") for end in ("", "_low", "_high"))
     digits = 1 if p is None or p >= 0.1 else 2
     return f"{wording.percent(p, digits)} {wording.interval(low, high, digits)}".rstrip()
+
+
+def _margin(one: Tokens) -> str:
+    return f"{nats(one.margin)} {nats_interval(one.margin_low, one.margin_high)}".rstrip()
 
 
 def _rank(value: float | None) -> str:

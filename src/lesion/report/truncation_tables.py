@@ -229,7 +229,7 @@ def _accuracy(value: float | None, low: float | None, high: float | None) -> Tex
 
 def _probability(value: float | None, low: float | None, high: float | None) -> Text:
     digits = 1 if value is None or value >= 0.1 else 2
-    ends = wording.interval(low, high, 0 if digits == 1 else 2)
+    ends = wording.interval(low, high, 2 if value is not None and value < 0.01 else digits - 1)
     return Text(f"{wording.points(value, digits)}\n").append(ends, style="dim")
 
 
@@ -241,7 +241,7 @@ def _table(title: str, left: Sequence[str], right: Sequence[str], *, whole: bool
     """An empty table with texts to the left and numbers to the right; with `whole` no number is broken off a line."""
     table = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1))
     for name in left:
-        table.add_column(Text(name), overflow="fold")
+        table.add_column(Text(name), overflow="fold", min_width=8 if whole else None)
     for name in right:
         table.add_column(Text(name), justify="right", overflow="fold", no_wrap=whole)
     return table
