@@ -1,0 +1,160 @@
+"""The command `lesion truncate`, and `run` and `report` on searches: what they leave, print and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from commandline import Outcome, lesion, questions, save, write
+from lesion.studies.store import Store
+from tiny import tiny
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return save(tmp_path_factory.mktemp("models") / "llama")
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory) -> Path:
+    """Contrasts: a token is a character, so that the prompts end in a space."""
+    rows = ({"id": f"{n}", "prompt": f"{n} + {n} = ", "answer": f"{n % 7}", "tempting": "t"} for n in range(12))
+    return write(tmp_path_factory.mktemp("data") / "pairs.jsonl", rows)
+
+
+def searching(checkpoint: object, task: object, out: Path, *more: object) -> list[object]:
+    told = ["--matrices", "mlp.up", "--keep", "0.5,0.25", "--items", 12]
+    return ["truncate", checkpoint, "--task", task, *told, "--out", out, *more]
+
+
+def refused(done: Outcome, code: int, *says: str) -> None:
+    text = done.complaint
+    assert done.code == code, text
+    assert text.count("\n") == 1, text
+    for words in says:
+        assert words in text, f"{words!r} is not said in: {text}"
+
+
+def test_a_search_leaves_summary_tables_and_page_and_a_second_one_asks_nothing(capsys, checkpoint, pairs, tmp_path):
+    out = tmp_path / "out"
+    first = lesion(capsys, *searching(checkpoint, pairs, out))
+    assert first.code == 0, first.err
+    assert {"summary.json", "report.html", "cells.csv"} <= {file.name for file in out.iterdir()}
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    assert (out / "best.edit").exists() == (summary["chosen"] is not None)
+    assert len(summary["cells"]) == 6
+    assert "answers\n" in first.out
+    second = lesion(capsys, *searching(checkpoint, pairs, out))
+    assert "asked 0 of " in second.out
+    page = (out / "report.html").read_bytes()
+    assert lesion(capsys, "report", out).code == 0
+    assert (out / "report.html").read_bytes() == page
+
+
+def test_a_study_file_runs_as_the_command_does_and_a_reader_finds_its_title(capsys, checkpoint, pairs, tmp_path):
+    (tmp_path / "s.toml").write_text(
+        f'kind = "truncation"\ntitle = "One matrix"\nmodel = {json.dumps(str(checkpoint))}\n'
+        f'tasks = [{json.dumps(str(pairs))}]\nmatrices = "mlp.up"\nkeep = 0.5\nlayers = "1"\nitems = 12\n'
+    )
+    done = lesion(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    summary = json.loads((tmp_path / "out/summary.json").read_text(encoding="utf-8"))
+    assert [cell["edit"] for cell in summary["cells"]] == ["1.mlp.up top 0.5"]
+    assert summary["study"]["title"] == "One matrix"
+    assert "One matrix" in (tmp_path / "out/report.html").read_text(encoding="utf-8")
+
+
+def test_the_shipped_searches_are_listed(capsys):
+    done = lesion(capsys, "run", "--list")
+    assert done.code == 0
+    for name in ("truncation-bundled", "truncation-shuffled-bundled", "truncation-gptj", "truncation-pythia-1b"):
+        assert name in done.out
+
+
+def test_a_recall_study_runs_by_its_file_and_is_reported_from_its_folder(capsys, tmp_path):
+    (tmp_path / "r.toml").write_text(
+        'kind = "recall"\nsteps = 2\nvocabulary = 8\nwidth = 8\nlength = 12\nbatch = 2\nmeasured = 2\nkeep = [0.5]\n'
+    )
+    done = lesion(capsys, "run", tmp_path / "r.toml", "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert json.loads((tmp_path / "out/summary.json").read_text())["kind"] == "recall-sweep"
+    (tmp_path / "out/report.html").unlink()
+    assert lesion(capsys, "report", tmp_path / "out").code == 0
+    assert (tmp_path / "out/report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--keep", "1.5"], ["keep must be a fraction of the rank from 0 to 1", "1.5"]),
+        (["--keep", "0.1,-0.1"], ["keep must be a fraction of the rank from 0 to 1", "-0.1"]),
+        (["--keep", "nan"], ["keep must be a fraction of the rank from 0 to 1"]),
+        (["--keep", "some"], ["--keep takes numbers by commas; 'some' is none."]),
+        (["--keep", "1"], ["Nothing is left to try", "--keep 0.1"]),
+        (["--matrices", "mlp.upp"], ["no matrix 'mlp.upp'", "nearest: mlp.up", "mlp, attention and all"]),
+        (["--matrices", "mlp.up,,all"], ["--matrices takes names by commas"]),
+        (["--layers", "3"], ["no block 3", "0 to 2"]),
+        (["--side", "left"], ["side must be top, bottom or both"]),
+        (["--objective", "loss"], ["objective must be accuracy or gold"]),
+        (["--validation", "1"], ["validation must be the share", "between 0 and 1"]),
+        (["--eliminate", "2"], ["eliminate must be the chance"]),
+        (["--screen", "some"], ["--screen is auto, none or a number of cells, not 'some'."]),
+        (["--screen", "none", "--screen-items", "4"], ["leave one out"]),
+        (["--screen", "0"], ["screen.best must be"]),
+        (["--items", "1"], ["has 1 item", "give two at least"]),
+        (["--items", "13"], ["13 items were asked for", "has 12"]),
+        (["--revisions", "step7"], ["step7"]),
+        (["--task", "gold:primer:atlas"], ["has no right answers to search by"]),
+        (["--task", "ioi?tempting="], ["no text behind '?tempting='"]),
+    ],
+)
+def test_wrong_use_is_told_before_anything_is_asked(options, says, capsys, checkpoint, pairs, tmp_path):
+    out = tmp_path / "out"
+    refused(lesion(capsys, *searching(checkpoint, pairs, out, *options)), 2, *says)
+    assert not out.exists()
+
+
+def test_a_contrast_of_a_file_needs_a_text_that_tempts(capsys, checkpoint, tmp_path):
+    row = {"id": "seven", "prompt": "two and two is ", "answer": "4", "tempting": ""}
+    more = {**row, "id": "eight", "tempting": "x"}
+    done = lesion(
+        capsys,
+        *searching(checkpoint, write(tmp_path / "x.jsonl", [row, more]), tmp_path / "out", "--items", "all"),
+    )
+    refused(done, 2, "x.jsonl, line 1", "tempting")
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_task_in_the_same_folder_is_refused_and_its_answers_stay(capsys, checkpoint, pairs, tmp_path):
+    out, other = tmp_path / "out", questions(tmp_path / "sums.jsonl", 12)
+    command = searching(checkpoint, pairs, out, "--layers", 0)
+    assert lesion(capsys, *command).code == 0
+    with Store.read(out) as store:
+        before = len(store)
+    refused(lesion(capsys, *searching(checkpoint, other, out)), 1, "another study (tasks: ", "--out")
+    with Store.read(out) as store:
+        assert len(store) == before
+    assert "asked 0 of" in lesion(capsys, *command).out
+
+
+def test_weights_that_are_not_finite_are_told_by_their_matrix(capsys, pairs, tmp_path):
+    network = tiny("llama")
+    with torch.no_grad():
+        network.model.layers[2].mlp.down_proj.weight[0, 0] = float("inf")
+    folder = save(tmp_path / "m")
+    network.save_pretrained(folder)
+    done = lesion(capsys, *searching(folder, pairs, tmp_path / "out"))
+    refused(done, 1, "2.mlp.down of", "not finite")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_summary_is_told_when_it_is_to_be_reported(capsys, checkpoint, pairs, tmp_path):
+    out = tmp_path / "out"
+    assert lesion(capsys, *searching(checkpoint, pairs, out, "--layers", 0)).code == 0
+    (out / "truncation.json").write_text("{")
+    refused(lesion(capsys, "report", out), 1, "truncation.json is damaged", "run `lesion truncate` again")
+    assert lesion(capsys, *searching(checkpoint, pairs, out, "--layers", 0)).code == 0
+    assert lesion(capsys, "report", out).code == 0

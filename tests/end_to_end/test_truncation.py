@@ -1,0 +1,131 @@
+"""A search as a person runs it: on real files with a real checkpoint, on the bundled model, and from Python."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import lesion
+from commandline import lesion as command
+from commandline import write
+from lesion.edits.edit import BASELINE, parse
+from lesion.studies.store import Store
+from lesion.tasks.catalogue import draw, find
+from tiny import model
+
+
+@pytest.mark.parametrize(
+    ("task", "kind"),
+    [
+        ("ioi:{data}/ioi/ioi.json", "contrast"),
+        ("facts:{data}/counterfact/known_1000.json", "contrast"),
+        ("mmlu:{data}/mmlu", "choose"),
+        ("gsm8k:{data}/gsm8k/test.jsonl", "generate"),
+    ],
+)
+def test_tasks_of_every_kind_are_searched_by_on_the_real_files(task, kind, capsys, shared, tmp_path):
+    name, out = task.format(data=shared / "data"), tmp_path / "out"
+    options = ["--matrices", "mlp.up", "--layers", "1,4", "--keep", "0.5,0.1", "--items", 6, "--max-new-tokens", 4]
+    done = command(capsys, "truncate", shared / "models/stories260K", "--task", name, *options, "--out", out)
+    assert done.code == 0, done.err
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    (told,) = summary["search"]["tasks"]
+    assert (told["name"], told["kind"], told["validation_items"], told["test_items"]) == (name, kind, 2, 4)
+    assert [cell["edit"] for cell in summary["cells"]] == [
+        f"{layer}.mlp.up top {keep}" for layer in (1, 4) for keep in (0.5, 0.1)
+    ]
+    assert all(one["gold"] is not None for one in summary["baseline"])
+    assert bool(summary["tokens"]) == (kind == "contrast")
+    assert (out / "report.html").is_file()
+
+
+def test_what_a_search_says_of_contrasts_is_what_plain_passes_say_under_the_written_edit(capsys, shared, tmp_path):
+    """Independent: the edit written into the weights, one prompt at a time, by the network alone."""
+    name, out = f"ioi:{shared}/data/ioi/ioi.json", tmp_path / "out"
+    checkpoint = shared / "models/stories260K"
+    options = ["--matrices", "attention.o,mlp.up", "--layers", "2", "--keep", "0.3", "--side", "both", "--items", 8]
+    assert command(capsys, "truncate", checkpoint, "--task", name, *options, "--out", out).code == 0
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    loaded = lesion.load(str(checkpoint), dtype="float32")
+    items = draw(find(name), 8, 0)
+
+    def golds(edit, some):
+        found = []
+        for item in some:
+            prompt = loaded.tokenizer(item.question, return_tensors="pt")["input_ids"]
+            token = loaded.tokenizer(f"{item.question} {item.gold}")["input_ids"][prompt.shape[1]]
+            with lesion.applied(loaded, edit), torch.inference_mode():
+                found.append(float(loaded.network(prompt).logits[0, -1].double().log_softmax(-1)[token]))
+        return sum(found) / len(found)
+
+    for cell in summary["cells"]:
+        assert cell["tasks"][0]["gold"] == pytest.approx(golds(parse(cell["edit"]), items[:2]), abs=2e-4)
+    assert summary["baseline"][1]["gold"] == pytest.approx(golds(BASELINE, items[2:]), abs=2e-4)
+
+
+def test_on_the_bundled_model_a_label_that_a_cut_leaves_is_reported_and_not_chosen(capsys, tmp_path):
+    out = tmp_path / "out"
+    done = command(
+        capsys, "truncate", "bundled:llama-base", "--task", "primer:atlas?form=contrast",
+        "--matrices", "mlp.down,attention.o", "--layers", "0-3", "--keep", "0.5,0.0", "--items", 60, "--out", out,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    assert summary["baseline"][1]["accuracy"] > 0.9
+    assert {cell["rank"] for cell in summary["cells"]} == {64, 0}
+    drops = [task["drop"] for cell in summary["cells"] for task in cell["tasks"]]
+    assert max(drops) > 0.5  # the cuts take hold
+    assert summary["nothing"] or summary["chosen"]["tasks"][0]["gain"] < 0.2
+
+
+# -- from Python
+
+
+@pytest.fixture
+def pairs(tmp_path) -> str:
+    rows = ({"id": f"{n}", "prompt": f"{n} + {n} = ", "answer": f"{n % 7}", "tempting": "t"} for n in range(12))
+    return str(write(tmp_path / "pairs.jsonl", rows))
+
+
+def test_a_search_gives_its_edit_its_table_and_its_report_and_leaves_the_model_as_it_was(pairs, tmp_path):
+    loaded = model("llama")
+    before = {name: tensor.clone() for name, tensor in loaded.network.state_dict().items()}
+    found = lesion.truncate(
+        loaded, pairs, matrices=["mlp"], keep=[0.75, 0.25], side="both", objective="gold", items="all",
+        out=tmp_path / "out",
+    )  # fmt: skip
+    assert len(found.table) == len(found.summary["cells"]) == 3 * 3 * 2 * 2
+    assert {"edit", "keep", "side", "rank", "accuracy", "drop"} <= set(found.table.columns)
+    assert found.asked > 0
+    assert found.report() == tmp_path / "out" / "report.html"
+    for name, tensor in loaded.network.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+    assert found.edit == tmp_path / "out" / "best.edit"
+    edit = lesion.read_edit(found.edit).edit
+    assert str(edit) == found.summary["chosen"]["edit"]
+    assert isinstance(edit, lesion.Truncate)
+    again = lesion.truncate(loaded, pairs, matrices="mlp", keep=0.75, objective="gold", items="all", out=found.folder)
+    assert again.asked <= 12  # another edit may be the best of these, and be told on test items
+
+
+def test_where_nothing_is_better_there_is_no_edit(pairs):
+    found = lesion.truncate(model("llama"), pairs, matrices="mlp.up", layers=[0], keep=0.97, items=4)
+    assert found.summary["chosen"] is None
+    assert found.edit is None
+
+
+def test_study_runs_files_of_every_kind(pairs, tmp_path):
+    text = 'kind = "truncation"\nmodel = "bundled:llama-base"\ntasks = ["primer:atlas?form=contrast"]\nitems = 4\n'
+    (tmp_path / "t.toml").write_text(text + 'matrices = "mlp.up"\nlayers = "0"\nkeep = 0.5\n')
+    found = lesion.study(tmp_path / "t.toml", tmp_path / "t")
+    assert isinstance(found, lesion.Truncated)
+    with Store.read(tmp_path / "t") as store:
+        assert len(store) == found.asked == 8
+    (tmp_path / "r.toml").write_text(
+        'kind = "recall"\nsteps = 2\nvocabulary = 8\nwidth = 8\nlength = 12\nbatch = 2\nmeasured = 2\nkeep = [0.5]\n'
+    )
+    trained = lesion.study(tmp_path / "r.toml", tmp_path / "r")
+    assert isinstance(trained, lesion.Recalled)
+    assert trained.report() == tmp_path / "r" / "report.html"
