@@ -96,7 +96,7 @@ def test_by_gold_the_gain_on_validation_items_is_told_in_nats():
 def test_screen_and_elimination_are_told_with_their_numbers():
     text = said(found(made.study()))
     assert "(40 validation items of each task)" in text
-    assert "Rank correlation of the screen with the full evaluation: 0.82 [0.70, 0.90]." in text
+    assert "Rank correlation of the screen with the full evaluation, over these: 0.82 [0.70, 0.90]." in text
     assert "1 cell was given up early at one of 3 looks, which saved 78 answers." in text
     assert "The chance that any cell at least as good as the unedited model was given up is at most 5 %." in text
     assert "16 matrices decomposed in 1.4 s, 0 read from disk; 128 times a decomposition was used again." in text
@@ -118,7 +118,7 @@ def test_a_screen_by_all_validation_items_is_told_so():
 def test_a_negative_rank_correlation_keeps_its_sign():
     summary = made.study()
     summary["search"]["screen"] |= {"rank_correlation": -0.25, "low": -0.5, "high": 0.1}
-    assert "full evaluation: −0.25 [−0.50, 0.10]." in said(found(summary))
+    assert "full evaluation, over these: −0.25 [−0.50, 0.10]." in said(found(summary))
 
 
 def test_the_composition_counts_what_stayed_and_what_was_rolled_back():

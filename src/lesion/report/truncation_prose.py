@@ -159,7 +159,9 @@ def _screen(screen: Mapping[str, Any], cells: int) -> str:
     found = number(screen.get("rank_correlation"))
     if found is not None:
         low, high = number(screen.get("low")), number(screen.get("high"))
-        told += f" Rank correlation of the screen with the full evaluation: {found:.2f}".replace("-", wording.MINUS)
+        told += f" Rank correlation of the screen with the full evaluation, over these: {found:.2f}".replace(
+            "-", wording.MINUS
+        )
         if low is not None and high is not None:
             told += f" [{low:.2f},{wording.SPACE}{high:.2f}]".replace("-", wording.MINUS)
         told += "."
