@@ -14,6 +14,7 @@ import tiny
 from lesion.edits import spectra as kept
 from lesion.edits.edit import Truncate
 from lesion.edits.spectra import SMALLEST, Spectra, cache_folder, spectra
+from lesion.edits.spectrum import decompose
 from lesion.edits.weights import written
 from lesion.errors import LesionError, UsageError
 
@@ -285,3 +286,10 @@ def test_another_process_reads_what_this_one_computed(tmp_path):
     Spectra("model", tmp_path).of("0.mlp.up", weight())
     done = subprocess.run([sys.executable, "-c", READ, tmp_path], capture_output=True, check=True, text=True)
     assert done.stdout.split() == ["0", "1"]
+
+
+def test_a_spectrum_follows_its_matrix_to_another_device():
+    spectrum = decompose(torch.randn(3, 5))
+    moved = spectrum.on(torch.device("meta"))
+    assert moved.basis.device.type == moved.values.device.type == "meta"
+    assert spectrum.on(torch.device("cpu")) is spectrum

@@ -75,7 +75,7 @@ class Spectra:
         if key in self._memory:
             self._memory.move_to_end(key)
             self.reused += 1
-            return self._memory[key]
+            return self._memory[key].on(weight.device)
         found = self._stored(key, weight)
         if found is None:
             found = self._computed(key, weight)

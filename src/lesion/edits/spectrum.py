@@ -33,6 +33,12 @@ class Spectrum:
         """How many components there are: min(out, in), those of value 0 included."""
         return min(self.shape)
 
+    def on(self, device: torch.device) -> Spectrum:
+        """The same on another device: a model may have been moved since it was taken apart."""
+        if self.basis.device == device:
+            return self
+        return Spectrum(self.basis.to(device), self.values.to(device), self.shape)
+
     def factors(
         self, weight: Float[Tensor, "out in"], start: int = 0, stop: int | None = None
     ) -> tuple[Float[Tensor, "out kept"], Float[Tensor, "kept in"]]:
