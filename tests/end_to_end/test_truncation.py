@@ -65,7 +65,7 @@ def test_what_a_search_says_of_contrasts_is_what_plain_passes_say_under_the_writ
     assert summary["baseline"][1]["gold"] == pytest.approx(golds(BASELINE, items[2:]), abs=2e-4)
 
 
-def test_on_the_bundled_model_a_label_that_a_cut_leaves_is_reported_and_not_chosen(capsys, tmp_path):
+def test_on_the_bundled_model_cuts_take_hold_and_no_gain_is_claimed_where_there_is_no_room_for_one(capsys, tmp_path):
     out = tmp_path / "out"
     done = command(
         capsys, "truncate", "bundled:llama-base", "--task", "primer:atlas?form=contrast",

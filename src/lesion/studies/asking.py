@@ -92,6 +92,7 @@ def missing(
     """The cells of a model that have no answer yet, by their key."""
     stored = store.keys()
     cells: dict[str, Cell] = {}
+    everything: list[tuple[Edit, str]] = [(edit, str(edit)) for edit in (BASELINE, *edits)]
     for choice, task in tasks.items():
         style = resolve(model, task, study.prompt_style_of(chosen, choice))
         decoding = Decoding(
@@ -101,11 +102,11 @@ def missing(
             top_p=study.decoding.top_p,
             seed=study.seed,
         )
+        how = str(decoding)
         for item in drawn[choice]:
             prompt, continuations, tokens = _put(model, task, item, style)
-            everything: list[Edit] = [BASELINE, *edits]
-            for edit in everything:
-                key = answer_key(model.fingerprint, str(edit), choice.name, item.id, str(decoding), style)
+            for edit, text in everything:
+                key = answer_key(model.fingerprint, text, choice.name, item.id, how, style)
                 if key not in stored:
                     cells[key] = Cell(task, choice, item, edit, style, decoding, prompt, continuations, tokens)
     return cells

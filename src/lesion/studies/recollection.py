@@ -137,8 +137,9 @@ class Recollection:
         The log-probability of the gold answer is that of `gold:TASK` where it was asked, else of the right one among
         the choices, or of the right token.
         """
-        said = [self._said[str(edit), task.name, item.id] for item in items]
-        gold = [self._gold(task, item, str(edit), one) for item, one in zip(items, said, strict=True)]
+        text = str(edit)
+        said = [self._said[text, task.name, item.id] for item in items]
+        gold = [self._gold(task, item, text, one) for item, one in zip(items, said, strict=True)]
         pairs = [one.scores if one.ranks else () for one in said]
         width = max(map(len, pairs), default=0)
         return Answers(
@@ -153,10 +154,8 @@ class Recollection:
 
     def golds(self, task: TaskChoice, items: Sequence[Item], edit: Edit) -> NDArray[np.float64]:
         """[items] log-probability of the gold answer, where only that may have been asked."""
-        found = []
-        for item in items:
-            own = self._said.get((str(edit), task.name, item.id))
-            found.append(self._gold(task, item, str(edit), own))
+        text = str(edit)
+        found = [self._gold(task, item, text, self._said.get((text, task.name, item.id))) for item in items]
         return np.array(found, dtype=np.float64)
 
     def _gold(self, task: TaskChoice, item: Item, edit: str, said: Said | None) -> float:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from lesion.tasks.task import Finish
 
@@ -53,7 +54,7 @@ class Row:
     question: str = ""
     gold: str = ""
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The key of this answer (`answer_key`)."""
         return answer_key(self.model, self.edit, self.task, self.item, self.decoding, self.prompt_style)
@@ -82,7 +83,11 @@ def storable(text: str) -> str:
     Two surrogates that make a pair become their character. Everything else survives as it is, NUL characters
     and texts of many megabytes included.
     """
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def scores_to_json(scores: tuple[float, ...]) -> str | None:

@@ -151,8 +151,8 @@ def collapsed_anywhere(parts: Split, model: Recollection, edit: Edit) -> bool:
     """Whether under the edit, and not without it, nearly all validation items of some task get one answer."""
     for choice in parts.tasks:
         items = parts.validation[choice]
-        before, after = (collapsed(model.answers(choice, items, one), items) for one in (BASELINE, edit))
-        if after[2] and not before[2]:
+        one_label = collapsed(model.answers(choice, items, edit), items)[2]
+        if one_label and not collapsed(model.answers(choice, items, BASELINE), items)[2]:
             return True
     return False
 

@@ -208,31 +208,20 @@ class Store:
             LesionError: the disk is full or the file cannot be written (every earlier row is safe); a model or an
                 item contradicts what is stored (`add_model`, `add_items`).
         """
-        new = 0
+        rows = list(rows)
+        # Many rows are of one model and of a few items: each is looked up once.
+        models = dict.fromkeys((row.model, storable(row.model_name)) for row in rows)
+        items = dict.fromkeys((row.task, row.item, row.question, row.gold, row.group) for row in rows)
         with advice(self.file), transaction(self._connection):
-            for row in rows:
-                self._add_model(row.model, storable(row.model_name), "{}")
-                self._add_item(row.task, row.item, row.question, row.gold, row.group)
-                new += self._connection.execute(
-                    f"INSERT INTO answers ({_COLUMNS}) VALUES ({_PLACES}) ON CONFLICT (key) DO NOTHING",
-                    (
-                        row.key,
-                        row.model,
-                        row.edit,
-                        storable(row.task),
-                        storable(row.item),
-                        storable(row.decoding),
-                        row.prompt_style,
-                        storable(row.text),
-                        row.tokens,
-                        row.finish,
-                        int(row.correct),
-                        None if row.parsed is None else storable(row.parsed),
-                        scores_to_json(row.scores),
-                        ranks_to_json(row.ranks),
-                    ),
-                ).rowcount
-        return new
+            for model in models:
+                self._add_model(*model, "{}")
+            for item in items:
+                self._add_item(*item)
+            if not rows:
+                return 0
+            return self._connection.executemany(
+                f"INSERT INTO answers ({_COLUMNS}) VALUES ({_PLACES}) ON CONFLICT (key) DO NOTHING", map(_values, rows)
+            ).rowcount
 
     def has(self, key: str) -> bool:
         """Whether the answer with this key (`answer_key`) is stored."""
@@ -299,6 +288,26 @@ class Store:
         columns = [description[0] for description in cursor.description]
         # Plain objects: pandas' own string type would turn None, "no answer could be read", into NaN.
         return pd.DataFrame(rows, columns=columns, dtype=object)
+
+
+def _values(row: Row) -> tuple[str | int | None, ...]:
+    """A row as the table of answers has it."""
+    return (
+        row.key,
+        row.model,
+        row.edit,
+        storable(row.task),
+        storable(row.item),
+        storable(row.decoding),
+        row.prompt_style,
+        storable(row.text),
+        row.tokens,
+        row.finish,
+        int(row.correct),
+        None if row.parsed is None else storable(row.parsed),
+        scores_to_json(row.scores),
+        ranks_to_json(row.ranks),
+    )
 
 
 def _take_over(connection: sqlite3.Connection, study_hash: str, study_text: str, *, anew: bool) -> None:

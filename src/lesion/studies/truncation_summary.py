@@ -36,6 +36,7 @@ def baselines(parts: Split, model: Recollection, level: float) -> list[dict[str,
 def cells(grid: Sequence[Cell], found: Found, parts: Split, model: Recollection, level: float) -> list[dict[str, Any]]:
     """Every cell of the grid, with what was asked of it on validation items."""
     asked = {cell.edit for cell in found.asked}
+    baseline = {choice: model.answers(choice, parts.validation[choice], BASELINE) for choice in parts.tasks}
     rows = []
     for cell in grid:
         answered = cell.edit in asked and cell.edit not in found.eliminated
@@ -53,7 +54,10 @@ def cells(grid: Sequence[Cell], found: Found, parts: Split, model: Recollection,
                 "screen": None if found.screened is None else finite(found.screened[cell.edit]),
                 "eliminated": found.eliminated.get(cell.edit),
                 "score": finite(found.scores[cell.edit].first) if answered else None,
-                "tasks": [_validated(choice, cell.edit, parts, model, level) for choice in parts.tasks]
+                "tasks": [
+                    _validated(choice, cell.edit, parts.validation[choice], baseline[choice], model, level)
+                    for choice in parts.tasks
+                ]
                 if answered
                 else [],
             }
@@ -61,9 +65,10 @@ def cells(grid: Sequence[Cell], found: Found, parts: Split, model: Recollection,
     return rows
 
 
-def _validated(choice: TaskChoice, edit: Edit, parts: Split, model: Recollection, level: float) -> dict[str, Any]:
-    items = parts.validation[choice]
-    baseline, edited = (model.answers(choice, items, one) for one in (BASELINE, edit))
+def _validated(
+    choice: TaskChoice, edit: Edit, items: Sequence[Item], baseline: Answers, model: Recollection, level: float
+) -> dict[str, Any]:
+    edited = model.answers(choice, items, edit)
     drop = paired_drop(baseline.right, edited.right, level)
     return {
         "task": choice.name,
