@@ -126,7 +126,7 @@ def _spectrum(found: Mapping[str, Any] | None) -> list[str]:
     largest, before = found["values"][0], found["before"]
     grown = largest > GROWN * before
     text = f"Its largest singular value is {largest:.2f}, and was {before:.2f} before training"
-    told = [f"{text}: " + ("what was learned stands on top." if grown else "what was learned does not stand out.")]
+    told = [f"{text}: " + ("what was learned stands on top." if grown else "hardly more.")]
     if "noise" in found:
         told.append(f"Its first left singular vector has a cosine of {found['noise']:.2f} with the direction of τ.")
     return told
