@@ -58,6 +58,21 @@ def test_scores_are_the_float64_log_probabilities_of_a_plain_pass_under_every_ed
         assert (answer.tokens, answer.finish) == (0, "stop")
 
 
+@pytest.mark.parametrize(
+    ("choices", "tokens"),
+    [(((30,), (31,), (32,), (33,)), 15), (((7, 8, 30), (7, 8, 31), (7, 8, 32)), 17), (((7, 30), (8, 30)), 32)],
+    ids=["one token each", "the last token differs", "the first token differs"],
+)
+def test_choices_that_differ_in_their_last_token_alone_share_one_pass(choices, tokens):
+    model = tiny.model("llama")
+    (prompt,) = prompts(1, longest=15, shortest=15)
+    engine = TransformersEngine(model)
+    (response,) = engine.answer([Request("one", prompt, choices=choices)])
+    expected = [log_probability(model, prompt, choice) for choice in choices]
+    assert response.answer.scores == pytest.approx(expected, abs=1e-4)
+    assert engine.work.prompt == tokens
+
+
 def test_a_single_choice_is_chosen_and_scored():
     model = tiny.model("llama")
     prompt = (5, 6, 7)

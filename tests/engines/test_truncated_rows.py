@@ -5,6 +5,7 @@ import tiny
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleMlp, Truncate
 from lesion.edits.lowrank import maskable
+from lesion.edits.spectrum import Spectrum
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import UsageError
@@ -101,3 +102,33 @@ def test_the_head_is_truncated_row_by_row_too():
         with applied(model, edit), torch.no_grad():
             log = model.network(torch.tensor([PROMPTS[2]])).logits[0, -1].double().log_softmax(-1)
         assert response.answer.scores == pytest.approx(tuple(log[[4, 8]].tolist()), abs=1e-4)
+
+
+def test_thin_factors_are_made_once_for_all_rounds_of_questions_and_anew_for_other_weights(monkeypatch):
+    model = tiny.model("llama")
+    engine, edit, whole, made = TransformersEngine(model), Truncate("1.mlp.up", 0.3), Spectrum.factors, []
+
+    def factors(spectrum, *given):
+        made.append(spectrum)
+        return whole(spectrum, *given)
+
+    def ask():
+        (response,) = engine.answer([Request("one", PROMPTS[0], edit, tokens=(5, 6))])
+        return response.answer.scores
+
+    def plain():
+        with applied(model, edit), torch.no_grad():
+            logits = model.network(torch.tensor([PROMPTS[0]])).logits[0, -1]
+        return logits.double().log_softmax(0)[[5, 6]].tolist()
+
+    expected = plain()
+    monkeypatch.setattr(Spectrum, "factors", factors)
+    first, again = ask(), ask()
+    assert first == again == pytest.approx(expected, abs=1e-4)
+    assert len(made) == 1
+    with torch.no_grad():
+        model.anatomy.matrix("1.mlp.up").module.weight.mul_(2)
+    doubled = ask()
+    assert len(made) == 2
+    assert doubled == pytest.approx(plain(), abs=1e-4)
+    assert doubled != pytest.approx(first, abs=1e-3)
