@@ -38,6 +38,7 @@ def test_a_whole_search_becomes_a_page_and_tables(whole, tmp_path):
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
         "figures/map.png",
         "figures/map-1.png",
+        "figures/map-2.png",
         "report.html", "summary.json", "baseline.csv", "cells.csv", "test.csv", "composition.csv", "spectra.csv",
         "tokens.csv", "revisions.csv",
     }  # fmt: skip

@@ -34,7 +34,7 @@ def cell(matrix, side, layer, keep):
 
 def test_there_is_a_map_per_matrix_and_side_and_a_figure_per_task_and_measure(search):
     figures = truncation_maps.figures(search)
-    assert [one.measure.kind for one in figures] == ["accuracy", "gold"] * 2
+    assert [one.measure.kind for one in figures] == ["screen", *["accuracy", "gold"] * 2]
     for one in figures:
         assert [(of.matrix, of.side) for of in one.maps] == [(m, s) for m in made.MATRICES for s in made.SIDES]
         assert {of.layers for of in one.maps} == {tuple(range(made.LAYERS))}
@@ -43,7 +43,23 @@ def test_there_is_a_map_per_matrix_and_side_and_a_figure_per_task_and_measure(se
 def test_by_gold_its_figures_come_first():
     summary = made.study()
     summary["search"]["objective"] = "gold"
-    assert truncation_maps.figures(found(summary))[0].measure == Measure("gold", made.IOI)
+    assert truncation_maps.figures(found(summary))[1].measure == Measure("gold", made.IOI)
+
+
+def test_the_screen_has_seen_every_cell_and_is_the_first_map(search):
+    first = truncation_maps.figures(search)[0]
+    assert first.measure == Measure("screen")
+    told = {square.cell for of in first.maps for _, _, squares in of.rows for square in squares if square.text != "="}
+    assert {one.edit for one in search.cells} <= told
+    for one in search.cells:
+        assert truncation_maps.change(search, one, first.measure) == one.screen
+
+
+def test_without_a_screen_there_is_no_map_of_it():
+    summary = made.study()
+    for one in summary["cells"]:
+        one["screen"] = None
+    assert truncation_maps.figures(found(summary))[0].measure.kind != "screen"
 
 
 def test_a_square_says_the_change_on_the_same_items(search):
@@ -110,7 +126,7 @@ def test_only_so_many_squares_are_drawn(search, monkeypatch):
     assert len(truncation_maps.figures(search)) == 2
     monkeypatch.setattr(truncation_maps, "MOST_SQUARES", 1)
     assert len(truncation_maps.figures(search)) == 1
-    assert "for want of room: ioi: gold log-probability; primer:atlas: accuracy;" in truncation.page(made.study())
+    assert "for want of room: ioi: accuracy; ioi: gold log-probability; primer:atlas:" in truncation.page(made.study())
 
 
 @given(st.integers(0, 10_000).map(lambda n: n / 10_000), st.integers(1, 20_000))

@@ -105,8 +105,8 @@ def page(summary: Mapping[str, Any]) -> str:
 
 
 def _of_objective(search: Search) -> list[truncation_maps.Figure]:
-    kind = "gold" if search.by_gold else "accuracy"
-    return [figure for figure in truncation_maps.figures(search) if figure.measure.kind == kind and figure.maps]
+    kinds = ("screen", "gold" if search.by_gold else "accuracy")
+    return [figure for figure in truncation_maps.figures(search) if figure.measure.kind in kinds and figure.maps]
 
 
 def _title(search: Search) -> str:

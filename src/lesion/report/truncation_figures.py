@@ -43,7 +43,7 @@ def heat(search: Search, drawn: truncation_maps.Figure) -> bytes:
             extend="min" if drawn.clipped else "neither",
         )
         what = "accuracy (points)" if accuracy else "gold log-probability (nats)"
-        bar.set_label(f"{what}, {wording.short(drawn.measure.task, 30)}")
+        bar.set_label(f"{what}, {wording.short(drawn.measure.task, 30) or 'screen'}")
         bar.outline.set_visible(False)
         return png(figure)
 

@@ -12,24 +12,29 @@ from lesion.report.isolation_prose import signed
 from lesion.report.page import heat_class
 from lesion.report.truncation_cells import Cell, Outcome, Search
 
-Kind = Literal["accuracy", "gold"]
-WORTH_FULL = {"accuracy": 0.1, "gold": 1.0}
+Kind = Literal["screen", "accuracy", "gold"]
+WORTH_FULL = {"accuracy": 0.1, "gold": 1.0, "screen": 1.0}
 """A loss of so much (in 0…1, or nats) has the full colour unless a gain is larger: gains are small beside losses."""
-LEAST_FULL = {"accuracy": 0.01, "gold": 0.01}
+LEAST_FULL = {"accuracy": 0.01, "gold": 0.01, "screen": 0.01}
 MOST_SQUARES = 16_000
 """A page draws at most so many squares; further measures stand in the CSV file only."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What the colour says: the change in accuracy, or in the mean log-probability of the gold answers, of one task."""
+    """What the colour says: the change in accuracy, or in the mean log-probability of the gold answers, of one task.
+
+    That of the screen is over all tasks; its task is "".
+    """
 
     kind: Kind
-    task: str
+    task: str = ""
 
     @property
     def name(self) -> str:
         """For the chooser."""
+        if self.kind == "screen":
+            return "screen of all cells: gold log-probability"
         return f"{self.task}: {'accuracy' if self.kind == 'accuracy' else 'gold log-probability'}"
 
 
@@ -73,17 +78,26 @@ def figures(search: Search) -> list[Figure]:
 
 
 def measures(search: Search) -> list[Measure]:
-    """What colours can say, of each task the objective first: what any cell has a number of."""
-    return [
+    """What colours can say, the screen first, then of each task the objective first: what any cell has a number of.
+
+    The screen alone has seen every cell; the other maps have a number here and there when there was one.
+    """
+    of_tasks = [
         measure
         for task in search.tasks
         for measure in (Measure("accuracy", task.name), Measure("gold", task.name))[:: -1 if search.by_gold else 1]
+    ]
+    return [
+        measure
+        for measure in (Measure("screen"), *of_tasks)
         if any(change(search, cell, measure) is not None for cell in search.cells)
     ]
 
 
 def change(search: Search, cell: Cell, measure: Measure) -> float | None:
     """Edited minus unedited on the same validation items; None where it was not asked in full, or collapsed."""
+    if measure.kind == "screen":
+        return cell.screen
     outcome = cell.outcomes.get(measure.task)
     if outcome is None or outcome.collapsed or not cell.complete:
         return None
@@ -174,7 +188,7 @@ def _square(search: Search, measure: Measure, cell: Cell | None, full: float, ke
 
 def _short(value: float, kind: Kind) -> str:
     """A change for a small square: `+3.3`, `−12` points; `+0.31`, `−2.5` nats."""
-    if kind == "gold":
+    if kind != "accuracy":
         return "0" if abs(value) < 0.005 else nats(value, 2 if abs(value) < 1 else 1 if abs(value) < 10 else 0)
     text = f"{abs(100 * value):.{0 if abs(value) >= 0.0995 else 1}f}"
     return "0" if float(text) == 0 else f"{'+' if value > 0 else wording.MINUS}{text}"
