@@ -50,6 +50,7 @@ from lesion.studies.store import Store
 from lesion.studies.truncation_run import run_truncation
 from lesion.studies.truncation_study import TruncationStudy
 from lesion.tasks.catalogue import draw, find
+from lesion.tasks.prompts import encode
 from sweep import machine
 from truncation_models import BUNDLED, SHAPE, Workload, bundled, random_qwen
 from truncation_published import How, Question, Seconds, Told, cell, clock, fastest
@@ -196,6 +197,9 @@ def compare(work: Workload, size: Size) -> dict[str, Any]:
     warm = Truncate(f"0.{MATRIX}", 0.5)
     for how in HOWS:
         cell(model, warm, questions[:batch], batch, how)
+    task = find(f"jsonl:{work.file}")
+    if any(encode(model, task, item) != work.questions[item.id].prompt for item in task.load()):
+        raise SystemExit("The contestants do not get the same prompts; mend the benchmark.")
 
     def published(part: Sequence[Truncate]) -> None:
         for index, edit in enumerate(part):
@@ -307,7 +311,7 @@ def main() -> None:
     parser.add_argument("--screen", type=int, help="items of the screen")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--quick", action="store_true", help="a smoke test: few items, the bundled model only")
-    parser.add_argument("--out", type=Path, help="write the numbers as JSON")
+    parser.add_argument("--out", type=Path, help="write the numbers as JSON; models in it already are kept")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     os.environ[spectra.LIMIT] = "0"  # decompositions kept on disk by an earlier run would not be paid for
@@ -316,6 +320,8 @@ def main() -> None:
         "machine": machine(options.device), "cores": os.cpu_count(), "threads": options.threads,
         "torch": torch.__version__, "dtype": "float32", "load_before": os.getloadavg()[0], "models": {},
     }  # fmt: skip
+    if options.out is not None and options.out.exists():
+        facts["models"] = json.loads(options.out.read_text(encoding="utf-8"))["models"]
     say(f"{machine(options.device)}, torch {torch.__version__}, float32, load {os.getloadavg()[0]:.2f}")
     for name in names:
         given = {key: getattr(options, key) for key in ("items", "length", "screen", "rounds") if getattr(options, key)}
@@ -327,7 +333,9 @@ def main() -> None:
             else:
                 work = bundled(Path(folder), items, options.device)
             say(f"\n{work.model.name}, load {os.getloadavg()[0]:.2f}")
-            facts["models"][work.model.name] = compare(work, size)
+            before = os.getloadavg()[0]
+            numbers = compare(work, size)
+            facts["models"][work.model.name] = {**numbers, "load": [before, os.getloadavg()[0]]}
             del work
         if options.out is not None:  # what is known so far: a long run that is stopped is not lost
             options.out.write_text(

@@ -20,7 +20,7 @@ from truncation_published import Question
 
 BUNDLED, SHAPE = "bundled:llama-base", "qwen2.5-0.5b"
 VOCABULARY = 151_936
-PLANTED = Truncate("17.mlp.up", 0.05)  # under which the random model gives the answers that are called right
+PLANTED = Truncate("2.mlp.up", 0.05)  # under which the random model gives the answers that are called right
 # What a prompt of the bundled model ends in. As it is asked in training, it knows every answer, and no edit could be
 # better; asked like this it knows a part of them.
 FRAME = " It is"
@@ -68,10 +68,14 @@ def random_qwen(folder: Path, items: int, length: int, device: str) -> Workload:
     """
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    words = Tokenizer(models.WordLevel({f"w{index}": index for index in range(VOCABULARY)}, unk_token="w3"))
+    # Names of special tokens must not begin a word: they are looked for within words too.
+    names = ["<pad>", "<s>", "</s>", "<unknown>"]
+    vocabulary = {name: index for index, name in enumerate(names)}
+    vocabulary |= {f"w{index}": index for index in range(len(names), VOCABULARY)}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token=names[3]))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words.decoder = decoders.Fuse()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, bos_token="w1", eos_token="w2", pad_token="w0")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>", eos_token="</s>", pad_token="<pad>")
     torch.manual_seed(0)
     with torch.device(device):
         network = Qwen2ForCausalLM(
@@ -86,7 +90,8 @@ def random_qwen(folder: Path, items: int, length: int, device: str) -> Workload:
     prompts = [tuple(rng.randrange(4, VOCABULARY) for _ in range(length)) for _ in range(items)]
     tokens, _ = pad_left(prompts, 0)
     with torch.inference_mode(), applied(model, PLANTED):
-        most = model.network(input_ids=tokens.to(model.device), logits_to_keep=1).logits[:, -1].topk(2).indices.tolist()
+        logits = model.network(input_ids=tokens.to(model.device), logits_to_keep=1).logits[:, -1]
+    most = (logits[:, len(names) :].topk(2).indices + len(names)).tolist()  # special tokens are no answers
     rows = [
         {"id": str(index), "prompt": " ".join(f"w{token}" for token in prompt), "answer": f"w{first}",
          "tempting": f"w{second}"}
