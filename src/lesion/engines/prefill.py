@@ -181,11 +181,21 @@ def _branching(model: Model, prompt_of_grown: Int[Tensor, " rows"], rows_at: Seq
         block.module.register_forward_pre_hook(hook(block.index), prepend=True, with_kwargs=True)
         for block in model.anatomy.blocks
     ]
+    if (head := model.network.get_output_embeddings()) is not None:
+        handles.append(head.register_forward_pre_hook(_packed))
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _packed(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The last positions of every row as plain memory.
+
+    Cut out of a longer pass they have gaps, and then torch multiplies row by row: it reads the whole head for each.
+    """
+    return tuple(value.contiguous() if isinstance(value, Tensor) else value for value in args)
 
 
 def _grow(value: Any, prompts: int, origin: Tensor) -> Any:
