@@ -14,7 +14,7 @@ from lesion.edits.gates import Gates
 from lesion.edits.table import Table
 from lesion.engines.engine import Request, Response
 from lesion.engines.memory import halve, ran_out
-from lesion.engines.prefill import TOKENS, prefill
+from lesion.engines.prefill import prefill, rows_to_score
 from lesion.engines.work import Work
 from lesion.models.load import Model
 from lesion.tasks.task import Answer
@@ -42,7 +42,7 @@ def look_up(
     ordered = deque(sorted(requests, key=lambda r: (-len(r.prompt), r.prompt, column[r.edit])))
     while ordered:
         # Sorted by length, so the first is the longest.
-        rows = max(1, min(TOKENS // len(ordered[0].prompt), work.batch_size * 4))
+        rows = min(rows_to_score(model, len(ordered[0].prompt)), work.batch_size * 4)
         taken = [ordered.popleft() for _ in range(min(rows, len(ordered)))]
         try:
             found = _look_up(model, gates, taken, table, column, padding, work)

@@ -23,6 +23,9 @@ from lesion.models.load import Model
 
 # Tokens of one forward pass, padding included, that callers should not exceed by more than one row.
 TOKENS = 16384
+# Of one pass that only scores, on a CPU: what lies between two products should stay in its caches; but so many rows at
+# least, that they share their prompt.
+TOKENS_ON_CPU, ROWS_ON_CPU = 2048, 64
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,12 @@ def pad_left(prompts: Sequence[Sequence[int]], padding: int) -> tuple[Int[Tensor
         tokens[row, length - len(prompt) :] = torch.tensor(prompt)
         mask[row, length - len(prompt) :] = True
     return tokens, mask
+
+
+def rows_to_score(model: Model, length: int) -> int:
+    """How many rows of this length one pass scores best, no answer being generated after it."""
+    most = max(1, TOKENS // length)
+    return most if model.device.type != "cpu" else min(most, max(TOKENS_ON_CPU // length, ROWS_ON_CPU))
 
 
 def prefill(

@@ -14,7 +14,7 @@ from lesion.edits.gates import Gates
 from lesion.edits.table import Table
 from lesion.engines.engine import Request
 from lesion.engines.memory import halve, ran_out
-from lesion.engines.prefill import TOKENS, prefill
+from lesion.engines.prefill import prefill, rows_to_score
 from lesion.engines.work import Work
 from lesion.models.load import Model
 
@@ -40,7 +40,7 @@ def score(
     ordered = deque(sorted(requests, key=lambda r: (-_length(r), r.prompt, column[r.edit])))
     while ordered:
         # Whole requests, as many as fit; sorted by length, so the first is the longest.
-        rows_at_most = max(1, min(TOKENS // _length(ordered[0]), work.batch_size * 4))
+        rows_at_most = min(rows_to_score(model, _length(ordered[0])), work.batch_size * 4)
         taken = [ordered.popleft()]
         rows = len(taken[0].choices)
         while ordered and rows + len(ordered[0].choices) <= rows_at_most:
