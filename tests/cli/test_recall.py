@@ -86,3 +86,11 @@ def test_a_corpus_smaller_than_the_vocabulary_is_told_with_both_numbers(capsys, 
     assert done.code == 2
     assert "8 distinct characters, fewer than the vocabulary of 32" in done.complaint
     assert "--vocabulary 8" in done.complaint
+
+
+@pytest.mark.parametrize("kind", ["recall", "recall-sweep"])
+def test_a_summary_that_is_not_whole_is_told(capsys, small, tmp_path, kind):
+    (tmp_path / "summary.json").write_text(json.dumps({"kind": kind}))
+    done = lesion(capsys, "report", tmp_path)
+    assert done.code == 1
+    assert "is of lab recall but has no" in done.complaint

@@ -102,15 +102,15 @@ def demo(out: Out = None) -> None:
 
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")]) -> None:
-    """Write the report of a study, an isolation, an evaluation, a search or recall trainings from their folder."""
+    """Write the report of a study, an isolation, an evaluation, a search or a laboratory's training anew."""
     from rich.markup import escape
 
-    from lesion.cli import isolate, truncate
+    from lesion.cli import isolate, memory, truncate
     from lesion.cli import recall as laboratory
     from lesion.report import page, tables
     from lesion.studies.run import recall
 
-    if isolate.show(folder) or truncate.show(folder) or laboratory.show(folder):
+    if isolate.show(folder) or truncate.show(folder) or laboratory.show(folder) or memory.show(folder):
         return
     _, summary, answers, items = recall(folder)
     path = page.write(folder, summary, answers, items)

@@ -54,20 +54,10 @@ def memory(
     seed: Annotated[int, typer.Option(help="Of codes, controls and batches.")] = 0,
 ) -> None:
     """Train an associative memory with noise: where in its spectrum the noise lies, and what truncating it does."""
-    from rich.console import Console
-
-    from lesion.cli.progress import Bar
-    from lesion.labs.memory.lab import run_memory
+    from lesion.cli import memory as memory_command
     from lesion.labs.memory.recipe import Recipe
-    from lesion.report import memory as page
-    from lesion.report import memory_tables
 
-    recipe = Recipe(classes, inputs, width, noise, codes, steps, seed=seed)
-    with Bar() as bar:
-        summary = run_memory(recipe, bar)
-    path = page.write(out, summary)
-    Console(highlight=False).print(memory_tables.text(summary))
-    print(f"report: {path}")
+    memory_command.train(Recipe(classes, inputs, width, noise, codes, steps, seed=seed), out)
 
 
 @app.command()

@@ -10,6 +10,7 @@ import pytest
 from commandline import lesion
 from lesion.labs.memory import lab, sizes, slopes
 from lesion.labs.memory.recipe import Recipe
+from lesion.studies.lock import FolderLock
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +29,7 @@ OPTIONS = ("--classes", 4, "--width", 24, "--noise", 0.6, "--steps", 600)
 def test_the_command_writes_a_summary_and_a_page_and_prints_where_the_noise_lies(tmp_path, capsys):
     left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path / "m")
     assert left.code == 0, left.err
-    assert sorted(file.name for file in (tmp_path / "m").iterdir()) == ["report.html", "summary.json"]
+    assert sorted(file.name for file in (tmp_path / "m").iterdir()) == ["lock", "report.html", "summary.json"]
     summary = json.loads((tmp_path / "m" / "summary.json").read_text())
     assert summary["recipe"] | {"classes": 4, "inputs": 4, "width": 24, "noise": 0.6, "steps": 600} == summary["recipe"]
     assert summary["full"]["clean_accuracy"] == 0
@@ -70,6 +71,61 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path, capsys):
     left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path / "file")
     assert left.code == 1
     assert "give another folder with --out" in left.complaint
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("summary.json", '{"kind": "recall"}'),
+        ("summary.json", "not json"),
+        ("answers.sqlite", ""),
+        ("training.safetensors", ""),
+        ("report.html", "<p>of another</p>"),
+        ("study.toml", 'kind = "recall"'),
+    ],
+)
+def test_a_folder_of_anything_else_is_refused_and_left_as_it_was(name, content, tmp_path, capsys):
+    (tmp_path / name).write_text(content)
+    left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path)
+    assert left.code == 2
+    assert f"{name} is not of a memory" in left.complaint
+    assert (tmp_path / name).read_text() == content
+    assert {file.name for file in tmp_path.iterdir()} == {name, "lock"}
+
+
+def test_its_own_folder_is_only_read_again_and_another_recipe_refused(tmp_path, capsys, monkeypatch):
+    first = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path)
+    before = (tmp_path / "summary.json").read_bytes()
+    page = (tmp_path / "report.html").read_bytes()
+    other = lesion(capsys, "lab", "memory", *OPTIONS, "--seed", 1, "--out", tmp_path)
+    assert other.code == 2
+    assert "seed 0 instead of 1" in other.complaint
+    monkeypatch.setattr(lab, "run_memory", None)
+    (tmp_path / "report.html").unlink()
+    again = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path)
+    assert (again.code, again.out) == (0, first.out)
+    (tmp_path / "report.html").unlink()
+    anew = lesion(capsys, "report", tmp_path)
+    assert (anew.code, anew.out) == (0, first.out)
+    assert (tmp_path / "summary.json").read_bytes() == before
+    assert (tmp_path / "report.html").read_bytes() == page
+
+
+def test_two_processes_do_not_write_one_memory(tmp_path, capsys):
+    lock = FolderLock(tmp_path)
+    left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path)
+    lock.release()
+    assert left.code == 1
+    assert "already writing" in left.complaint
+    assert not (tmp_path / "summary.json").exists()
+
+
+def test_a_summary_that_is_not_whole_is_told(tmp_path, capsys):
+    (tmp_path / "summary.json").write_text('{"lab": "memory", "noise": 0.5}')
+    for command in (("report", tmp_path), ("lab", "memory", *OPTIONS, "--out", tmp_path)):
+        left = lesion(capsys, *command)
+        assert left.code == 1
+        assert "has no recipe, full" in left.complaint
 
 
 class Counting:

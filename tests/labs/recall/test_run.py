@@ -82,6 +82,28 @@ def test_the_summary_of_something_else_is_never_overwritten(tmp_path):
     assert (tmp_path / "summary.json").read_text() == '{"kind": "isolation"}'
 
 
+@pytest.mark.parametrize("name", ["answers.sqlite", "isolation.json", "report.html"])
+def test_a_folder_of_another_command_is_refused_though_it_has_no_summary(tmp_path, name):
+    (tmp_path / name).write_text("of another")
+    for attempt in (lambda: run(RECIPE, tmp_path), lambda: run_recall(RecallStudy.make(kind="recall"), tmp_path)):
+        with pytest.raises(UsageError, match=rf"{name} is not of .* of recall"):
+            attempt()
+    assert {path.name for path in tmp_path.iterdir()} <= {name, "lock"}
+
+
+def test_a_training_and_a_study_do_not_share_a_folder_even_before_they_are_finished(tmp_path):
+    (tmp_path / "one" / "cells").mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"cells is not of one training"):
+        run(RECIPE, tmp_path / "one")
+    (tmp_path / "training.safetensors").write_text("")
+    with pytest.raises(UsageError, match=r"training.safetensors is not of a study"):
+        run_recall(RecallStudy.make(kind="recall"), tmp_path)
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "study.toml").write_text('models = ["bundled:llama-base"]\n')
+    with pytest.raises(UsageError, match=r"study.toml is not of a study of trainings"):
+        run_recall(RecallStudy.make(kind="recall"), tmp_path / "two")
+
+
 def test_two_processes_do_not_write_in_one_folder(tmp_path):
     lock = FolderLock(tmp_path)
     with pytest.raises(LesionError, match="already writing"):

@@ -7,6 +7,7 @@ from typing import Any
 
 from lesion.labs.memory import orthonormal, sizes, slopes
 from lesion.labs.memory.data import mixture, targets
+from lesion.labs.memory.folder import LAB, document
 from lesion.labs.memory.model import codes, logits
 from lesion.labs.memory.recipe import Recipe
 from lesion.labs.memory.spectrum import noise_place, spectrum
@@ -30,9 +31,9 @@ def run_memory(recipe: Recipe, watcher: Watcher | None = None) -> dict[str, Any]
     of_sizes = sizes.sweep(recipe, watcher)
     watcher.begin("first step", slopes.work(), 0, "batches")
     found = {
-        "lab": "memory",
+        "lab": LAB,
         "noise": noise,
-        "recipe": asdict(recipe) | {"inputs": recipe.number},
+        "recipe": document(recipe),
         "full": training[-1],
         "truncated": truncated,
         "training": training,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import time
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,21 +13,31 @@ from typing import Any
 import torch
 
 from lesion.errors import LesionError, UsageError
+from lesion.labs.folder import refuse_strangers
 from lesion.labs.recall import language as languages
 from lesion.labs.recall.language import Language
 from lesion.labs.recall.measurement import floor, phases, spectra
 from lesion.labs.recall.model import initial, names
 from lesion.labs.recall.recipe import Recipe, differences
-from lesion.labs.recall.training import train
+from lesion.labs.recall.training import STATE, train
 from lesion.labs.recall.truncation import sweep
 from lesion.studies.lock import FolderLock
 from lesion.watching import Silent, Watcher
 from lesion.whole import replace
 
-SUMMARY = "summary.json"
+SUMMARY, REPORT = "summary.json", "report.html"
+STUDY, CELLS = "study.toml", "cells"
 PARTIAL = "truncated.json"
 """Rows of a sweep that is not finished; gone when it is."""
 KIND, STUDY_KIND = "recall", "recall-sweep"
+NEEDED = {
+    KIND: (
+        "noise", "floor", "recipe", "language", "questions", "matrices", "full", "truncated", "training", "phases",
+        "machine",
+    ),
+    STUDY_KIND: ("study", "cells", "groups"),
+}  # fmt: skip
+"""What a summary must have to be read again."""
 
 
 def run(
@@ -112,24 +123,52 @@ def run(
 
 
 def summary_of(folder: Path) -> dict[str, Any] | None:
-    """The summary of a finished training or study in a folder; None where there is none of this laboratory."""
+    """The summary of a finished training or study in a folder; None where there is none of this laboratory.
+
+    Raises:
+        LesionError: it says that it is of this laboratory, and is not whole.
+    """
+    path = Path(folder) / SUMMARY
     try:
-        found = json.loads((Path(folder) / SUMMARY).read_text("utf-8"))
+        found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and found.get("kind") in (KIND, STUDY_KIND) else None
+    if not isinstance(found, dict) or found.get("kind") not in NEEDED:
+        return None
+    missing = [name for name in NEEDED[found["kind"]] if name not in found]
+    if missing:
+        raise LesionError(
+            f"{path} is of lab recall but has no {', '.join(missing)}; delete it and give the command that made it"
+            " again: what is trained is kept."
+        )
+    return found
 
 
 def refuse_others(folder: Path, kind: str) -> None:
     """Let nobody write over what is not theirs.
 
     Raises:
-        UsageError: the folder has a `summary.json` that is not of this kind.
+        UsageError: the folder has a `summary.json` that is not of this kind, or something else that a training or a
+            study of this laboratory does not leave there.
     """
-    found = summary_of(folder)
-    if (found is not None and found["kind"] != kind) or (found is None and (Path(folder) / SUMMARY).exists()):
-        what = {"recall": "one training", "recall-sweep": "a study of trainings"}[kind]
-        raise UsageError(f"{Path(folder) / SUMMARY} is not of {what} of recall; give another folder with --out.")
+    folder, found = Path(folder), summary_of(folder)
+    what = f"{'one training' if kind == KIND else 'a study of trainings'} of recall"
+    if (found is not None and found["kind"] != kind) or (found is None and (folder / SUMMARY).exists()):
+        raise UsageError(f"{folder / SUMMARY} is not of {what}; give another folder with --out.")
+    own = {STATE, PARTIAL} if kind == KIND else {STUDY, CELLS}
+    # A page without a summary is this laboratory's only where something of its own lies beside it.
+    if any((folder / name).exists() for name in own) or found is not None:
+        own |= {SUMMARY, REPORT}
+    refuse_strangers(folder, own, what)
+    if kind == STUDY_KIND and (folder / STUDY).exists() and _kind_of(folder / STUDY) != "recall":
+        raise UsageError(f"{folder / STUDY} is not of {what}; give another folder with --out.")
+
+
+def _kind_of(study: Path) -> Any:
+    try:
+        return tomllib.loads(study.read_text("utf-8")).get("kind")
+    except (OSError, ValueError):
+        return None
 
 
 def write(folder: Path, summary: dict[str, Any]) -> None:
