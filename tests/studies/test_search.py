@@ -344,6 +344,20 @@ def test_a_screen_may_look_at_fewer_items(search):
         assert [item for e, item, _ in engine.asked if e == edit] == validation(0)[:2]
 
 
+def test_a_screen_by_all_items_looks_at_all_of_them_also_where_there_are_fewer_cells(search, tmp_path):
+    engine = Known(chance("many"), 60)
+    task = questions(tmp_path / "many.jsonl", 60)
+    summary = search(None, engine, task=task, validation=0.5, screen={"best": 1, "random": 1})
+    kept = {cell["edit"] for cell in summary["cells"] if cell["tasks"]}
+    for edit in set(EDITS) - kept:
+        assert [item for e, item, _ in engine.asked if e == edit] == validation(0, 0.5, 60)
+    table, ahead = chance("many"), validation(0, 0.5, 60)
+    baseline = log_probability(table, "baseline", ahead)
+    assert {cell["edit"]: cell["screen"] for cell in summary["cells"]} == pytest.approx(
+        {edit: log_probability(table, edit, ahead) - baseline for edit in EDITS}
+    )
+
+
 def test_of_its_own_accord_a_search_screens_what_is_generated_and_not_what_is_one_pass_already(search, tmp_path):
     keep = [number / 20 for number in range(1, 16)]
     generated = search(chance(1), keep=keep, screen="auto")

@@ -207,7 +207,7 @@ def _screen(study: TruncationStudy, cells: Sequence[Cell], parts: Split, model: 
     if len(cells) <= screen.best + screen.random:
         found.notes.append(f"All {len(cells)} cells are asked in full: a screen would leave none out.")
         return
-    count = len(cells) if screen.items == "all" else screen.items
+    count = None if screen.items == "all" else screen.items
     items = {choice: parts.validation[choice][:count] for choice in parts.tasks}
     # A contrast is one pass already, and its answers are needed anyway.
     tasks: dict[TaskChoice, Task] = {}
