@@ -144,6 +144,38 @@ def test_a_study_trains_every_combination_resumes_and_can_grow(tmp_path, monkeyp
     assert trained == [2]
 
 
+def _files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
+
+
+@pytest.mark.parametrize("unfinished", [False, True])
+def test_a_study_that_is_refused_leaves_every_file_as_it_was(tmp_path, unfinished):
+    run_recall(RecallStudy.make(kind="recall", seed=[0, 1], **SMALL), tmp_path)
+    if unfinished:
+        for path in tmp_path.glob("cells/*/summary.json"):
+            path.unlink()
+        (tmp_path / "summary.json").unlink()
+    before = _files(tmp_path)
+    with pytest.raises(UsageError, match=r"another recipe \(keep .*0.5\] instead of \[0.75\]"):
+        run_recall(RecallStudy.make(kind="recall", seed=[2, 0, 1], **{**SMALL, "keep": [0.75]}), tmp_path)
+    assert _files(tmp_path) == before
+
+
+def test_a_narrower_study_never_drops_trainings_from_a_summary(tmp_path):
+    run_recall(RecallStudy.make(kind="recall", noise=[0.2, 0.6], seed=[0, 1], **SMALL), tmp_path)
+    before = _files(tmp_path)
+    with pytest.raises(UsageError, match=r"3 of 4 trainings that this one does not ask for, .*seed1 for one"):
+        run_recall(RecallStudy.make(kind="recall", noise=0.2, seed=0, **SMALL), tmp_path)
+    assert _files(tmp_path) == before
+
+
+def test_two_processes_do_not_run_one_study(tmp_path):
+    lock = FolderLock(tmp_path)
+    with pytest.raises(LesionError, match="already writing"):
+        run_recall(RecallStudy.make(kind="recall", **SMALL), tmp_path)
+    lock.release()
+
+
 def _stop():
     raise KeyboardInterrupt
 

@@ -19,7 +19,7 @@ from lesion.labs.recall.language import Language
 from lesion.labs.recall.measurement import floor, phases, spectra
 from lesion.labs.recall.model import initial, names
 from lesion.labs.recall.recipe import Recipe, differences
-from lesion.labs.recall.training import STATE, train
+from lesion.labs.recall.training import STATE, refuse_another, train
 from lesion.labs.recall.truncation import sweep
 from lesion.studies.lock import FolderLock
 from lesion.watching import Silent, Watcher
@@ -77,15 +77,8 @@ def run(
     except OSError as error:
         raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
     try:
-        found = summary_of(folder)
-        refuse_others(folder, KIND)
+        found = finished(folder, recipe)
         if found is not None:
-            if found["recipe"] != recipe.document():
-                difference = differences(found["recipe"], recipe.document())
-                raise UsageError(
-                    f"{folder} holds a run of another recipe ({difference}); give another folder with "
-                    "--out, or delete that one."
-                )
             return found
         began = time.monotonic()
         weights, training, examination = train(recipe, language, folder, device=chosen, watcher=watcher, name=name)
@@ -120,6 +113,26 @@ def run(
         return summary
     finally:
         lock.release()
+
+
+def finished(folder: Path, recipe: Recipe) -> dict[str, Any] | None:
+    """The summary of a recipe's finished run in a folder; None where the run is not finished, or not begun.
+
+    Raises:
+        UsageError: the folder holds another recipe, or something else.
+        LesionError: what is there cannot be read.
+    """
+    refuse_others(folder, KIND)
+    found = summary_of(folder)
+    if found is None:
+        refuse_another(folder / STATE, recipe)
+        return None
+    if found["recipe"] != recipe.document():
+        raise UsageError(
+            f"{folder} holds a run of another recipe ({differences(found['recipe'], recipe.document())}); give another"
+            " folder with --out, or delete that one."
+        )
+    return found
 
 
 def summary_of(folder: Path) -> dict[str, Any] | None:

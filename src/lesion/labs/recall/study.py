@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from lesion.errors import LesionError
+from lesion.errors import LesionError, UsageError
 from lesion.labs.recall import language as languages
 from lesion.labs.recall.recipe import Recipe, preset
-from lesion.labs.recall.run import STUDY_KIND, language_of, pick, refuse_others, run, write
+from lesion.labs.recall.run import (
+    CELLS, STUDY, STUDY_KIND, finished, language_of, pick, refuse_others, run, summary_of, write,
+)  # fmt: skip
 from lesion.labs.recall.seeds import groups
+from lesion.studies.lock import FolderLock
 from lesion.studies.recall_study import RecallStudy
 from lesion.watching import Silent, Watcher
 from lesion.whole import replace
@@ -53,15 +57,18 @@ def cell_name(recipe: Recipe) -> str:
 def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None) -> dict[str, Any]:
     """Run every training of a study and gather them in `summary.json`; go on where an interrupted run stopped.
 
-    Each training has a folder of its own in `cells`, as `run` leaves it. More trainings can be added to a folder.
+    Each training has a folder of its own in `cells`, as `run` leaves it. More trainings can be added to a folder, by a
+    study that asks for those of its summary too: none is ever dropped from it. Whatever is refused is refused before
+    anything is written.
 
     Returns:
         What `summary.json` holds: `kind` (`recall-sweep`), `study`, `cells` (a line for each training: `folder`,
         `recipe`, `full`, `phases`) and `groups` (`seeds.groups`: means and spreads over seeds).
 
     Raises:
-        UsageError: a folder holds something else, the corpus is too small, or the device is not there.
-        LesionError: the folder cannot be written.
+        UsageError: a folder holds something else or trainings that the study does not ask for, the corpus is too small,
+            or the device is not there.
+        LesionError: the folder cannot be written, or another process writes in it.
     """
     watcher = watcher or Silent()
     planned = recipes(study)
@@ -69,15 +76,38 @@ def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None)
     # Whether the corpus is large enough is told before anything is trained.
     language_of(max(planned, key=lambda recipe: recipe.vocabulary), study.corpus)
     folder = Path(folder)
-    refuse_others(folder, STUDY_KIND)
+    _refuse(folder, planned)
     try:
-        (folder / "cells").mkdir(parents=True, exist_ok=True)
-        replace(folder / "study.toml", study.to_toml())
+        (folder / CELLS).mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(folder)
     except OSError as error:
         raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
+    try:
+        return _run(study, planned, folder, watcher)
+    finally:
+        lock.release()
+
+
+def _refuse(folder: Path, planned: Sequence[Recipe]) -> None:
+    """Look through the whole folder before anything in it changes."""
+    refuse_others(folder, STUDY_KIND)
+    for recipe in planned:
+        finished(folder / CELLS / cell_name(recipe), recipe)
+    before = summary_of(folder)
+    asked = {f"{CELLS}/{cell_name(recipe)}" for recipe in planned}
+    lost = [cell["folder"] for cell in before["cells"] if cell["folder"] not in asked] if before else []
+    if before and lost:
+        raise UsageError(
+            f"{folder} has a study with {len(lost)} of {len(before['cells'])} trainings that this one does not ask for,"
+            f" {Path(lost[0]).name} for one; its summary would lose them. Give another folder with --out, or a study"
+            " that asks for them too."
+        )
+
+
+def _run(study: RecallStudy, planned: Sequence[Recipe], folder: Path, watcher: Watcher) -> dict[str, Any]:
     done = []
     for number, recipe in enumerate(planned, 1):
-        place = Path("cells") / cell_name(recipe)
+        place = Path(CELLS) / cell_name(recipe)
         told = f"{study.name} {number} of {len(planned)}"
         found = run(recipe, folder / place, corpus=study.corpus, device=study.device, watcher=watcher, name=told)
         done.append((str(place), found))
@@ -92,4 +122,8 @@ def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None)
         "version": version("lesion"),
     }
     write(folder, summary)
+    try:
+        replace(folder / STUDY, study.to_toml())
+    except OSError as error:
+        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
     return summary

@@ -130,23 +130,49 @@ def _save(
         ) from error
 
 
-def _resumed(
-    recipe: Recipe, path: Path, trained: dict[str, Tensor], optimiser: torch.optim.Optimizer
-) -> tuple[int, list[dict[str, Any]]]:
-    """Put back what a file holds, if there is one; steps done and what was measured."""
+def stored(path: Path) -> dict[str, Any] | None:
+    """What a file of a training says of it: `recipe`, `step` and `curve`; None where there is none.
+
+    Raises:
+        LesionError: it cannot be read.
+    """
     if not path.exists():
-        return 0, []
+        return None
     try:
         with safe_open(path, "pt") as file:
             state: dict[str, Any] = json.loads(file.metadata()["state"])
-        tensors = load(path.read_bytes())
+        return {name: state[name] for name in ("recipe", "step", "curve")}
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise LesionError(f"{path} cannot be read ({error}); delete it, or give another folder with --out.") from error
-    if state["recipe"] != recipe.document():
+
+
+def refuse_another(path: Path, recipe: Recipe) -> dict[str, Any] | None:
+    """What is stored of the training of a recipe, as `stored`.
+
+    Raises:
+        UsageError: it is of another recipe.
+        LesionError: it cannot be read.
+    """
+    state = stored(path)
+    if state is not None and state["recipe"] != recipe.document():
         raise UsageError(
             f"{path.parent} holds a training of another recipe ({differences(state['recipe'], recipe.document())}); "
             "give another folder with --out, or delete that one."
         )
+    return state
+
+
+def _resumed(
+    recipe: Recipe, path: Path, trained: dict[str, Tensor], optimiser: torch.optim.Optimizer
+) -> tuple[int, list[dict[str, Any]]]:
+    """Put back what a file holds, if there is one; steps done and what was measured."""
+    state = refuse_another(path, recipe)
+    if state is None:
+        return 0, []
+    try:
+        tensors = load(path.read_bytes())
+    except (OSError, SafetensorError, ValueError) as error:
+        raise LesionError(f"{path} cannot be read ({error}); delete it, or give another folder with --out.") from error
     for name, tensor in trained.items():
         tensor.data.copy_(tensors[f"weight/{name}"])
         kept = {key.partition("/")[0]: value for key, value in tensors.items() if key.partition("/")[2] == name}
