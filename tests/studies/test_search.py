@@ -218,10 +218,66 @@ def test_an_edit_under_which_the_model_always_says_the_same_is_never_chosen_and_
     assert summary["chosen"]["edit"] == EDITS[4]
 
 
+class Labelled(Known):
+    """Says what a table of edit and item says, of a file whose right answers are labels."""
+
+    def __init__(self, words):
+        super().__init__(lambda edit, item: Say(True))
+        self.words = words
+
+    def _say(self, kind, item, say):
+        answer = super()._say(kind, item, say)
+        return answer if kind == "gold" else replace(answer, text=self.words(self.asked[-1][0], item))
+
+
+def labelled(file, rare):
+    """Questions whose answer is `common`, of some items `rare`."""
+    rows = (
+        {"id": f"i{n}", "prompt": f"what is {n}?", "answer": "rare" if f"i{n}" in rare else "common"}
+        for n in range(COUNT)
+    )
+    return write(file, rows)
+
+
+def test_an_edit_that_trades_one_label_for_another_is_not_chosen(search, tmp_path):
+    """The unedited model is collapsed too: that is no licence for an edit with a label that is right more often."""
+    task = labelled(tmp_path / "labels.jsonl", order(0)[::2])
+    summary = search(
+        None, Labelled(lambda edit, item: "rare" if edit in EDITS[:2] else "never"), task=task, validation=0.5
+    )
+    cells = {cell["edit"]: cell for cell in summary["cells"]}
+    assert cells[EDITS[0]]["score"] > 0.5
+    assert [cells[edit]["tasks"][0]["collapsed"] for edit in EDITS] == [True, True, False, False, False, False]
+    assert summary["chosen"] is None
+    assert summary["best"]["edit"] not in EDITS[:2]
+
+
+def test_an_edit_that_says_the_most_frequent_right_answer_always_is_not_chosen(search, tmp_path):
+    """However frequent: of 15 validation items 13 have it."""
+    task = labelled(tmp_path / "labels.jsonl", order(0)[:2])
+    words = lambda edit, item: "common" if edit == EDITS[3] else f"what {item}"  # noqa: E731
+    summary = search(None, Labelled(words), task=task, validation=0.5)
+    cells = {cell["edit"]: cell for cell in summary["cells"]}
+    assert cells[EDITS[3]]["score"] == pytest.approx(13 / 15)
+    assert cells[EDITS[3]]["tasks"][0]["collapsed"]
+    assert summary["chosen"] is None
+
+
+def test_where_the_unedited_model_gives_a_label_as_often_an_edit_may_too(search, tmp_path):
+    task = labelled(tmp_path / "labels.jsonl", ())
+    wrong = validation(0, 0.5)[0]
+    words = lambda edit, item: "common" if edit == EDITS[3] or item != wrong else "what"  # noqa: E731
+    summary = search(None, Labelled(words), task=task, validation=0.5)
+    assert summary["chosen"]["edit"] == EDITS[3]
+    assert not summary["chosen"]["tasks"][0]["collapsed"]
+
+
 def test_where_every_edit_ends_in_one_label_that_is_why_nothing_was_chosen(search):
     summary = search(lambda edit, item: Say(edit == "baseline", -1.0, "the"))
     assert (summary["chosen"], summary["best"]) == (None, None)
-    assert summary["nothing"] == "Under every edit the model gives one answer to nearly all items."
+    assert summary["nothing"] == (
+        "Under every edit the model gives one answer to nearly all items, and the unedited model does not."
+    )
 
 
 # -- composition

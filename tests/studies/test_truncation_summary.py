@@ -11,6 +11,7 @@ from scipy import stats
 from searching import Known, Say, chance, contrasts, luck, order, questions, study, validation
 
 from lesion.edits.edit import BASELINE, Truncate
+from lesion.studies.recollection import Answers
 from lesion.studies.search import Found, collapsed
 from lesion.studies.truncation_run import run_truncation
 from lesion.studies.truncation_study import Screen
@@ -168,22 +169,31 @@ def test_the_rank_correlation_has_an_interval_and_none_where_all_cells_score_the
 
 
 @pytest.mark.parametrize(
-    ("said", "golds", "label"),
+    ("said", "before", "label"),
     [
         (["a"] * 9 + ["b"], ["x", "y"] * 5, True),
         (["a"] * 8 + ["b"] * 2, ["x", "y"] * 5, False),
-        (["a"] * 10, ["a"] * 8 + ["b"] * 2, True),
-        (["a"] * 10, ["a"] * 9 + ["b"], False),  # nearly all gold answers are the same themselves
+        (["a"] * 10, ["b"] * 10, True),  # one label for another
+        (["a"] * 10, ["a"] * 9 + ["b"], True),
+        (["a"] * 10, ["a"] * 10, False),
+        (["a"] * 9 + ["b"], ["a"] * 9 + ["c"], False),
+        (["a"] * 9 + ["b"], ["a"] * 8 + ["c"] * 2, True),
+        (["a"] * 19 + ["b"], ["a"] * 18 + ["c"] * 2, False),  # 5 points more
         ([""] * 10, ["x", "y"] * 5, True),  # no answer could be read
+        (["a"], ["b"], False),  # one item alone
     ],
 )
-def test_a_label_is_one_answer_to_nine_tenths_of_the_items_that_gold_answers_do_not_have(said, golds, label):
-    from lesion.studies.recollection import Answers
-    from lesion.tasks.task import Item
+def test_a_label_is_one_answer_to_nine_tenths_of_the_items_that_the_unedited_model_gives_less_often(
+    said, before, label
+):
+    def answers(labels):
+        count = len(labels)
+        return Answers(
+            np.zeros(count, dtype=bool),
+            np.zeros(count),
+            tuple(labels),
+            np.zeros((count, 0)),
+            np.zeros((count, 0), dtype=np.int64),
+        )
 
-    answers = Answers(
-        np.zeros(10, dtype=bool), np.zeros(10), tuple(said), np.zeros((10, 0)), np.zeros((10, 0), dtype=np.int64)
-    )
-    items = [Item(f"{n}", "?", gold) for n, gold in enumerate(golds)]
-    found = collapsed(answers, items)
-    assert found == (said[0], said.count(said[0]) / 10, label)
+    assert collapsed(answers(said), answers(before)) == (said[0], said.count(said[0]) / len(said), label)

@@ -300,7 +300,7 @@ def _nothing(found: Found) -> str | None:
     if not found.scores:
         return "No cell was answered in full without being given up."
     if found.best is None:
-        return "Under every edit the model gives one answer to nearly all items."
+        return "Under every edit the model gives one answer to nearly all items, and the unedited model does not."
     return "No edit is better than the unedited model on the validation items."
 
 

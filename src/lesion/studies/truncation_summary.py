@@ -26,10 +26,11 @@ def baselines(parts: Split, model: Recollection, level: float) -> list[dict[str,
         {
             "task": choice.name,
             "part": part,
-            **_accuracy(model.answers(choice, items[choice], BASELINE), items[choice], level),
+            **_accuracy(answers, answers, level),
         }
         for choice in parts.tasks
         for part, items in (("validation", parts.validation), ("test", parts.test))
+        for answers in (model.answers(choice, items[choice], BASELINE),)
     ]
 
 
@@ -72,18 +73,19 @@ def _validated(
     drop = paired_drop(baseline.right, edited.right, level)
     return {
         "task": choice.name,
-        **_accuracy(edited, items, level),
+        **_accuracy(edited, baseline, level),
         "drop": drop.drop,
         "drop_low": drop.low,
         "drop_high": drop.high,
     }
 
 
-def _accuracy(answers: Answers, items: Sequence[Item], level: float) -> dict[str, Any]:
-    low, high = wilson(int(answers.right.sum()), len(items), level)
-    label, share, one = collapsed(answers, items)
+def _accuracy(answers: Answers, baseline: Answers, level: float) -> dict[str, Any]:
+    items = len(answers.right)
+    low, high = wilson(int(answers.right.sum()), items, level)
+    label, share, one = collapsed(answers, baseline)
     return {
-        "items": len(items),
+        "items": items,
         "accuracy": float(answers.right.mean()),
         "low": low,
         "high": high,
@@ -106,7 +108,7 @@ def tested(edit: Edit, parts: Split, model: Recollection, level: float) -> list[
             {
                 "task": choice.name,
                 "baseline": float(baseline.right.mean()),
-                **_accuracy(edited, items, level),
+                **_accuracy(edited, baseline, level),
                 # 0.0 − 0.0 is 0.0, and −0.0 would be told as a loss of nothing.
                 "gain": 0.0 - drop.drop,
                 "gain_low": 0.0 - drop.high,
@@ -152,15 +154,12 @@ def tokens(
 
 def along(edit: Edit, parts: Split, model: Recollection, level: float, revision: str) -> list[dict[str, Any]]:
     """Accuracy and log-probability of a checkpoint on the test items of every task."""
-    return [
-        {
-            "revision": revision,
-            "edit": str(edit),
-            "task": choice.name,
-            **_accuracy(model.answers(choice, parts.test[choice], edit), parts.test[choice], level),
-        }
-        for choice in parts.tasks
-    ]
+    rows = []
+    for choice in parts.tasks:
+        baseline, edited = (model.answers(choice, parts.test[choice], one) for one in (BASELINE, edit))
+        told = _accuracy(edited, baseline, level)
+        rows.append({"revision": revision, "edit": str(edit), "task": choice.name, **told})
+    return rows
 
 
 def screened(found: Found, level: float, seed: int) -> dict[str, Any] | None:
