@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import tiny
@@ -144,14 +145,36 @@ def damages():
         def damage(path):
             inside = load_file(path)
             change(inside)
-            save_file(inside, path)
+            with safe_open(path, framework="pt") as file:
+                told = file.metadata()
+            save_file(inside, path, metadata=told)
 
         return damage
 
     def put(name, value):
         return tensors(lambda t: t.__setitem__(name, value(t[name])))
 
+    def flipped(place):
+        def damage(path):
+            data = bytearray(path.read_bytes())
+            data[place] ^= 0x80
+            path.write_bytes(bytes(data))
+
+        return damage
+
+    def renamed(path):
+        Spectra("model", path.parents[1]).of("1.mlp.up", weight(1))
+        path.with_name(next(p.name for p in path.parent.glob("1.mlp.up-*"))).replace(path)
+
+    def without_digest(path):
+        save_file(load_file(path), path)
+
     return {
+        "one sign": flipped(-8 * (SMALLEST + 44) - 1),
+        "one bit of the last number": flipped(-8),
+        "two columns in each other's place": put("basis", lambda t: t[:, [1, 0, *range(2, t.shape[1])]].contiguous()),
+        "the file of another matrix": renamed,
+        "no digest": without_digest,
         "cut short": lambda path: path.write_bytes(path.read_bytes()[:-9]),
         "empty": lambda path: path.write_bytes(b""),
         "something else": lambda path: path.write_bytes(b"not a tensor in sight" * 9),

@@ -1,13 +1,14 @@
 """Spectra: the decompositions of a model's matrices, each computed once and kept, in memory and on disk.
 
 A file is named after the fingerprint of the model, the address of the matrix and a digest of its values, so that what
-is read belongs to these very weights. The folder is bounded: what was used longest ago goes first.
+is read belongs to these very weights, and holds a SHA-256 of that name and of its own numbers, so that what a disk has
+damaged is computed anew. The folder is bounded: what was used longest ago goes first.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
+import hashlib
 import os
 import time
 from collections import OrderedDict
@@ -17,8 +18,8 @@ from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from lesion.edits.spectrum import Spectrum, decompose
@@ -34,6 +35,8 @@ GIB = 4.0
 MEMORY = 2 << 30
 # Smaller matrices are decomposed faster than they are read.
 SMALLEST = 256
+# Under this name a file holds the digest of what it is.
+DIGEST = "sha256"
 
 _OF_NETWORK: WeakKeyDictionary[nn.Module, Spectra] = WeakKeyDictionary()
 
@@ -90,7 +93,8 @@ class Spectra:
         self.seconds += time.perf_counter() - began
         self.computed += 1
         if self.limit and found.rank >= SMALLEST:
-            _keep(self._path(key), found, self.limit, self.folder.parent)
+            basis, values = found.basis.cpu(), found.values.cpu()
+            _keep(self._path(key), basis, values, self._digest(key, basis, values), self.limit, self.folder.parent)
         return found
 
     def _stored(self, key: tuple[str, str], weight: Tensor) -> Spectrum | None:
@@ -99,17 +103,25 @@ class Spectra:
         if not self.limit or rank < SMALLEST:
             return None
         try:
-            tensors = load_file(path)
-            basis, values = tensors["basis"], tensors["values"]
+            with safe_open(path, framework="pt") as file:
+                digest = (file.metadata() or {}).get(DIGEST)
+                basis, values = file.get_tensor("basis"), file.get_tensor("values")
         except (OSError, SafetensorError, KeyError):
             return None
         whole = basis.dtype == values.dtype == torch.float64 and basis.shape == (rank, rank) and values.shape == (rank,)
-        if not whole or not _belongs(basis, values, weight):
+        if not whole or digest != self._digest(key, basis, values):
             return None
         with contextlib.suppress(OSError):
             os.utime(path)
         self.read += 1
         return Spectrum(basis.to(weight.device), values.to(weight.device), (weight.shape[0], weight.shape[1]))
+
+    def _digest(self, key: tuple[str, str], basis: Tensor, values: Tensor) -> str:
+        """SHA-256 over what a file belongs to and over the bytes of its two tensors, which lie on the CPU."""
+        digest = hashlib.sha256("\0".join((self.fingerprint, *key, *map(str, basis.shape), "")).encode())
+        for tensor in (basis, values):
+            digest.update(tensor.contiguous().numpy().data)
+        return digest.hexdigest()
 
     def _path(self, key: tuple[str, str]) -> Path:
         return self.folder / f"{key[0]}-{key[1]}.safetensors"
@@ -134,19 +146,8 @@ def _limit() -> float:
     return value
 
 
-def _belongs(basis: Tensor, values: Tensor, weight: Tensor) -> bool:
-    """Whether a basis has the norm of an orthonormal one and the values that of the matrix: NaN has neither.
-
-    It is no proof, but what a damaged disk or a file under another name leaves does not pass, at the price of one
-    pass over the numbers.
-    """
-    norms = torch.linalg.vector_norm(basis), torch.linalg.vector_norm(values)
-    due = len(values) ** 0.5, float(torch.linalg.vector_norm(weight, dtype=torch.float64))
-    return all(math.isclose(float(norm), other, rel_tol=1e-6) for norm, other in zip(norms, due, strict=True))
-
-
-def _keep(path: Path, spectrum: Spectrum, limit: int, folder: Path) -> None:
-    data = save({"basis": spectrum.basis.cpu(), "values": spectrum.values.cpu()})
+def _keep(path: Path, basis: Tensor, values: Tensor, digest: str, limit: int, folder: Path) -> None:
+    data = save({"basis": basis, "values": values}, metadata={DIGEST: digest})
     if len(data) > limit:
         return
     with contextlib.suppress(OSError):
