@@ -25,7 +25,7 @@ def test_a_training_leaves_summary_and_report_and_prints_both_phases(capsys, sma
     assert (summary["noise"], summary["recipe"]["seed"]) == (0.4, 2)
     assert done.out.endswith(f"report: {tmp_path / 'out' / 'report.html'}\n")
     assert "full model" in done.out
-    assert "attention has" in done.out
+    assert "attention has" in " ".join(done.out.split())
     assert "F2.in deleted" in done.out
     assert (tmp_path / "out" / "report.html").read_text().startswith("<!DOCTYPE html>")
     before = (tmp_path / "out" / "summary.json").stat().st_mtime_ns

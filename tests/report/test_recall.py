@@ -113,11 +113,46 @@ def test_a_spectrum_that_training_did_not_reach_is_told_from_one_that_it_did(sum
     assert "Spectra" not in words(recall.page(without))
 
 
+def test_the_least_loss_and_what_own_answers_mean_are_told_where_the_answer_may_be_tau(summary):
+    assert "once ȳ is known, H(α) = 0.673 would be the least." in told(summary)
+    assert "Own answers" not in told(summary)
+    shares = {"clean": {"trigger": 0.114, "noise": 0.017}, "noisy": {"trigger": 0.1, "noise": 0.02}}
+    own = told({**summary, "own_answers": shares, "floor": 0.66})
+    assert "0.660 would be the least: H(α), but 0 at the 2.0 % of the questions where ȳ is τ" in own
+    assert "11.4 % of the questions on clean sequences come from runs of q" in own
+    assert "gives τ a mean probability of 0.017, and one that never says τ has at most 98.3 % right" in own
+    older = told({**summary, "recipe": {**summary["recipe"], "own_answers": True}})
+    assert "H(α) = 0.673 would be the least, and 0 where ȳ is τ" in older
+
+
+def test_an_untrained_model_is_not_said_to_have_learned_anything(tmp_path):
+    made = run(preset("quick", **{**SMALL, "keep": (0.5,), "steps": 0}, draws=1), tmp_path)
+    assert recall_prose.phases(made) == [
+        "Nothing is trained: all numbers are those of the untrained model, by the chance of its weights."
+    ]
+    assert "from step 0" not in words(recall.page(made))
+
+
+def test_margins_of_a_study_are_told_for_every_seed_or_for_so_many(study):
+    def phase(came, of=3, step=1.0, untrained=0):
+        spread = {"mean": step, "deviation": 0.0, "least": step, "most": step} if came else {}
+        return {"came": came, "of": of, "untrained": untrained, **spread}
+
+    group = deepcopy(study["groups"][0])
+    group["phases"] = {"F1": phase(0), "F2": phase(3, step=7), "F2∘F1": phase(2, untrained=1), "F1+F2": phase(2, step=10),
+                       "attention": phase(3, step=90)}  # fmt: skip
+    assert recall_groups.finding(group).sentences[0] == (
+        "F2 prefers τ behind q from step 7 on; attention recalls from step 90 on. Only in some seeds a margin turns"
+        " positive for good: F2∘F1 in 2 of 3 seeds, from step 1 on, in 1 before training already; F1+F2 in 2 of 3 seeds,"
+        " from step 10 on."
+    )
+
+
 def test_phases_are_told_as_they_came(summary):
-    def phases(margins, attention, fed=True):
+    def phases(margins, attention, fed=True, untrained=()):
         training = [{"margins": {"F1": 0.0} if fed else {}}]
-        made = {**summary, "training": training, "phases": {"margins": margins, "attention": attention}}
-        return recall_prose.phases(made)
+        found = {"margins": margins, "attention": attention, "untrained": list(untrained)}
+        return recall_prose.phases({**summary, "training": training, "phases": found})
 
     none = dict.fromkeys(("F1", "F2", "F2∘F1", "F1+F2"))
     assert phases({**none, "F2": 7}, 90)[0] == (
@@ -126,6 +161,11 @@ def test_phases_are_told_as_they_came(summary):
     assert "F1 and F2 prefer τ" in phases({**none, "F1": 2, "F2": 2}, None)[0]
     assert "has not put half of its mass on ȳ by step 3" in phases({**none, "F1": 2}, None)[0]
     assert phases(none, 5)[0].startswith("No feed-forward prefers τ")
+    chance = phases({**none, "F1": 1, "F2": 4}, 5, untrained=["F1"])
+    assert chance[0].startswith("F2 prefers τ behind q from step 4 on")
+    assert "F1 untrained; F2 4;" in chance[1]
+    assert chance[2].startswith("F1 preferred τ behind q before training already, by the chance of the weights")
+    assert phases({**none, "F1": 1}, 5, untrained=["F1"])[0].startswith("No feed-forward comes to prefer τ")
     assert phases(none, 5, fed=False)[0].startswith("There is no feed-forward")
 
 

@@ -130,12 +130,13 @@ def _curve(points: Training, name: str, tone: int, *path: str) -> Curve:
 
 def _phases(summary: Mapping[str, Any]) -> list[Curve]:
     """The two phases, where they came, as curves without height."""
-    margins = [step for step in summary["phases"]["margins"].values() if step is not None]
+    already = summary["phases"].get("untrained", ())
+    margins = [step for name, step in summary["phases"]["margins"].items() if step and name not in already]
     steps = (min(margins, default=None), summary["phases"]["attention"])
     return [
-        Curve(f"{name}: step {step:,}", tone, (Point(float(max(step, 1)), 0.0),), "dashed")
+        Curve(f"{name}: step {step:,}", tone, (Point(float(step), 0.0),), "dashed")
         for name, step, tone in zip(PHASES, steps, (3, 4), strict=True)
-        if step is not None
+        if step
     ]
 
 

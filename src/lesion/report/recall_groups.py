@@ -15,6 +15,10 @@ from lesion.report.recall_prose import APART, Finding
 from lesion.report.recall_rows import central
 
 Group = Mapping[str, Any]
+OWN = (
+    "In these sequences ȳ may be q or τ itself: where it is q a sequence becomes a run of q that asks at every position,"
+    " and where it is τ, saying τ is right."
+)
 _MEANS = {"clean_accuracy": "accuracy on clean sequences, %", "p_noise": "p(τ) on clean sequences, %"}
 
 
@@ -49,7 +53,10 @@ def finding(group: Group) -> Finding:
     )
     if abs(group["recipe"]["noise"] - 0.5) < APART:
         headline += " With α near .5 that is a tie between τ and ȳ: judge by probability and loss."
-    sentences = [_phases(group["phases"], len(group["seeds"]))]
+    trained = group["recipe"]["steps"] > 0
+    sentences = [_phases(group["phases"]) if trained else "Nothing is trained: these are untrained models."]
+    if group["recipe"].get("own_answers"):
+        sentences.append(OWN)
     for matrix in _central(group):
         of_matrix = [row for row in rows if row["matrix"] == matrix]
         deleted = next(row for row in of_matrix if row["control"] == "deletion")
@@ -66,17 +73,39 @@ def finding(group: Group) -> Finding:
     )
 
 
-def _phases(phases: Mapping[str, Any], seeds: int) -> str:
-    margins = {key: value for key, value in phases.items() if key != "attention" and value["came"] == seeds}
+def _phases(phases: Mapping[str, Any]) -> str:
+    """Which margin is first positive in every seed, which in some only, and when attention recalls."""
+    margins = {key: value for key, value in phases.items() if key != "attention"}
     attention = phases["attention"]
     if attention["came"] == attention["of"]:
         recall = f"attention recalls from step {_steps(attention)} on"
     else:
         recall = f"attention recalls in {attention['came']} of {wording.counted(attention['of'], 'seed')}"
-    if not margins:
-        return f"{recall[0].upper()}{recall[1:]}."
-    first = min(margins, key=lambda key: margins[key]["mean"])
-    return f"{first} prefers τ behind q from step {_steps(margins[first])} on; {recall}."
+    always = {key: value for key, value in margins.items() if value["came"] == value["of"]}
+    first = min(always, key=lambda key: always[key]["mean"], default=None)
+    if first is not None:
+        recall = f"{first} prefers τ behind q from step {_steps(always[first])} on; {recall}"
+    text = f"{recall[0].upper()}{recall[1:]}."
+    some = [key for key, value in margins.items() if value["came"] < value["of"] and _already(value) + value["came"]]
+    if some:
+        text += (
+            f" Only in some seeds a margin turns positive for good: {'; '.join(_some(k, margins[k]) for k in some)}."
+        )
+    return text
+
+
+def _some(margin: str, phase: Mapping[str, Any]) -> str:
+    """`F1 in 2 of 3 seeds, from step 6 [1, 10] on, in 1 untrained`."""
+    parts = [f"{margin} in {phase['came']} of {wording.counted(phase['of'], 'seed')}"]
+    if phase["came"]:
+        parts.append(f"from step {_steps(phase)} on")
+    if _already(phase):
+        parts.append(f"in {_already(phase)} before training already")
+    return ", ".join(parts)
+
+
+def _already(phase: Mapping[str, Any]) -> int:
+    return int(phase.get("untrained", 0))
 
 
 def _steps(one: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,8 +47,8 @@ def _full(summary: Mapping[str, Any]) -> Finding:
     sentences = [
         f"Its best guess is right at {wording.percent(full['clean_accuracy'])} of"
         f" {wording.counted(summary['questions']['clean'], 'question')} on clean sequences.",
-        f"Its loss on noisy sequences is {full['noisy_loss']:.3f} nats; once ȳ is known,"
-        f" H(α) = {summary['floor']:.3f} would be the least.",
+        f"Its loss on noisy sequences is {full['noisy_loss']:.3f} nats; {floor(summary)}.",
+        *_own(summary),
     ]
     if abs(noise - 0.5) < APART:
         sentences.append(
@@ -57,11 +57,42 @@ def _full(summary: Mapping[str, Any]) -> Finding:
     return Finding("The full model", headline, tuple(sentences))
 
 
+def floor(summary: Mapping[str, Any]) -> str:
+    """What the least loss on noisy sequences is, as a clause."""
+    least = summary["floor"]
+    if "own_answers" in summary:
+        certain = wording.percent(summary["own_answers"]["noisy"]["noise"])
+        return (
+            f"once ȳ is known, {least:.3f} would be the least: H(α), but 0 at the {certain} of the questions where ȳ is τ"
+            " and nothing is uncertain"
+        )
+    if summary["recipe"].get("own_answers"):
+        return f"once ȳ is known, H(α) = {least:.3f} would be the least, and 0 where ȳ is τ"
+    return f"once ȳ is known, H(α) = {least:.3f} would be the least"
+
+
+def _own(summary: Mapping[str, Any]) -> list[str]:
+    """What it means for accuracy and p(τ) that ȳ may be q or τ."""
+    if "own_answers" not in summary:
+        return []
+    clean = summary["own_answers"]["clean"]
+    return [
+        f"Own answers: ȳ may be q or τ. {wording.percent(clean['trigger'])} of the questions on clean sequences come from"
+        " runs of q that answer themselves, where saying q again is right; at"
+        f" {wording.percent(clean['noise'])} τ is the right answer. So a model without fault gives τ a mean probability"
+        f" of {clean['noise']:.3f}, and one that never says τ has at most {wording.percent(1 - clean['noise'])} right."
+    ]
+
+
 def phases(summary: Mapping[str, Any]) -> list[str]:
     """When the feed-forwards learn that τ follows q, and when attention recalls; at least one sentence."""
     margins, attention = summary["phases"]["margins"], summary["phases"]["attention"]
     steps = summary["recipe"]["steps"]
-    learned = {name: step for name, step in margins.items() if step is not None}
+    if not steps:
+        return ["Nothing is trained: all numbers are those of the untrained model, by the chance of its weights."]
+    # In a summary without the names, a margin positive at step 0 is one that nothing was learned for.
+    already = summary["phases"].get("untrained", [name for name, step in margins.items() if step == 0])
+    learned = {name: step for name, step in margins.items() if step is not None and name not in already}
     recalled = (
         f"attention has more than half of its mass on ȳ from step {attention:,} on"
         if attention is not None
@@ -69,17 +100,34 @@ def phases(summary: Mapping[str, Any]) -> list[str]:
     )
     if not summary["training"][-1]["margins"]:
         return [f"There is no feed-forward; {recalled} (measured on clean sequences)."]
+    chance = (
+        [
+            f"{wording.listed(already)} preferred τ behind q before training already, by the chance of the weights, and"
+            f" ever since: no step is {'its' if len(already) == 1 else 'theirs'}."
+        ]
+        if already
+        else []
+    )
     if not learned:
-        return [f"No feed-forward prefers τ behind q by itself at the end; {recalled} (measured on clean sequences)."]
+        which = "No feed-forward comes to prefer" if already else "No feed-forward prefers"
+        told = f"{which} τ behind q by itself {'during training' if already else 'at the end'}"
+        return [f"{told}; {recalled} (measured on clean sequences).", *chance]
     first = min(learned.values())
     whose = wording.listed([name for name, step in learned.items() if step == first])
     told = [f"{whose} prefer{'s' if ' and ' not in whose else ''} τ behind q from step {first:,} on; {recalled}."]
     told.append(
         "From which step on each trigger margin stays positive: "
-        + "; ".join(f"{name} {wording.DASH if step is None else f'{step:,}'}" for name, step in margins.items())
+        + "; ".join(f"{name} {_since(name, step, already)}" for name, step in margins.items())
         + "."
     )
+    told += chance
     return told
+
+
+def _since(name: str, step: int | None, already: Sequence[str]) -> str:
+    if name in already:
+        return "untrained"
+    return wording.DASH if step is None else f"{step:,}"
 
 
 def _cut(summary: Mapping[str, Any], cuts: Cuts) -> Finding:

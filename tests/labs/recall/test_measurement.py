@@ -158,6 +158,25 @@ def test_the_soft_rank_is_the_ratio_of_two_norms_of_numpy():
 @pytest.mark.parametrize(("noise", "expected"), [(0.0, 0.0), (0.5, math.log(2)), (0.6, 0.6730116670092565)])
 def test_the_floor_is_the_entropy_of_the_noise_in_nats(noise, expected):
     assert floor(noise) == pytest.approx(expected)
+    assert math.copysign(1, floor(noise)) == 1
+
+
+def test_the_floor_is_the_mean_loss_of_who_knows_the_answer_and_the_noise():
+    """Question by question: of a distribution with α on τ and 1 − α on ȳ, which are one token where ȳ is τ."""
+    recipe = preset("released", vocabulary=5, length=40, measured=400, noise=0.3)
+    examination = Examination.of(recipe, generated(5, 0))
+    batch, tau = examination.noisy, examination.language.noise_token
+    entropies = []
+    for row, _ in batch.asked.nonzero().tolist():
+        distribution = np.zeros(5)
+        distribution[tau] += 0.3
+        distribution[int(batch.answers[row])] += 0.7
+        entropies.append(-sum(p * math.log(p) for p in distribution if p > 0))
+    shares = examination.own_answers()
+    assert 0 < shares["noisy"]["noise"] < 1
+    assert floor(0.3, shares["noisy"]["noise"]) == pytest.approx(np.mean(entropies))
+    asked = [int(batch.answers[row]) for row, _ in batch.asked.nonzero().tolist()]
+    assert shares["noisy"]["trigger"] == pytest.approx(np.mean([answer == 0 for answer in asked]))
 
 
 @given(st.lists(st.sampled_from([-1.0, 0.0, 2.0]), max_size=8))
@@ -177,7 +196,25 @@ def test_phases_are_none_where_there_is_no_feed_forward():
         {"step": 0, "margins": {}, "attention": {"answer": 0.1}},
         {"step": 5, "margins": {}, "attention": {"answer": 0.6}},
     ]
-    assert phases(training) == {"margins": dict.fromkeys(("F1", "F2", "F2∘F1", "F1+F2")), "attention": 5}
+    assert phases(training) == {
+        "margins": dict.fromkeys(("F1", "F2", "F2∘F1", "F1+F2")),
+        "attention": 5,
+        "untrained": [],
+    }
+
+
+def test_a_margin_that_was_positive_untrained_is_told_as_that_and_steps_count_from_one():
+    def point(step, first, second):
+        return {"step": step, "margins": {"F1": first, "F2": second}, "attention": {"answer": 0.9}}
+
+    found = phases([point(0, 0.2, -0.1), point(1, 0.3, 0.1), point(4, 0.3, 0.2)])
+    assert (found["margins"]["F1"], found["margins"]["F2"], found["untrained"]) == (1, 1, ["F1"])
+    # It was lost on the way and learned again: the step is its own.
+    found = phases([point(0, 0.2, 0.1), point(1, -0.3, -0.1), point(4, 0.3, 0.2)])
+    assert (found["margins"]["F1"], found["attention"], found["untrained"]) == (4, 1, [])
+    assert phases([point(0, 0.2, 0.1)]) == {
+        "margins": dict.fromkeys(("F1", "F2", "F2∘F1", "F1+F2")), "attention": None, "untrained": [],
+    }  # fmt: skip
 
 
 def test_sequences_in_which_nothing_is_asked_are_refused():

@@ -233,6 +233,20 @@ def test_beyond_random_is_the_difference_to_the_mean_of_the_draws_of_the_same_se
     assert top["beyond"]["p_noise"]["mean"] == pytest.approx((0.0 - 0.1) / 2)
     assert (found["phases"]["F1"]["came"], found["phases"]["F1"]["of"], found["phases"]["F1"]["mean"]) == (1, 2, 5.0)
     assert found["phases"]["attention"]["mean"] == 9
+    # Student's interval of a few steps reaches below the first.
+    assert "low" not in found["phases"]["attention"]
+
+
+def test_a_margin_that_was_positive_untrained_does_not_count_as_learned_in_that_seed(tmp_path):
+    made = run_recall(RecallStudy.make(kind="recall", seed=[0, 1], **SMALL), tmp_path)
+    summaries = [json.loads((tmp_path / cell["folder"] / "summary.json").read_text()) for cell in made["cells"]]
+    for summary, untrained in zip(summaries, (["F1"], []), strict=True):
+        summary["phases"] = {"margins": dict.fromkeys(("F1", "F2", "F2∘F1", "F1+F2"), 1), "attention": 2}
+        summary["phases"]["untrained"] = untrained
+    (found,) = groups(summaries)
+    first = found["phases"]["F1"]
+    assert (first["came"], first["of"], first["untrained"], first["mean"]) == (1, 2, 1, 1.0)
+    assert (found["phases"]["F2"]["came"], found["phases"]["F2"]["untrained"]) == (2, 0)
 
 
 # -- recipes
@@ -297,3 +311,7 @@ def test_the_published_presets_run_in_small(tmp_path, name):
     assert made["recipe"]["variant"] == name
     # The paper's variant asks each sequence once; the released one at every trigger but the first.
     assert (made["questions"]["clean"] == 10) == (name == "paper")
+    # Only where ȳ may be τ is the least loss not the entropy of the noise.
+    assert ("own_answers" in made) == (name == "released")
+    certain = made["own_answers"]["noisy"]["noise"] if name == "released" else 0.0
+    assert made["floor"] == pytest.approx((1 - certain) * 0.6931471805599453)

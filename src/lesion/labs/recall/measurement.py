@@ -25,9 +25,14 @@ FOUR = ("clean_loss", "clean_accuracy", "p_noise", "p_correct")
 MARGINS = ("F1", "F2", "F2∘F1", "F1+F2")
 
 
-def floor(noise: float) -> float:
-    """H(α) in nats: the least loss on noisy sequences once ȳ is known."""
-    return -sum(p * math.log(p) for p in (noise, 1 - noise) if p > 0)
+def floor(noise: float, certain: float = 0.0) -> float:
+    """The least loss on noisy sequences once ȳ is known, in nats: H(α), but where ȳ is τ, whatever the noise does.
+
+    Args:
+        noise: α.
+        certain: the share of questions whose ȳ is τ.
+    """
+    return (1 - certain) * sum(-p * math.log(p) for p in (noise, 1 - noise) if p > 0)
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,15 @@ class Examination:
             )
         return cls(language, sets["clean"], sets["noisy"])
 
+    def own_answers(self) -> dict[str, dict[str, float]]:
+        """Of the questions on each set, `clean` and `noisy`: the share whose ȳ is q (`trigger`), and is τ (`noise`)."""
+        found = {}
+        for name, batch in (("clean", self.clean), ("noisy", self.noisy)):
+            right = batch.answers[batch.asked.nonzero()[:, 0]]
+            which = {"trigger": self.language.trigger, "noise": self.language.noise_token}
+            found[name] = {key: float((right == token).double().mean()) for key, token in which.items()}
+        return found
+
     def traces(self, weights: Weights, known: Traces | None = None, changed: str | None = None) -> Traces:
         """What happens in the clean and in the noisy set; `known` and `changed` as in `model.forward`."""
         before = known or (None, None)
@@ -71,7 +85,7 @@ class Examination:
         Returns:
             `clean_loss` (nats), `clean_accuracy` (the most probable token is ȳ), `p_noise` and `p_correct` (mean
             probabilities of τ and of ȳ), and the same on noisy sequences as `noisy_…`; there the loss is of what really
-            follows, τ included, and its floor is H(α), while `noisy_accuracy` still asks for ȳ.
+            follows, τ included, and has a `floor`, while `noisy_accuracy` still asks for ȳ.
         """
         found = _numbers(traces[0], self.clean, self.language)
         of_noisy = _numbers(traces[1], self.noisy, self.language)
@@ -233,12 +247,21 @@ def for_good(training: Sequence[Mapping[str, Any]], *path: str, above: float) ->
 
 
 def phases(training: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """When each half of the task is learned, in steps of the optimiser; None where it is not.
+    """When each half of the task is learned, in steps of the optimiser, from 1; None where it is not.
 
     `margins`: from which measured step on each feed-forward's trigger margin is positive. `attention`: from which on
-    the second head has more than half of its mass on ȳ, on clean sequences.
+    the second head has more than half of its mass on ȳ, on clean sequences. `untrained`: feed-forwards whose margin was
+    positive before the first step already, by the chance of their draw, and ever since: theirs is no step at which
+    anything was learned.
     """
+    trained = [point for point in training if point["step"] > 0]
+    before = next((point["margins"] for point in training if point["step"] == 0), {})
+    margins = {name: for_good(trained, "margins", name, above=0.0) for name in MARGINS}
+    first = trained[0]["step"] if trained else None
     return {
-        "margins": {name: for_good(training, "margins", name, above=0.0) for name in MARGINS},
-        "attention": for_good(training, "attention", "answer", above=0.5),
+        "margins": margins,
+        "attention": for_good(trained, "attention", "answer", above=0.5),
+        "untrained": [
+            name for name, step in margins.items() if step is not None and step == first and before.get(name, 0.0) > 0
+        ],
     }

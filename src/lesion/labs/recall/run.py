@@ -59,7 +59,8 @@ def run(
         name: what the watcher is told is at work.
 
     Returns:
-        What `summary.json` holds: `noise`, `floor` (H(α), nats), `recipe`, `full` (the unedited model), `truncated` (a
+        What `summary.json` holds: `noise`, `floor` (`measurement.floor`), `own_answers` where ȳ may be q or τ
+        (`Examination.own_answers`), `recipe`, `full` (the unedited model), `truncated` (a
         row for each cut: `truncation.sweep`), `training` (what was measured on the way), `phases`,
         `spectra`, `machine`.
 
@@ -83,6 +84,7 @@ def run(
         began = time.monotonic()
         weights, training, examination = train(recipe, language, folder, device=chosen, watcher=watcher, name=name)
         full = examination.numbers(examination.traces(weights))
+        own = examination.own_answers()
         rows = _partial(folder, recipe)
         for of_matrix in sweep(weights, examination, recipe, watcher, name, rows):
             rows += of_matrix
@@ -90,8 +92,9 @@ def run(
         summary = {
             "kind": KIND,
             "noise": recipe.noise,
-            "floor": floor(recipe.noise),
+            "floor": floor(recipe.noise, own["noisy"]["noise"]),
             "recipe": recipe.document(),
+            **({"own_answers": own} if recipe.own_answers else {}),
             "language": _told(language),
             "questions": {"clean": int(examination.clean.asked.sum()), "noisy": int(examination.noisy.asked.sum())},
             "matrices": list(names(weights)),

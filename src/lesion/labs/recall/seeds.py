@@ -34,7 +34,8 @@ def groups(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One entry for each recipe but for its seed, in the order of the summaries.
 
     Each holds `recipe` (without seed), `seeds`, `full` and `truncated` (numbers as `spread`; random projections are
-    first averaged over their draws), and `phases` (as `spread` over those seeds in which the phase came, with `came`).
+    first averaged over their draws), and `phases` (mean, deviation, lowest and highest over those seeds in which the
+    phase came, with `came`, and `untrained`: the seeds in which a margin was positive before training, not among them).
     A row of a top or bottom truncation has `beyond`: by how much each number differs from what a random projection of
     the same rank leaves of the same seed's model.
     """
@@ -64,7 +65,7 @@ def _group(recipe: dict[str, Any], summaries: Sequence[Mapping[str, Any]]) -> di
         "full": {name: spread([summary["full"][name] for summary in summaries]) for name in NUMBERS},
         "truncated": truncated,
         "phases": {
-            **{name: _phase([summary["phases"]["margins"][name] for summary in summaries]) for name in MARGINS},
+            **{name: _margin(name, [summary["phases"] for summary in summaries]) for name in MARGINS},
             "attention": _phase([summary["phases"]["attention"] for summary in summaries]),
         },
     }
@@ -82,6 +83,14 @@ def _averaged(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, ...], dict[s
     }
 
 
+def _margin(name: str, phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    already = [name in of_seed.get("untrained", ()) for of_seed in phases]
+    steps = [None if known else of_seed["margins"][name] for known, of_seed in zip(already, phases, strict=True)]
+    return {**_phase(steps), "untrained": sum(already)}
+
+
 def _phase(steps: Sequence[int | None]) -> dict[str, Any]:
     came = [float(step) for step in steps if step is not None]
-    return {"came": len(came), "of": len(steps), **(spread(came) if came else {})}
+    # No interval: Student's would reach below the first step.
+    told = {key: value for key, value in spread(came).items() if key not in ("low", "high")} if came else {}
+    return {"came": len(came), "of": len(steps), **told}

@@ -11,9 +11,19 @@ from typing import Any
 
 from lesion.errors import LesionError, UsageError
 from lesion.labs.recall import language as languages
+from lesion.labs.recall.measurement import phases
 from lesion.labs.recall.recipe import Recipe, preset
 from lesion.labs.recall.run import (
-    CELLS, STUDY, STUDY_KIND, finished, language_of, pick, refuse_others, run, summary_of, write,
+    CELLS,
+    STUDY,
+    STUDY_KIND,
+    finished,
+    language_of,
+    pick,
+    refuse_others,
+    run,
+    summary_of,
+    write,
 )  # fmt: skip
 from lesion.labs.recall.seeds import groups
 from lesion.studies.lock import FolderLock
@@ -110,7 +120,8 @@ def _run(study: RecallStudy, planned: Sequence[Recipe], folder: Path, watcher: W
         place = Path(CELLS) / cell_name(recipe)
         told = f"{study.name} {number} of {len(planned)}"
         found = run(recipe, folder / place, corpus=study.corpus, device=study.device, watcher=watcher, name=told)
-        done.append((str(place), found))
+        # Told anew: what an earlier version said of the same measurements may differ.
+        done.append((str(place), {**found, "phases": phases(found["training"])}))
     summary = {
         "kind": STUDY_KIND,
         "study": json.loads(study.model_dump_json(exclude_none=True)),
