@@ -13,6 +13,7 @@ from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.models.load import load
 from lesion.tasks.catalogue import draw, find
+from oneencoding import contrasted
 
 
 def test_accuracy_on_the_real_files_is_the_share_of_items_whose_right_token_ranks_first(capsys, shared, tmp_path):
@@ -34,10 +35,9 @@ def test_accuracy_on_the_real_files_is_the_share_of_items_whose_right_token_rank
         ):
             right = []
             for item in draw(find(name), 30, 1):
-                prompt = model.tokenizer(item.question, return_tensors="pt")["input_ids"]
-                token = model.tokenizer(f"{item.question} {item.gold}")["input_ids"][prompt.shape[1]]
+                prompt, (token,) = contrasted(model.tokenizer, item.question, [item.gold])
                 with applied(model, edit), torch.inference_mode():
-                    right.append(int(model.network(prompt).logits[0, -1].argmax()) == token)
+                    right.append(int(model.network(torch.tensor([prompt])).logits[0, -1].argmax()) == token)
             assert cell["accuracy"] == pytest.approx(np.mean(right)), (name, edit)
             accuracies.append(cell["accuracy"])
     assert len(set(accuracies)) > 2  # the checkpoint knows something, and the edits change it

@@ -18,7 +18,7 @@ from lesion.errors import LesionError
 from lesion.models.load import Model, load
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_contrast
-from lesion.tasks.prompts import encode
+from oneencoding import contrasted
 
 TOKENS = (7, 30, 12)
 
@@ -156,27 +156,22 @@ def test_a_real_checkpoint_answers_as_one_plain_pass_over_the_text(shared, stori
     task = find(name.format(data=shared / "data"))
     items = draw(task, 6, 1)
     edits = (BASELINE, ScaleBlock(0), ScaleBlock(4))
+    asked = {item.id: encode_contrast(stories, task, item) for item in items}
     requests = [
-        Request(
-            f"{item.id} under {edit}",
-            encode(stories, task, item),
-            edit,
-            tokens=encode_contrast(stories, task, item),
-        )
+        Request(f"{item.id} under {edit}", asked[item.id].prompt, edit, tokens=asked[item.id].tokens)
         for item in items
         for edit in edits
     ]
     found = ask(stories, requests)
     for request, (item, edit) in zip(requests, [(i, e) for i in items for e in edits], strict=True):
         shots = "".join(f"{question} {answer}\n\n" for question, answer in item.shots)
-        prompt = stories.tokenizer(shots + item.question)["input_ids"]
+        # The tokens behind the prompt where both are encoded as one text; bare white space belongs to the prompt.
+        prompt, tokens = contrasted(stories.tokenizer, shots + item.question, item.choices)
+        assert stories.tokenizer.convert_ids_to_tokens(tokens[0]).strip("▁")
         logits = forward(stories, prompt, edit)[0][-1]
-        # The tokens behind the prompt where both are encoded as one text.
-        whole = [stories.tokenizer(f"{shots}{item.question} {text.strip()}")["input_ids"] for text in item.choices]
-        assert all(ids[: len(prompt)] == prompt for ids in whole)
-        scores, ranks = plain(logits, [ids[len(prompt)] for ids in whole])
+        scores, ranks = plain(logits, tokens)
         answer = found[request.key].answer
         assert answer.scores == pytest.approx(scores, abs=2e-4)
         assert list(answer.ranks) == ranks
-        assert task.judge(item, answer).correct == (int(logits.argmax()) == whole[0][len(prompt)])
+        assert task.judge(item, answer).correct == (int(logits.argmax()) == tokens[0])
         assert task.judge(item, answer).parsed == stories.tokenizer.decode([int(logits.argmax())]).strip()

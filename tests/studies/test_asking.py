@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -15,12 +16,13 @@ from lesion.engines.engine import Decoding, Response
 from lesion.errors import LesionError
 from lesion.models.load import Model, load
 from lesion.studies import run as running
-from lesion.studies.asking import Cell, _row, clamped, identity
+from lesion.studies.asking import Cell, _row, clamped, identity, missing
 from lesion.studies.questions import TaskChoice
 from lesion.studies.store import Store
 from lesion.studies.study import Study
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.task import Answer
+from oneencoding import contrasted
 
 ITEMS = 5
 
@@ -30,9 +32,9 @@ def stories(shared) -> Model:
     return load(str(shared / "models/stories260K"), dtype="float32")
 
 
-def logits(model: Model, text: str, edit) -> np.ndarray:
-    """One plain pass over a text: float64 log-probabilities [length, vocabulary]."""
-    ids = model.tokenizer(text, return_tensors="pt")["input_ids"]
+def logits(model: Model, text: str | list[int], edit) -> np.ndarray:
+    """One plain pass over a text or ids: float64 log-probabilities [length, vocabulary]."""
+    ids = torch.tensor([model.tokenizer(text)["input_ids"] if isinstance(text, str) else text])
     with applied(model, edit), torch.inference_mode():
         return model.network(ids).logits[0].double().log_softmax(-1).numpy()
 
@@ -58,9 +60,8 @@ def test_a_contrast_is_stored_with_its_log_probabilities_and_ranks_and_is_right_
     for row in rows.itertuples():
         item = items[row.item]
         edit = BASELINE if row.edit == "baseline" else ScaleBlock(int(row.edit[0]))
-        log = logits(stories, item.question, edit)[-1]
-        place = len(stories.tokenizer(item.question)["input_ids"])
-        ids = [stories.tokenizer(f"{item.question} {text.strip()}")["input_ids"][place] for text in item.choices]
+        prompt, ids = contrasted(stories.tokenizer, item.question, item.choices)
+        log = logits(stories, prompt, edit)[-1]
         assert row.scores == pytest.approx([log[i] for i in ids], abs=2e-4)
         assert row.ranks == tuple(int((log > log[i]).sum()) + 1 for i in ids)
         assert row.correct == (row.ranks[0] == 1)
@@ -111,6 +112,27 @@ def test_an_engine_that_gives_too_few_ranks_is_found_out():
 
 def test_only_generated_answers_meet_the_end_of_the_context(stories):
     assert list(clamped(stories, [cell("ioi")])) == []
+
+
+def test_items_whose_two_names_begin_alike_are_counted(stories, tmp_path):
+    names = [("Mark", "Mary"), ("Mary", "John"), ("Bob", "Beth")]
+    rows = [
+        {"prompt": f"{a} and {b} met, and {b} gave a pen to", "answer": a, "case_id": n}
+        for n, (a, b) in enumerate(names)
+    ]
+    path = tmp_path / "ioi.json"
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    asked, told = TaskChoice(name=f"ioi:{path}"), set()
+    task = find(asked.name)
+    study = Study.make(models=["m"], tasks=[asked.name])
+    with Store.open(tmp_path / "out", "id", "") as store:
+        cells = missing(study, study.models[0], stories, {asked: task}, {asked: task.load()}, [ScaleBlock(0)], store)
+    for a, b in names:
+        firsts = contrasted(stories.tokenizer, "She gave a pen to", (a, b))[1]
+        told |= {a} if firsts[0] == firsts[1] else set()
+    assert {cell.item.gold for cell in cells.values() if cell.alike} == told == {"Mark", "Bob"}
+    (note,) = clamped(stories, cells.values())
+    assert note.startswith(f"{asked.name}: in 2 of 3 items the right name and the one that stands twice begin with")
 
 
 def test_other_shots_are_another_study():

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoTokenizer
 
 from lesion.errors import LesionError, UsageError
 from lesion.tasks import contrast
-from lesion.tasks.catalogue import find
+from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_choices, encode_contrast
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Answer, Item, Verdict
-from sentencepieces import KINDS, speaker
+from oneencoding import contrasted
+from sentencepieces import KINDS, Speaker, speaker
 
 ITEM = contrast.item("1", "The capital of France is", "Paris")
 
@@ -63,11 +66,71 @@ def test_what_is_frequent_is_the_most_frequent_other_answer_of_the_group_counted
 def test_the_first_tokens_behind_the_prompt_are_contrasted(kind):
     model, task = speaker(kind), find("facts")
     item = contrast.item("1", "is the cat on", "it is", "the mat")
-    right, tempting = encode_contrast(model, task, item)
-    assert (right, tempting) == tuple(ids[0] for ids in encode_choices(model, task, item))
+    found = encode_contrast(model, task, item)
+    assert found.tokens == tuple(ids[0] for ids in encode_choices(model, task, item))
     whole = model.tokenizer.encode("is the cat on it is")
-    prompt = encode(model, task, item)
-    assert whole[len(prompt)] == right
+    assert found.prompt == encode(model, task, item)
+    assert whole[len(found.prompt)] == found.right
+
+
+def text_of(model, ids) -> str:
+    return "".join(model.tokenizer.convert_ids_to_tokens(ids))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("right", "tempting", "tokens"),
+    [
+        ("Zoe", " the", ("Z", "the")),  # "▁the" is one token; behind the white space it stands without its own
+        ("Zoe", "Xi", ("Z", "X")),  # both begin with a bare "▁"
+        ("Zoe", "\n", ("Z", "\n")),
+        (" \n Zoe", "Xi", ("Z", "X")),
+    ],
+)
+def test_bare_white_space_before_the_right_word_belongs_to_the_prompt(kind, right, tempting, tokens):
+    model, task = speaker(kind), find("facts")
+    item = contrast.item("1", "is the cat on", right, tempting)
+    found = encode_contrast(model, task, item)
+    assert text_of(model, found.tokens[:1]) == tokens[0]
+    assert text_of(model, found.tokens[1:]).lstrip("▁") in (tokens[1], tokens[1][0])
+    whole = model.tokenizer.encode("is the cat on" + (right if right[0] == " " else f" {right}"))
+    assert (*found.prompt, found.right) == tuple(whole[: len(found.prompt) + 1])
+    assert not text_of(model, found.prompt[len(encode(model, task, item)) :]).strip("▁\n")
+
+
+@pytest.mark.parametrize(
+    "name", ["ioi", "facts", "ioi:{data}/ioi/ioi.json", "facts:{data}/counterfact/known_1000.json"]
+)
+def test_no_right_token_of_a_real_checkpoint_is_white_space(shared, name):
+    tokenizer = AutoTokenizer.from_pretrained(shared / "models/stories260K")
+    model, task = Speaker(tokenizer, "stories"), find(name.format(data=shared / "data"))
+    extended = 0
+    for item in draw(task, 150, 1):
+        found = encode_contrast(model, task, item)
+        prompt, tokens = contrasted(tokenizer, item.question, item.choices)
+        assert (found.prompt, found.tokens) == (tuple(prompt), tuple(tokens))
+        assert tokenizer.decode([found.right]).strip()
+        assert item.gold.startswith(tokenizer.decode([found.right]).strip()) or not item.gold[0].isascii()
+        extended += len(prompt) > len(tokenizer(item.question)["input_ids"])
+    assert extended > 30  # the vocabulary has no token for a space with most capital letters
+
+
+def test_white_space_that_does_not_fit_the_context_is_told():
+    model, task = speaker("first"), find("facts")
+    item = contrast.item("nine", "is the cat on", "Zoe")
+    room = len(encode_contrast(model, task, item).prompt)
+    assert len(encode_contrast(replace(model, context=room), task, item).prompt) == room
+    with pytest.raises(LesionError, match=r"item nine of facts fills the context .* before 'Zoe'"):
+        encode_contrast(replace(model, context=room - 1), task, item)
+
+
+def test_the_first_of_several_texts_that_differs_tempts():
+    model, task = speaker("first"), find("facts")
+    item = replace(ITEM, choices=("the mat", "the hat", "the cat", "Xi", "it"))
+    with_one = replace(ITEM, choices=("the mat", "Xi"))
+    assert encode_contrast(model, task, item) == encode_contrast(model, task, with_one)
+    with pytest.raises(LesionError, match=r"'the mat' and 'the hat' .*nor do 1 others differ"):
+        encode_contrast(model, task, replace(item, choices=item.choices[:3]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -51,6 +51,7 @@ class Cell:
         prompt: token ids.
         continuations: token ids that are scored after the prompt; empty where an answer is generated.
         tokens: of a contrast, the right and the tempting token; empty for all others.
+        alike: of a contrast, whether the name that stands twice begins with the right token too.
     """
 
     task: Task
@@ -62,6 +63,7 @@ class Cell:
     prompt: tuple[int, ...]
     continuations: tuple[tuple[int, ...], ...] = ()
     tokens: tuple[int, ...] = ()
+    alike: bool = False
 
 
 def identity(study: Questions, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]) -> str:
@@ -104,41 +106,55 @@ def missing(
         )
         how = str(decoding)
         for item in drawn[choice]:
-            prompt, continuations, tokens = _put(model, task, item, style)
+            put = _put(model, task, item, style)
             for edit, text in everything:
                 key = answer_key(model.fingerprint, text, choice.name, item.id, how, style)
                 if key not in stored:
-                    cells[key] = Cell(task, choice, item, edit, style, decoding, prompt, continuations, tokens)
+                    cells[key] = Cell(task, choice, item, edit, style, decoding, *put)
     return cells
 
 
 def _put(
     model: Model, task: Task, item: Item, style: str
-) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[int, ...]]:
-    """The prompt of an item; what is scored after it, its choices, gold answer or passage; the tokens of a contrast."""
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[int, ...], bool]:
+    """The last fields of a cell: prompt; what is scored after it, choices, gold answer or passage; tokens, `alike`."""
     if isinstance(task, Gold):
         prompt, continuation = encode_gold(model, task, item, style)
-        return prompt, (continuation,), ()
+        return prompt, (continuation,), (), False
     if task.kind == "score":
         before, passage = encode_passage(model, task, item)
-        return before, (passage,), ()
+        return before, (passage,), (), False
+    if task.kind == "contrast":
+        found = encode_contrast(model, task, item, style)
+        return found.prompt, (), found.tokens, found.alike
     # Room for one token is enough: an answer that meets the end of the context is a truncated one.
     prompt = encode(model, task, item, style, max_new_tokens=1)
-    if task.kind == "contrast":
-        return prompt, (), encode_contrast(model, task, item, style)
-    return prompt, encode_choices(model, task, item, style) if item.choices else (), ()
+    return prompt, encode_choices(model, task, item, style) if item.choices else (), (), False
 
 
 def clamped(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
-    """A note for each task whose answers may meet the end of the context before their own limit."""
+    """A note for each task whose answers may meet the end of the context before their own limit, and for each
+    with items of two names that begin with the same token.
+    """
     short: dict[str, set[str]] = {}
+    asked: dict[str, set[str]] = {}
+    alike: dict[str, set[str]] = {}
     for cell in cells:
+        if cell.tokens:
+            asked.setdefault(cell.choice.name, set()).add(cell.item.id)
+        if cell.alike:
+            alike.setdefault(cell.choice.name, set()).add(cell.item.id)
         if cell.task.kind == "generate" and len(cell.prompt) + cell.decoding.max_new_tokens > model.context:
             short.setdefault(cell.choice.name, set()).add(cell.item.id)
     for task, items in short.items():
         yield (
             f"{task}: for {len(items)} items the context of {model.name} ({model.context} tokens) ends before the"
             " token limit; such answers count as truncated."
+        )
+    for task, items in alike.items():
+        yield (
+            f"{task}: in {len(items)} of {len(asked[task])} items the right name and the one that stands twice begin"
+            f" with the same token of {model.name}; right there means either of them."
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lesion.errors import LesionError
@@ -45,31 +45,84 @@ def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = N
     return tuple(encoded)
 
 
-def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[int, int]:
-    """The first token of an item's right text and that of its tempting text, as they follow its prompt.
+@dataclass(frozen=True)
+class Contrasted:
+    """What is asked of a contrast: two tokens right after a prompt.
+
+    Attributes:
+        prompt: token ids of the item's prompt, and behind them those of white space alone that the right text begins
+            with.
+        right: the first token of the right text behind that.
+        tempting: the first token of the tempting text behind that, another one.
+        alike: whether the name that stands twice (ioi) begins with the right token too: the model cannot tell the two
+            names apart by one token.
+    """
+
+    prompt: tuple[int, ...]
+    right: int
+    tempting: int
+    alike: bool = False
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """(right, tempting)."""
+        return self.right, self.tempting
+
+
+def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = None) -> Contrasted:
+    """An item's prompt with the first token of its right text and that of its tempting text, as they follow it.
+
+    A tokenizer that has no token for a space with the first letters of the word spells the space by itself. Such a
+    token is that of most words alike and would say nothing of this one. So where the right text begins with tokens
+    that are white space alone, they are put behind the prompt, and the tokens are the first behind them: the
+    probability is that of the word, given the white space. A tempting text that begins with the same white space goes
+    on behind it; any other stands there without its own white space (the tokens that the word has behind a line
+    break). A tempting text whose first token is white space where that of the right text is not is left as it is.
 
     Args:
         model: who is asked.
         task: where the item comes from, of kind `contrast`.
-        item: its choices are the right and the tempting text.
+        item: its choices are the right text and the tempting one, perhaps with further ones; the first of these that
+            begins with another token than the right one tempts.
         style: see `resolve`.
-
-    Returns:
-        (right, tempting), two different token ids.
 
     Raises:
         UsageError: see `resolve`.
-        LesionError: both texts begin with the same token, or one has no tokens.
+        LesionError: all texts begin with the same token, one has no tokens, or the prompt does not fit the context.
     """
-    right, tempting = (ids[0] for ids in encode_choices(model, task, item, style))
-    if right == tempting:
-        token = model.tokenizer.convert_ids_to_tokens(right)
+    style = resolve(model, task, style)
+    prompt, ending = write(model, task, item, style), _ending(item, style)
+
+    def follow(text: str) -> list[int]:
+        ids = _follow(model.tokenizer, prompt, apart(ending, text))
+        if not ids:
+            raise LesionError(f"The choice '{text}' of item {item.id} of {task.name} has no tokens.")
+        return ids
+
+    right = follow(item.choices[0])
+    count = 0
+    while count < len(right) - 1 and _blank(model.tokenizer, right[count]):
+        count += 1
+    space, first = right[:count], right[count]
+    tempting = (_behind(model.tokenizer, space, text, follow(text)) for text in item.choices[1:])
+    other = next((token for token in tempting if token not in (None, first)), None)
+    if other is None:
+        token = model.tokenizer.convert_ids_to_tokens(first)
+        more = f" (nor do {len(item.choices) - 2} others differ)" if len(item.choices) > 2 else ""
         raise LesionError(
             f"'{item.choices[0]}' and '{item.choices[1]}' of item {item.id} of {task.name} begin with the same token "
-            f"{token!r} of {model.name}: the item has no tempting token apart from the right one; give another with "
-            f"?tempting=…."
+            f"{token!r} of {model.name}{more}: the item has no tempting token apart from the right one; give another "
+            f"with ?tempting=…."
         )
-    return right, tempting
+    ids = (*encode(model, task, item, style), *space)
+    if len(ids) > model.context:
+        raise LesionError(
+            f"The prompt of item {item.id} of {task.name} fills the context of {model.name}, {model.context:,} "
+            f"tokens, and leaves no room for the white space before '{item.choices[0]}'; leave the item out."
+        )
+    twice = str(item.metadata.get("subject", ""))
+    alike = bool(twice) and twice != item.choices[0] and _behind(model.tokenizer, space, twice, follow(twice)) == first
+    return Contrasted(ids, first, other, alike)
 
 
 def encode_gold(
@@ -182,3 +235,26 @@ def _follow(tokenizer: Any, prompt: Written, text: str) -> list[int]:
         if ids:
             return ids
     return spell(tokenizer, text)
+
+
+def _blank(tokenizer: Any, token: int) -> bool:
+    """Whether a token is white space alone; some tokenizers write one that begins a text as nothing."""
+    return not tokenizer.decode([token]).strip()
+
+
+def _behind(tokenizer: Any, space: list[int], text: str, ids: list[int]) -> int | None:
+    """The first token of a text behind tokens of white space; None where it has no more than these.
+
+    Args:
+        tokenizer: whose tokens.
+        space: the tokens of white space; perhaps none.
+        text: what follows.
+        ids: its tokens as it follows the prompt itself.
+    """
+    if ids[: len(space)] == space:
+        return next(iter(ids[len(space) :]), None)
+    word = text.lstrip()
+    if not word:
+        return ids[0]
+    alone = continued(section(tokenizer, "", "\n"), section(tokenizer, "", f"\n{word}")) or spell(tokenizer, word)
+    return next((token for token in alone if not _blank(tokenizer, token)), alone[0])

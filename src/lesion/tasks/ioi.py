@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
 from typing import Any
@@ -102,7 +102,8 @@ class Ioi:
     def _tempted(self, identity: int | str, sentence: tuple[str, str, str]) -> Item:
         prompt, right, subject = sentence
         tempting = subject if self.tempting == SUBJECT else self.tempting
-        return contrast.item(str(identity), prompt, right, tempting, _order(prompt, right, subject))
+        item = contrast.item(str(identity), prompt, right, tempting, _order(prompt, right, subject))
+        return replace(item, metadata={"subject": subject})
 
     def _read(self, row: Row, index: int, where: str) -> Item:
         prompt = options.text(_one_of(row, PROMPTS, where), "prompt", where)
