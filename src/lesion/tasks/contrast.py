@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from lesion.errors import UsageError
 from lesion.tasks import judge
@@ -32,11 +33,14 @@ def item(identity: str, prompt: str, right: str, tempting: str = TEMPTING, group
     return tempted(Item(identity, prompt, right, solution=right, group=group), tempting)
 
 
-def tempted(item: Item, tempting: str) -> Item:
-    """The item with another tempting text; see `item` for " the"."""
-    if tempting == TEMPTING and item.gold.lstrip().startswith(TEMPTING.strip()):
-        tempting = SECOND
-    return replace(item, choices=(item.gold, tempting))
+def tempted(item: Item, *tempting: str) -> Item:
+    """The item with other tempting texts, of which the first that begins with another token tempts.
+
+    See `item` for " the".
+    """
+    if tempting[0] == TEMPTING and item.gold.lstrip().startswith(TEMPTING.strip()):
+        tempting = (SECOND, *tempting[1:])
+    return replace(item, choices=(item.gold, *tempting))
 
 
 def check_tempting(text: str, task: str) -> str:
@@ -57,25 +61,31 @@ def frequent(items: Sequence[Item]) -> list[Item]:
     a group knows no other right text, the most frequent of all items; among equally frequent ones the first in
     the order of the alphabet.
 
+    Whether a text begins with another token than the right one is known only with a tokenizer. So the next in this
+    order, those of the group before those of all items, stand behind the first as further choices, as far as one is
+    needed whose first byte (of the text in small letters) is not that of the right text, nor that of another right text
+    that `shuffled:` may put there.
+
     Args:
         items: of one task; their own tempting texts do not count.
 
     Raises:
         UsageError: all items have the same right text.
     """
-    everywhere = Counter(item.gold for item in items)
-    of_group: dict[str, Counter[str]] = {}
+    everywhere = _ranked(item.gold for item in items)
+    of_group: dict[str, list[str]] = {}
     for item in items:
-        of_group.setdefault(item.group, Counter())[item.gold] += 1
+        of_group.setdefault(item.group, []).append(item.gold)
+    groups = {group: _ranked(golds) for group, golds in of_group.items()}
     found = []
     for item in items:
-        tempting = _most(of_group[item.group], item.gold) or _most(everywhere, item.gold)
+        tempting = _enough(item.gold, chain(groups[item.group], everywhere))
         if not tempting:
             raise UsageError(
                 f"All {len(items)} items have the same right answer '{item.gold}', so that none of another item can "
                 f"tempt; name a text with ?tempting=…, ' the' for example."
             )
-        found.append(tempted(item, tempting))
+        found.append(tempted(item, *tempting))
     return found
 
 
@@ -88,6 +98,23 @@ def verdict(item: Item, answer: Answer) -> Verdict:
     return Verdict(answer.ranks[0] == 1, answer.text.strip())
 
 
-def _most(counts: Counter[str], apart: str) -> str:
-    others = [(-count, text) for text, count in counts.items() if text != apart]
-    return min(others)[1] if others else ""
+def _ranked(texts: Iterable[str]) -> list[str]:
+    """The different ones, the most frequent first."""
+    counts = Counter(texts)
+    return sorted(counts, key=lambda text: (-counts[text], text))
+
+
+def _enough(right: str, texts: Iterable[str]) -> list[str]:
+    """The first texts apart from the right one, until they begin with two bytes, one of them not that of the right."""
+    taken: dict[str, bytes] = {}
+    for text in texts:
+        if text == right or text in taken:
+            continue
+        taken[text] = _first(text)
+        if len({*taken.values()}) > 1:  # so that one of the two is not that of the right text
+            break
+    return list(taken)
+
+
+def _first(text: str) -> bytes:
+    return text.lstrip().casefold().encode("utf-8", "surrogatepass")[:1]

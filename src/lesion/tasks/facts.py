@@ -37,7 +37,8 @@ class Facts:
     The group is the relation; where a row names none, its prompt with `{}` for the subject.
 
     Tempting is " the" (" a" where the right text begins with the same letters), or the text that is given, or with
-    `frequent` the most frequent right text of the same relation among the statements with another one.
+    `frequent` the most frequent right text of the same relation among the statements with another one; where that
+    begins with the same token as the right text, the next most frequent.
 
     Raises:
         UsageError: there is no tempting text.

@@ -171,8 +171,8 @@ def _contrasts(items: Sequence[Item]) -> list[Item]:
     dealt = deal(items, [item.gold for item in items], lambda item, gold: _plain(gold) == _plain(item.gold))
     shuffled = []
     for item, gold in zip(items, dealt, strict=True):
-        tempting = item.choices[1] if _plain(gold) != _plain(item.choices[1]) else item.gold
-        shuffled.append(replace(item, gold=gold, choices=(gold, tempting), solution=gold))
+        first, *more = [item.gold if _plain(gold) == _plain(text) else text for text in item.choices[1:]]
+        shuffled.append(replace(item, gold=gold, choices=(gold, first, *more), solution=gold))
     return shuffled
 
 

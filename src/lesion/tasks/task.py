@@ -20,7 +20,8 @@ class Item:
         gold: the right answer as the data set states it (for `choose`: the text of the right choice; for `score`: "").
         aliases: other right answers.
         choices: the texts to choose among, for `choose` items; for `contrast` the right text, which is the gold
-            answer, and the tempting one, as they follow the prompt; empty for the others.
+            answer, and the tempting one, as they follow the prompt, perhaps with further ones that tempt where it
+            begins with the same token as the right one; empty for the others.
         solution: the worked solution that ends in the gold answer, where the data set has one.
         group: a label to break the accuracy down by (number of steps, subject, level), or "".
         shots: solved questions that stand before this one, each with its solution.
