@@ -11,6 +11,7 @@ from copy import deepcopy
 import chromium
 import pytest
 from rich.console import Console
+from scipy import stats
 
 from lesion.labs.recall.recipe import preset
 from lesion.labs.recall.run import run
@@ -139,12 +140,14 @@ def test_margins_of_a_study_are_told_for_every_seed_or_for_so_many(study):
         return {"came": came, "of": of, "untrained": untrained, **spread}
 
     group = deepcopy(study["groups"][0])
-    group["phases"] = {"F1": phase(0), "F2": phase(3, step=7), "F2∘F1": phase(2, untrained=1), "F1+F2": phase(2, step=10),
-                       "attention": phase(3, step=90)}  # fmt: skip
+    group["phases"] = {
+        "F1": phase(0), "F2": phase(3, step=7), "F2∘F1": phase(2, untrained=1), "F1+F2": phase(2, step=10),
+        "attention": phase(3, step=90),
+    }  # fmt: skip
     assert recall_groups.finding(group).sentences[0] == (
         "F2 prefers τ behind q from step 7 on; attention recalls from step 90 on. Only in some seeds a margin turns"
-        " positive for good: F2∘F1 in 2 of 3 seeds, from step 1 on, in 1 before training already; F1+F2 in 2 of 3 seeds,"
-        " from step 10 on."
+        " positive for good: F2∘F1 in 2 of 3 seeds, from step 1 on, in 1 before training already; F1+F2 in 2 of 3"
+        " seeds, from step 10 on."
     )
 
 
@@ -218,18 +221,37 @@ def test_p_of_noise_is_drawn_against_the_noise_where_there_are_several(study):
     assert recall_groups.noise_panel(study["groups"][:1]) is None
 
 
-def test_beyond_random_is_claimed_only_where_the_interval_leaves_out_zero(study):
-    def sentence(low, high):
-        group = deepcopy(study["groups"][0])
-        for row in group["truncated"]:
-            if "beyond" in row:
-                row["beyond"]["p_noise"] |= {"mean": (low + high) / 2, "low": low, "high": high}
-        return " ".join(recall_groups.finding(group).sentences)
+def _three_seeds(study, mean, deviation):
+    """A group of three seeds with this difference to random projections at every fraction of every matrix."""
+    group = deepcopy(study["groups"][0])
+    group["seeds"] = [0, 1, 2]
+    for row in group["truncated"]:
+        if "beyond" in row:
+            row["beyond"]["p_noise"] |= {"mean": mean, "deviation": deviation}
+    return group
 
-    assert "leaves less of p(τ)" in sentence(-0.3, -0.1)
-    assert "leaves more of p(τ)" in sentence(0.1, 0.3)
-    assert "At no fraction does the interval tell" in sentence(-0.1, 0.2)
-    assert "leaves" not in sentence(-0.1, 0.2)
+
+def test_beyond_random_is_claimed_only_where_it_is_sure_and_no_trifle(study):
+    def sentences(mean, deviation):
+        said = " ".join(recall_groups.finding(_three_seeds(study, mean, deviation)).sentences)
+        return said.replace("\xa0", " ")
+
+    assert "Keeping the top 25 % (−0.200) and 50 % (−0.200) of F2.in leaves less of p(τ)" in sentences(-0.2, 0.01)
+    assert "leaves more of p(τ)" in sentences(0.2, 0.01)
+    assert "Holm-corrected over 4 comparisons" in sentences(0.2, 0.01)
+    for trifle_or_chance in ((0.008, 1e-6), (0.2, 0.2)):
+        assert "At no fraction is keeping the top of F2.in told from" in sentences(*trifle_or_chance)
+        assert "leaves" not in sentences(*trifle_or_chance)
+    assert "the largest difference of means is at 25 % (+0.008)" in sentences(0.008, 1e-6)
+
+
+def test_comparisons_are_corrected_over_all_of_a_group(study):
+    # t of mean/(deviation/√3): p is .03 by itself with two degrees of freedom, and 4 · .03 over the four comparisons.
+    mean = 0.5
+    deviation = mean * 3**0.5 / float(stats.t.isf(0.015, 2))
+    found = recall_groups._differences(_three_seeds(study, mean, deviation))
+    assert [one.p for one in found] == pytest.approx([0.12] * 4)
+    assert "leaves more" not in " ".join(recall_groups.finding(_three_seeds(study, mean, deviation)).sentences)
 
 
 @pytest.mark.parametrize(

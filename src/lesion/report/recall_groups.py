@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
+from scipy import stats
 
 from lesion.report import memory_charts, scales, wording
 from lesion.report.memory_charts import BOTTOM, LEFT, RIGHT, TOP, Curve, Point
 from lesion.report.recall_charts import RANDOM, SIDES, SIZE, Panel
 from lesion.report.recall_prose import APART, Finding
 from lesion.report.recall_rows import central
+from lesion.studies.statistics import holm
 
 Group = Mapping[str, Any]
+CHANCE = 0.05
+"""Of a family of comparisons, no claim at all is false but with this probability."""
 OWN = (
-    "In these sequences ȳ may be q or τ itself: where it is q a sequence becomes a run of q that asks at every position,"
-    " and where it is τ, saying τ is right."
+    "In these sequences ȳ may be q or τ itself: where it is q a sequence becomes a run of q that asks at every"
+    " position, and where it is τ, saying τ is right."
 )
 _MEANS = {"clean_accuracy": "accuracy on clean sequences, %", "p_noise": "p(τ) on clean sequences, %"}
 
@@ -53,6 +59,7 @@ def finding(group: Group) -> Finding:
     )
     if abs(group["recipe"]["noise"] - 0.5) < APART:
         headline += " With α near .5 that is a tie between τ and ȳ: judge by probability and loss."
+    differences = _differences(group)
     trained = group["recipe"]["steps"] > 0
     sentences = [_phases(group["phases"]) if trained else "Nothing is trained: these are untrained models."]
     if group["recipe"].get("own_answers"):
@@ -67,7 +74,7 @@ def finding(group: Group) -> Finding:
             f" accuracy {told(without['clean_accuracy'])}. Loss on noisy sequences: {told(full['noisy_loss'])} becomes"
             f" {told(deleted['noisy_loss'])} or {told(without['noisy_loss'])}."
         )
-        sentences.append(_beyond(matrix, of_matrix))
+        sentences.append(_beyond(matrix, differences))
     return Finding(
         f"{name(group)} ({wording.counted(len(group['seeds']), 'seed')})", headline, tuple(filter(None, sentences))
     )
@@ -114,27 +121,72 @@ def _steps(one: Mapping[str, Any]) -> str:
     return f"{one['mean']:,.0f} [{one['least']:,.0f}, {one['most']:,.0f}]"
 
 
-def _beyond(matrix: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Whether keeping the top removes more or less of p(τ) than a random projection, where the interval says so."""
-    found: dict[str, list[str]] = {"less": [], "more": []}
-    top = [row for row in rows if row["side"] == "top" and "beyond" in row]
-    for row in top:
-        difference = row["beyond"]["p_noise"]
-        if difference["low"] is None:
-            return ""
-        if difference["high"] < 0 or difference["low"] > 0:
-            found["less" if difference["high"] < 0 else "more"].append(wording.keep(row["keep"]))
-    if not top:
-        return ""
-    parts = [
-        f"keeping the top {wording.listed(keeps)} of {matrix} leaves {how} of p(τ) than random projections of that rank"
-        for how, keeps in found.items()
-        if keeps
+@dataclass(frozen=True)
+class _Difference:
+    """p(τ) behind the top of a matrix less that behind random projections of that rank, over seeds."""
+
+    matrix: str
+    keep: float
+    mean: float
+    p: float
+
+    def __str__(self) -> str:
+        return f"{wording.keep(self.keep)} ({decimals(self.mean, sign=True)})"
+
+
+def _differences(group: Group) -> list[_Difference]:
+    """The differences of a group's central matrices with p-values, Holm-corrected over all of them; [] of one seed."""
+    count = len(group["seeds"])
+    rows = [
+        row
+        for matrix in _central(group)
+        for row in group["truncated"]
+        if row["matrix"] == matrix and row["side"] == "top" and "beyond" in row
     ]
-    if not parts:
-        return f"At no fraction does the interval tell keeping the top of {matrix} from a random projection."
+    if count < 2:
+        return []
+    plain = [_p(row["beyond"]["p_noise"], count) for row in rows]
+    return [
+        _Difference(row["matrix"], row["keep"], row["beyond"]["p_noise"]["mean"], p)
+        for row, p in zip(rows, holm(plain) if plain else [], strict=True)
+    ]
+
+
+def _p(one: Mapping[str, Any], count: int) -> float:
+    """The p-value of Student's test that a mean over so many seeds is 0."""
+    if not one["deviation"]:
+        return 0.0 if one["mean"] else 1.0
+    return float(2 * stats.t.sf(abs(one["mean"]) * math.sqrt(count) / one["deviation"], count - 1))
+
+
+def _beyond(matrix: str, differences: Sequence[_Difference]) -> str:
+    """Whether keeping the top leaves more or less of p(τ) than a random projection: surely, and by no trifle."""
+    of_matrix = [one for one in differences if one.matrix == matrix]
+    if not of_matrix:
+        return ""
+    told = [one for one in of_matrix if one.p <= CHANCE and abs(one.mean) >= APART]
+    rule = (
+        f"Student's test over seeds at {CHANCE:g}, Holm-corrected over"
+        f" {wording.counted(len(differences), 'comparison')}, and a difference of at least {APART:g}"
+    )
+    if not told:
+        most = max(of_matrix, key=lambda one: abs(one.mean))
+        return (
+            f"At no fraction is keeping the top of {matrix} told from a random projection of that rank by p(τ)"
+            f" ({rule}); the largest difference of means is at {most}."
+        )
+    parts = []
+    for how, of_sign in (
+        ("less", [one for one in told if one.mean < 0]),
+        ("more", [one for one in told if one.mean > 0]),
+    ):
+        if of_sign:
+            parts.append(
+                f"keeping the top {wording.listed([str(one) for one in of_sign])} of {matrix} leaves {how} of p(τ) than"
+                " random projections of that rank"
+            )
     text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]} (95 % interval over seeds)."
+    return f"{text[0].upper()}{text[1:]} (in brackets the difference of means; {rule})."
 
 
 def noise_panel(groups: Sequence[Group]) -> tuple[Panel, list[tuple[Markup, str]]] | None:

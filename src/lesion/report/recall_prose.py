@@ -63,8 +63,8 @@ def floor(summary: Mapping[str, Any]) -> str:
     if "own_answers" in summary:
         certain = wording.percent(summary["own_answers"]["noisy"]["noise"])
         return (
-            f"once ȳ is known, {least:.3f} would be the least: H(α), but 0 at the {certain} of the questions where ȳ is τ"
-            " and nothing is uncertain"
+            f"once ȳ is known, {least:.3f} would be the least: H(α), but 0 at the {certain} of the questions where ȳ is"
+            " τ and nothing is uncertain"
         )
     if summary["recipe"].get("own_answers"):
         return f"once ȳ is known, H(α) = {least:.3f} would be the least, and 0 where ȳ is τ"
@@ -77,8 +77,8 @@ def _own(summary: Mapping[str, Any]) -> list[str]:
         return []
     clean = summary["own_answers"]["clean"]
     return [
-        f"Own answers: ȳ may be q or τ. {wording.percent(clean['trigger'])} of the questions on clean sequences come from"
-        " runs of q that answer themselves, where saying q again is right; at"
+        f"Own answers: ȳ may be q or τ. {wording.percent(clean['trigger'])} of the questions on clean sequences come"
+        " from runs of q that answer themselves, where saying q again is right; at"
         f" {wording.percent(clean['noise'])} τ is the right answer. So a model without fault gives τ a mean probability"
         f" of {clean['noise']:.3f}, and one that never says τ has at most {wording.percent(1 - clean['noise'])} right."
     ]
@@ -110,8 +110,8 @@ def phases(summary: Mapping[str, Any]) -> list[str]:
     )
     if not learned:
         which = "No feed-forward comes to prefer" if already else "No feed-forward prefers"
-        told = f"{which} τ behind q by itself {'during training' if already else 'at the end'}"
-        return [f"{told}; {recalled} (measured on clean sequences).", *chance]
+        when = "during training" if already else "at the end"
+        return [f"{which} τ behind q by itself {when}; {recalled} (measured on clean sequences).", *chance]
     first = min(learned.values())
     whose = wording.listed([name for name, step in learned.items() if step == first])
     told = [f"{whose} prefer{'s' if ' and ' not in whose else ''} τ behind q from step {first:,} on; {recalled}."]
