@@ -116,6 +116,9 @@ def test_every_name_of_the_right_text_and_both_kinds_of_prompt_make_the_same_ite
     [
         ({"subject": "Rome", "attribute": "Italy"}, "there is no field 'prompt'"),
         ({"prompt": "Rome is in", "subject": "Rome"}, "there is no field 'attribute'"),
+        ({"prompt": "Rome is in", "attribute": None}, r"'attribute' is empty \(null\); fill it in"),
+        ({"prompt": "Rome is in", "target_true": {"str": None}}, r"'target_true': 'str' is empty \(null\)"),
+        ({"prompt": None, "attribute": "Italy"}, r"'prompt' is empty \(null\)"),
         ({"prompt": "Rome is in", "attribute": 3}, "'answer' must be a text"),
         ({"prompt": "Rome is in", "attribute": " "}, "'answer' is empty"),
         ({"prompt": "{} is in", "attribute": "Italy"}, ".*there is no 'subject'"),
@@ -126,7 +129,7 @@ def test_every_name_of_the_right_text_and_both_kinds_of_prompt_make_the_same_ite
 )
 def test_what_is_wrong_with_a_row_is_told_with_file_and_row(tmp_path, row, says):
     path = write(tmp_path, {"case_id": 7, "prompt": "Paris is in", "attribute": "France"}, row)
-    with pytest.raises(UsageError, match=f"{re.escape(str(path))}, row 1: {says}"):
+    with pytest.raises(UsageError, match=f"{re.escape(str(path))}, row 1[:,] {says}"):
         find(f"facts:{path}").load()
 
 

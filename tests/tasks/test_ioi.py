@@ -63,12 +63,17 @@ def test_the_real_file_is_read_and_its_repeated_names_are_found(shared):
 names = st.sampled_from(["Zoë", "O'Neil", "Jean-Luc", "Li", "Ann"])
 
 
+ends = st.sampled_from(["", ".", "!", "?!", "…", '."', " .", ".)"])
+
+
 @settings(deadline=None)
-@given(st.lists(names, min_size=2, max_size=2, unique=True), st.booleans(), st.booleans())
-def test_whole_sentences_and_other_names_of_fields_are_read_as_the_same_items(tmp_path_factory, pair, whole, given_):
+@given(st.lists(names, min_size=2, max_size=2, unique=True), st.booleans(), st.booleans(), ends)
+def test_whole_sentences_and_other_names_of_fields_are_read_as_the_same_items(
+    tmp_path_factory, pair, whole, given_, end
+):
     right, subject = pair
     prompt = f"When {right} and {subject} met, {subject} gave a pen to"
-    row = {"text" if whole else "prompt": f"{prompt} {right}." if whole else prompt, "IO": right}
+    row = {"text" if whole else "prompt": f"{prompt} {right}{end}" if whole else prompt, "IO": right}
     if given_:
         row["S"] = subject
     path = write(tmp_path_factory.mktemp("data"), row)
@@ -81,6 +86,16 @@ def test_whole_sentences_and_other_names_of_fields_are_read_as_the_same_items(tm
     [
         ({"answer": "Ann"}, r"row 1: there is no field 'prompt'; there are 'answer'"),
         ({"prompt": "Ann and"}, r"row 1: there is no field 'answer'"),
+        ({"prompt": "Ann and", "answer": None}, r"row 1: 'answer' is empty \(null\)"),
+        (
+            {"text": "When Li and Ann met, Li gave Ann a drink.", "IO": "Ann"},
+            r"row 1: the sentence must end in the answer 'Ann', and ends in 'drink\.'",
+        ),
+        (
+            {"sentence": "When Li and Ann met, Li waved to Joann", "IO": "Ann"},
+            r"row 1: the sentence must end .* 'Joann'",
+        ),
+        ({"sentence": "Ann?", "IO": "Ann"}, r"row 1: the prompt is nothing but the answer 'Ann'"),
         ({"prompt": "Ann and", "answer": 3}, r"row 1: 'answer' must be a text"),
         ({"prompt": "  ", "answer": "Ann"}, r"row 1: 'prompt' is empty"),
         ({"prompt": "Ann and Li. Li to", "answer": "Ann", "case_id": 0}, r"row 1: the case_id '0' is that of row 0"),
@@ -92,6 +107,19 @@ def test_what_is_wrong_with_a_row_is_told_with_file_and_row(tmp_path, row, says)
     path = write(tmp_path, good, row)
     with pytest.raises(UsageError, match=f"{re.escape(str(path))}, {says}"):
         find(f"ioi:{path}?tempting=subject").load()
+
+
+def test_a_prompt_may_end_in_the_answer_or_go_on(tmp_path):
+    texts = ["Ann and Li met, and Li waved to Ann!", "Ann and Li met, and Li told Ann about", "Li called Joann"]
+    path = write(tmp_path, *[{"prompt": text, "answer": "Ann"} for text in texts])
+    assert [item.question for item in Ioi(str(path)).load()] == ["Ann and Li met, and Li waved to", *texts[1:]]
+
+
+def test_a_name_with_a_stop_of_its_own_ends_a_sentence(tmp_path):
+    path = write(
+        tmp_path, *[{"text": f"Bob and Al Jr. met, and Bob waved to Al Jr.{end}", "IO": "Al Jr."} for end in ("", "!")]
+    )
+    assert {item.question for item in Ioi(str(path)).load()} == {"Bob and Al Jr. met, and Bob waved to"}
 
 
 def test_without_a_repeated_name_another_text_may_tempt(tmp_path):

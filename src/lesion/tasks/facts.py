@@ -11,7 +11,7 @@ from typing import Any
 
 from lesion.errors import UsageError
 from lesion.tasks import contrast, options
-from lesion.tasks.source import Row, identify, local_rows
+from lesion.tasks.source import Row, filled, identify, local_rows
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 FREQUENT = "frequent"
@@ -121,15 +121,18 @@ def _read(row: Row, index: int, where: str) -> Item:
     if not isinstance(fact, dict):
         raise UsageError(f"{where}: 'requested_rewrite' must be an object with 'prompt', 'subject' and 'target_true'.")
     subject = options.text(fact["subject"], "subject", where) if "subject" in fact else ""
-    right = next((fact[field] for field in RIGHTS if field in fact), None)
-    if "prompt" not in fact or right is None:
+    field = next((field for field in RIGHTS if field in fact), None)
+    if "prompt" not in fact or field is None:
         missing = "prompt" if "prompt" not in fact else RIGHTS[0]
         raise UsageError(
             f"{where}: there is no field '{missing}'; there are {', '.join(map(repr, fact)) or 'none'}. A fact has a "
             f"'prompt', a 'subject' and an 'attribute', a 'ground_truth' or a 'target_true'."
         )
-    right = options.text(right["str"] if isinstance(right, dict) and "str" in right else right, "answer", where)
-    prompt = options.text(fact["prompt"], "prompt", where)
+    right = filled(fact, field, where)
+    if isinstance(right, dict) and "str" in right:
+        right = filled(right, "str", f"{where}, '{field}'")
+    right = options.text(right, "answer", where)
+    prompt = options.text(filled(fact, "prompt", where), "prompt", where)
     wording = prompt
     if "{}" in prompt:
         if not subject:

@@ -14,7 +14,7 @@ from typing import Any
 
 from lesion.errors import UsageError
 from lesion.tasks import contrast, options
-from lesion.tasks.source import Row, identify, local_rows
+from lesion.tasks.source import Row, filled, identify, local_rows
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 SUBJECT = "subject"
@@ -25,6 +25,7 @@ PROMPTS = ("prompt", "text", "sentence")
 RIGHTS = ("answer", "io", "IO", "indirect_object")
 SUBJECTS = ("subject", "s", "S")
 
+_BEHIND = re.compile(r"[\W_]+$")
 _WORD = re.compile(r"[^\W\d_](?:[\w’'-]*\w)?")
 
 
@@ -35,8 +36,8 @@ class Ioi:
     Without a path, 400 sentences of this project: names, places and things drawn by a seed, two names never with the
     same first letter. In half of them the one who is given something is named first (group `ABBA`), in half the giver
     (`BABA`). With a path, a file of objects with `prompt` (or a whole sentence, `text` or `sentence`, whose last word
-    is the answer) and `answer` (or `io`, `IO`, `indirect_object`), perhaps `subject` and `case_id`. Where there is no
-    `subject`, it is the one capitalised word besides the answer that stands twice.
+    is the answer, whatever punctuation follows) and `answer` (or `io`, `IO`, `indirect_object`), perhaps `subject` and
+    `case_id`. Where there is no `subject`, it is the one capitalised word besides the answer that stands twice.
 
     Tempting is " the" (" a" where the right name begins with the same letters), or the text that is given, or with
     `subject` the name that stands twice.
@@ -108,7 +109,7 @@ class Ioi:
     def _read(self, row: Row, index: int, where: str) -> Item:
         prompt = options.text(_one_of(row, PROMPTS, where), "prompt", where)
         right = options.text(_one_of(row, RIGHTS, where), "answer", where)
-        prompt = _without(prompt, right, where)
+        prompt = _without(prompt, right, where, whole=PROMPTS[0] not in row)
         given = next((row[field] for field in SUBJECTS if field in row), None)
         subject = _repeated(prompt, right) if given is None else options.text(given, "subject", where)
         if self.tempting == SUBJECT and subject in ("", right):
@@ -160,19 +161,35 @@ def _words() -> Mapping[str, Any]:
 def _one_of(row: Row, fields: Sequence[str], where: str) -> Any:
     for field in fields:
         if field in row:
-            return row[field]
+            return filled(row, field, where)
     raise UsageError(
         f"{where}: there is no field '{fields[0]}'; there are {', '.join(map(repr, row)) or 'none'}. A row of ioi has "
         f"'prompt' and 'answer'."
     )
 
 
-def _without(prompt: str, right: str, where: str) -> str:
-    """A prompt without the right name at its end, where the file has whole sentences."""
-    ended = prompt.rstrip(".")
-    if not ended.endswith(f" {right}"):
-        return prompt
-    shorter = ended[: -len(right)].rstrip()
+def _without(prompt: str, right: str, where: str, whole: bool) -> str:
+    """A prompt without the right name at its end and what of punctuation follows it.
+
+    Args:
+        prompt: the text of the row.
+        right: the right name.
+        where: file and row, for errors.
+        whole: whether the text must be a whole sentence, which ends in the name.
+
+    Raises:
+        UsageError: a sentence does not end in the name, or nothing stands before it.
+    """
+    ended = _BEHIND.sub("", prompt)
+    name = _BEHIND.sub("", right) or right
+    if not f" {ended}".endswith(f" {name}"):
+        if not whole:
+            return prompt
+        raise UsageError(
+            f"{where}: the sentence must end in the answer '{right}', and ends in '{prompt.split()[-1]}'; give what "
+            f"stands before the answer as 'prompt', or leave the row out."
+        )
+    shorter = ended[: len(ended) - len(name)].rstrip()
     if not shorter:
         raise UsageError(f"{where}: the prompt is nothing but the answer '{right}'.")
     return shorter

@@ -114,6 +114,17 @@ def need(row: Row, field: str, task: str, index: int) -> Any:
     return row[field]
 
 
+def filled(row: Row, field: str, where: str) -> Any:
+    """A field that is there.
+
+    Raises:
+        UsageError: it holds nothing: null.
+    """
+    if row[field] is None:
+        raise UsageError(f"{where}: '{field}' is empty (null); fill it in, or leave the row out.")
+    return row[field]
+
+
 def whole(text: str, name: str, where: str) -> str:
     """The text, if it is one: half of a surrogate pair is no character, and no tokenizer takes it.
 
