@@ -13,6 +13,7 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -192,12 +193,27 @@ def peek(source: str | Path, *, revision: str | None = None, trust_remote_code: 
         UsageError: the folder, its revision or the bundled model does not exist.
         LesionError: as for `load`, as far as the config tells.
     """
-    place = find(str(source), revision)
-    with quiet():
-        config = _read("configuration", AutoConfig.from_pretrained, place, str(source), trust_remote_code)
-        refuse_unsuited(config, str(source))
+    config = configuration(source, revision=revision, trust_remote_code=trust_remote_code)
     blocks = getattr(config.get_text_config(decoder=True), "num_hidden_layers", None)
     return blocks if isinstance(blocks, int) else None
+
+
+def configuration(
+    source: str | Path, *, revision: str | None = None, trust_remote_code: bool = False
+) -> PretrainedConfig:
+    """The config of a decoder; its weights are not read.
+
+    Raises:
+        UsageError: the folder, its revision or the bundled model does not exist.
+        LesionError: as for `load`, as far as the config tells.
+    """
+    place = find(str(source), revision)
+    with quiet():
+        config: PretrainedConfig = _read(
+            "configuration", AutoConfig.from_pretrained, place, str(source), trust_remote_code
+        )
+        refuse_unsuited(config, str(source))
+    return config
 
 
 def load(

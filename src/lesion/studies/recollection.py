@@ -63,7 +63,7 @@ class Recollection:
 
     Attributes:
         asked: how many answers were asked for.
-        planned: how many were wanted, those that were stored already included.
+        wanted: fingerprint, edit, task and item of every answer that was wanted, whether or not it was stored already.
     """
 
     def __init__(
@@ -76,7 +76,8 @@ class Recollection:
         watcher: Watcher,
     ) -> None:
         self.model = model
-        self.asked = self.planned = 0
+        self.asked = 0
+        self.wanted: set[tuple[str, str, str, str]] = set()
         self._study, self._chosen, self._engine, self._store = study, chosen, engine, store
         self._watcher = watcher
         self._keys = store.keys()
@@ -118,9 +119,11 @@ class Recollection:
             what: the answers are for, for the watcher.
         """
         cells = missing(self._study, self._chosen, self.model, tasks, items, edits, self)
-        total = len({str(BASELINE), *map(str, edits)}) * sum(len(items[choice]) for choice in tasks)
+        texts = {str(BASELINE), *map(str, edits)}
+        total = len(texts) * sum(len(items[choice]) for choice in tasks)
         self.asked += len(cells)
-        self.planned += total
+        named = ((choice.name, item.id) for choice in tasks for item in items[choice])
+        self.wanted |= {(self.model.fingerprint, text, *one) for one in named for text in texts}
         if not cells:
             return
         self._watcher.begin(self._chosen.name, total, total - len(cells), what)

@@ -15,20 +15,27 @@ from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.spectra import spectra
 from lesion.engines.engine import Engine
 from lesion.engines.transformers import TransformersEngine
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
 from lesion.methods.truncation import Grid, grid
-from lesion.models.load import Model, load, peek
+from lesion.models.load import Model, load
 from lesion.studies import truncation_summary as numbers
 from lesion.studies.asking import identity
 from lesion.studies.layers import parse_layers
-from lesion.studies.questions import ModelChoice, TaskChoice
+from lesion.studies.questions import ModelChoice
 from lesion.studies.recollection import Recollection, gold_of
 from lesion.studies.run import Outcome
 from lesion.studies.search import Found, Split, ask_in_full, search, split
 from lesion.studies.store import Store
+from lesion.studies.truncation_refusals import (
+    refuse_broken,
+    refuse_few,
+    refuse_other_config,
+    refuse_other_shape,
+    refuse_scores,
+    refuse_unaskable,
+)
 from lesion.studies.truncation_study import TruncationStudy
 from lesion.tasks.catalogue import draw, find
-from lesion.tasks.task import Item, Task
 from lesion.watching import Silent, Watcher
 from lesion.whole import replace
 
@@ -61,11 +68,11 @@ def run_truncation(
     watcher = watcher or Silent()
     folder = Path(folder)
     tasks = {choice: find(choice.name) for choice in study.tasks}
-    _refuse_scores(tasks)
+    refuse_scores(tasks)
     drawn = {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
-    _refuse_few(drawn)
+    refuse_few(drawn)
     model = model or _load(study, study.model)
-    _refuse_broken(model, study.model.name)
+    refuse_broken(model, study.model.name)
     cells = grid(
         model.anatomy,
         parse_layers(study.layers, len(model.anatomy.blocks), study.model.name),
@@ -73,8 +80,10 @@ def run_truncation(
         study.keep,
         study.side,
     )
+    # What is wrong with an item or a checkpoint is told before hours of search.
+    refuse_unaskable(study, model, tasks, drawn)
     for revision in study.revisions:
-        peek(study.model.source, revision=revision)  # what is wrong with one is told before hours of search
+        refuse_other_config(model, study.model.name, _at(study.model, revision))
     parts = split(tasks, drawn, study.validation)
     used = spectra(model)
     before = (used.computed, used.read, used.reused, used.seconds)
@@ -93,20 +102,28 @@ def run_truncation(
             name: there - then
             for name, there, then in zip(("computed", "read", "reused", "seconds"), decompositions, before, strict=True)
         }
-        asked, planned = memory.asked, memory.planned
-        _keep(folder, summary, found.composed or found.chosen, model)  # a checkpoint that fails takes nothing with it
+        asked, wanted = memory.asked, set(memory.wanted)
+        # A checkpoint that fails takes nothing with it.
+        _keep(folder, _without(summary, study.revisions), found.composed or found.chosen, model)
         told = {model.fingerprint: study.model}
-        for revision in study.revisions:
+        for number, revision in enumerate(study.revisions, start=1):
             follower = _follow(study, revision, model, told, store, watcher, make_engine)
             ask_in_full(parts, parts.test, shown, follower, "answers on test items")
-            asked, planned = asked + follower.asked, planned + follower.planned
+            asked, wanted = asked + follower.asked, wanted | follower.wanted
             for edit in (BASELINE, *shown):
                 summary["tokens"] += numbers.tokens(edit, parts, follower, study.level, revision)
                 summary["revisions"] += numbers.along(edit, parts, follower, study.level, revision)
             del follower  # its model makes room for the next
-    if study.revisions:
-        _keep(folder, summary, found.composed or found.chosen, model)
-    return Outcome(folder, summary, asked, planned)
+            _write(folder, _without(summary, study.revisions[number:]))
+    return Outcome(folder, summary, asked, len(wanted))
+
+
+def _without(summary: Mapping[str, Any], revisions: Sequence[str]) -> Mapping[str, Any]:
+    """The summary as far as it has got, with a note on the checkpoints that are still to be asked."""
+    if not revisions:
+        return summary
+    note = f"Not asked yet: {', '.join(revisions)}; the same command goes on from here."
+    return {**summary, "notes": [*summary["notes"], note]}
 
 
 def _follow(
@@ -121,7 +138,8 @@ def _follow(
     """A checkpoint ready to be asked. One with the weights of a model in `told` goes by that one's name and answers."""
     chosen = _at(study.model, revision)
     there = _load(study, chosen)
-    _refuse_broken(there, chosen.name)
+    refuse_broken(there, chosen.name)
+    refuse_other_shape(model, study.model.name, there, chosen.name)
     if there.fingerprint in told:
         watcher.note(f"{chosen.name} has the weights of {told[there.fingerprint].name}; its answers are those.")
     named = told.setdefault(there.fingerprint, chosen)
@@ -152,42 +170,9 @@ def _load(study: TruncationStudy, chosen: ModelChoice) -> Model:
 
 
 def _at(chosen: ModelChoice, revision: str) -> ModelChoice:
-    return chosen.model_copy(update={"revision": revision})
-
-
-def _refuse_scores(tasks: Mapping[TaskChoice, Task]) -> None:
-    for choice, task in tasks.items():
-        if task.kind == "score":
-            raise UsageError(
-                f"{choice.name} is scored by its log-probability and has no right answers to search by; give a task"
-                f" that is answered, and evaluate the edit on {choice.name} with `lesion evaluate`."
-            )
-
-
-def _refuse_few(drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
-    for choice, items in drawn.items():
-        if len(items) < 2:
-            raise UsageError(
-                f"{choice.name} has {len(items)} item: an edit is chosen on some items and told on others, so give two"
-                f" at least."
-            )
-
-
-def _refuse_broken(model: Model, name: str) -> None:
-    """An answer of a network with weights that are not finite says nothing, and no search would mend it."""
-    broken = [where for where, weight in model.network.named_parameters() if not bool(weight.isfinite().all())]
-    if not broken:
-        return
-    for address, matrix in model.anatomy.matrices.items():
-        if not bool(matrix.read().isfinite().all()):
-            raise LesionError(
-                f"{address} of {name} has weights that are not finite, and so no spectrum; the checkpoint is"
-                f" broken. Give one whose weights are finite."
-            )
-    raise LesionError(
-        f"{', '.join(broken[:3])}{', …' if len(broken) > 3 else ''} of {name} has weights that are not finite;"
-        f" the checkpoint is broken. Give one whose weights are finite."
-    )
+    """The same model at another revision than the one that its source or it names itself."""
+    source = chosen.source if Path(chosen.source).expanduser().is_dir() else chosen.source.partition("@")[0]
+    return chosen.model_copy(update={"source": source, "revision": revision})
 
 
 def _note(store: Store, name: str, model: Model) -> None:
@@ -328,11 +313,15 @@ def _spectra(cells: Grid, model: Model) -> list[dict[str, Any]]:
 
 
 def _keep(folder: Path, summary: Mapping[str, Any], edit: Edit | None, model: Model) -> None:
+    _write(folder, summary, without_edit=edit is None)
+    if edit is not None:
+        save_edit(folder / BEST, edit, model)
+
+
+def _write(folder: Path, summary: Mapping[str, Any], *, without_edit: bool = False) -> None:
     try:
         replace(folder / SUMMARY, json.dumps(summary))
-        if edit is None:
+        if without_edit:
             (folder / BEST).unlink(missing_ok=True)
     except OSError as error:
         raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another with --out.") from error
-    if edit is not None:
-        save_edit(folder / BEST, edit, model)
