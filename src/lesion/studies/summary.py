@@ -21,7 +21,7 @@ def summarise(
     """What `summary.json` holds: per model and task the baseline and every edit that has all its answers.
 
     An edit that is still missing answers is left out and named in the task's `planned`; a task without a complete
-    baseline is left out with a note.
+    baseline is left out with a note. A task that is scored by log-probability has a note that its accuracy says little.
 
     Args:
         study: what was asked.
@@ -30,6 +30,7 @@ def summarise(
         items: from `Store.items`.
     """
     notes: list[str] = []
+    scored: dict[str, None] = {}
     models = []
     for model, edits in plan.items():
         tasks = []
@@ -42,7 +43,14 @@ def summarise(
                 continue
             tasks.append(entry)
             notes += _nonfinite(model, choice.name, of_task, edits)
+            if _scored(of_task):
+                scored[choice.name] = None
         models.append({"model": model, "tasks": tasks})
+    notes += [
+        f"{task} is scored, not judged: the accuracy says only how often its log-probability was a finite number. "
+        f"`lesion evaluate` compares log-probabilities."
+        for task in scored
+    ]
     return {
         "models": models,
         "study": {
@@ -91,6 +99,13 @@ def _task(
         "layers": entries,
         "planned": sorted({edit.layer for edit in edits}),
     }
+
+
+def _scored(answers: pd.DataFrame) -> bool:
+    """Whether these are log-probabilities of one text each, of which none is right or wrong."""
+    if "scores" not in answers:
+        return False
+    return any(len(scores) == 1 and not text for scores, text in zip(answers["scores"], answers["text"], strict=True))
 
 
 def _right(frame: pd.DataFrame) -> NDArray[np.bool_]:
