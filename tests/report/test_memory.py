@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import html
+import io
 import json
 import re
 from copy import deepcopy
 
 import chromium
 import pytest
+from rich.console import Console
 
 from lesion.labs.memory import lab, sizes, slopes
 from lesion.labs.memory.recipe import Recipe
 from lesion.report import memory, memory_charts, memory_prose, memory_sizes, memory_tables
+from lesion.report.files import plain_json
 
 
 def run(**options):
@@ -112,12 +115,66 @@ def test_draws_that_disagree_are_named(summary):
     assert "They disagree: m = 3 with α = 0.3, m = 3 with α = 0.5, m = 3 with α = 0.6." in told(mixed)
 
 
-def test_without_noise_there_is_a_page_too_and_no_slope_is_made_up():
+def test_without_noise_nothing_is_said_of_a_noise_that_is_not_there():
     quiet = run(noise=0.0, steps=50)
     text = words(memory.page(quiet))
-    assert "no measurable slope" in text
     assert "nan" not in text.lower()
     assert "Without noise nothing has to be forgotten" in text
+    assert "There was no noise to learn" in text
+    said = memory_prose.findings(quiet)[-1]
+    assert said.headline[0].startswith("Without noise nothing pushes from q or from any token to τ")
+    assert not any("learns the noise" in sentence or "feed-forward" in sentence for sentence in said.sentences)
+    again = json.loads(plain_json(quiet))
+    assert memory.page(again) == memory.page(quiet)
+
+
+def test_numbers_in_sentences_have_no_powers_of_ten_and_a_minus_of_their_own(summary):
+    made = deepcopy(summary)
+    for point in made["first_step"]["points"]:
+        point |= {"value": 1e-6, "value_noise": 0.0393}
+        for one in point["draws"]:
+            one |= {"value": -0.01, "value_spread": 0.1}
+    assert "39,300 times its signal" in told(made)
+    assert "recall's mean is −0.1 times" in told(made)
+    for row in made["first_step"]["slopes"]:
+        row |= {"slope": float("nan")} if "slope" in row else {}
+    assert "grows with no measurable power of the vocabulary" in told(made)
+
+
+def test_a_spectrum_of_one_value_is_compared_with_no_other():
+    single = run(classes=3, width=1, codes="gaussian", steps=50)
+    assert "W has a single singular value, with 1.000 of the common class's code" in told(single)
+    assert "largest other" not in told(single)
+
+
+def test_the_side_is_said_to_depend_only_on_what_was_varied(summary):
+    narrow = run(classes=2, width=3, noise=0.7, steps=5)
+    assert "after 5 steps depends on α; m = 2 alone has room here." in told(narrow)
+    assert "depends on the number of classes m and on α." in told(summary)
+    turned = deepcopy(summary)
+    for row in turned["sizes"]:
+        row["places"][-1]["side"] = "top" if row["classes"] > 2 else "bottom"
+    assert "depends on the number of classes m." in told(turned)
+
+
+def test_sizes_that_the_sweep_leaves_out_are_told():
+    assert sizes.left_out(Recipe(classes=64, width=80)) == [
+        "The sweep over sizes goes up to 32 classes: the memory of 64 is not part of it."
+    ]
+    assert "codes of 10, 20, 32 classes" in sizes.left_out(Recipe(classes=10, width=9, codes="gaussian"))[0]
+    assert sizes.left_out(Recipe()) == []
+
+
+def test_the_terminals_names_of_codes_are_whole_with_many_noises():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sizes, "NOISES", (0.1, 0.3, 0.5, 0.6, 0.7))
+        patch.setattr(sizes, "CLASSES", (2,))
+        found = lab.run_memory(Recipe(classes=2, width=8, noise=0.25, steps=5))
+    console = Console(width=80, file=io.StringIO())
+    console.print(memory_tables.text(found))
+    said = console.file.getvalue()
+    assert "orthonormal, m" in said
+    assert "…" not in said
 
 
 def test_a_width_with_no_room_for_any_size_has_a_page_without_sizes():

@@ -43,15 +43,24 @@ def _full(summary: Mapping[str, Any]) -> Finding:
     full, recipe, noise = summary["full"], summary["recipe"], summary["noise"]
     place = full["noise"]
     headline = (
-        f"After {full['step']:,} steps the full memory gives f* a probability of {_p(full['p_correct'])} and the common"
-        f" class {_p(full['p_noise'])}; it was trained on {_p(1 - noise)} and {_p(noise)}."
+        f"After {wording.counted(full['step'], 'step')} the full memory gives f* a probability of"
+        f" {_p(full['p_correct'])} and the common class {_p(full['p_noise'])}; it was trained on {_p(1 - noise)} and {_p(noise)}."
     )
     if place["side"] == "absent":
         return Finding("The full memory", (headline,), (f"The code of the common class is {SIDES['absent']}.",))
-    sentences = [
+    sentences = []
+    if noise == 0:
+        sentences.append("There was no noise to learn: the common class is one wrong answer more.")
+    if len(full["singular_values"]) == 1:
+        sentences.append(
+            f"W has a single singular value, with {_p(place['alignment'])} of the common class's code: there is no"
+            " other that it could lie above or below."
+        )
+        return Finding("The full memory", (headline,), tuple(sentences))
+    sentences.append(
         f"The code of the common class lies {SIDES[place['side']]}: what holds most of it ({_p(place['alignment'])})"
         f" has {place['ratio']:.3g} times the largest other singular value."
-    ]
+    )
     first = summary["training"][0]
     if first["noise"]["side"] != place["side"]:
         sentences.append(f"After the first step it was {SIDES[first['noise']['side']]}: it moved during training.")
@@ -118,14 +127,46 @@ def _truncated(summary: Mapping[str, Any]) -> Finding:
 def _first_step(summary: Mapping[str, Any]) -> Finding:
     found = summary["first_step"]
     of = {(row["trigger"], row["signal"]): row for row in found["slopes"]}
-    forward, value = of["constant", "feed_forward"], of["constant", "value"]
     sizes = [point["vocabulary"] for point in found["points"]]
-    headline = (
-        f"Between vocabularies of {min(sizes)} and {max(sizes)} the feed-forward's signal towards q → τ grows with the"
-        f" power {_slope(forward)} of the vocabulary, the attention-value signal towards recall with"
-        f" {_slope(value)}; exactly, {_number(forward['exact'])} and {_number(value['exact'])}."
-    )
     last = next(p for p in reversed(found["points"]) if p["trigger"] == "constant")
+    between = f"Between vocabularies of {min(sizes)} and {max(sizes)}"
+    rarer = (
+        f"Where the trigger becomes rarer with the vocabulary, recall's exact power is"
+        f" {_number(of['zipf', 'value']['exact'])} (π ∝ 1/rank) and {_number(of['uniform', 'value']['exact'])}"
+        " (π even)."
+    )
+    told = _without_noise if found["noise"] == 0 else _with_noise
+    headline, sentences = told(of, last, between)
+    return Finding("The first gradient step", (headline,), (*sentences, rarer))
+
+
+Slopes = Mapping[tuple[str, str], Mapping[str, Any]]
+
+
+def _without_noise(of: Slopes, last: Mapping[str, Any], between: str) -> tuple[str, list[str]]:
+    """Of the three signals there is recall's alone."""
+    value = of["constant", "value"]
+    headline = (
+        "Without noise nothing pushes from q or from any token to τ: there is no signal of the feed-forward to compare."
+        f" {between} the attention-value signal towards recall grows with {_slope(value)} of the vocabulary; exactly,"
+        f" {_number(value['exact'])}."
+    )
+    sentences = [f"Between the two largest vocabularies its exact power is {_number(value['late'])}."]
+    if last["draws"]:
+        over = _mean_of(last["draws"], "value") / _mean_of(last["draws"], "value_spread")
+        sentences.append(
+            f"On batches at V = {last['vocabulary']} recall's mean is {_times(over)} times the spread over its tokens."
+        )
+    return headline, sentences
+
+
+def _with_noise(of: Slopes, last: Mapping[str, Any], between: str) -> tuple[str, list[str]]:
+    forward, value, noisy = (of["constant", signal] for signal in ("feed_forward", "value", "value_noise"))
+    headline = (
+        f"{between} the feed-forward's signal towards q → τ grows with {_slope(forward)} of the vocabulary, the"
+        f" attention-value signal towards recall with {_slope(value)}; exactly, {_number(forward['exact'])} and"
+        f" {_number(value['exact'])}."
+    )
     sentences = [
         f"Between the two largest vocabularies the exact powers are {_number(forward['late'])} and"
         f" {_number(value['late'])}.",
@@ -142,23 +183,17 @@ def _first_step(summary: Mapping[str, Any]) -> Finding:
         )
         sentences.append(
             f"On batches at V = {last['vocabulary']} the feed-forward's signal is"
-            f" {wording.figures(forward_over, 2)} times the width of what is pushed from q to other tokens;"
-            f" recall's mean is {wording.figures(value_over, 2)} times the spread over its tokens."
+            f" {_times(forward_over)} times the width of what is pushed from q to other tokens;"
+            f" recall's mean is {_times(value_over)} times the spread over its tokens."
         )
-    noisy = of["constant", "value_noise"]
     times = ""
-    if last["value"] > 0:
-        times = f", {last['value_noise'] / last['value']:.2g} times its signal at V = {last['vocabulary']}"
+    if last["value"] > 0 and last["value_noise"] > 0:
+        times = f", {_times(last['value_noise'] / last['value'])} times its signal at V = {last['vocabulary']}"
     sentences.append(
-        f"Attention also learns the noise, from every token: with the power {_slope(noisy)}"
+        f"Attention also learns the noise, from every token: with {_slope(noisy)}"
         f" (exactly {_number(noisy['exact'])}){times}."
     )
-    sentences.append(
-        f"Where the trigger becomes rarer with the vocabulary, recall's exact power is"
-        f" {_number(of['zipf', 'value']['exact'])} (π ∝ 1/rank) and {_number(of['uniform', 'value']['exact'])}"
-        " (π even)."
-    )
-    return Finding("The first gradient step", (headline,), tuple(sentences))
+    return headline, sentences
 
 
 def _mean_of(draws: Sequence[Mapping[str, float]], name: str) -> float:
@@ -166,9 +201,16 @@ def _mean_of(draws: Sequence[Mapping[str, float]], name: str) -> float:
 
 
 def _slope(row: Mapping[str, Any]) -> str:
+    """`the power 0.362 [0.218, 0.582]`."""
     if row.get("slope") is None or math.isnan(row["slope"]):
-        return "no measurable slope"
-    return f"{_number(row['slope'])} {_between(row)}".rstrip()
+        return "no measurable power"
+    return f"the power {_number(row['slope'])} {_between(row)}".rstrip()
+
+
+def _times(value: float) -> str:
+    """Two digits, or more where the number itself has more: `0.13`, `16`, `39,300`."""
+    text = f"{value:,.0f}" if abs(value) >= 100 else wording.figures(value, 2)
+    return text.replace("-", wording.MINUS)
 
 
 def _between(row: Mapping[str, Any]) -> str:

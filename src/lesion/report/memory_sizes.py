@@ -73,12 +73,7 @@ def findings(rows: Sequence[Row], width: int) -> list[Finding]:
         return []
     steps = rows[0]["places"][-1]["step"]
     plain = [row for row in rows if row["codes"] == "orthonormal"]
-    ends = {row["places"][-1]["side"] for row in plain}
-    headline = (
-        f"Which side holds the noise after {steps:,} steps depends on the number of classes m and on α."
-        if len(ends) > 1
-        else f"After {steps:,} steps the noise lies {SIDES[ends.pop()]} at every size and α."
-    )
+    headline = _headline(plain, steps)
     alone = [row for row in plain if row["inputs"] == row["classes"]]
     sentences = [_of_size([row for row in alone if row["classes"] == m]) for m in sorted({r["classes"] for r in alone})]
     worst = max(
@@ -103,6 +98,34 @@ def findings(rows: Sequence[Row], width: int) -> list[Finding]:
         )
     told = Finding("Sizes, orthonormal codes", (headline,), (*sentences, *_cleaning(plain)))
     return [told, _gaussian(rows, width)]
+
+
+def _headline(rows: Sequence[Row], steps: int) -> str:
+    """On what the side depends: on the number of classes, on α, on both, or on neither."""
+    of_noise: dict[float, set[str | None]] = {}
+    of_size: dict[int, set[str | None]] = {}
+    for row in rows:
+        side = row["places"][-1]["side"]
+        of_noise.setdefault(row["noise"], set()).add(side)
+        of_size.setdefault(row["classes"], set()).add(side)
+    only = ""
+    if len(of_size) == 1:
+        (classes,) = of_size
+        only = f"; m{wording.SPACE}={wording.SPACE}{classes} alone has room here"
+    ends = set().union(*of_size.values())
+    if len(ends) == 1:
+        where = SIDES[ends.pop() or "between"]
+        return f"After {steps:,} {_steps(steps)} the noise lies {where} at every {'α' if only else 'size and α'}{only}."
+    on = []
+    if any(len(sides) > 1 for sides in of_noise.values()):
+        on.append("on the number of classes m")
+    if any(len(sides) > 1 for sides in of_size.values()):
+        on.append("on α")
+    return f"Which side holds the noise after {steps:,} {_steps(steps)} depends {wording.listed(on)}{only}."
+
+
+def _steps(count: int) -> str:
+    return "step" if count == 1 else "steps"
 
 
 def _of_size(of: Sequence[Row]) -> str:

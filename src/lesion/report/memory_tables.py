@@ -17,6 +17,8 @@ from lesion.report.memory_prose import findings
 from lesion.report.memory_sizes import MARKS, Row, lines
 
 SIGNALS = {"feed_forward": "feed-forward → τ", "value": "value → recall", "value_noise": "value → τ"}
+FEW = 5
+"""With so many noises a side and its ratio stand in one line of the terminal's table."""
 MOST_ROWS = 4
 """At most so many ranks from each end of the spectrum are printed; summary.json has them all."""
 
@@ -80,8 +82,11 @@ def _sizes(summary: Mapping[str, Any]) -> RenderableType:
         return Text("No size of the sweep fits into this width.")
     noises = sorted({row["noise"] for row in rows})
     table = _table("Where the noise lies", ("codes and classes", *(f"α = {noise:g}" for noise in noises)))
+    # Of many noises the numbers stand below the marks, so that 80 columns hold the names of the codes.
+    between = wording.SPACE if len(noises) <= FEW else "\n"
+    table.columns[0].min_width = len("orthonormal,")
     for line in lines(rows):
-        table.add_row(line.name, *(_places(row) for row in line.rows))
+        table.add_row(line.name, *(_places(row, between) for row in line.rows))
     return table
 
 
@@ -93,12 +98,12 @@ def kept(row: Row, rank: int) -> str:
     return f"{row['rank']} {names[row['side']]}"
 
 
-def _places(row: Row | None) -> str:
+def _places(row: Row | None, between: str) -> str:
     """`▼→▲ 1.20`: the sides after the first and the last step, and the last ratio."""
     if row is None:
         return ""
     first, last = row["places"][0], row["places"][-1]
-    return f"{MARKS[first['side']]}→{MARKS[last['side']]}{wording.SPACE}{last['ratio']:.2f}"
+    return f"{MARKS[first['side']]}→{MARKS[last['side']]}{between}{last['ratio']:.2f}"
 
 
 def _slopes(summary: Mapping[str, Any]) -> Table:

@@ -40,11 +40,7 @@ def run_memory(recipe: Recipe, watcher: Watcher | None = None) -> dict[str, Any]
         "sizes": of_sizes,
         "first_step": slopes.first_step(noise, recipe.seed, watcher),
     }
-    left_out = [m for m in sizes.CLASSES if m not in {size for size, _ in sizes.planned(recipe)}]
-    notes = []
-    if left_out:
-        names = ", ".join(map(str, left_out))
-        notes.append(f"Width {recipe.width} has no room for orthonormal codes of {names} classes: no sweep there.")
+    notes = sizes.left_out(recipe)
     if noise == 0:
         notes.append("Without noise nothing has to be forgotten: the common class is only one more wrong answer.")
     if noise == 0.5:

@@ -28,10 +28,29 @@ REPEATED = (4,)
 
 
 def planned(recipe: Recipe) -> list[tuple[int, int]]:
-    """(classes, inputs) that fit into the recipe's width as orthonormal codes, the recipe's own number among them."""
+    """(classes, inputs) that fit into the recipe's width as orthonormal codes.
+
+    The recipe's own number of classes is among them where it fits, and is not beyond the largest of `CLASSES`: a sweep
+    of more would take the time of many memories.
+    """
     sizes = sorted({*CLASSES, min(recipe.classes, max(CLASSES))})
     found = [(m, r * m) for m in sizes for r in (REPEATS if m in REPEATED else (1,))]
     return [(m, n) for m, n in found if max(m + 1, n) <= recipe.width]
+
+
+def left_out(recipe: Recipe) -> list[str]:
+    """Which sizes the sweep does not have, and why, in sentences."""
+    there = {size for size, _ in planned(recipe)}
+    wanted = sorted({*CLASSES, min(recipe.classes, max(CLASSES))})
+    narrow = ", ".join(str(m) for m in wanted if m not in there)
+    found = []
+    if narrow:
+        found.append(f"Width {recipe.width} has no room for orthonormal codes of {narrow} classes: no sweep there.")
+    if recipe.classes > max(CLASSES):
+        found.append(
+            f"The sweep over sizes goes up to {max(CLASSES)} classes: the memory of {recipe.classes} is not part of it."
+        )
+    return found
 
 
 def sweep(recipe: Recipe, watcher: Watcher) -> list[dict[str, Any]]:
