@@ -186,6 +186,20 @@ def test_the_terminal_tells_the_test_the_path_and_the_revisions_in_eighty_column
         assert expected in plain
 
 
+def test_no_number_of_the_tokens_is_cut_in_eighty_columns_with_revisions_however_long_its_task_and_large_its_ranks():
+    summary = made.study()
+    for row in summary["tokens"]:
+        row |= {"task": "shuffled:facts:places/known_1000.json", "revision": row["revision"] and "step143000"}
+        row |= {"rank_right": 31234.5, "rank_tempting": 41234.5, "margin": -11.1, "margin_low": -12.25}
+        row |= {"margin_high": -10.05, "p_right": 1.0, "p_right_low": 0.994, "p_right_high": 1.0}
+    text = shown(summary)
+    assert max(map(len, text.splitlines())) <= 80
+    table = text[text.index("The right and the tempting token") : text.index("Along the revisions")]
+    assert "…" not in table
+    for number in ("31,234.5", "41,234.5", "−11.10", "[−12.25, −10.05]", "100.0"):
+        assert number in table.replace("\N{NO-BREAK SPACE}", " ")
+
+
 def test_a_collapsed_cell_stands_behind_the_others_in_the_terminal():
     summary = made.study()
     for cell in summary["cells"]:

@@ -110,6 +110,37 @@ def test_tokens_are_mean_probabilities_median_ranks_and_mean_margins_on_test_ite
         assert (row["margin"], row["margin_low"], row["margin_high"]) == pytest.approx((0.5, 0.5, 0.5))
 
 
+def test_what_the_tokens_gain_is_told_by_the_paired_differences_of_their_probabilities(summary):
+    test = order(0)[len(validation(0)) :]
+    (_, before), (_, after) = column("baseline", test), column(EDIT, test)
+    (told,) = summary["chosen"]["tasks"]
+    for name, less in (("right", 0.0), ("tempting", 0.5)):
+        change = np.exp(after - less) - np.exp(before - less)
+        reach = stats.t.isf(0.025, 23) * stats.sem(change)
+        assert told[f"p_{name}_gain"] == pytest.approx(change.mean())
+        assert [told[f"p_{name}_gain_low"], told[f"p_{name}_gain_high"]] == pytest.approx(
+            [change.mean() - reach, change.mean() + reach]
+        )
+
+
+def test_no_limit_of_a_probability_lies_below_0_or_above_1(llama, tmp_path):
+    """Of three test items one is certain, or all but one: Student's interval reaches beyond."""
+    for edge, golds in (("p_right_low", (-0.001, -30.0, -30.0)), ("p_right_high", (-30.0, -0.001, -0.001))):
+        likely = dict(zip(order(0, 4)[1:], golds, strict=True))
+        engine = Known(lambda edit, item, likely=likely: Say(True, likely.get(item, -1.0)), 4)
+        told = run_truncation(
+            study(contrasts(tmp_path / f"{edge}.jsonl", 4), validation=0.25),
+            tmp_path / edge,
+            model=llama,
+            make_engine=engine,
+        ).summary["tokens"][0]
+        probabilities = np.exp(golds)
+        reach = stats.t.isf(0.025, 2) * stats.sem(probabilities)
+        low, high = probabilities.mean() - reach, probabilities.mean() + reach
+        assert low < 0 if edge.endswith("low") else high > 1
+        assert [told["p_right_low"], told["p_right_high"]] == pytest.approx([max(0.0, low), min(1.0, high)])
+
+
 def test_no_change_is_told_as_0_and_never_as_minus_0(llama, tmp_path):
     task = questions(tmp_path / "q.jsonl")
     same = run_truncation(study(task), tmp_path / "out", model=llama, make_engine=Known(lambda *_: Say(True))).summary

@@ -45,7 +45,8 @@ def truncate(
     screen: Annotated[
         str,
         typer.Option(
-            help="auto, none, or how many cells are asked in full after a look at all by log-probability alone."
+            help="auto, none, or how many of the best cells are asked in full after a look at all by log-probability"
+            " alone; 8 more are drawn at random to judge the screen."
         ),
     ] = "auto",
     screen_items: Annotated[str, typer.Option(help="Validation items of each task for that look, or all.")] = "all",

@@ -132,10 +132,18 @@ def _asked(search: Search) -> list[tuple[str, str]]:
             f"{int(entry.get('cells') or len(search.cells)):,}"
             + (f", and {merged:,} more that keep the same as another" if merged else ""),
         ),
+        ("asked in full", _asked_in_full(search)),
         ("chosen on", _items(search, "validation_items")),
         ("told on", _items(search, "test_items")),
     ]
     return [(name, value) for name, value in told if value.strip()]
+
+
+def _asked_in_full(search: Search) -> str:
+    full, gone = search.complete, search.given_up
+    if not full and not gone:
+        return ""
+    return wording.counted(full, "cell") + (f", and {gone:,} more given up early" if gone else "")
 
 
 def _items(search: Search, part: str) -> str:

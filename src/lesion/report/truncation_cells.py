@@ -113,7 +113,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Tested:
-    """An edit on the test items of one task, beside the unedited model; gains are edited minus unedited."""
+    """An edit on the test items of one task, beside the unedited model; gains are edited minus unedited.
+
+    Those of `p_right` and `p_tempting` are of the probabilities of the two tokens of a contrast.
+    """
 
     task: str
     items: int
@@ -130,6 +133,12 @@ class Tested:
     gold_high: float | None
     label_share: float | None
     collapsed: bool
+    p_right_gain: float | None = None
+    p_right_gain_low: float | None = None
+    p_right_gain_high: float | None = None
+    p_tempting_gain: float | None = None
+    p_tempting_gain_low: float | None = None
+    p_tempting_gain_high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -233,6 +242,21 @@ class Search:
     def by_edit(self) -> Mapping[str, Cell]:
         """Text form → cell."""
         return {cell.edit: cell for cell in self.cells}
+
+    @property
+    def complete(self) -> int:
+        """How many cells were asked in full."""
+        return sum(cell.complete for cell in self.cells)
+
+    @property
+    def given_up(self) -> int:
+        """How many cells were given up early."""
+        return sum(cell.eliminated is not None for cell in self.cells)
+
+    @property
+    def kept(self) -> str | None:
+        """The edit that the search leaves behind: the composition where there is one, else the chosen edit."""
+        return self.composed if self.chosen is not None and self.composed and self.composed_tests else self.chosen
 
     @property
     def matrices(self) -> list[str]:

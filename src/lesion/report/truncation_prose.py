@@ -27,25 +27,64 @@ def findings(search: Search) -> list[Finding]:
 
 
 def verdict(search: Search) -> str:
-    """One sentence for the head of the page: what the chosen truncation does on the test items."""
-    if search.chosen is None:
+    """One sentence for the head of the page: what the edit that was found does on the test items.
+
+    That is the composition where there is one; the single edit that it began with is then named behind it.
+    """
+    if search.chosen is None or search.kept is None:
         return _full_stop(search.nothing or "Nothing has been chosen yet")
-    kept = f"Keeping {search.name(search.chosen)}"
-    if not search.best_tests:
+    kept = f"Keeping {search.name(search.kept)}"
+    tests = search.best_tests if search.kept == search.chosen else search.composed_tests
+    if not tests:
         return f"{kept} was chosen on the validation items; it has not been asked on test items."
-    told = {what: [t for t in search.best_tests if direction(search, t) == what] for what in ("gain", "loss", "none")}
-    none = wording.listed([test.task for test in told["none"]], "or")
-    if not told["gain"] and not told["loss"]:
-        return (
-            f"{kept} was chosen on the validation items; on the test items there is no evidence that it changes {none}."
-        )
+    label = [test for test in tests if test.collapsed]
+    told = {
+        what: [t for t in tests if not t.collapsed and direction(search, t) == what]
+        for what in ("gain", "loss", "none")
+    }
+    of = "log-probability of the gold answers" if search.by_gold else "accuracy"
+    none = f"there is no evidence that it changes the {of} on {wording.listed([t.task for t in told['none']], 'or')}"
     parts = [
         f"{verb} {wording.listed([f'{test.task} by {_by(search, test)}' for test in told[what]])}"
         for what, verb in (("gain", "improves"), ("loss", "harms"))
         if told[what]
     ]
-    rest = f"; there is no evidence that it changes {none}" if none else ""
-    return f"{kept} {' and '.join(parts)}, on test items that had no part in choosing it{rest}."
+    if parts:
+        head = f"{kept} {' and '.join(parts)}, on test items that had no part in choosing it"
+        head += f"; {none}." if told["none"] else "."
+    elif told["none"]:
+        head = f"{kept} was chosen on the validation items; on the test items {none}."
+    else:
+        head = f"{kept} was chosen on the validation items."
+    if label:
+        names = wording.listed([test.task for test in label])
+        head += f" On {names} it gives nearly all test items one answer, so that no accuracy tells what it can do."
+    head += "".join(_beside(search, test) for test in told["none"])
+    if search.kept != search.chosen:
+        head += f" The best single edit keeps {search.name(search.chosen)}."
+    return head
+
+
+def _beside(search: Search, test: Tested) -> str:
+    """What changes for certain on a task although the objective does not: a sentence behind a space, or nothing."""
+    found = []
+    if search.by_gold and _beyond(test.gain_low, test.gain_high) and (test.p is None or test.p <= ALPHA):
+        ends = wording.interval(test.gain_low, test.gain_high)
+        found.append(f"the accuracy changes by {signed(test.gain or 0.0)} points {ends}")
+    if not search.by_gold and _beyond(test.gold_low, test.gold_high):
+        ends = nats_interval(test.gold_low, test.gold_high)
+        found.append(f"the log-probability of the gold answers changes by {nats(test.gold_gain)} nats {ends}")
+    for name in ("right", "tempting"):
+        value, low, high = (getattr(test, f"p_{name}_gain{end}") for end in ("", "_low", "_high"))
+        if _beyond(low, high):
+            ends = wording.interval(low, high)
+            found.append(f"the probability of the {name} token changes by {signed(value or 0.0)} points {ends}")
+    return f" But on {test.task} {wording.listed(found)}." if found else ""
+
+
+def _beyond(low: float | None, high: float | None) -> bool:
+    """Whether an interval lies on one side of 0."""
+    return low is not None and high is not None and (low > 0 or high < 0)
 
 
 def _by(search: Search, test: Tested) -> str:
@@ -128,7 +167,7 @@ def how(search: Search) -> list[str]:
     asked = search.search
     screen, elimination, work = (asked.get(name) or {} for name in ("screen", "elimination", "decompositions"))
     if screen:
-        told.append(_screen(screen, len(search.cells)))
+        told.append(_screen(screen, search))
     if elimination:
         told.append(_elimination(elimination))
     if many := collapsed(search.cells):
@@ -147,20 +186,23 @@ def how(search: Search) -> list[str]:
     return told
 
 
-def _screen(screen: Mapping[str, Any], cells: int) -> str:
+def _screen(screen: Mapping[str, Any], search: Search) -> str:
     asked = screen.get("items")
     items = wording.counted(asked, "validation item") if isinstance(asked, int) else "all validation items"
     told = (
         f"A screen by the log-probability of gold answers ({items} of "
-        f"each task) picked what was asked in full: the best {int(screen.get('best') or 0):,}, and "
-        f"{int(screen.get('random') or 0):,} of the others drawn by the seed; {int(screen.get('evaluated') or 0):,} of "
-        f"{cells:,} cells in all."
+        f"each task) picked what was asked further: the best {int(screen.get('best') or 0):,}, and "
+        f"{int(screen.get('random') or 0):,} of the others drawn by the seed to judge the screen. Of "
+        f"{wording.counted(len(search.cells), 'cell')}, {search.complete:,} {_were(search.complete)} asked in full"
+        + (f" and {search.given_up:,} {_were(search.given_up)} given up early." if search.given_up else ".")
     )
     found = number(screen.get("rank_correlation"))
     if found is not None:
         low, high = number(screen.get("low")), number(screen.get("high"))
-        told += f" Rank correlation of the screen with the full evaluation, over these: {found:.2f}".replace(
-            "-", wording.MINUS
+        told += (
+            f" Rank correlation of the screen with the full evaluation, over those asked in full: {found:.2f}".replace(
+                "-", wording.MINUS
+            )
         )
         if low is not None and high is not None:
             told += f" [{low:.2f},{wording.SPACE}{high:.2f}]".replace("-", wording.MINUS)
@@ -188,9 +230,9 @@ def _elimination(elimination: Mapping[str, Any]) -> str:
 def _chosen(search: Search) -> Finding:
     if search.best is None:
         return Finding("", (verdict(search),))
-    tried = sum(cell.complete for cell in search.cells)
+    tried = wording.counted(search.complete, "cell")
     by = "the log-probability of gold answers" if search.by_gold else "accuracy"
-    told = f"{search.name(search.best)} is the best by {by} on {_validation(search)}, of {_cells(tried)} asked in full"
+    told = f"{search.name(search.best)} is the best by {by} on {_validation(search)}, of {tried} asked in full"
     cell = search.by_edit.get(search.best)
     changes = [] if cell is None else _changes(search, cell)
     if changes:
@@ -200,6 +242,8 @@ def _chosen(search: Search) -> Finding:
     sentences = [*(tested(search, test) for test in search.best_tests), f"{_capital(told)}."]
     if search.chosen is None and search.best_tests:
         sentences[0] = f"The best that there is, {search.name(search.best)}, on test items: {sentences[0]}"
+    elif search.kept != search.chosen and search.best_tests:
+        sentences[0] = f"The best single edit alone, {search.name(search.best)}, on test items: {sentences[0]}"
     if cell is not None and cell.rank and cell.saved is not None and cell.saved > 0:
         sentences.append(
             f"It keeps {cell.rank:,} of {wording.counted(cell.of, 'singular value')}; as two thin factors the matrix "
@@ -238,8 +282,8 @@ def _changes(search: Search, cell: Cell) -> list[str]:
     return found
 
 
-def _cells(number: int) -> str:
-    return wording.counted(number, "cell")
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
 
 
 def _validation(search: Search) -> str:

@@ -26,6 +26,8 @@ BASELINE = ("task", "part", "items", "accuracy", "low", "high", "gold", "label",
 TEST = (
     *("task", "items", "baseline", "accuracy", "low", "high", "gain", "gain_low", "gain_high", "p"),
     *("gold_gain", "gold_low", "gold_high", "label_share", "collapsed"),
+    *("p_right_gain", "p_right_gain_low", "p_right_gain_high"),
+    *("p_tempting_gain", "p_tempting_gain_low", "p_tempting_gain_high"),
 )
 STEP = ("step", "edit", "added", "before", "after", "accepted", "reason")
 TOKENS = (
@@ -218,7 +220,7 @@ def _token(one: Tokens) -> list[Text]:
     return [
         _probability(one.p_right, one.p_right_low, one.p_right_high),
         _probability(one.p_tempting, one.p_tempting_low, one.p_tempting_high),
-        Text(" / ".join(ranks)),
+        Text("\n".join(ranks)),  # below each other: large ones would leave no room for the intervals
         margin.append(nats_interval(one.margin_low, one.margin_high), style="dim"),
     ]
 

@@ -117,15 +117,30 @@ def tested(edit: Edit, parts: Split, model: Recollection, level: float) -> list[
                     int((baseline.right & ~edited.right).sum()), int((edited.right & ~baseline.right).sum())
                 ),
                 **_named("gold_gain", gold, "gold_low", "gold_high"),
+                **_token_gains(baseline, edited, level),
             }
         )
     return rows
 
 
+def _token_gains(baseline: Answers, edited: Answers, level: float) -> dict[str, float | None]:
+    """How much likelier an edit makes the right and the tempting token: the mean paired difference of probabilities."""
+    if baseline.scores.shape[1] != 2 or edited.scores.shape[1] != 2:
+        return {}
+    told: dict[str, float | None] = {}
+    for name, before, after in zip(("right", "tempting"), baseline.scores.T, edited.scores.T, strict=True):
+        change = _within(mean(np.exp(after) - np.exp(before), level), -1.0)
+        told |= _named(f"p_{name}_gain", change, f"p_{name}_gain_low", f"p_{name}_gain_high")
+    return told
+
+
 def tokens(
     edit: Edit, parts: Split, model: Recollection, level: float, revision: str | None = None
 ) -> list[dict[str, Any]]:
-    """Probability, rank and margin of the right and the tempting token on test items, of every task that has them."""
+    """Probability, rank and margin of the right and the tempting token on test items, of every task that has them.
+
+    Intervals are Student's for the mean over items; those of probabilities are cut off at 0 and 1.
+    """
     rows = []
     for choice, task in parts.tasks.items():
         if task.kind != "contrast":
@@ -142,8 +157,8 @@ def tokens(
                 "edit": str(edit),
                 "revision": revision,
                 "items": len(parts.test[choice]),
-                **_named("p_right", mean(np.exp(right), level), "p_right_low", "p_right_high"),
-                **_named("p_tempting", mean(np.exp(tempting), level), "p_tempting_low", "p_tempting_high"),
+                **_named("p_right", _within(mean(np.exp(right), level)), "p_right_low", "p_right_high"),
+                **_named("p_tempting", _within(mean(np.exp(tempting), level)), "p_tempting_low", "p_tempting_high"),
                 "rank_right": finite(float(np.nanmedian(ranked[:, 0]))),
                 "rank_tempting": finite(float(np.nanmedian(ranked[:, 1]))),
                 **_named("margin", mean(right - tempting, level), "margin_low", "margin_high"),
@@ -213,6 +228,12 @@ def composition(found: Found) -> list[dict[str, Any]]:
 def finite(value: float) -> float | None:
     """The number, or None where JSON has no word for it."""
     return float(value) if math.isfinite(value) else None
+
+
+def _within(contrast: Contrast, least: float = 0.0) -> Contrast:
+    """The same, with limits no less than `least` and no more than 1; NaN stays NaN."""
+    low, high = np.clip([contrast.low, contrast.high], least, 1.0)
+    return Contrast(contrast.value, float(low), float(high))
 
 
 def _named(name: str, contrast: Contrast, low: str, high: str) -> dict[str, float | None]:
