@@ -13,6 +13,7 @@ from commandline import write
 from lesion.edits.edit import BASELINE, parse
 from lesion.studies.store import Store
 from lesion.tasks.catalogue import draw, find
+from oneencoding import contrasted
 from tiny import model
 
 
@@ -54,10 +55,11 @@ def test_what_a_search_says_of_contrasts_is_what_plain_passes_say_under_the_writ
     def golds(edit, some):
         found = []
         for item in some:
-            prompt = loaded.tokenizer(item.question, return_tensors="pt")["input_ids"]
-            token = loaded.tokenizer(f"{item.question} {item.gold}")["input_ids"][prompt.shape[1]]
+            prompt, (token,) = contrasted(loaded.tokenizer, item.question, [item.gold])
             with lesion.applied(loaded, edit), torch.inference_mode():
-                found.append(float(loaded.network(prompt).logits[0, -1].double().log_softmax(-1)[token]))
+                found.append(
+                    float(loaded.network(torch.tensor([prompt])).logits[0, -1].double().log_softmax(-1)[token])
+                )
         return sum(found) / len(found)
 
     for cell in summary["cells"]:
