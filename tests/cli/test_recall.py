@@ -70,6 +70,8 @@ def test_a_corpus_of_its_own_characters(capsys, small, tmp_path):
         (["--corpus", "nowhere.txt"], "no file nowhere.txt"),
         (["--steps", "-4"], "steps cannot be negative"),
         (["--device", "cuba"], "no device 'cuba'"),
+        (["--device", "meta"], "no device 'meta'"),
+        (["--seed", "99999999999999999999"], "99999999999999999999 is too large"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence_and_leaves_nothing(capsys, tmp_path, arguments, said):
@@ -94,3 +96,32 @@ def test_a_summary_that_is_not_whole_is_told(capsys, small, tmp_path, kind):
     done = lesion(capsys, "report", tmp_path)
     assert done.code == 1
     assert "is of lab recall but has no" in done.complaint
+
+
+def test_a_seed_that_is_too_large_in_a_study_is_told_before_anything_is_written(capsys, small, tmp_path):
+    (tmp_path / "study.toml").write_text('kind = "recall"\nseed = [0, 99999999999999999999]\n')
+    done = lesion(capsys, "run", tmp_path / "study.toml", "--out", tmp_path / "out")
+    assert done.code == 2
+    assert "too large" in done.complaint
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_noise_the_least_loss_is_no_negative_zero(capsys, small, tmp_path):
+    done = lesion(capsys, "lab", "recall", "--noise", 0, "--keep", "0.5,0.5", "--out", tmp_path)
+    assert "-0.0" not in done.out + (tmp_path / "summary.json").read_text().partition('"recipe"')[0]
+    assert "H(α) = 0.000" in (tmp_path / "report.html").read_text()
+    assert json.loads((tmp_path / "summary.json").read_text())["recipe"]["keep"] == [0.5]
+
+
+def test_the_report_of_a_training_and_of_a_study_is_written_anew(capsys, small, tmp_path):
+    lesion(capsys, "lab", "recall", "--out", tmp_path / "one")
+    (tmp_path / "study.toml").write_text('kind = "recall"\nname = "a\\u001b[31m"\n')
+    first = lesion(capsys, "run", tmp_path / "study.toml", "--out", tmp_path / "many")
+    assert first.code == 0
+    for folder in (tmp_path / "one", tmp_path / "many"):
+        page = (folder / "report.html").read_bytes()
+        (folder / "report.html").unlink()
+        assert lesion(capsys, "report", folder).code == 0
+        assert (folder / "report.html").read_bytes() == page
+        assert b"\x1b" not in page
+    assert "\x1b" not in first.out + first.err

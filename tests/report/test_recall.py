@@ -134,6 +134,34 @@ def test_an_untrained_model_is_not_said_to_have_learned_anything(tmp_path):
     assert "from step 0" not in words(recall.page(made))
 
 
+def test_a_page_shows_only_what_the_optimiser_used(summary):
+    assert "momentum" in words(recall.page(summary))
+    adam = {**summary, "recipe": {**summary["recipe"], "optimiser": "adam"}}
+    assert "momentum" not in words(recall.page(adam))
+    assert "weight decay" not in words(recall.page(adam))
+
+
+@pytest.mark.parametrize(
+    ("symbol", "shown"),
+    [(" ", '" "'), ("\n", '"\\n"'), ("\u202e", "U+202E (RIGHT-TO-LEFT OVERRIDE)"),
+     ("\u0301", "U+0301 (COMBINING ACUTE ACCENT)"), ("\x1b", "U+001B"), ("é", '"é"')],
+)  # fmt: skip
+def test_tokens_that_are_not_seen_are_shown_by_their_code_points(summary, symbol, shown):
+    language = {**summary["language"], "source": "corpus", "trigger": symbol, "noise_token": "x"}
+    page = recall.page({**summary, "language": language})
+    assert f"q is {shown} (" in words(page)
+    if symbol not in " \né":
+        assert symbol not in page
+
+
+def test_what_was_typed_cannot_turn_the_page_around(study):
+    made = {**study, "study": {**study["study"], "title": "a\u202eb", "name": "c\x1b[31m"}}
+    page = recall.study_page(made)
+    assert "\u202e" not in page
+    assert "\x1b" not in page
+    assert "a\ufffdb" in page
+
+
 def test_margins_of_a_study_are_told_for_every_seed_or_for_so_many(study):
     def phase(came, of=3, step=1.0, untrained=0):
         spread = {"mean": step, "deviation": 0.0, "least": step, "most": step} if came else {}

@@ -92,7 +92,7 @@ def recall(
         steps=steps,
         vocabulary=vocabulary,
         width=width,
-        keep=None if keep is None else tuple(numbers(keep, float, "--keep")),
+        keep=None if keep is None else tuple(dict.fromkeys(numbers(keep, float, "--keep"))),
         seed=seed,
     )
     recall_command.train(recipe, out, corpus, device)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from lesion.cli.progress import Bar
+from lesion.labs.text import visible
 from lesion.studies.recall_study import RecallStudy
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def _show(folder: Path, summary: dict[str, Any]) -> None:
     path = page.write(folder, summary)
     told = recall_tables.sweep_text(summary) if summary["kind"] == "recall-sweep" else recall_tables.text(summary)
     Console(highlight=False).print(told)
-    print(f"report: {path}")
+    print(f"report: {visible(str(path))}")
 
 
 def _stopped(out: Path) -> str:
-    return f"Stopped. What is trained is kept in {out}; the same command goes on from there."
+    return f"Stopped. What is trained is kept in {visible(str(out))}; the same command goes on from there."

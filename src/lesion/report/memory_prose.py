@@ -44,7 +44,8 @@ def _full(summary: Mapping[str, Any]) -> Finding:
     place = full["noise"]
     headline = (
         f"After {wording.counted(full['step'], 'step')} the full memory gives f* a probability of"
-        f" {_p(full['p_correct'])} and the common class {_p(full['p_noise'])}; it was trained on {_p(1 - noise)} and {_p(noise)}."
+        f" {_p(full['p_correct'])} and the common class {_p(full['p_noise'])}; it was trained on {_p(1 - noise)}"
+        f" and {_p(noise)}."
     )
     if place["side"] == "absent":
         return Finding("The full memory", (headline,), (f"The code of the common class is {SIDES['absent']}.",))

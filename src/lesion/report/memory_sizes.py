@@ -114,18 +114,14 @@ def _headline(rows: Sequence[Row], steps: int) -> str:
         only = f"; m{wording.SPACE}={wording.SPACE}{classes} alone has room here"
     ends = set().union(*of_size.values())
     if len(ends) == 1:
-        where = SIDES[ends.pop() or "between"]
-        return f"After {steps:,} {_steps(steps)} the noise lies {where} at every {'α' if only else 'size and α'}{only}."
+        where, every = SIDES[ends.pop() or "between"], "α" if only else "size and α"
+        return f"After {wording.counted(steps, 'step')} the noise lies {where} at every {every}{only}."
     on = []
     if any(len(sides) > 1 for sides in of_noise.values()):
         on.append("on the number of classes m")
     if any(len(sides) > 1 for sides in of_size.values()):
         on.append("on α")
-    return f"Which side holds the noise after {steps:,} {_steps(steps)} depends {wording.listed(on)}{only}."
-
-
-def _steps(count: int) -> str:
-    return "step" if count == 1 else "steps"
+    return f"Which side holds the noise after {wording.counted(steps, 'step')} depends {wording.listed(on)}{only}."
 
 
 def _of_size(of: Sequence[Row]) -> str:

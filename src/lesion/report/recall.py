@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lesion.errors import LesionError
+from lesion.labs.text import quoted, visible
 from lesion.report import browser, recall_charts, recall_groups, recall_prose, recall_tables, wording
 from lesion.report.files import finite, rendered
 from lesion.report.recall_rows import by_matrix, central
@@ -66,7 +66,7 @@ def page(summary: Mapping[str, Any]) -> str:
         lines=recall_tables.lines,
         columns=recall_tables.COLUMNS,
         keys=recall_tables.COLUMN_KEYS,
-        recipe=[(name.replace("_", " "), _plain(value)) for name, value in recipe.items()],
+        recipe=[(name.replace("_", " "), _plain(value)) for name, value in _used(recipe).items()],
         language=_language(summary["language"]),
     )
 
@@ -77,7 +77,7 @@ def study_page(summary: Mapping[str, Any]) -> str:
     return rendered(
         "recall_study.html.jinja",
         dict(browser.NOTHING),
-        title=study.get("title") or "Noisy in-context recall",
+        title=visible(study.get("title") or "Noisy in-context recall"),
         version=summary.get("version", ""),
         findings=[recall_groups.finding(group) for group in groups],
         noise=recall_groups.noise_panel(groups),
@@ -92,9 +92,17 @@ def study_page(summary: Mapping[str, Any]) -> str:
     )
 
 
+def _used(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a recipe its training used: Adam has neither this momentum nor a weight decay."""
+    unused = ("momentum", "weight_decay") if recipe["optimiser"] == "adam" else ()
+    return {name: value for name, value in recipe.items() if name not in unused}
+
+
 def _language(told: Mapping[str, Any]) -> str:
     """Where the tables come from, and which tokens q and τ are; characters stand in quotes, a space is seen then."""
-    trigger, noise = (json.dumps(told[key], ensure_ascii=False) for key in ("trigger", "noise_token"))
+    trigger, noise = (
+        quoted(token) if isinstance(token, str) else str(token) for token in (told["trigger"], told["noise_token"])
+    )
     return f"{told['source']}; q is {trigger} ({wording.percent(told['trigger_share'])} of all tokens), τ is {noise}"
 
 
@@ -103,4 +111,4 @@ def _plain(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return ", ".join(map(_plain, value))
-    return "–" if value is None else str(finite(value))
+    return "–" if value is None else visible(str(finite(value)))

@@ -32,7 +32,8 @@ def name(group: Group) -> str:
     """What tells a group from others: `α 0.6, mlp, sgd, 600 steps, V 32, d 128`."""
     recipe = group["recipe"]
     return (
-        f"α {recipe['noise']:g}, {recipe['feed_forward']}, {recipe['optimiser']}, {recipe['steps']:,} steps, "
+        f"α {recipe['noise']:g}, {recipe['feed_forward']}, {recipe['optimiser']}, "
+        f"{wording.counted(recipe['steps'], 'step')}, "
         f"V {recipe['vocabulary']}, d {recipe['width']}"
     )
 

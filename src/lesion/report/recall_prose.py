@@ -59,7 +59,7 @@ def _full(summary: Mapping[str, Any]) -> Finding:
 
 def floor(summary: Mapping[str, Any]) -> str:
     """What the least loss on noisy sequences is, as a clause."""
-    least = summary["floor"]
+    least = summary["floor"] + 0.0  # never −0
     if "own_answers" in summary:
         certain = wording.percent(summary["own_answers"]["noisy"]["noise"])
         return (

@@ -36,7 +36,8 @@ def text(summary: Mapping[str, Any]) -> RenderableType:
         table.add_section()
     caption = (
         "top, bottom: the largest or smallest singular values kept. random: projections of the same rank, mean of"
-        f" draws. Noisy loss: once ȳ is known, {summary['floor']:.3f} nats is the least. Other matrices: summary.json."
+        f" draws. Noisy loss: once ȳ is known, {decimals(summary['floor'])} nats is the least. Other matrices:"
+        " summary.json."
     )
     return Group(table, Text(caption, style="dim"), *(Text(sentence) for sentence in phases(summary)))
 

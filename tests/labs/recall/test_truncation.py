@@ -72,6 +72,13 @@ def test_every_matrix_gets_each_fraction_from_both_sides_and_all_controls():
     assert [(cut.rank, cut.side, cut.draw) for cut in found if cut.control == "random"] == [(3, None, 0), (3, None, 1)]
 
 
+def test_fractions_that_keep_as_many_components_are_one():
+    found = list(cuts("F2.in", 10, replace(RECIPE, keep=(0.22, 0.2, 0.2, 0.5))))
+    plain = [(cut.keep, cut.rank, cut.side) for cut in found if cut.control is None]
+    assert plain == [(keep, rank, side) for keep, rank in ((0.2, 2), (0.5, 5)) for side in ("top", "bottom")]
+    assert [cut.draw for cut in found if cut.control == "random" and cut.rank == 2] == [0, 1]
+
+
 @pytest.mark.parametrize(("keep", "rank", "kept"), [(0.29, 100, 29), (0.01, 128, 1), (0.1, 128, 12), (0.007, 128, 0)])
 def test_the_rank_kept_is_rounded_down_whatever_floats_say(keep, rank, kept):
     found = next(cut for cut in cuts("W_O1", rank, replace(RECIPE, keep=(keep,))) if cut.control is None)

@@ -255,7 +255,7 @@ def phases(training: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     anything was learned.
     """
     trained = [point for point in training if point["step"] > 0]
-    before = next((point["margins"] for point in training if point["step"] == 0), {})
+    before: Mapping[str, float] = next((point["margins"] for point in training if point["step"] == 0), {})
     margins = {name: for_good(trained, "margins", name, above=0.0) for name in MARGINS}
     first = trained[0]["step"] if trained else None
     return {

@@ -12,6 +12,7 @@ from lesion.labs.recall.language import Language
 from lesion.labs.recall.model import FEED_FORWARDS
 from lesion.studies.recall_study import SMALLEST, FeedForward, Optimiser
 
+MOST_SEED = 2**64 - 1
 RATES: dict[Optimiser, float] = {"sgd": 0.03, "adam": 0.001}
 
 
@@ -73,6 +74,8 @@ class Recipe:
         for name in ("steps", "seed", "draws"):
             if getattr(self, name) < 0:
                 raise UsageError(f"The {name} cannot be negative; {getattr(self, name)} is.")
+        if self.seed > MOST_SEED:
+            raise UsageError(f"The seed {self.seed} is too large; PyTorch takes whole numbers up to {MOST_SEED}.")
         if self.measured < 1:
             raise UsageError("At least one sequence must be measured.")
         wrong = [keep for keep in self.keep if not 0 <= keep <= 1]

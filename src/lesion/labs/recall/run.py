@@ -237,8 +237,9 @@ def pick(device: str) -> str:
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+        # Read back: on `meta` a tensor can be made, but it holds nothing.
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise UsageError(f"There is no device '{device}' here; give auto, cpu or cuda.") from error
     return device
 

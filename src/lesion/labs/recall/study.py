@@ -26,6 +26,7 @@ from lesion.labs.recall.run import (
     write,
 )  # fmt: skip
 from lesion.labs.recall.seeds import groups
+from lesion.labs.text import visible
 from lesion.studies.lock import FolderLock
 from lesion.studies.recall_study import RecallStudy
 from lesion.watching import Silent, Watcher
@@ -118,7 +119,7 @@ def _run(study: RecallStudy, planned: Sequence[Recipe], folder: Path, watcher: W
     done = []
     for number, recipe in enumerate(planned, 1):
         place = Path(CELLS) / cell_name(recipe)
-        told = f"{study.name} {number} of {len(planned)}"
+        told = f"{visible(study.name)} {number} of {len(planned)}"
         found = run(recipe, folder / place, corpus=study.corpus, device=study.device, watcher=watcher, name=told)
         # Told anew: what an earlier version said of the same measurements may differ.
         done.append((str(place), {**found, "phases": phases(found["training"])}))

@@ -90,11 +90,15 @@ class Cut:
 
 
 def cuts(name: str, rank: int, recipe: Recipe) -> Iterator[Cut]:
-    """All that is done to a matrix that can have so much rank."""
+    """All that is done to a matrix that can have so much rank; of fractions that keep as much, the smallest."""
     yield Cut(name, 0.0, 0, "top", "deletion")
     yield Cut(name, None, rank - 1, "bottom", "drop-top")
+    done: set[int] = set()
     for keep in sorted(recipe.keep):
         left = math.floor(keep * rank + 1e-9)  # ⌊0.29 · 100⌋ is 29, whatever floats say
+        if left in done:
+            continue
+        done.add(left)
         yield Cut(name, keep, left, "top")
         yield Cut(name, keep, left, "bottom")
         if 0 < left < rank:
