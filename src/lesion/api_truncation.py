@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
 
 import pandas as pd
 
@@ -58,8 +58,8 @@ def truncate(
     tasks: str | Sequence[str],
     *,
     matrices: str | Sequence[str] = "mlp",
-    layers: str | Sequence[int] = "all",
-    keep: float | Sequence[float] = KEEP,
+    layers: str | SupportsIndex | Iterable[Any] = "all",
+    keep: SupportsFloat | str | Iterable[Any] = KEEP,
     side: str = "top",
     compose: bool = False,
     revisions: str | Sequence[str] = (),
@@ -84,8 +84,8 @@ def truncate(
         model: a source for `load`, or a loaded model.
         tasks: name of a task, or several; an edit is chosen by the mean over them.
         matrices: `mlp.up`, `attention.o`, …, a branch (`mlp`, `attention`), `all`, or several of these.
-        layers: `all`, `0-3,7`, or numbers.
-        keep: fractions of the rank, from 0 (the matrix is removed) to 1.
+        layers: `all`, `0-3,7`, a number, or numbers, also as an array.
+        keep: a fraction of the rank, from 0 (the matrix is removed) to 1, or several, also as an array.
         side: of the spectrum that is kept: `top`, `bottom` or `both`.
         compose: add the best edit of each further matrix greedily, as long as that helps.
         revisions: checkpoints on which the found edit is told too.
@@ -118,8 +118,8 @@ def truncate(
         model=model.name if isinstance(model, Model) else model,
         tasks=[tasks] if isinstance(tasks, str) else list(tasks),
         matrices=matrices if isinstance(matrices, str) else list(matrices),
-        layers=layers if isinstance(layers, str) else list(layers),
-        keep=[float(each) for each in keep] if isinstance(keep, Sequence) else float(keep),
+        layers=layers if isinstance(layers, str) else _listed(layers),
+        keep=_listed(keep),
         side=side,
         compose=compose,
         revisions=revisions if isinstance(revisions, str) else list(revisions),
@@ -140,3 +140,15 @@ def truncate(
     loaded = as_it_is(model) if isinstance(model, Model) else None
     outcome = run_truncation(study, folder, watcher=watcher, model=loaded)
     return Truncated(outcome.folder, outcome.summary, outcome.asked)
+
+
+def _listed(values: Any) -> list[Any]:
+    """One value or several as a list of Python's own, whatever array they came in; the study judges them."""
+    plain = _plain(values)
+    several = isinstance(plain, Iterable) and not isinstance(plain, str)
+    return [_plain(each) for each in plain] if several else [plain]
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of numpy, torch and pandas as Python's; all else as it is."""
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -151,6 +151,28 @@ def test_weights_that_are_not_finite_are_told_by_their_matrix(capsys, pairs, tmp
     assert not (tmp_path / "out").exists()
 
 
+def test_a_search_that_was_stopped_half_way_says_so_when_it_is_to_be_reported(capsys, checkpoint, pairs, tmp_path):
+    out = tmp_path / "out"
+    command = searching(checkpoint, pairs, out, "--layers", 0)
+    assert lesion(capsys, *command).code == 0
+    (out / "truncation.json").unlink()
+    refused(lesion(capsys, "report", out), 1, "is not finished", "answers are stored", f"--out {out} again")
+    assert lesion(capsys, *command).code == 0
+    assert lesion(capsys, "report", out).code == 0
+
+
+def test_the_first_run_asks_all_and_says_of_nothing_that_it_was_stored(capsys, checkpoint, pairs, tmp_path):
+    done = lesion(capsys, *searching(checkpoint, pairs, tmp_path / "out", "--layers", 0, "--compose"))
+    (line,) = [line for line in done.out.splitlines() if line.startswith("asked ")]
+    _, asked, _, planned, *rest = line.split()
+    assert (asked, rest) == (planned, ["answers"])
+
+
+def test_help_says_how_many_cells_a_screen_leaves(capsys):
+    text = " ".join(lesion(capsys, "truncate", "--help").out.replace("│", " ").split())
+    assert "8 more are drawn at random to judge the screen" in text
+
+
 def test_a_damaged_summary_is_told_when_it_is_to_be_reported(capsys, checkpoint, pairs, tmp_path):
     out = tmp_path / "out"
     assert lesion(capsys, *searching(checkpoint, pairs, out, "--layers", 0)).code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -36,6 +37,12 @@ def test_cells_stand_in_the_order_of_layers_matrices_sides_and_falling_keeps(ana
     ]
     assert found.matrices == ("mlp.up", "mlp.down")
     assert not found.merged
+
+
+def test_a_model_of_which_no_matrix_is_known_is_refused_in_a_sentence_that_says_so(anatomy):
+    bare = replace(anatomy, blocks=tuple(replace(block, attention=None, mlp=None) for block in anatomy.blocks))
+    with pytest.raises(UsageError, match=r"No matrices are known in these blocks of tiny:llama \(family llama\)"):
+        grid(bare, [0, 2], ["all"], [0.5], "top")
 
 
 shares = st.integers(0, 1000).map(lambda thousandths: thousandths / 1000)

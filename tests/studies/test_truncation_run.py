@@ -70,7 +70,8 @@ def test_when_the_engine_dies_the_next_run_asks_the_rest_and_ends_with_the_same_
     assert whole.asked > 120
     with pytest.raises(RuntimeError, match="the engine died"):
         run_truncation(what, tmp_path / "out", model=llama, make_engine=Known(chance(2), lives=lives))
-    assert recall_truncation(tmp_path / "out") is None
+    with pytest.raises(LesionError, match=rf"The search in .*out is not finished: {lives} answers are stored"):
+        recall_truncation(tmp_path / "out")
     engine = Known(chance(2))
     rest = run_truncation(what, tmp_path / "out", model=llama, make_engine=engine)
     assert len(engine.asked) == rest.asked == whole.asked - lives

@@ -8,6 +8,7 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lesion.errors import UsageError
@@ -135,6 +136,9 @@ class Truncate:
     side: Side = "top"
 
     def __post_init__(self) -> None:
+        keep: object = self.keep
+        if not isinstance(keep, Real):
+            raise UsageError(f"keep is a fraction of the rank, a number from 0 to 1, not {keep!r}.")
         if not 0 <= self.keep <= 1:  # NaN too
             raise UsageError(f"keep is a fraction of the rank, from 0 to 1, not {self.keep}.")
         _side(self.side)

@@ -69,7 +69,8 @@ def grid(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str], keep:
         side: of the spectrum that is kept; `both` tries one and the other.
 
     Raises:
-        UsageError: no block has a matrix of that name, with the nearest names; or nothing is left to try.
+        UsageError: no block has a matrix of that name, with the nearest names, or any at all; or nothing is left to
+            try.
     """
     sides: tuple[Side, ...] = ("top", "bottom") if side == "both" else (side,)
     cells: list[Cell] = []
@@ -107,6 +108,11 @@ def grid(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str], keep:
 def _named(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str]) -> set[str]:
     """The names of matrices that are meant; every word must mean one at least."""
     there = list(dict.fromkeys(name for layer in layers for name in anatomy.block(layer).matrices))
+    if not there:
+        raise UsageError(
+            f"No matrices are known in these blocks of {anatomy.name} (family {anatomy.family}), so there is none to"
+            f" truncate. Its blocks can be scaled all the same: `lesion ablate`."
+        )
     meant: set[str] = set()
     for word in matrices:
         names = there if word == ALL else [name for name in there if name == word or name.startswith(f"{word}.")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -150,19 +151,33 @@ def _follow(
 
 
 def recall_truncation(folder: Path) -> dict[str, Any] | None:
-    """The summary of a search in a folder; None: the folder has none that was finished.
+    """The summary of a search in a folder; None: the folder has no search.
 
     Raises:
-        LesionError: the file is damaged.
+        LesionError: the file is damaged, or the search is not finished.
     """
     try:
         summary: dict[str, Any] = json.loads((Path(folder) / SUMMARY).read_text(encoding="utf-8"))
         summary["search"], summary["cells"], summary["notes"]
         return summary
     except (FileNotFoundError, NotADirectoryError):
+        _refuse_unfinished(Path(folder))
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LesionError(f"{Path(folder) / SUMMARY} is damaged ({error}); run `lesion truncate` again.") from error
+
+
+def _refuse_unfinished(folder: Path) -> None:
+    try:
+        with Store.read(folder) as store:
+            kind, count = tomllib.loads(store.study[1]).get("kind"), len(store)
+    except (LesionError, tomllib.TOMLDecodeError):
+        return  # whatever it is, it is no search
+    if kind == "truncation":
+        raise LesionError(
+            f"The search in {folder} is not finished: {count:,} answers are stored, and nothing has been chosen yet."
+            f" Run the same `lesion truncate` (or `lesion run`) with --out {folder} again; it goes on from there."
+        )
 
 
 def _load(study: TruncationStudy, chosen: ModelChoice) -> Model:

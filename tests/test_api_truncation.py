@@ -1,0 +1,67 @@
+"""Truncation from Python: what its arguments may be, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import lesion
+from commandline import write
+from lesion.errors import UsageError
+from tiny import model
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return model("llama")
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory) -> str:
+    rows = ({"id": f"{n}", "prompt": f"{n} + {n} = ", "answer": f"{n % 7}", "tempting": "t"} for n in range(5))
+    return str(write(tmp_path_factory.mktemp("data") / "pairs.jsonl", rows))
+
+
+@pytest.mark.parametrize(
+    ("values", "edits"),
+    [
+        ({"keep": np.array([0.5, 0.25]), "layers": np.array([0])}, ["0.mlp.up top 0.5", "0.mlp.up top 0.25"]),
+        ({"keep": np.float32(0.5), "layers": np.int64(1)}, ["1.mlp.up top 0.5"]),
+        ({"keep": torch.tensor([0.5]), "layers": range(2)}, ["0.mlp.up top 0.5", "1.mlp.up top 0.5"]),
+        ({"keep": 0, "layers": 2}, ["2.mlp.up top 0"]),
+        ({"keep": (one / 4 for one in (1, 2)), "layers": "0"}, ["0.mlp.up top 0.5", "0.mlp.up top 0.25"]),
+    ],
+)
+def test_keeps_and_layers_are_numbers_lists_or_arrays_of_whatever_library(values, edits, llama, task):
+    found = lesion.truncate(llama, task, matrices="mlp.up", items="all", **values)
+    assert [cell["edit"] for cell in found.summary["cells"]] == edits
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"keep": "0.5"}, "keep must be a fraction of the rank"),
+        ({"keep": ["0.5"]}, "keep must be a fraction of the rank"),
+        ({"keep": np.array([[0.5]])}, "keep must be a fraction of the rank"),
+        ({"keep": np.array([0.5, 2.0])}, "keep must be a fraction of the rank"),
+        ({"layers": np.array([0.5])}, "layers must be"),
+        ({"layers": 7}, "no block 7"),
+    ],
+)
+def test_what_is_no_keep_and_no_layer_is_a_usage_error(values, says, llama, task):
+    with pytest.raises(UsageError, match=says):
+        lesion.truncate(llama, task, matrices="mlp.up", items="all", **{"keep": 0.5, **values})
+
+
+def test_a_keep_that_is_a_text_is_a_usage_error_also_of_a_single_edit():
+    """In a process of its own: here the types of arguments are watched."""
+    code = (
+        "from lesion.edits.edit import Truncate\nfrom lesion.errors import UsageError\n"
+        "try: Truncate('3.mlp.up', '0.5')\nexcept UsageError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout == "keep is a fraction of the rank, a number from 0 to 1, not '0.5'.\n"
