@@ -189,7 +189,7 @@ def _path(search: Search) -> Table:
 
 
 def _tokens(search: Search) -> Table:
-    title = "The right and the tempting token, on test items"
+    title = "The right and the tempting token, on test items (ranks: right above tempting)"
     headings = ("p right", "p tempting", "ranks", "margin")
     table = _table(title, ("task", "edit"), headings, whole=True)
     for one in search.tokens:
