@@ -67,7 +67,7 @@ def planted(noise: float, seed: int, steps: int) -> tuple[Model, dict[str, float
         noisy = torch.rand(BATCH, generator=generator) < noise
         loss = F.cross_entropy(logits(rows), torch.where(noisy, token, right[rows]))
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     network.requires_grad_(False)
     with torch.inference_mode():
@@ -125,8 +125,8 @@ def main() -> None:
                 runs.append({"noise": noise, "seed": seed, **told, **found})
                 print(line(runs[-1]), flush=True)
     if options.out is not None:
-        told = {"machine": machine("cpu"), "steps": options.steps, "torch": torch.__version__, "runs": runs}
-        options.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        numbers = {"machine": machine("cpu"), "steps": options.steps, "torch": str(torch.__version__), "runs": runs}
+        options.out.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 
 
 def line(run: dict[str, Any]) -> str:
