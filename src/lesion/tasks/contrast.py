@@ -43,6 +43,12 @@ def tempted(item: Item, *tempting: str) -> Item:
     return replace(item, choices=(item.gold, *tempting))
 
 
+def named(head: str, path: str | None, tempting: str) -> str:
+    """`ioi`, with `:PATH` for a local file and `?tempting=…` where it is not " the"."""
+    place = "" if path is None else f":{path}"
+    return f"{head}{place}" + ("" if tempting == TEMPTING else f"?tempting={tempting}")
+
+
 def check_tempting(text: str, task: str) -> str:
     """The text, if it can tempt.
 

@@ -62,8 +62,7 @@ class Facts:
     @property
     def name(self) -> str:
         """`facts`, with `:PATH` for a local file and `?tempting=…` where it is not " the"."""
-        path = "" if self.path is None else f":{self.path}"
-        return f"facts{path}" + ("" if self.tempting == contrast.TEMPTING else f"?tempting={self.tempting}")
+        return contrast.named("facts", self.path, self.tempting)
 
     def load(self) -> Sequence[Item]:
         """Every statement, in the order of the file.

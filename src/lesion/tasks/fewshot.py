@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lesion.errors import UsageError
-from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
+from lesion.tasks.around import Around, pool
+from lesion.tasks.task import Answer, Item, Task
 
 # Where a model goes on with a next question, as it saw several, its answer has ended.
 NEXT_QUESTION = "\nQuestion:"
@@ -16,7 +17,7 @@ NEXT_PROMPT = "\n\n"
 
 
 @dataclass(frozen=True)
-class FewShot:
+class FewShot(Around):
     """A task asked after some of its questions with their solutions.
 
     The shots come from the calibration items of the task, where it sets some aside, drawn by the id of the item that is
@@ -35,7 +36,6 @@ class FewShot:
         UsageError: the count is below 1, or the task has no answers.
     """
 
-    of: Task
     count: int
 
     def __post_init__(self) -> None:
@@ -54,16 +54,6 @@ class FewShot:
         return f"fewshot:{self.count}:{self.of.name}"
 
     @property
-    def kind(self) -> Kind:
-        """That of the task."""
-        return self.of.kind
-
-    @property
-    def max_new_tokens(self) -> int:
-        """That of the task."""
-        return self.of.max_new_tokens
-
-    @property
     def stop(self) -> tuple[str, ...]:
         """Those of the task, and where a next question begins."""
         if self.kind != "generate":
@@ -72,9 +62,9 @@ class FewShot:
         return tuple(dict.fromkeys((*self.of.stop, *more)))
 
     @property
-    def style(self) -> str:
-        """That of the task."""
-        return self.of.style
+    def subject(self) -> str:
+        """None: the shots show what is wanted."""
+        return ""
 
     def load(self) -> Sequence[Item]:
         """The items of the task, each with its shots.
@@ -94,9 +84,7 @@ class FewShot:
 
     @cached_property
     def _pool(self) -> Sequence[Item]:
-        pool = getattr(self.of, "calibration", self.of.load)
-        items: Sequence[Item] = pool()
-        return items
+        return pool(self.of)
 
     def _shot(self, items: Sequence[Item]) -> tuple[Item, ...]:
         solved: dict[str, str] = {}
@@ -108,10 +96,6 @@ class FewShot:
                     solved[shot.id] = solution(self.of, shot)
             found.append(replace(item, shots=tuple((shot.question, solved[shot.id]) for shot in shots)))
         return tuple(found)
-
-    def judge(self, item: Item, answer: Answer) -> Verdict:
-        """Whether the answer is right, by the rule of the task."""
-        return self.of.judge(item, answer)
 
 
 def draw_shots(item: Item, pool: Sequence[Item], count: int, task: str) -> list[Item]:

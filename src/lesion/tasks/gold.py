@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lesion.errors import UsageError
 from lesion.tasks import running
+from lesion.tasks.around import pool
 from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
 
 
@@ -58,9 +59,7 @@ class Gold:
 
     def calibration(self) -> Sequence[Item]:
         """The calibration items of the task."""
-        pool = getattr(self.of, "calibration", self.of.load)
-        items: Sequence[Item] = pool()
-        return items
+        return pool(self.of)
 
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the log-probability is finite; nothing else is right or wrong about a score."""

@@ -64,8 +64,7 @@ class Ioi:
     @property
     def name(self) -> str:
         """`ioi`, with `:PATH` for a local file and `?tempting=…` where it is not " the"."""
-        path = "" if self.path is None else f":{self.path}"
-        return f"ioi{path}" + ("" if self.tempting == contrast.TEMPTING else f"?tempting={self.tempting}")
+        return contrast.named("ioi", self.path, self.tempting)
 
     def load(self) -> Sequence[Item]:
         """Every sentence, in the order of the file.

@@ -11,14 +11,15 @@ from itertools import chain
 from typing import TypeVar
 
 from lesion.errors import UsageError
-from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
+from lesion.tasks.around import Around, pool
+from lesion.tasks.task import Item, Kind
 
 SEED = "shuffled gold answers"
 LabelT = TypeVar("LabelT", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Shuffled:
+class Shuffled(Around):
     """A task with its gold answers dealt out anew among its items, always in the same way.
 
     Questions, choices, ids and prompts stay; so does how often every answer is right. Generated answers move with
@@ -33,8 +34,6 @@ class Shuffled:
         UsageError: the task has no gold answers.
     """
 
-    of: Task
-
     def __post_init__(self) -> None:
         if self.of.kind == "score":
             inner = self.of.name.removeprefix("gold:")
@@ -45,31 +44,6 @@ class Shuffled:
     def name(self) -> str:
         """`shuffled:TASK`."""
         return f"shuffled:{self.of.name}"
-
-    @property
-    def kind(self) -> Kind:
-        """That of the task."""
-        return self.of.kind
-
-    @property
-    def max_new_tokens(self) -> int:
-        """That of the task."""
-        return self.of.max_new_tokens
-
-    @property
-    def stop(self) -> tuple[str, ...]:
-        """Those of the task."""
-        return self.of.stop
-
-    @property
-    def style(self) -> str:
-        """That of the task."""
-        return self.of.style
-
-    @property
-    def subject(self) -> str:
-        """That of the task."""
-        return str(getattr(self.of, "subject", ""))
 
     def load(self) -> Sequence[Item]:
         """The items of the task, each with the gold answer of another."""
@@ -85,12 +59,7 @@ class Shuffled:
 
     @cached_property
     def _pool(self) -> tuple[Item, ...]:
-        pool = getattr(self.of, "calibration", self.of.load)
-        return tuple(shuffle(pool(), self.kind))
-
-    def judge(self, item: Item, answer: Answer) -> Verdict:
-        """Whether the answer is the item's shuffled gold answer, by the rule of the task."""
-        return self.of.judge(item, answer)
+        return tuple(shuffle(pool(self.of), self.kind))
 
 
 def shuffle(items: Sequence[Item], kind: Kind) -> list[Item]:
