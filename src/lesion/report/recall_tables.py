@@ -93,5 +93,5 @@ def _table(title: str, columns: Sequence[str]) -> Table:
         title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
     for index, column in enumerate(columns):
-        table.add_column(Text(column), justify="left" if index == 0 else "right", no_wrap=True)
+        table.add_column(Text(column), justify="left" if index == 0 else "right", no_wrap=index + 1 < len(columns))
     return table
