@@ -36,10 +36,10 @@ def test_the_switch_shows_the_maps_of_one_measure_at_a_time(tab, address):
     shown = "[...document.querySelectorAll('[data-group=map]')].filter(f => !f.hidden).map(f => f.dataset.choice)"
     assert tab.ask(shown) == ["0"]
     tab.ask(
-        "(s => { s.value = '3'; s.dispatchEvent(new Event('change')) })"
+        "(s => { s.value = '4'; s.dispatchEvent(new Event('change')) })"
         "(document.querySelector('select[data-shows=map]'))"
     )
-    assert tab.ask(shown) == ["3"]
+    assert tab.ask(shown) == ["4"]
     assert "log-probability" in tab.ask("document.querySelector('[data-group=map]:not([hidden]) figcaption').innerText")
 
 
