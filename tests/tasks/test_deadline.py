@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 
@@ -81,3 +83,25 @@ def test_garbage_collection_is_as_it_was_before():
         gc.enable()
     within(5.0, lambda: within(5.0, list))
     assert gc.isenabled()
+
+
+def test_afterwards_a_traced_program_runs_on():
+    # In a process of its own: where this fails, it never ends.
+    program = """
+import sys, time
+from lesion.tasks.deadline import within
+
+def work(seconds):
+    time.sleep(seconds)
+
+for seconds in (0.0, 0.3):
+    try:
+        within(0.1, lambda: work(seconds))
+    except TimeoutError:
+        print("over")
+sys.settrace(lambda *event: None)
+work(0.0)
+print("ran on")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split("\n")[:2] == ["over", "ran on"]

@@ -34,14 +34,16 @@ def within(seconds: float, work: Callable[[], Result]) -> Result:
     interrupt = ctypes.pythonapi.PyThreadState_SetAsyncExc
     returned = threading.Event()
     guard = threading.Lock()
-    over = False
+    over = sent = False
 
     def watch() -> None:
+        nonlocal sent
         wait = seconds
         while not returned.wait(wait):
             with guard:
                 if over:
                     return
+                sent = True
                 interrupt(caller, ctypes.py_object(_Expired))
             wait = AGAIN
 
@@ -53,10 +55,19 @@ def within(seconds: float, work: Callable[[], Result]) -> Result:
             try:
                 with guard:
                     over = True  # from here on nothing more is sent
-                interrupt(caller, None)  # and what was on its way is taken back
                 break
             except _Expired:
                 continue
+        if sent:
+            # What was sent may still be on its way. Taken back with NULL, CPython 3.11 would go on looking for it, and
+            # never leave the head of a function while a trace function is set. So one more is sent, which takes the
+            # place of one on its way, and is met here.
+            try:
+                interrupt(caller, ctypes.py_object(_Expired))
+                while True:
+                    pass
+            except _Expired:
+                pass
         # Only now: an exception inside `Thread.join` can mark a running thread as stopped.
         returned.set()
         watcher.join()
