@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from lesion.errors import UsageError
 from lesion.tasks import running
-from lesion.tasks.around import pool
-from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
+from lesion.tasks.around import Around, pool
+from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 
 @dataclass(frozen=True)
-class Gold:
+class Gold(Around):
     """A task whose answer is the summed log-probability of its gold continuation after its prompt (kind `score`).
 
     The continuation is what would be right to say: the solution, or the gold answer where there is none; of items with
@@ -27,11 +27,6 @@ class Gold:
         UsageError: the task is scored already.
     """
 
-    of: Task
-    kind: Kind = "score"
-    max_new_tokens: int = 1
-    stop: tuple[str, ...] = ()
-
     def __post_init__(self) -> None:
         if self.of.kind == "score":
             raise UsageError(
@@ -44,14 +39,19 @@ class Gold:
         return f"gold:{self.of.name}"
 
     @property
-    def style(self) -> str:
-        """The prompt style of the task itself."""
-        return self.of.style
+    def kind(self) -> Kind:
+        """Scored, whatever the task is."""
+        return "score"
 
     @property
-    def subject(self) -> str:
-        """What instructions are written for: as for the task itself."""
-        return str(getattr(self.of, "subject", ""))
+    def max_new_tokens(self) -> int:
+        """Nothing is generated."""
+        return 1
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Nothing is generated."""
+        return ()
 
     def load(self) -> Sequence[Item]:
         """The items of the task."""
