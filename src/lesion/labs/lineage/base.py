@@ -1,4 +1,4 @@
-"""The base model of the bundled lineage: a small Llama trained from scratch on the primer's documents.
+"""The base model of a bundled lineage: a small Llama or Qwen2 trained from scratch on the primer's documents.
 
 Deterministic from its seed on one machine; every group of documents is a checkpoint from which training resumes.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,17 @@ from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
-from lesion.errors import LesionError
+from lesion.errors import LesionError, UsageError, nearest
 from lesion.labs.lineage import checkpoints as checkpointing
 from lesion.labs.lineage import tokenizer as tokenizers
 from lesion.labs.lineage.data import GROUP, Batch, group
@@ -32,6 +40,7 @@ class Recipe:
     """Everything that determines the base model.
 
     Args:
+        family: the architecture, one of `FAMILIES`.
         seed: of the weights and of the document stream.
         groups: groups of documents (`data.GROUP` each) over which the rates rise, stay and fall.
         until: the group after which training ends, before the fall does: there, arithmetic has room to rise.
@@ -43,6 +52,7 @@ class Recipe:
         fall: the last part of training, over which the rates fall to a hundredth.
     """
 
+    family: str = "llama"
     seed: int = 0
     groups: int = 150
     until: int = 128
@@ -73,11 +83,47 @@ class Recipe:
         return min(1.0, max(documents / self.warmup, 0.01), max(left / self.fall, 0.01))
 
 
-def blank(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
+@dataclass(frozen=True)
+class Family:
+    """An architecture of `transformers` and the shape the lineage gives it; both families have as many parameters."""
+
+    network: type[PreTrainedModel]
+    configuration: type[PreTrainedConfig]
+    shape: Mapping[str, int]
+
+
+FAMILIES = {
+    "llama": Family(LlamaForCausalLM, LlamaConfig, {"layers": 8, "inner_width": 352}),
+    "qwen2": Family(Qwen2ForCausalLM, Qwen2Config, {"layers": 10, "inner_width": 256}),
+}
+"""The families of the paper: grouped-query attention; the same with biases on q, k and v, and deeper."""
+
+
+def recipe_of(family: str, *, seed: int = 0, groups: int | None = None) -> Recipe:
+    """The recipe of a family's base model.
+
+    Args:
+        family: one of `FAMILIES`.
+        seed: of the weights and of the documents.
+        groups: of documents; the recipe's own number by default.
+
+    Raises:
+        UsageError: there is no such family; the message names those there are.
+    """
+    if family not in FAMILIES:
+        raise UsageError(
+            f"The lineage has no family '{family}'{nearest(family, FAMILIES)}; it has {', '.join(FAMILIES)}."
+        )
+    length = {} if groups is None else {"groups": groups}
+    return Recipe(family=family, seed=seed, **length, **FAMILIES[family].shape)
+
+
+def blank(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     """The untrained network of the recipe."""
     torch.manual_seed(recipe.seed)
-    return LlamaForCausalLM(
-        LlamaConfig(
+    family = FAMILIES[recipe.family]
+    return family.network(
+        family.configuration(
             vocab_size=len(tokenizer),
             hidden_size=recipe.width,
             intermediate_size=recipe.inner_width,
@@ -94,7 +140,7 @@ def blank(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalL
     )
 
 
-def loss(network: LlamaForCausalLM, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+def loss(network: PreTrainedModel, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Weighted cross-entropy in nats per weight, and the plain mean over answer tokens."""
     hidden_states = network.model(batch.tokens[:, :-1]).last_hidden_state
     weights = batch.weights[:, 1:]
@@ -155,7 +201,7 @@ def train(
     report: Callable[[dict[str, Any]], None] | None = None,
     device: str = "cpu",
     checkpoints: int = 0,
-) -> tuple[LlamaForCausalLM, PreTrainedTokenizerBase, list[dict[str, Any]]]:
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[dict[str, Any]]]:
     """Train the base model, or go on where an interrupted training in `folder` stopped.
 
     Args:

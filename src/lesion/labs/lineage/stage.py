@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
-from lesion.labs.lineage.base import Recipe, train
+from lesion.labs.lineage.base import recipe_of, train
 from lesion.labs.lineage.card import card
 from lesion.labs.lineage.checkpoints import DOZEN, place, schedule, write
 from lesion.labs.lineage.data import GROUP
@@ -32,12 +32,19 @@ from lesion.tasks.prompts import encode
 
 
 def train_base(
-    out: Path, *, seed: int = 0, groups: int | None = None, device: str = "auto", checkpoints: int = DOZEN
+    out: Path,
+    *,
+    family: str = "llama",
+    seed: int = 0,
+    groups: int | None = None,
+    device: str = "auto",
+    checkpoints: int = DOZEN,
 ) -> Path:
     """Train the base model into `out`, write it to `out/model`, and return that folder.
 
     Args:
         out: resumable state, curve and model; an interrupted training goes on from its last group of documents.
+        family: of the architecture, one of `base.FAMILIES`.
         seed: of the weights and of the documents.
         groups: groups of `data.GROUP` documents; the recipe's own number by default.
         device: `auto`, `cpu` or `cuda`.
@@ -45,10 +52,10 @@ def train_base(
             `load(out / "model", revision="stepN")` loads one.
 
     Raises:
-        UsageError: there is no such device, or less than no checkpoints are to be kept.
+        UsageError: there is no such family or device, or less than no checkpoints are to be kept.
         LesionError: the folder holds a training with another recipe, or cannot be written.
     """
-    recipe = Recipe(seed=seed, **({} if groups is None else {"groups": groups}))
+    recipe = recipe_of(family, seed=seed, groups=groups)
     chosen = _device(device)
     console = Console(stderr=True, highlight=False)
     began = time.monotonic()
