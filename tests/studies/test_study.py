@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from lesion.errors import LesionError, UsageError
 from lesion.studies.kinds import load_study
 from lesion.studies.study import ModelChoice, Study, TaskChoice, shipped
+from lesion.studies.truncation_study import TruncationStudy
 
 FULL = """
 name = "everything"
@@ -174,6 +175,7 @@ def test_the_identity_changes_with_what_determines_the_answers(change):
         {"batch_size": 3},
         {"device": "cpu"},
         {"models": ["b", {"source": "a"}]},
+        {"models": ["a", {"source": "b", "family": "letters", "variant": "instruct", "parent": "c"}]},
         {"tasks": ["u", "t"]},
         {"items": 100, "seed": 0},
         {"edits": {"factor": -0.0, "unit": ["block"]}},
@@ -181,6 +183,35 @@ def test_the_identity_changes_with_what_determines_the_answers(change):
 )
 def test_the_identity_does_not_change_with_what_does_not(change):
     assert Study.make(**(BASE | change)).identity() == Study.make(**BASE).identity()
+
+
+def test_a_model_alone_in_its_study_may_be_labelled_too_without_becoming_another():
+    plain = TruncationStudy.make(model="a", tasks=["t"])
+    labelled = TruncationStudy.make(model={"source": "a", "family": "letters"}, tasks=["t"])
+    assert labelled.identity() == plain.identity()
+    assert TruncationStudy.make(model={"source": "a", "dtype": "float16"}, tasks=["t"]).identity() != plain.identity()
+
+
+def test_labels_survive_the_way_through_toml():
+    study = Study.make(**(BASE | {"models": [{"source": "a", "family": "f", "variant": "v", "parent": "p"}, "b"]}))
+    assert Study.parse(study.to_toml()) == study
+
+
+@pytest.mark.parametrize(
+    ("choice", "lineage"),
+    [
+        ({"source": "bundled:llama-rlvr"}, ("llama", "rlvr")),
+        ({"source": "bundled:qwen2-base@step23"}, ("qwen2", "base")),
+        ({"source": "bundled:two-words-distill"}, ("two-words", "distill")),
+        ({"source": "bundled:llama-base", "family": "other"}, ("other", "base")),
+        ({"source": "bundled:llama-base", "variant": "parent"}, ("llama", "parent")),
+        ({"source": "bundled:llama-large"}, (None, None)),
+        ({"source": "llama-base"}, (None, None)),
+        ({"source": "owner/model", "family": "f", "variant": "long chains"}, ("f", "long chains")),
+    ],
+)
+def test_the_names_of_bundled_models_tell_family_and_variant_and_labels_go_before(choice, lineage):
+    assert ModelChoice(**choice).lineage == lineage
 
 
 def test_the_same_layers_written_otherwise_are_the_same_study():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
@@ -29,6 +30,10 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 Whole = Annotated[int, Strict()]
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(lambda value: value + 0.0)]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+VARIANTS = ("base", "instruct", "distill", "rlvr")
+"""What models of one family are called after the training that made them; a study may say anything else."""
+_BUNDLED = re.compile(rf"bundled:(.+)-({'|'.join(VARIANTS)})(?:@.*)?")
 
 
 def listed(value: object) -> object:
@@ -63,12 +68,31 @@ class ModelChoice(Table):
     revision: Text | None = Field(default=None, description="a branch, tag or commit")
     dtype: Dtype | None = Field(default=None, description="auto, float32, bfloat16 or float16")
     prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
+    family: Text | None = Field(
+        default=None, description="a name that models share which come from one base, for example llama"
+    )
+    variant: Text | None = Field(
+        default=None, description="what the model is in its family: base, instruct, distill, rlvr or any text"
+    )
+    parent: Text | None = Field(
+        default=None, description="what the model was trained from, where that is not the base of its family"
+    )
+
+    LABELS: ClassVar[tuple[str, ...]] = ("family", "variant", "parent")
+    """Keys that say how models are grouped and determine no answer: they are no part of a study's identity."""
 
     @property
     def name(self) -> str:
         """The name in tables: the source, with revision and dtype where they are given; unique in a study."""
         revision = f"@{self.revision}" if self.revision else ""
         return f"{self.source}{revision}" + (f" ({self.dtype})" if self.dtype else "")
+
+    @property
+    def lineage(self) -> tuple[str | None, str | None]:
+        """Family and variant: as labelled, else read from the name of a bundled model (`bundled:llama-rlvr`)."""
+        found = _BUNDLED.fullmatch(self.source)
+        family, variant = found.groups() if found else (None, None)
+        return self.family or family, self.variant or variant
 
 
 class TaskChoice(Table):
@@ -187,11 +211,14 @@ class StudyFile(Table):
     def identity(self) -> str:
         """SHA-256 (64 hex digits) of what determines the answers.
 
-        Left out is what may change between two runs into one folder (`SILENT`). The order of lists that are sets
-        (`SETS`) does not count.
+        Left out is what may change between two runs into one folder (`SILENT`), and how models are labelled
+        (`ModelChoice.LABELS`). The order of lists that are sets (`SETS`) does not count.
         """
         # Without what is None, a key that a later version adds leaves the studies of today what they are.
         document = self.model_dump(mode="json", exclude=set(self.SILENT), exclude_none=True)
+        for chosen in [*document.get("models", ()), document.get("model")]:
+            for label in ModelChoice.LABELS if isinstance(chosen, dict) else ():
+                chosen.pop(label, None)
         for *tables, key in self.SETS:
             table = document
             for name in tables:
