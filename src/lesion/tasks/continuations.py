@@ -21,9 +21,9 @@ REACH = 500
 def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[tuple[int, ...], ...]:
     """The token ids of each choice of an item, as they follow its prompt.
 
-    A choice follows a `raw` or text prompt after one space, unless the prompt ends or the choice begins with
-    white space, and a chat template at once. It is encoded without special tokens, and its names of control
-    tokens are characters.
+    A choice follows a prompt after one space, unless the prompt ends or the choice begins with white space. It follows
+    at once where a chat template ends in a control token. It is encoded without special tokens, and its names of
+    control tokens are characters.
 
     Its ids are those that prompt and choice, encoded as one text, have behind the ids of the prompt. (Encoded alone, a
     choice would begin with a stray `▁` under tokenizers that put one before every text.) Where the two do not come
@@ -35,7 +35,7 @@ def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = N
     """
     style = resolve(model, task, style)
     prompt = write(model, task, item, style)
-    ending = _ending(item, style)
+    ending = _ending(model.tokenizer, prompt, item, style)
     encoded = []
     for choice in item.choices:
         ids = _follow(model.tokenizer, prompt, apart(ending, choice))
@@ -91,7 +91,8 @@ def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = 
         LesionError: all texts begin with the same token, one has no tokens, or the prompt does not fit the context.
     """
     style = resolve(model, task, style)
-    prompt, ending = write(model, task, item, style), _ending(item, style)
+    prompt = write(model, task, item, style)
+    ending = _ending(model.tokenizer, prompt, item, style)
 
     def follow(text: str) -> list[int]:
         ids = _follow(model.tokenizer, prompt, apart(ending, text))
@@ -157,6 +158,25 @@ def encode_gold(
     return prompt, continuation[: model.context - len(prompt)]
 
 
+def encode_said(model: Speaker, task: Task, item: Item, text: str, style: str | None = None) -> tuple[int, ...]:
+    """The token ids of what was said behind an item's prompt, as it was said: nothing is put between the two.
+
+    Where the text came from a model's own tokens, these are those tokens, unless the model spelt it otherwise than its
+    tokenizer would.
+
+    Args:
+        model: who will read it.
+        task: where the item comes from.
+        item: the question.
+        text: the answer; names of control tokens in it are characters. Perhaps empty.
+        style: see `resolve`.
+
+    Raises:
+        UsageError: see `resolve`.
+    """
+    return tuple(_follow(model.tokenizer, write(model, task, item, resolve(model, task, style)), text)) if text else ()
+
+
 def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[int, ...]:
     """The token ids of an item together with its gold solution: a text to observe a model on.
 
@@ -185,7 +205,7 @@ def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = No
     if not solution:  # running text is data, whatever style its task names
         return tuple(Written("", item.question, begin=True).ids(model.tokenizer))
     prompt = write(model, task, item, style)
-    solution = apart(_ending(item, style), solution)
+    solution = apart(_ending(model.tokenizer, prompt, item, style), solution)
     return (*prompt.ids(model.tokenizer), *_follow(model.tokenizer, prompt, solution))
 
 
@@ -220,9 +240,13 @@ def encode_passage(model: Speaker, task: Task, item: Item) -> tuple[tuple[int, .
     return tuple(before), tuple(scored)
 
 
-def _ending(item: Item, style: str) -> str:
-    """The text that a prompt in a style ends with; a chat template ends a line."""
-    return item.question if style == "raw" else templates()[style].template if style in templates() else "\n"
+def _ending(tokenizer: Any, prompt: Written, item: Item, style: str) -> str:
+    """The text that a prompt in a style ends with; behind a control token, an answer stands as behind a line break."""
+    if style == "raw":
+        return item.question
+    if style in templates():
+        return templates()[style].template
+    return prompt.pieces(tokenizer)[-1] or "\n"
 
 
 def _follow(tokenizer: Any, prompt: Written, text: str) -> list[int]:
