@@ -66,6 +66,21 @@ def test_behind_the_ids_of_the_prompt_stand_those_of_one_encoding_of_both(task, 
         assert prompt + ids == joint(model, style, ITEM.question, spaced(style, ITEM.question, choice))
 
 
+@pytest.mark.parametrize(
+    ("ending", "between"),
+    [("<|assistant|>", ""), ("<|assistant|>\n", ""), ("<|assistant|> Well,", " "), ("\nAnswer:", " ")],
+)
+def test_a_choice_follows_a_chat_at_once_behind_a_control_token_and_behind_text_after_a_space(task, ending, between):
+    """The tokenizer of the bundled models has the control tokens, and no `▁` that could hide a space."""
+    tokenizer = AutoTokenizer.from_pretrained(BUNDLED)
+    tokenizer.chat_template = "<|user|>{{ messages[0]['content'] }}<|end|>" + ending.replace("\n", "{{ '\\n' }}")
+    model = Speaker(tokenizer)
+    prompt = encode(model, task, ITEM, "chat")
+    for choice, ids in zip(ITEM.choices, encode_choices(model, task, ITEM, "chat"), strict=True):
+        whole = f"<|user|>{ITEM.question}<|end|>{ending}{between}{choice}"
+        assert prompt + ids == tuple(tokenizer.encode(whole, add_special_tokens=False))
+
+
 @pytest.mark.parametrize("style", ["plain", "answer", "chat"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_solution_follows_as_in_one_encoding_of_both(task, kind, style):

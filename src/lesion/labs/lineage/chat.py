@@ -1,0 +1,68 @@
+"""Chat templates of the lineage: base and RLVR child write the base's own documents, the tuned children chat turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from lesion.errors import LesionError, UsageError, nearest
+
+# A document of the base: an answer stands behind a space and ends in the end of text, the next question in a new line.
+PLAIN = (
+    "{{ bos_token }}"
+    "{% for message in messages %}"
+    "{% if message['role'] == 'assistant' %}{{ ' ' + (message['content'] | trim) + eos_token }}"
+    "{% if not loop.last %}{{ '\\n' }}{% endif %}"
+    "{% else %}{{ 'Question: ' + (message['content'] | trim) + '\\nAnswer:' }}"
+    "{% endif %}"
+    "{% endfor %}"
+)
+CHAT = (
+    "{{ bos_token }}"
+    "{% for message in messages %}"
+    "{{ '<|' + ('assistant' if message['role'] == 'assistant' else 'user') + '|>' }}"
+    "{{ (message['content'] | trim) + '<|end|>' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+END = "<|end|>"
+TURNS = ("<|user|>", "<|assistant|>", END)
+
+FORMS: Mapping[str, str] = MappingProxyType({"plain": PLAIN, "chat": CHAT})
+"""The two forms by name, as Jinja.
+
+`plain`: `<s>Question: …\\nAnswer: …</s>`, turn after turn as in the documents of the base; of a single question, the
+very ids of the prompt style `plain`. `chat`: `<s><|user|>…<|end|><|assistant|>…<|end|>`. A system message is written
+like a question of the user: nothing in the lineage was ever told to be somebody.
+"""
+
+
+def form_of(stage: str) -> str:
+    """The form that a stage of the lineage is asked in: a reinforced model goes on in the form of its base."""
+    return "chat" if stage in ("instruct", "distill") else "plain"
+
+
+def give(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, form: str) -> None:
+    """Give a model one of the forms: the template of its tokenizer, and the token that ends its answers.
+
+    Both are changed in place, no weight is. In the form `chat`, `<|end|>` ends an answer; in `plain`, the end of text.
+
+    Raises:
+        UsageError: there is no such form.
+        LesionError: the tokenizer has no tokens for chat turns.
+    """
+    if form not in FORMS:
+        raise UsageError(f"The lineage has no form '{form}'{nearest(form, FORMS)}; it has {', '.join(FORMS)}.")
+    if form == "chat":
+        known = tokenizer.get_vocab()
+        missing = [token for token in TURNS if token not in known]
+        if missing:
+            raise LesionError(
+                f"The tokenizer has no token {', '.join(missing)}, in which the tuned children of the lineage write;"
+                " give --base a model that `lesion lab lineage` trained."
+            )
+        tokenizer.eos_token = END
+        network.generation_config.eos_token_id = network.config.eos_token_id = tokenizer.eos_token_id
+    tokenizer.chat_template = FORMS[form]
