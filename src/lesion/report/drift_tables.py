@@ -1,0 +1,187 @@
+"""The tables of a drift study: rows for CSV files, and short ones for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from lesion.labs.text import visible
+from lesion.report import drift_prose, wording
+from lesion.report.drift_rows import Curve, Drifts, Elbow, Family, Followed, Leaving, Value, found
+
+MEASURES = ("nmi", "null", "cosine", "cka")
+ACROSS = 4
+"""The terminal's table of layers has at most so many models side by side."""
+MOST_LEFT = 6
+"""The terminal shows so many of the tokens that left, of every model."""
+
+
+def csv(found: Drifts) -> dict[str, pd.DataFrame]:
+    """File name → table, of those that have rows, unrounded; a missing number is empty.
+
+    `drift.csv` has a row per model, number of clusters and layer; `elbows.csv` one per model and number of clusters;
+    `tokens.csv` one per token or class that was followed, `flow.csv` one per pair of clusters.
+    """
+    layers, elbows, tokens, flow = [], [], [], []
+    for model in found.models:
+        who = {"model": model.name, "family": model.family or None, "variant": model.variant or None}
+        for curve in (model.curve, *model.others):
+            own = curve is model.curve
+            for layer in curve.layers:
+                row: dict[str, Any] = who | {"clusters": curve.clusters, "layer": layer.layer}
+                for name in MEASURES:
+                    value = layer.measures.get(name)
+                    row |= {name: value and value.mean, f"{name}_std": value and value.std}
+                for label in found.labellings if own or layer.labels else ():
+                    value = layer.labels.get(label)
+                    row |= {f"nmi with {label}": value and value.mean, f"nmi with {label}_std": value and value.std}
+                layers.append(row)
+            if curve.elbow:
+                elbow = curve.elbow
+                nearest = model.nearest(elbow)
+                elbows.append(
+                    who
+                    | {"clusters": curve.clusters, "layer": elbow.layer, "low": elbow.low, "high": elbow.high}
+                    | {"bend": elbow.bend, "p": elbow.p}
+                    | {"nearest": nearest and nearest.block, "distance": nearest and nearest.distance}
+                    | {"chance": nearest and nearest.chance}
+                )
+        for one in (*model.classes, *model.tokens):
+            tokens.append(
+                {"model": model.name, "from": one.start, "to": one.end, "token": one.token, "class": one.kind}
+                | {"count": one.count, "left": one.left, "share": one.share, "low": one.low, "high": one.high}
+            )
+        for cluster in model.flow:
+            for into in cluster.into:
+                flow.append(
+                    {"model": model.name, "from": cluster.start, "to": cluster.end, "cluster": cluster.name}
+                    | {"into": into.name, "count": into.count, "share": into.share, "matched": into.matched}
+                )
+    tables = {"drift.csv": layers, "elbows.csv": elbows, "tokens.csv": tokens, "flow.csv": flow}
+    whole = ("clusters", "layer", "nearest")
+    found_tables = {}
+    for name, rows in tables.items():
+        if rows or name == "drift.csv":
+            table = pd.DataFrame(rows)
+            for column in whole:
+                if column in table and not (name == "elbows.csv" and column == "layer"):
+                    table[column] = table[column].astype("Int64")
+            found_tables[name] = table
+    return found_tables
+
+
+def text_tables(summary: Mapping[str, Any]) -> RenderableType:
+    """The terminal's tables, within 80 columns: elbows, NMI by layer, and the tokens that left most surely.
+
+    Raises:
+        LesionError: the summary does not have the form that a drift study writes.
+    """
+    study = found(summary)
+    if not study.models:
+        return Text("Nothing has been measured yet.")
+    parts: list[RenderableType] = [_elbows(study)]
+    for family in study.families:
+        for first in range(0, len(family.models), ACROSS):
+            parts.append(_layers(study, family, range(first, min(first + ACROSS, len(family.models)))))
+    parts += [_tokens(model) for model in study.models if model.tokens and len(study.models) < 3]
+    runs = study.study.get("runs")
+    caption = (
+        f"Mean ± standard deviation{f' over {runs} runs' if isinstance(runs, int) and runs > 1 else ''}; brackets: "
+        f"{100 * study.level:g} % intervals. Layer l is the output of block l − 1. Null: NMI of shuffled tokens. "
+        "Apart: layers from the place of the nearest critical block to the elbow, 0 within it. Last: NMI at the last layer."
+    )
+    return Group(*parts, Text(caption, style="dim"), Text("\n" + " ".join(drift_prose.verdict(study)), style="bold"))
+
+
+def _elbows(study: Drifts) -> Table:
+    compared = any(model.critical is not None for model in study.models)
+    headings = ("elbow", "p", "critical", "apart") if compared else ("elbow", "p")
+    table = _table(f"Elbows of the drift, {_clusters(study.clusters)}", ("model",), (*headings, "last", "null"))
+    for model in study.models:
+        cells = [elbow_cell(model.curve.elbow), wording.p_value(model.curve.elbow.p) if model.curve.elbow else ""]
+        if compared:
+            nearest = model.nearest(model.curve.elbow) if model.curve.elbow and model.curve.elbow.bend else None
+            blocks = wording.layer_runs(model.critical_blocks) if model.critical is not None else wording.DASH
+            cells += [blocks or "none", signed(nearest.distance) if nearest else ""]
+        last = model.curve.layers[-1] if model.curve.layers else None
+        cells += [short(last.of(name) if last else None) for name in ("nmi", "null")]
+        table.add_row(Text(visible(model.name)), *(Text(cell) for cell in cells))
+    return table
+
+
+def elbow_cell(elbow: Elbow | None) -> str:
+    """`3.4 [3.1, 3.7]`, or `none`."""
+    if elbow is None:
+        return wording.DASH
+    if not elbow.bend:
+        return "none"
+    ends = "" if elbow.low is None or elbow.high is None else f" [{elbow.low:.1f},{wording.SPACE}{elbow.high:.1f}]"
+    return f"{elbow.layer:.1f}{ends}"
+
+
+def signed(distance: float) -> str:
+    """A distance in layers with its sign: `+0.4`, `−1.2`, `0`."""
+    text = f"{abs(distance):.1f}"
+    return "0" if float(text) == 0 else f"{'+' if distance > 0 else wording.MINUS}{text}"
+
+
+def _layers(study: Drifts, family: Family, columns: range) -> Table:
+    title = f"NMI with the clusters of layer {study.reference} by layer · {family.name}"
+    table = _table(title, ("layer",), [visible(family.labels[index]) for index in columns])
+    curves = [family.models[index].curve for index in columns]
+    for layer in sorted({one.layer for curve in curves for one in curve.layers}):
+        table.add_row(str(layer), *(Text(short(at(curve, layer), std=True)) for curve in curves))
+    return table
+
+
+def at(curve: Curve, layer: int, measure: str = "nmi") -> Value | None:
+    """A measure at one layer, or None."""
+    return next((one.of(measure) for one in curve.layers if one.layer == layer), None)
+
+
+def short(value: Value | None, *, std: bool = False) -> str:
+    """`0.52`, or with `std` `0.52±0.01`; a dash where it is not known."""
+    if value is None:
+        return wording.DASH
+    text = f"{value.mean:.2f}".replace("-", wording.MINUS)
+    return f"{text}±{value.std:.2f}" if std and value.std is not None else text
+
+
+def _tokens(model: Followed) -> Table:
+    first = model.tokens[0]
+    overall = "" if model.overall is None else f" (all tokens: {wording.percent(model.overall, 0)})"
+    title = f"Tokens that left their cluster between layers {first.start} and {first.end}{overall} · {model.name}"
+    table = _table(title, ("token", "class"), ("left", "share"))
+    for one in model.tokens[:MOST_LEFT]:
+        table.add_row(
+            Text(token_text(one.token or "")), Text(visible(one.kind)), f"{one.left:,} of {one.count:,}", _share(one)
+        )
+    return table
+
+
+def token_text(token: str) -> str:
+    """A token with its white space made visible: `␣the`, `⏎`."""
+    return visible(token.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥"))
+
+
+def _share(one: Leaving) -> Text:
+    return Text(f"{wording.percent(one.share, 0)} ").append(wording.interval(one.low, one.high, 0), style="dim")
+
+
+def _clusters(clusters: int | None) -> str:
+    return "clusters not told" if clusters is None else wording.counted(clusters, "cluster")
+
+
+def _table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
+    table = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1))
+    for name in left:
+        table.add_column(Text(name), overflow="fold")
+    for name in right:
+        table.add_column(Text(name), justify="right", overflow="fold")
+    return table
