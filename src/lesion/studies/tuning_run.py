@@ -1,0 +1,347 @@
+"""Running a tuning study: find the blocks, train every arm, choose its rate on held-out items, tell it on others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from lesion.engines.engine import Engine
+from lesion.engines.transformers import TransformersEngine
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model, load
+from lesion.studies import tuning_layers as layers
+from lesion.studies.asking import ask, identity, missing
+from lesion.studies.questions import TaskChoice
+from lesion.studies.store import Store
+from lesion.studies.tuning_arms import Arm, arms_of, budget_of, by_drops, label
+from lesion.studies.tuning_cells import Cell, Trained, cell_of, forget, trained, tuned
+from lesion.studies.tuning_data import Data, prepare
+from lesion.studies.tuning_model import is_written, write_card, write_model
+from lesion.studies.tuning_study import ALL_FULL, TuningStudy
+from lesion.studies.tuning_summary import summarise
+from lesion.tasks.prompts import resolve
+from lesion.tasks.task import Item
+from lesion.training.examples import Example, examples
+from lesion.watching import Silent, Watcher
+from lesion.whole import replace as write_whole
+
+MARK, SUMMARY = "tuning.json", "summary.json"
+
+
+@dataclass(frozen=True)
+class TuningOutcome:
+    """What a run left behind.
+
+    Attributes:
+        folder: of the study.
+        summary: what `summary.json` holds.
+        trained: how many trainings this run had to do.
+        planned: how many the study consists of.
+        model: the tuned model's folder, where there is one to write.
+    """
+
+    folder: Path
+    summary: dict[str, Any]
+    trained: int
+    planned: int
+    model: Path | None = None
+
+
+def run_tuning(
+    study: TuningStudy,
+    folder: Path,
+    *,
+    watcher: Watcher | None = None,
+    models: Mapping[str, Model] | None = None,
+    make_engine: Callable[[Model, int | str], Engine] = TransformersEngine,
+) -> TuningOutcome:
+    """Run a tuning study into a folder, or go on where an interrupted run stopped.
+
+    Args:
+        study: what to tune and ask.
+        folder: made when absent; one of the same tuning takes further arms, rates and seeds.
+        watcher: is told how it goes.
+        models: models that are loaded already, in float32, by the name the study gives them; their weights are
+            changed meanwhile and put back bit for bit.
+        make_engine: the engine for a model and a batch size.
+
+    Raises:
+        UsageError: a task, layer, budget, rank or number of items cannot be; nothing has been trained then.
+        LesionError: the model cannot be loaded, TRL is not installed, a training fails, or the folder belongs to
+            something else or cannot be written. What is trained and answered until then is kept.
+    """
+    watcher = watcher or Silent()
+    folder = Path(folder)
+    data = prepare(study)
+    _refuse(folder, study)
+    model = (models or {}).get(study.model.name) or load(
+        study.model.source, revision=study.model.revision, dtype="float32", device=study.device
+    )
+    if model.dtype != torch.float32:
+        raise UsageError(f"{study.model.name} is in {model.dtype}; a tuning needs it loaded with dtype='float32'.")
+    _look_ahead(study, model)
+    with Store.open(folder, identity(data.questions, data.tasks, data.asked()), data.questions.to_toml()) as store:
+        _mark(folder, study)
+        for choice, items in data.asked().items():
+            store.add_items(choice.name, items)
+        work = _Work(study, folder, watcher, model, data, store, make_engine)
+        return work.run()
+
+
+@dataclass
+class _Work:
+    """One run, with what all of its parts need."""
+
+    study: TuningStudy
+    folder: Path
+    watcher: Watcher
+    model: Model
+    data: Data
+    store: Store
+    make_engine: Callable[[Model, int | str], Engine]
+    trainings: int = 0
+    notes: list[str] = field(default_factory=list)
+    read: tuple[tuple[str, int], pd.DataFrame] | None = None
+
+    def run(self) -> TuningOutcome:
+        study = self.study
+        self._ask(self.model, study.model.name, self.data.asked())
+        drops = self._drops()
+        learned = self._examples()
+        arms = {seed: arms_of(study, self.model, seed, None if drops is None else drops.drops) for seed in study.seeds}
+        self._tell(arms)
+        cells = {
+            (arm.name, rate, seed): cell_of(arm, rate, seed, self.model, learned, study.steps, study.rows)
+            for seed in study.seeds
+            for arm in arms[seed]
+            for rate in study.learning_rates
+        }
+        choose = {self.data.choice: list(self.data.validation)} if len(study.learning_rates) > 1 else {}
+        done: dict[Cell, Trained] = {}
+        for number, cell in enumerate(cells.values(), 1):
+            # With one rate there is nothing to choose: its cell meets the test items at once.
+            asked: dict[TaskChoice, list[Item]] = choose or self.data.test
+            done[cell] = self._cell(cell, asked, learned, f"({number} of {len(cells)})")
+        rates = {name: self._rate(name, cells, done) for name in study.arms}
+        for (name, rate, _), cell in cells.items():
+            if rate == rates[name][0]:
+                done[cell] = self._cell(cell, self.data.test, learned, "on the test items", keep=study.writes_model)
+        for cell in cells.values():
+            forget(self.folder, cell)
+        summary = summarise(
+            study,
+            self.model,
+            self.data,
+            [[arm for seed in study.seeds for arm in arms[seed] if arm.name == name] for name in study.arms],
+            rates,
+            {key: done[cell] for key, cell in cells.items()},
+            drops,
+            len(learned),
+            self._answers,
+            self.notes,
+        )
+        try:
+            write_whole(self.folder / SUMMARY, json.dumps(summary, indent=1))
+        except OSError as error:
+            raise LesionError(
+                f"{self.folder} cannot be written: {error.strerror or error}; free some space and give the same command"
+                f" again: nothing is trained twice."
+            ) from error
+        if study.writes_model:
+            write_card(self.folder, summary, study)
+        written = self.folder / "model" if study.writes_model else None
+        return TuningOutcome(self.folder, summary, self.trainings, len(cells), written)
+
+    def _drops(self) -> layers.Drops | None:
+        if not by_drops(self.study.arms):
+            return None
+        if self.study.layers_from is not None:
+            return layers.read(self.study, len(self.model.anatomy.blocks))
+        return layers.ablated(self.study, self.model, self.folder, self.watcher, self.make_engine)
+
+    def _examples(self) -> list[Example]:
+        """The training items as token ids: as many as the steps can use; those that do not fit are left out."""
+        style = resolve(self.model, self.data.task, self.study.prompt_style)
+        wanted = self.study.steps * self.study.rows
+        found: list[Example] = []
+        unfit: list[str] = []
+        for item in self.data.train:
+            if len(found) == wanted:
+                break
+            try:
+                found += examples(self.model, self.data.task, [item], style)
+            except UsageError:
+                raise
+            except LesionError as error:
+                unfit.append(str(error))
+        if not found:
+            raise LesionError(f"No training item of {self.study.task} can be learned. The first: {unfit[0]}")
+        if unfit:
+            self._note(f"{len(unfit):,} training items were left out. The first: {unfit[0]}")
+        return found
+
+    def _tell(self, arms: Mapping[int, Sequence[Arm]]) -> None:
+        blocks = len(self.model.anatomy.blocks)
+        if 2 * budget_of(self.study, blocks) > blocks and by_drops(self.study.arms):
+            self._note(
+                f"The budget is more than half of the {blocks} blocks: critical, least critical and random overlap."
+            )
+        for arm in arms[self.study.seeds[0]]:
+            how = "in full" if arm.rank is None else f"by adapters of rank {arm.rank}"
+            which = (
+                "all blocks"
+                if arm.name == ALL_FULL or len(arm.blocks) == blocks
+                else (f"blocks {', '.join(map(str, arm.blocks))}")
+            )
+            self.watcher.note(f"{label(arm.name)}: {which} {how}, {arm.parameters:,} numbers train.")
+
+    def _cell(
+        self,
+        cell: Cell,
+        asked: Mapping[TaskChoice, list[Item]],
+        learned: Sequence[Example],
+        told: str,
+        keep: bool = False,
+    ) -> Trained:
+        """Train a cell, unless it is trained and has answered what is asked; with `keep` its model is written."""
+        found = trained(self.folder, cell)
+        if found is not None:
+            with_it = replace(self.model, fingerprint=found.fingerprint)
+            if not self._missing(with_it, asked) and (not keep or is_written(self.folder, found.fingerprint)):
+                return found
+        name = f"{label(cell.arm.name)}, rate {cell.rate:g}, seed {cell.seed} {told}"
+        fresh = found is None
+        with tuned(self.model, cell, learned, self.study.steps, self.study.rows, self.folder, self.watcher, name) as (
+            changed,
+            found,
+        ):
+            self.trainings += fresh
+            self._ask(changed, name, asked)
+            if keep:
+                write_model(self.folder, changed)
+        return found
+
+    def _missing(self, model: Model, asked: Mapping[TaskChoice, Sequence[Item]]) -> dict[str, Any]:
+        tasks = {choice: self.data.tasks[choice] for choice in asked}
+        return missing(self.data.questions, self.study.model, model, tasks, asked, (), self.store)
+
+    def _ask(self, model: Model, told: str, asked: Mapping[TaskChoice, Sequence[Item]]) -> None:
+        cells = self._missing(model, asked)
+        if not cells:
+            return
+        self.watcher.begin(told, sum(map(len, asked.values())), sum(map(len, asked.values())) - len(cells))
+        same = model.fingerprint == self.model.fingerprint
+        name = self.study.model.name + ("" if same else f", tuned to {model.fingerprint}")
+        for count in ask(self.make_engine(model, self.study.batch_size), model, name, cells, self.store):
+            self.watcher.answered(count)
+
+    def _rate(
+        self, name: str, cells: Mapping[tuple[str, float, int], Cell], done: Mapping[Cell, Trained]
+    ) -> tuple[float, dict[float, list[float]]]:
+        """The learning rate of an arm, best on the mean over seeds, the smaller of equals; and what was found."""
+        rates = sorted(self.study.learning_rates)
+        if len(rates) == 1:
+            return rates[0], {}
+        found = {
+            rate: [
+                float(
+                    self._right(
+                        done[cells[name, rate, seed]].fingerprint, self.data.choice, self.data.validation
+                    ).mean()
+                )
+                for seed in self.study.seeds
+            ]
+            for rate in rates
+        }
+        return max(rates, key=lambda rate: (round(float(np.mean(found[rate])), 12), -rate)), found
+
+    def _right(self, fingerprint: str, choice: TaskChoice, items: Sequence[Item]) -> NDArray[np.bool_]:
+        """[items] whether the model with these weights is right on each."""
+        return self._answers(fingerprint, choice, items)["correct"].to_numpy(dtype=bool)
+
+    def _answers(self, fingerprint: str, choice: TaskChoice, items: Sequence[Item]) -> pd.DataFrame:
+        """The answers to these items, in their order, of the model with these weights."""
+        size = len(self.store)
+        if self.read is None or self.read[0] != (choice.name, size):
+            self.read = (choice.name, size), self.store.answers(task=choice.name)
+        frame = self.read[1]
+        return frame[frame["model"] == fingerprint].set_index("item").loc[[item.id for item in items]]
+
+    def _note(self, text: str) -> None:
+        self.notes.append(text)
+        self.watcher.note(text)
+
+
+def recall_tuning(folder: Path) -> dict[str, Any] | None:
+    """The summary of a finished tuning; None: the folder is not one's.
+
+    Raises:
+        LesionError: it is not finished, or damaged.
+    """
+    folder = Path(folder)
+    if not (folder / MARK).is_file():
+        return None
+    try:
+        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise LesionError(
+            f"The tuning in {folder} is not finished; give its command again, it goes on where it stopped."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise LesionError(f"{folder / SUMMARY} is damaged ({error}); run the tuning again.") from error
+    return summary
+
+
+def _refuse(folder: Path, study: TuningStudy) -> None:
+    """One folder, one tuning: further arms, rates and seeds are welcome, other items or steps are not."""
+    kept = _kept(folder)
+    if kept is None or kept.identity() == study.identity():
+        return
+    silent = {*TuningStudy.SILENT}
+    there, here = kept.model_dump(), study.model_dump()
+    differing = [
+        f"{key}: {_short(there[key])} there, {_short(here[key])} here"
+        for key in there
+        if key not in silent and there[key] != here[key]
+    ]
+    raise LesionError(f"{folder} holds another tuning ({'; '.join(differing)}). Give another folder with --out.")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return str(value.get("source"))
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _kept(folder: Path) -> TuningStudy | None:
+    try:
+        text = json.loads((folder / MARK).read_text(encoding="utf-8"))["study"]
+        return TuningStudy.parse(text, "The stored study")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError, LesionError) as error:
+        raise LesionError(
+            f"{folder / MARK} is damaged ({' '.join(str(error).split())}); give another folder with --out."
+        ) from error
+
+
+def _mark(folder: Path, study: TuningStudy) -> None:
+    try:
+        write_whole(folder / MARK, json.dumps({"study": study.to_toml()}))
+    except OSError as error:
+        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
+
+
+def _look_ahead(study: TuningStudy, model: Model) -> None:
+    """What is wrong with layers, budget, ranks or a layer study is told before anything is asked or trained."""
+    known = layers.read(study, len(model.anatomy.blocks)).drops if study.layers_from and by_drops(study.arms) else None
+    stand_in = known or tuple(0.0 for _ in model.anatomy.blocks)
+    arms_of(study, model, study.seeds[0], stand_in)
