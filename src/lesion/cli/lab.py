@@ -7,39 +7,64 @@ from typing import Annotated
 
 import typer
 
-from lesion.errors import UsageError
-
 app = typer.Typer(help="Train the small models that the methods are studied on.", no_args_is_help=True)
 
 
 @app.callback()
 def _group() -> None:
-    """Keeps `lineage` a command of its own even while it is the only one."""
+    """Keeps every laboratory a command of its own."""
 
 
 @app.command()
 def lineage(
-    stage: Annotated[str, typer.Option(help="Which member of the lineage to train: base.")] = "base",
-    out: Annotated[Path, typer.Option(help="Folder of the training; the model goes to its `model` folder.")] = Path(
+    stage: Annotated[
+        str, typer.Option(help="Which member to train: base, instruct, rlvr or distill; or all four.")
+    ] = "base",
+    family: Annotated[str | None, typer.Option(help="llama or qwen2; llama, unless --base is of the other.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the family; a model goes to STAGE/model in it.")] = Path(
         "lesion-lineage"
     ),
-    seed: Annotated[int, typer.Option(help="Of the weights and of the documents.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of weights, documents, questions, and what is tried.")] = 0,
+    base: Annotated[
+        str | None,
+        typer.Option(help="A model to take as the base of the children, where none lies in the folder."),
+    ] = None,
     groups: Annotated[
         int | None,
-        typer.Option(min=1, help="Groups of 2,048 documents to train on; fewer make a quicker, weaker model."),
+        typer.Option(min=1, help="Groups of 2,048 documents to train the base on; fewer make a quicker, weaker model."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     checkpoints: Annotated[
         int,
-        typer.Option(help="States kept on the way, early ones closer together: revisions stepN of the model; 0: none."),
+        typer.Option(help="States of the base kept on the way, early ones closer together: revisions stepN; 0: none."),
     ] = 12,
 ) -> None:
-    """Train the bundled base model from scratch; run again into the same folder, it goes on where it stopped."""
-    from lesion.labs.lineage.stage import train_base
+    """Train a base model from scratch, and its children: tuned on chats, reinforced, distilled from the reinforced.
 
-    if stage != "base":
-        raise UsageError(f"There is no stage '{stage}' of the lineage yet; there is base.")
-    print(train_base(out, seed=seed, groups=groups, device=device, checkpoints=checkpoints))
+    Run again into the same folder, it goes on where it stopped.
+    """
+    from lesion.cli.progress import Bar
+    from lesion.labs.lineage import family as families
+    from lesion.labs.lineage import table
+
+    with Bar() as bar:
+        trained = families.train(
+            out,
+            stage,
+            family=family,
+            seed=seed,
+            base=base,
+            groups=groups,
+            device=device,
+            checkpoints=checkpoints,
+            watcher=bar,
+        )
+    for folder in trained:
+        print(folder)
+    if stage == families.ALL:
+        rows = table.members(families.folders(out, base))
+        print(table.text(rows), end="")
+        print(table.write(out, rows))
 
 
 @app.command()

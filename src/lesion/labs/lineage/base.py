@@ -29,6 +29,7 @@ from transformers import (
 )
 
 from lesion.errors import LesionError, UsageError, nearest
+from lesion.labs.lineage import chat
 from lesion.labs.lineage import checkpoints as checkpointing
 from lesion.labs.lineage import tokenizer as tokenizers
 from lesion.labs.lineage.data import GROUP, Batch, group
@@ -227,6 +228,7 @@ def train(
     # From beyond the opening, where every skill has its usual share.
     tokenizer = tokenizers.train(document(recipe.seed, OPENING + index).text for index in range(30_000))
     network = blank(recipe, tokenizer).to(device)
+    chat.give(network, tokenizer, chat.form_of("base"))
     optimizers = _optimizers(network, recipe)
     full = [group["lr"] for optimizer in optimizers for group in optimizer.param_groups]
     state: dict[str, Any] = {

@@ -1,34 +1,22 @@
-"""One stage of the lineage from start to finish: train, save, examine, and write the model's card."""
+"""The base model of a lineage from start to finish: train, save, examine, and write its card."""
 
 from __future__ import annotations
 
-import json
-import math
-import platform
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from safetensors import SafetensorError
 
-from lesion.engines.engine import Decoding, Request
-from lesion.engines.transformers import TransformersEngine
-from lesion.errors import LesionError, UsageError
 from lesion.labs.lineage.base import recipe_of, train
-from lesion.labs.lineage.card import card
-from lesion.labs.lineage.checkpoints import DOZEN, place, schedule, write
+from lesion.labs.lineage.checkpoints import DOZEN, place, schedule
 from lesion.labs.lineage.data import GROUP
-from lesion.models.load import Model, load
-from lesion.studies.statistics import wilson
-from lesion.tasks.catalogue import find
-from lesion.tasks.primer import NAMES
-from lesion.tasks.prompts import encode
+from lesion.labs.lineage.examination import answers, results
+from lesion.labs.lineage.shipping import device_of, machine, ship
+from lesion.models.load import Model
 
 
 def train_base(
@@ -48,7 +36,7 @@ def train_base(
         seed: of the weights and of the documents.
         groups: groups of `data.GROUP` documents; the recipe's own number by default.
         device: `auto`, `cpu` or `cuda`.
-        checkpoints: how many states on the way are kept, early ones closer together, as `out/checkpoints/stepN`;
+        checkpoints: how many states of the network are kept on the way, in `out/checkpoints/stepN`;
             `load(out / "model", revision="stepN")` loads one.
 
     Raises:
@@ -56,7 +44,7 @@ def train_base(
         LesionError: the folder holds a training with another recipe, or cannot be written.
     """
     recipe = recipe_of(family, seed=seed, groups=groups)
-    chosen = _device(device)
+    chosen = device_of(device)
     console = Console(stderr=True, highlight=False)
     began = time.monotonic()
     first: list[float] = []
@@ -73,33 +61,29 @@ def train_base(
         )
 
     network, tokenizer, curve = train(out, recipe, report, chosen, checkpoints)
-    folder = out / "model"
-    write(folder, network, tokenizer)
     _tell_missing(out, schedule(recipe.length, checkpoints), curve, console)
-    console.print("Examining it on unseen items …")
-    # What is examined is what ships: the weights as they were rounded to half precision.
-    results = examine(load(folder, dtype="float32", device=chosen))
+
+    def measure(shipped: Model) -> dict[str, Any]:
+        console.print("Examining it on unseen items …")
+        return {"results": results(answers(shipped)), "curve": curve}
+
     facts = {
+        "family": family,
+        "stage": "base",
         "recipe": {**asdict(recipe), "documents": recipe.length * GROUP},
         "vocabulary": len(tokenizer),
         "steps": curve[-1]["step"],
         "tokens": curve[-1]["tokens"],
         "seconds": curve[-1]["seconds"],
-        "machine": _machine(chosen),
+        "machine": machine(chosen),
         "torch": torch.__version__,
-        "results": results,
-        "curve": curve,
     }
-    parameters = sum(p.numel() for p in network.parameters())
-    with _writing(out):
-        (folder / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-        (folder / "README.md").write_text(card(facts, parameters), encoding="utf-8")
-    for entry in results:
+    for entry in ship(network, tokenizer, out, facts, measure)["results"]:
         console.print(
             f"{entry['task']:20} {entry['group'] or 'all':12} {100 * entry['accuracy']:5.1f} %"
             f"  ({100 * entry['low']:.1f} to {100 * entry['high']:.1f}, n = {entry['items']})"
         )
-    return folder
+    return out / "model"
 
 
 def _tell_missing(out: Path, kept: Sequence[int], curve: Sequence[Mapping[str, Any]], console: Console) -> None:
@@ -110,51 +94,3 @@ def _tell_missing(out: Path, kept: Sequence[int], curve: Sequence[Mapping[str, A
             f"note: of {len(kept)} checkpoints {len(missing)} were passed before they were asked for (steps"
             f" {', '.join(map(str, missing))}); a training into another --out keeps them all."
         )
-
-
-@contextmanager
-def _writing(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        raise LesionError(
-            f"The model could not be written to {out}: {error}. Free some space, or make the folder writable, and give"
-            " the same command again: nothing has to be trained twice."
-        ) from error
-
-
-def examine(model: Model) -> list[dict[str, Any]]:
-    """Accuracy with its 95 % Wilson interval on the whole test split of every primer task, overall and by group."""
-    return [entry for name in NAMES for entry in _examine(model, f"primer:{name}")]
-
-
-def _examine(model: Model, name: str) -> Iterator[dict[str, Any]]:
-    task = find(name)
-    items = {item.id: item for item in task.load()}
-    decoding = Decoding(task.max_new_tokens, task.stop)
-    requests = [Request(key, encode(model, task, item), decoding=decoding) for key, item in items.items()]
-    groups: dict[str, list[bool]] = {"": []}
-    for response in TransformersEngine(model).answer(requests):
-        item = items[response.key]
-        right = task.judge(item, response.answer).correct
-        groups[""].append(right)
-        groups.setdefault(item.group, []).append(right)
-    for group in sorted(groups):
-        right_ones, asked = sum(groups[group]), len(groups[group])
-        low, high = wilson(right_ones, asked)
-        accuracy = right_ones / asked if asked else math.nan
-        yield {"task": name, "group": group, "items": asked, "accuracy": accuracy, "low": low, "high": high}
-
-
-def _device(device: str) -> str:
-    there = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-    usable = [*there, "cuda"] if len(there) > 1 else there
-    if device != "auto" and device not in usable:
-        raise UsageError(f"There is no device '{device}' to train on here; there are: {', '.join(there)}.")
-    return usable[-1] if device == "auto" else device
-
-
-def _machine(device: str) -> str:
-    if device.startswith("cuda"):
-        return torch.cuda.get_device_name()
-    return f"{platform.machine()}, {torch.get_num_threads()} CPU thread(s), Python {sys.version.split()[0]}"

@@ -1,0 +1,161 @@
+"""A family of the lineage in a folder: which member lies where, who its parent is, and training them in order."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from lesion.errors import LesionError, UsageError, nearest
+from lesion.labs.lineage import chat, shipping
+from lesion.labs.lineage.base import FAMILIES
+from lesion.labs.lineage.checkpoints import DOZEN
+from lesion.labs.lineage.children import EXAMINED, family_of, train_distill, train_instruct, train_rlvr
+from lesion.labs.lineage.recipes import RECIPES, Distill, Instruct, Rlvr
+from lesion.labs.lineage.stage import train_base
+from lesion.models.load import Model, configuration, load
+from lesion.models.source import bundled, find
+from lesion.watching import Silent, Watcher
+
+STAGES = ("base", "instruct", "rlvr", "distill")
+"""In the order in which they are trained: the teacher of the distilled child is the reinforced one."""
+ALL = "all"
+
+
+def train(
+    out: Path,
+    stage: str = "base",
+    *,
+    family: str | None = None,
+    seed: int = 0,
+    base: str | None = None,
+    groups: int | None = None,
+    device: str = "auto",
+    checkpoints: int = DOZEN,
+    watcher: Watcher | None = None,
+) -> list[Path]:
+    """Train a stage of the lineage, or all of them, and what it needs that is not there.
+
+    Every stage lies in a folder of `out` of its name, its model in `model` below. A child's base is `out/base/model`
+    where that is there, else `base`, else with seed 0 the bundled base of the family. The teacher of the distilled
+    child is `out/rlvr/model`; where that is not there, it is trained first. What is finished is not trained again, and
+    what was interrupted goes on.
+
+    Args:
+        out: the folder of the family.
+        stage: one of `STAGES`, or `all`.
+        family: one of `base.FAMILIES`; that of `base` by default, else llama.
+        seed: of weights, documents, questions and their order.
+        base: a model to take as the base of the children, as for `lesion.load`.
+        groups: of documents, for the base; the recipe's own number by default.
+        device: `auto`, `cpu` or `cuda`.
+        checkpoints: how many states of the base are kept on the way.
+        watcher: told how it goes.
+
+    Returns:
+        The folders of the models that were asked for, in the order of training.
+
+    Raises:
+        UsageError: there is no such stage, family or device; the base is of another family; or a child has no base.
+        LesionError: `out` holds another training, or cannot be written; or GRPO has nothing to learn.
+    """
+    if stage not in (*STAGES, ALL):
+        close = nearest(stage, (*STAGES, ALL))
+        raise UsageError(f"The lineage has no stage '{stage}'{close}; there are {', '.join((*STAGES, ALL))}.")
+    watcher = watcher or Silent()
+    family = _family(family, base)
+    chosen = shipping.device_of(device)
+    if stage == "base" or (stage == ALL and base is None):
+        place = out / "base"
+        if stage == "base" or shipping.facts(place / "model") is None:
+            train_base(place, family=family, seed=seed, groups=groups, device=device, checkpoints=checkpoints)
+        if stage == "base":
+            return [place / "model"]
+    parent = _parent(out, family, seed, base, chosen, watcher)
+    trained = [out / "base" / "model"] if stage == ALL and base is None else []
+    for name in STAGES[1:]:
+        if name == stage or stage == ALL or (name, stage) == ("rlvr", "distill"):
+            folder = _train_child(name, parent, out, seed, chosen, watcher)
+            trained += [folder] if stage in (name, ALL) else []
+    return trained
+
+
+def folders(out: Path, base: str | None = None) -> list[Path]:
+    """The finished members in a folder, in the order of training; before them a local or bundled `base`, where it has
+    facts of its own training and none was trained in `out`."""
+    found = [out / stage / "model" for stage in STAGES]
+    if base is not None and shipping.facts(found[0]) is None and (source := find(base)).local:
+        found[0] = Path(source.place)
+    return [folder for folder in found if shipping.facts(folder) is not None]
+
+
+def _train_child(name: str, parent: Model, out: Path, seed: int, device: str, watcher: Watcher) -> Path:
+    """Train a child, unless it is there already."""
+    place, recipe = out / name, RECIPES[name](seed=seed)
+    found = shipping.facts(place / "model")
+    if found is not None:
+        if found.get("parent", {}).get("fingerprint") != parent.fingerprint or found.get("recipe") != asdict(recipe):
+            raise LesionError(
+                f"{place / 'model'} was trained from another base or by another recipe; give another --out, or delete"
+                " that folder."
+            )
+        watcher.note(f"{place / 'model'} is there already")
+        return place / "model"
+    examined = out / EXAMINED
+    if isinstance(recipe, Distill):
+        tutor = load(out / "rlvr" / "model", dtype="float32", device=device)
+        return train_distill(parent, tutor, place, recipe, examined=examined, watcher=watcher)
+    if isinstance(recipe, Instruct):
+        return train_instruct(parent, place, recipe, examined=examined, watcher=watcher)
+    assert isinstance(recipe, Rlvr)
+    return train_rlvr(parent, place, recipe, examined=examined, watcher=watcher)
+
+
+def _family(family: str | None, base: str | None) -> str:
+    """The family that is meant: the one that is named, or that of the base.
+
+    Raises:
+        UsageError: there is no such family, or the base is of another.
+    """
+    if family is not None and family not in FAMILIES:
+        raise UsageError(
+            f"The lineage has no family '{family}'{nearest(family, FAMILIES)}; it has {', '.join(FAMILIES)}."
+        )
+    if base is None:
+        return family or next(iter(FAMILIES))
+    kind = str(configuration(base).model_type)
+    if kind not in FAMILIES:
+        raise UsageError(f"{base} is a {kind}, and the lineage has {' and '.join(FAMILIES)}; give another --base.")
+    if family not in (None, kind):
+        raise UsageError(f"{base} is of the family {kind}, not {family}; give --family {kind}, or another --base.")
+    return kind
+
+
+def _parent(out: Path, family: str, seed: int, base: str | None, device: str, watcher: Watcher) -> Model:
+    """The base whose children are trained, in the form of the base.
+
+    Raises:
+        UsageError: there is none, or it is of another family.
+    """
+    own = out / "base" / "model"
+    if shipping.facts(own) is not None:
+        if base is not None:
+            watcher.note(f"the base is {own}, which was trained here; {base} is left aside")
+        source = str(own)
+    elif base is not None:
+        source = base
+    elif seed == 0 and f"{family}-base" in bundled():
+        source = f"bundled:{family}-base"
+        watcher.note(f"the base is {source}, since none was trained in {out}")
+    else:
+        raise UsageError(
+            f"There is no base in {own} to train a child of: train it first (--stage base, or all, with the same --out"
+            " and --seed), or give one with --base."
+        )
+    parent = load(source, dtype="float32", device=device)
+    if family_of(parent) != family:
+        raise UsageError(
+            f"{source} is of the family {family_of(parent)}, not {family}; give --family {family_of(parent)}, or"
+            " another --out."
+        )
+    chat.give(parent.network, parent.tokenizer, chat.form_of("base"))
+    return parent
