@@ -1,0 +1,130 @@
+"""`lesion tune`: fine-tune chosen blocks of a model on a task, the rest frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from lesion.cli.numbers import numbers, whole
+from lesion.cli.progress import Bar
+from lesion.errors import UsageError
+from lesion.studies.tuning_study import TuningStudy
+
+
+def tune(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")],
+    task: Annotated[str, typer.Option(help="A task with a training split: primer:arithmetic, gsm8k, triviaqa, …")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for model and report; run again into it, it goes on where it stopped.")
+    ],
+    layers: Annotated[
+        str, typer.Option(help="Which blocks: critical, least, random, all, all-adapter, or layers such as 0-3,7.")
+    ] = "critical",
+    budget: Annotated[
+        str, typer.Option(help="How many blocks critical, least and random are: a number, or a share such as 25%.")
+    ] = "25%",
+    steps: Annotated[int, typer.Option(help="Steps of the training.")] = 40,
+    rows: Annotated[int, typer.Option(help="Rows of a step.")] = 16,
+    learning_rate: Annotated[
+        str, typer.Option(help="The largest rate; of several by commas, the best on held-out training items is kept.")
+    ] = "1e-3",
+    adapter: Annotated[
+        int | None,
+        typer.Option(help="Train low-rank adapters of this rank, merged at the end, in place of the blocks."),
+    ] = None,
+    control: Annotated[
+        list[str] | None, typer.Option(help="A task that should survive, asked before and after; repeatable.")
+    ] = None,
+    study: Annotated[
+        str | None,
+        typer.Option(help="Folder of a layer study of this model and task that says which blocks are critical."),
+    ] = None,
+    items: Annotated[int, typer.Option(help="Test items of the task, asked before and after.")] = 400,
+    control_items: Annotated[int, typer.Option(help="Test items of each control, at most.")] = 200,
+    ablation_items: Annotated[
+        int, typer.Option(help="Items on which the critical blocks are found, where no --study says them.")
+    ] = 100,
+    validation_items: Annotated[int, typer.Option(help="Training items held out to choose among several rates.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of the order of the rows, and of random blocks.")] = 0,
+    max_new_tokens: Annotated[int | None, typer.Option(help="Limit for one answer.")] = None,
+    prompt_style: Annotated[
+        str | None, typer.Option(help="auto, raw, chat, plain, …; the task has its own by default.")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="float32, in which alone small steps are kept.")] = "float32",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+) -> None:
+    """Fine-tune only chosen blocks on a task, and show what it gains there and costs elsewhere."""
+    if dtype not in ("float32", "fp32", "auto"):
+        raise UsageError(
+            f"A model is tuned in float32, in which small steps are kept, not in {dtype}; leave --dtype out."
+        )
+    asked = TuningStudy.make(
+        name="tuning",
+        model=model,
+        task=task,
+        controls=control or [],
+        arms=[layers],
+        budget=budget,
+        steps=steps,
+        rows=rows,
+        learning_rates=numbers(learning_rate, float, "--learning-rate"),
+        seeds=[seed],
+        items=items,
+        control_items=control_items,
+        ablation_items=ablation_items,
+        validation_items=validation_items,
+        level=level,
+        batch_size=whole(batch_size),
+        device=device,
+        **_given(adapter=adapter, layers_from=study, max_new_tokens=max_new_tokens, prompt_style=prompt_style),
+    )
+    run(asked, out)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def run(study: TuningStudy, out: Path) -> None:
+    """Run a tuning study into a folder and show what it found."""
+    from lesion.studies.tuning_run import run_tuning
+
+    with Bar() as bar:
+        try:
+            outcome = run_tuning(study, out, watcher=bar)
+        except KeyboardInterrupt:
+            bar.say(f"Stopped. What is trained and answered is kept in {out}; the same command goes on from there.")
+            raise
+    _show(out, outcome.summary, bar.told)
+    kept = outcome.planned - outcome.trained
+    print(f"trained {outcome.trained} of {outcome.planned}" + (f"; {kept} were trained already" * (kept > 0)))
+    if outcome.model is not None:
+        print(f"model: {outcome.model}")
+
+
+def show(folder: Path) -> bool:
+    """Write the report of a tuning anew and print its tables; False where the folder has none."""
+    from lesion.studies.tuning_run import recall_tuning
+
+    summary = recall_tuning(folder)
+    if summary is None:
+        return False
+    _show(folder, summary, ())
+    return True
+
+
+def _show(folder: Path, summary: dict[str, Any], told: Sequence[str]) -> None:
+    from lesion.report import tuning
+
+    path = tuning.write(folder, summary)
+    console = Console(highlight=False)
+    console.print(tuning.text_tables(summary))
+    for note in (note for note in summary["notes"] if note not in told):
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
+    print(f"report: {path}")
