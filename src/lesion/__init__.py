@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lesion.api_isolation import Isolated, evaluate, isolate
     from lesion.api_recall import Recalled
     from lesion.api_truncation import Truncated, truncate
+    from lesion.api_tune import Tuned, tune
     from lesion.edits.apply import applied
     from lesion.edits.artefact import read_edit, save_edit
     from lesion.edits.checkpoint import apply_edits
@@ -53,6 +54,8 @@ _HOME = {
     "Recalled": "lesion.api_recall",
     "truncate": "lesion.api_truncation",
     "Truncated": "lesion.api_truncation",
+    "tune": "lesion.api_tune",
+    "Tuned": "lesion.api_tune",
     "read_edit": "lesion.edits.artefact",
     "save_edit": "lesion.edits.artefact",
     "apply_edits": "lesion.edits.checkpoint",
@@ -100,6 +103,7 @@ __all__ = [
     "ScaleParameters",
     "Truncate",
     "Truncated",
+    "Tuned",
     "UsageError",
     "Wanda",
     "ablate",
@@ -117,6 +121,7 @@ __all__ = [
     "save_edit",
     "study",
     "truncate",
+    "tune",
 ]
 
 

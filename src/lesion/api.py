@@ -13,6 +13,7 @@ import pandas as pd
 from lesion.api_isolation import Isolated
 from lesion.api_recall import Recalled
 from lesion.api_truncation import Truncated
+from lesion.api_tune import Tuned
 from lesion.edits.apply import as_it_is
 from lesion.edits.edit import Unit
 from lesion.labs.recall.study import run_recall
@@ -26,6 +27,8 @@ from lesion.studies.run import recall, run
 from lesion.studies.study import Study
 from lesion.studies.truncation_run import run_truncation
 from lesion.studies.truncation_study import TruncationStudy
+from lesion.studies.tuning_run import run_tuning
+from lesion.studies.tuning_study import TuningStudy
 from lesion.watching import Watcher
 
 
@@ -144,7 +147,7 @@ def ablate(
 
 def study(
     source: str | Path | AnyStudy, out: str | Path, *, watcher: Watcher | None = None
-) -> Result | Isolated | Truncated | Recalled:
+) -> Result | Isolated | Truncated | Tuned | Recalled:
     """Run a study file of any kind, or one shipped with the package, into a folder.
 
     Example:
@@ -160,6 +163,9 @@ def study(
     if isinstance(asked, TruncationStudy):
         searched = run_truncation(asked, Path(out), watcher=watcher)
         return Truncated(searched.folder, searched.summary, searched.asked)
+    if isinstance(asked, TuningStudy):
+        tuned = run_tuning(asked, Path(out), watcher=watcher)
+        return Tuned(tuned.folder, tuned.summary, tuned.model)
     if isinstance(asked, IsolationStudy):
         isolated = run_isolation(asked, Path(out), watcher=watcher)
         return Isolated(isolated.folder, isolated.summary, isolated.asked)

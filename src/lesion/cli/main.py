@@ -23,7 +23,7 @@ _INTERRUPTED = 130
 def app() -> typer.Typer:
     """The command line as a typer application."""
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import ablate, apply, edit, isolate, lab, show, truncate
+    from lesion.cli import ablate, apply, edit, isolate, lab, show, truncate, tune
 
     made = typer.Typer(
         name="lesion",
@@ -39,6 +39,7 @@ def app() -> typer.Typer:
     made.command("isolate")(isolate.isolate)
     made.command("evaluate")(isolate.evaluate)
     made.command("truncate")(truncate.truncate)
+    made.command("tune")(tune.tune)
     made.command("apply")(apply.apply)
     made.command("run")(ablate.run_study)
     made.command("report")(ablate.report)

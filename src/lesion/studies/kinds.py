@@ -10,11 +10,13 @@ from lesion.studies.questions import shipped
 from lesion.studies.recall_study import RecallStudy
 from lesion.studies.study import Study
 from lesion.studies.truncation_study import TruncationStudy
+from lesion.studies.tuning_study import TuningStudy
 
-AnyStudy = Study | IsolationStudy | TruncationStudy | RecallStudy
-KINDS: dict[str, type[IsolationStudy | TruncationStudy | RecallStudy]] = {
+AnyStudy = Study | IsolationStudy | TruncationStudy | TuningStudy | RecallStudy
+KINDS: dict[str, type[IsolationStudy | TruncationStudy | TuningStudy | RecallStudy]] = {
     "isolation": IsolationStudy,
     "truncation": TruncationStudy,
+    "tuning": TuningStudy,
     "recall": RecallStudy,
 }
 

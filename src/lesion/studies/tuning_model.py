@@ -17,7 +17,7 @@ from lesion.models.source import find
 from lesion.studies.tuning_study import TuningStudy
 from lesion.whole import replace
 
-FOLDER, NOTE, CARD = "model", "tuning.json", "README.md"
+FOLDER, NOTE, CARD = "model", "tuned.json", "README.md"
 
 
 def is_written(folder: Path, fingerprint: str) -> bool:
