@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lesion.api import Result, ablate, study
+    from lesion.api_drift import Drifted, drift
     from lesion.api_isolation import Isolated, evaluate, isolate
     from lesion.api_recall import Recalled
     from lesion.api_truncation import Truncated, truncate
@@ -48,6 +49,8 @@ _HOME = {
     "ablate": "lesion.api",
     "Result": "lesion.api",
     "study": "lesion.api",
+    "drift": "lesion.api_drift",
+    "Drifted": "lesion.api_drift",
     "evaluate": "lesion.api_isolation",
     "isolate": "lesion.api_isolation",
     "Isolated": "lesion.api_isolation",
@@ -89,6 +92,7 @@ __all__ = [
     "BASELINE",
     "LAPE",
     "Compose",
+    "Drifted",
     "Isolated",
     "LesionError",
     "Magnitude",
@@ -110,6 +114,7 @@ __all__ = [
     "applied",
     "apply_edits",
     "calibration",
+    "drift",
     "evaluate",
     "find_task",
     "gated",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from lesion.api_drift import Drifted
 from lesion.api_isolation import Isolated
 from lesion.api_recall import Recalled
 from lesion.api_truncation import Truncated
@@ -19,6 +20,8 @@ from lesion.edits.edit import Unit
 from lesion.labs.recall.study import run_recall
 from lesion.models.load import Model
 from lesion.report import page, tables
+from lesion.studies.drift_run import run_drift
+from lesion.studies.drift_study import DriftStudy
 from lesion.studies.isolation_run import run_isolation
 from lesion.studies.isolation_study import IsolationStudy
 from lesion.studies.kinds import AnyStudy, load_study
@@ -147,7 +150,7 @@ def ablate(
 
 def study(
     source: str | Path | AnyStudy, out: str | Path, *, watcher: Watcher | None = None
-) -> Result | Isolated | Truncated | Tuned | Recalled:
+) -> Result | Isolated | Truncated | Tuned | Drifted | Recalled:
     """Run a study file of any kind, or one shipped with the package, into a folder.
 
     Example:
@@ -166,6 +169,9 @@ def study(
     if isinstance(asked, TuningStudy):
         tuned = run_tuning(asked, Path(out), watcher=watcher)
         return Tuned(tuned.folder, tuned.summary, tuned.model)
+    if isinstance(asked, DriftStudy):
+        drifted = run_drift(asked, Path(out), watcher=watcher)
+        return Drifted(drifted.folder, drifted.summary, drifted.asked)
     if isinstance(asked, IsolationStudy):
         isolated = run_isolation(asked, Path(out), watcher=watcher)
         return Isolated(isolated.folder, isolated.summary, isolated.asked)

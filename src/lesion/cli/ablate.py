@@ -73,7 +73,8 @@ def run_study(
     out: Out = None,
 ) -> None:
     """Run a study file, or a study shipped with the package."""
-    from lesion.cli import isolate, recall, truncate, tune
+    from lesion.cli import drift, isolate, recall, truncate, tune
+    from lesion.studies.drift_study import DriftStudy
     from lesion.studies.isolation_study import IsolationStudy
     from lesion.studies.kinds import load_study
     from lesion.studies.truncation_study import TruncationStudy
@@ -93,6 +94,8 @@ def run_study(
         truncate.run(found, folder)
     elif isinstance(found, TuningStudy):
         tune.run(found, folder)
+    elif isinstance(found, DriftStudy):
+        drift.run(found, folder)
     elif isinstance(found, IsolationStudy):
         isolate.run(found, folder)
     else:
@@ -108,12 +111,12 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
     """Write the report of a study, an isolation, an evaluation, a search or a laboratory's training anew."""
     from rich.markup import escape
 
-    from lesion.cli import isolate, memory, truncate, tune
+    from lesion.cli import drift, isolate, memory, truncate, tune
     from lesion.cli import recall as laboratory
     from lesion.report import page, tables
     from lesion.studies.run import recall
 
-    if tune.show(folder) or isolate.show(folder) or truncate.show(folder) or laboratory.show(folder) or memory.show(folder):
+    if tune.show(folder) or isolate.show(folder) or drift.show(folder) or truncate.show(folder) or laboratory.show(folder) or memory.show(folder):
         return
     _, summary, answers, items = recall(folder)
     path = page.write(folder, summary, answers, items)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+from lesion.studies.drift_study import DriftStudy
 from lesion.studies.isolation_study import IsolationStudy
 from lesion.studies.questions import shipped
 from lesion.studies.recall_study import RecallStudy
@@ -12,11 +13,12 @@ from lesion.studies.study import Study
 from lesion.studies.truncation_study import TruncationStudy
 from lesion.studies.tuning_study import TuningStudy
 
-AnyStudy = Study | IsolationStudy | TruncationStudy | TuningStudy | RecallStudy
-KINDS: dict[str, type[IsolationStudy | TruncationStudy | TuningStudy | RecallStudy]] = {
+AnyStudy = Study | IsolationStudy | TruncationStudy | TuningStudy | DriftStudy | RecallStudy
+KINDS: dict[str, type[IsolationStudy | TruncationStudy | TuningStudy | DriftStudy | RecallStudy]] = {
     "isolation": IsolationStudy,
     "truncation": TruncationStudy,
     "tuning": TuningStudy,
+    "drift": DriftStudy,
     "recall": RecallStudy,
 }
 

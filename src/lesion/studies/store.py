@@ -24,6 +24,7 @@ from lesion.studies.database import (
     has_tables,
     transaction,
 )
+from lesion.studies.drift_study import DriftStudy
 from lesion.studies.lock import FolderLock
 from lesion.studies.row import Row, ranks_from_json, ranks_to_json, scores_from_json, scores_to_json, storable
 from lesion.studies.truncation_study import TruncationStudy
@@ -328,6 +329,8 @@ def _difference(stored: str, asked: str) -> str:
     silent = {"name", "title", "level", "batch_size", "device"}
     if there.get("kind") == here.get("kind") == "truncation":
         silent |= set(TruncationStudy.SILENT)
+    if there.get("kind") == here.get("kind") == "drift":
+        silent |= set(DriftStudy.SILENT)
     differing = [
         f"{key}: {_short(there.get(key))} there, {_short(here.get(key))} here"
         for key in sorted(there.keys() | here.keys())
