@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lesion.api import Result, ablate, study
     from lesion.api_drift import Drifted, drift
     from lesion.api_isolation import Isolated, evaluate, isolate
+    from lesion.api_overlay import Overlaid, overlay
     from lesion.api_recall import Recalled
     from lesion.api_truncation import Truncated, truncate
     from lesion.api_tune import Tuned, tune
@@ -54,6 +55,8 @@ _HOME = {
     "evaluate": "lesion.api_isolation",
     "isolate": "lesion.api_isolation",
     "Isolated": "lesion.api_isolation",
+    "overlay": "lesion.api_overlay",
+    "Overlaid": "lesion.api_overlay",
     "Recalled": "lesion.api_recall",
     "truncate": "lesion.api_truncation",
     "Truncated": "lesion.api_truncation",
@@ -98,6 +101,7 @@ __all__ = [
     "Magnitude",
     "MathNeuro",
     "Model",
+    "Overlaid",
     "Random",
     "Recalled",
     "Result",
@@ -121,6 +125,7 @@ __all__ = [
     "isolate",
     "load",
     "observe",
+    "overlay",
     "parse",
     "read_edit",
     "save_edit",

@@ -111,12 +111,20 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
     """Write the report of a study, an isolation, an evaluation, a search or a laboratory's training anew."""
     from rich.markup import escape
 
-    from lesion.cli import drift, isolate, memory, truncate, tune
+    from lesion.cli import drift, isolate, memory, overlay, truncate, tune
     from lesion.cli import recall as laboratory
     from lesion.report import page, tables
     from lesion.studies.run import recall
 
-    if tune.show(folder) or isolate.show(folder) or drift.show(folder) or truncate.show(folder) or laboratory.show(folder) or memory.show(folder):
+    if (
+        overlay.show(folder)
+        or tune.show(folder)
+        or isolate.show(folder)
+        or truncate.show(folder)
+        or drift.show(folder)
+        or laboratory.show(folder)
+        or memory.show(folder)
+    ):
         return
     _, summary, answers, items = recall(folder)
     path = page.write(folder, summary, answers, items)

@@ -23,7 +23,7 @@ _INTERRUPTED = 130
 def app() -> typer.Typer:
     """The command line as a typer application."""
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import ablate, apply, drift, edit, isolate, lab, show, truncate, tune
+    from lesion.cli import ablate, apply, drift, edit, isolate, lab, overlay, show, truncate, tune
 
     made = typer.Typer(
         name="lesion",
@@ -40,6 +40,7 @@ def app() -> typer.Typer:
     made.command("evaluate")(isolate.evaluate)
     made.command("truncate")(truncate.truncate)
     made.command("tune")(tune.tune)
+    made.command("overlay")(overlay.overlay)
     made.command("drift")(drift.drift)
     made.command("apply")(apply.apply)
     made.command("run")(ablate.run_study)

@@ -1,0 +1,68 @@
+"""`lesion overlay`: lay what several finished studies tell of a model's blocks over each other, on one page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lesion.errors import UsageError
+
+
+def overlay(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR …", help="Folders of finished studies: ablate, drift, isolate, truncate."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the page and its tables.")],
+    seed: Annotated[int, typer.Option(help="Of the orders drawn for p, where a model has more than 8 blocks.")] = 0,
+) -> None:
+    """Do different methods point at the same blocks? Their profiles over one axis, with rank correlations."""
+    from lesion.studies.overlay import profiles, summarise
+
+    refuse_strangers(out, folders)
+    _show(out, summarise(profiles(folders, seed)))
+
+
+def show(folder: Path) -> bool:
+    """Write the page of an overlay anew from its summary and print its tables; False where the folder has none."""
+    summary = _summary(folder)
+    if summary is None:
+        return False
+    _show(folder, summary)
+    return True
+
+
+def refuse_strangers(out: Path, folders: list[Path]) -> None:
+    """Nobody's study is written over.
+
+    Raises:
+        UsageError: the folder for the page is one of the studies, or holds the summary of something else.
+    """
+    if any(out.resolve() == folder.resolve() for folder in folders):
+        raise UsageError(f"{out} is one of the studies: its report would be written over. Give another --out.")
+    strange = next((n for n in ("summary.json", "report.html", "answers.sqlite") if (out / n).exists()), None)
+    if strange is not None and _summary(out) is None:
+        raise UsageError(f"{out / strange} is not of an overlay; give another folder with --out.")
+
+
+def _summary(folder: Path) -> dict[str, Any] | None:
+    try:
+        told = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return told if isinstance(told, dict) and told.get("kind") == "overlay" else None
+
+
+def _show(out: Path, summary: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from lesion.report import overlay as page
+
+    path = page.write(out, summary)
+    Console(highlight=False).print(page.text_tables(summary))
+    for note in summary["notes"]:
+        Console(highlight=False).print(f"note: {note}", markup=False, soft_wrap=True)
+    print(f"report: {path}")
