@@ -1,0 +1,123 @@
+"""`lesion drift`: how far tokens leave the clusters that they are in at layer 0, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from lesion.cli.numbers import numbers, whole
+from lesion.cli.progress import Bar
+from lesion.studies.drift_study import DriftStudy
+
+
+def drift(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")],
+    task: Annotated[str, typer.Option(help="primer:arithmetic, gsm8k, math500, FILE.jsonl, …")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for what is found; run again into the same folder, it goes on.")
+    ],
+    clusters: Annotated[
+        str, typer.Option(help="Of k-means; several by commas, of which 50, or else the first, is drawn.")
+    ] = "50",
+    runs: Annotated[int, typer.Option(help="Draws of items; curves are means over them.")] = 5,
+    items: Annotated[int, typer.Option(help="Items of each run, drawn by the seed.")] = 20,
+    layer_zero: Annotated[
+        str, typer.Option(help="What later layers are compared with: embedding, or block for the output of block 0.")
+    ] = "embedding",
+    part: Annotated[str, typer.Option(help="Whose tokens are clustered: prompt, solution or both.")] = "both",
+    solution: Annotated[
+        str, typer.Option(help="What stands behind the prompt: own (said greedily), gold or none.")
+    ] = "own",
+    normalise: Annotated[
+        str, typer.Option(help="Vectors as they are (none), of length 1 (unit), or standardised per dimension.")
+    ] = "none",
+    nmi: Annotated[
+        str, typer.Option(help="Mean of the two entropies that divides: arithmetic, geometric, min or max.")
+    ] = "arithmetic",
+    starts: Annotated[int, typer.Option(help="Of k-means++; the clustering with the least inertia counts.")] = 10,
+    elbow: Annotated[
+        str, typer.Option(help="Sought among the layers behind layer 0 (later), or with layer 0 (all).")
+    ] = "later",
+    between: Annotated[
+        str | None, typer.Option(help="Two layers, as 3,5, between which tokens are followed; by default at the elbow.")
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(help="Folder of a layer study, whose critical blocks are laid beside the elbow.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the draws of items, and of all clusterings.")] = 0,
+    max_new_tokens: Annotated[int | None, typer.Option(help="Limit for one solution of the model's own.")] = None,
+    prompt_style: Annotated[
+        str | None, typer.Option(help="auto, raw, chat, plain, …; each task has its own by default.")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+) -> None:
+    """Cluster the hidden states of every layer and show how far tokens leave the clusters they began in."""
+    asked = DriftStudy.make(
+        name="drift",
+        models=models,
+        task=task,
+        clusters=numbers(clusters, int, "--clusters"),
+        runs=runs,
+        items=items,
+        layer_zero=layer_zero,
+        part=part,
+        solution=solution,
+        normalise=normalise,
+        nmi=nmi,
+        starts=starts,
+        elbow=elbow,
+        seed=seed,
+        level=level,
+        batch_size=whole(batch_size),
+        dtype=dtype,
+        device=device,
+        **({} if between is None else {"between": numbers(between, int, "--between")}),
+        **({} if study is None else {"study": study}),
+        **({} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}),
+        **({} if prompt_style is None else {"prompt_style": prompt_style}),
+    )
+    run(asked, out)
+
+
+def run(study: DriftStudy, out: Path) -> None:
+    """Run a drift study into a folder and show what it found."""
+    from lesion.studies.drift_run import run_drift
+
+    with Bar() as bar:
+        try:
+            outcome = run_drift(study, out, watcher=bar)
+        except KeyboardInterrupt:
+            bar.say(f"Stopped. Every solution and clustering so far is kept in {out}; the same command goes on.")
+            raise
+    show(out, (outcome.measured, outcome.planned), bar.told)
+
+
+def show(folder: Path, made: tuple[int, int] | None = None, told: Sequence[str] = ()) -> bool:
+    """Write the report of a drift study and print its tables; False where the folder has none.
+
+    Notes that were told while it ran are not told again.
+    """
+    from lesion.report import drift as page
+    from lesion.studies.drift_run import recall_drift
+
+    summary = recall_drift(folder)
+    if summary is None:
+        return False
+    path = page.write(folder, summary)
+    console = Console(highlight=False)
+    console.print(page.text_tables(summary))
+    for note in (note for note in summary["notes"] if note not in told):
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
+    if made is not None:
+        measured, planned = made
+        stored = planned - measured
+        print(f"clustered {measured:,} of {planned:,} runs" + (f"; {stored:,} were stored already" * (stored > 0)))
+    print(f"report: {path}")
+    return True

@@ -1,0 +1,125 @@
+"""Critical blocks of a layer study beside the elbow of a drift: which there are, and how far away."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lesion.errors import LesionError, UsageError, nearest
+from lesion.tasks.catalogue import canonical
+
+PLACES = 2001  # between two layers, at which chance is told
+
+
+@dataclass(frozen=True)
+class Critical:
+    """What a layer study found critical, by model and task.
+
+    Attributes:
+        folder: of the study, as typed.
+        blocks: per model (name as in that study) and task (canonical name), the critical blocks in ascending order;
+            empty where none is.
+    """
+
+    folder: str
+    blocks: Mapping[str, Mapping[str, tuple[int, ...]]]
+
+    def of(self, model: str, task: str) -> tuple[int, ...] | None:
+        """The critical blocks of a model for a task; None where the study does not have both."""
+        return self.blocks.get(model, {}).get(canonical(task))
+
+    def others(self, model: str, task: str) -> dict[str, tuple[int, ...]]:
+        """The critical blocks of a model for every other task of the study."""
+        return {name: found for name, found in self.blocks.get(model, {}).items() if name != canonical(task)}
+
+
+def read_critical(folder: str | Path, models: Iterable[str]) -> Critical:
+    """The critical blocks that a layer study's `summary.json` tells; blocks switched off whole, nothing else.
+
+    Args:
+        folder: of the study.
+        models: names of the models that are to be found there; one at least.
+
+    Raises:
+        UsageError: there is no such folder, it has no layer study, or the study has none of the models.
+        LesionError: its `summary.json` cannot be read.
+    """
+    path = Path(folder).expanduser() / "summary.json"
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        blocks = {
+            str(entry["model"]): {canonical(str(told["task"])): _critical(told["layers"]) for told in entry["tasks"]}
+            for entry in summary["models"]
+        }
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(
+            f"There is no {path}; --study is the folder of a finished layer study, such as `lesion ablate` leaves it."
+        ) from None
+    except (KeyError, TypeError, AttributeError):
+        raise UsageError(
+            f"{path} does not hold a layer study; --study is the folder of one, such as `lesion ablate` leaves it."
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise LesionError(f"{path} cannot be read ({error}); run `lesion report {folder}` to write it anew.") from error
+    wanted = list(models)
+    if not any(model in blocks for model in wanted):
+        near = nearest(wanted[0], blocks, limit=1) if wanted else ""
+        raise UsageError(
+            f"The study in {folder} is about {', '.join(blocks) or 'no model'}, not about {', '.join(wanted)}{near};"
+            f" give a layer study of the same models with --study, or leave it out."
+        )
+    return Critical(str(folder), blocks)
+
+
+def _critical(entries: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """Of the entries of one task, the blocks whose ablation as a whole is critical under some factor."""
+    return tuple(sorted({int(entry["layer"]) for entry in entries if entry["unit"] == "block" and entry["critical"]}))
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far an elbow is from the nearest critical block.
+
+    Attributes:
+        block: the nearest critical block; the first of two that are equally near.
+        distance: from the block's place to the elbow, in layers (`apart`).
+        chance: the share of all places for an elbow that are as near to a critical block or nearer.
+    """
+
+    block: int
+    distance: float
+    chance: float
+
+
+def apart(elbow: float, block: int) -> float:
+    """The layers between an elbow and a block: 0 within the block's place, negative before it, positive after it.
+
+    Layer l of a drift is the output of block l − 1, so that block c stands between the layers c and c + 1.
+    """
+    return elbow - block if elbow < block else max(0.0, elbow - (block + 1))
+
+
+def distance(elbow: float, critical: Sequence[int], blocks: int) -> Distance | None:
+    """The distance from an elbow to the nearest critical block; None where no block is critical or there is no elbow.
+
+    With many critical blocks, or few layers, any elbow is near one of them: `chance` says at what share of the places
+    between layer 1 and the last but one, where a fit can put an elbow, it would be as near.
+
+    Args:
+        elbow: a layer of the drift, perhaps between two; NaN where there is none.
+        critical: blocks, counted from 0.
+        blocks: how many the model has.
+    """
+    if not critical or not math.isfinite(elbow):
+        return None
+    block = min(critical, key=lambda block: (abs(apart(elbow, block)), block))
+    found = apart(elbow, block)
+    places = np.linspace(1, max(1, blocks - 1), PLACES)
+    near = [min(abs(apart(place, block)) for block in critical) <= abs(found) + 1e-9 for place in places.tolist()]
+    return Distance(block, found, float(np.mean(near)))

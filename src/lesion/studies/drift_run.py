@@ -1,0 +1,425 @@
+"""Running a drift study: own solutions, hidden states, clusters of every run kept as they come, and the summary."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from lesion import whole
+from lesion.engines.engine import Engine
+from lesion.engines.transformers import TransformersEngine
+from lesion.errors import LesionError, UsageError
+from lesion.methods.drift import Drift, Settings, drift
+from lesion.methods.hidden import hidden_states
+from lesion.methods.token_classes import primer_lexicon, token_classes
+from lesion.models.load import Model, load, peek, quiet
+from lesion.models.source import find as find_source
+from lesion.models.tokenizer import read_tokenizer
+from lesion.studies import drift_cells, drift_summary
+from lesion.studies.drift_cells import Measured
+from lesion.studies.drift_critical import Critical, read_critical
+from lesion.studies.drift_study import DriftStudy
+from lesion.studies.drift_texts import Texts, ask_own, draw_runs, read_texts, seed_of, speaks
+from lesion.studies.questions import ModelChoice
+from lesion.studies.store import Store
+from lesion.studies.token_drift import Occurrences, token_drift
+from lesion.tasks.catalogue import canonical, find
+from lesion.tasks.task import Item, Task
+from lesion.watching import Silent, Watcher
+
+DRIFT = "drift.json"
+CLASS, TOKEN = "token class", "token"
+"""What clusters are compared with beside those of the reference layer."""
+
+
+@dataclass(frozen=True)
+class DriftOutcome:
+    """What a run left behind.
+
+    Attributes:
+        folder: of the study.
+        summary: the numbers, as in `drift.json`.
+        asked: own solutions asked for in this run, without those stored before.
+        measured: cells (a run of a model under a number of clusters) measured now; `planned`: of the whole study.
+    """
+
+    folder: Path
+    summary: dict[str, Any]
+    asked: int
+    measured: int
+    planned: int
+
+
+def run_drift(
+    study: DriftStudy,
+    folder: Path,
+    *,
+    watcher: Watcher | None = None,
+    models: Mapping[str, Model] | None = None,
+    make_engine: Callable[[Model, int | str], Engine] = TransformersEngine,
+) -> DriftOutcome:
+    """Run a drift study into a folder; what it has already, solutions or cells, is not made again.
+
+    Args:
+        study: whose hidden states, on what, clustered how.
+        folder: made when absent; the same questions may be put there to further models, in further runs and under
+            other numbers of clusters.
+        watcher: is told how it goes.
+        models: models that are loaded already, by the name the study gives them.
+        make_engine: the engine for a model and a batch size.
+
+    Raises:
+        UsageError: a task, model, layer, prompt style or number of items does not exist, a run has fewer tokens than
+            clusters, or the layer study beside it is about other models.
+        LesionError: a model cannot be loaded, its states are not finite, or the folder belongs to other questions or
+            another process, or cannot be written. Every solution and cell until then is kept.
+    """
+    watcher = watcher or Silent()
+    folder = Path(folder)
+    task = find(study.task.name)
+    runs = draw_runs(study, task)
+    critical = None if study.study is None else read_critical(study.study, [each.name for each in study.models])
+    _look_ahead(study, models or {})
+    _refuse_another(folder, study)
+    asked = measured = 0
+    told: list[dict[str, Any]] = []
+    notes = _notes(study, task, critical)
+    with Store.open(folder, study.identity(), study.to_toml()) as store:
+        store.add_items(study.task.name, {item.id: item for run in runs for item in run}.values())
+        for number, chosen in enumerate(study.models, start=1):
+            model = (models or {}).get(chosen.name) or load(
+                chosen.source, revision=chosen.revision, dtype=study.questions().dtype_of(chosen), device=study.device
+            )
+            # What was asked for between two layers is told before anything is asked.
+            drift_summary.between(study, len(model.anatomy.blocks), None, chosen.name)
+            _note(store, chosen, model)
+            entry, more, made, remarks = _model(
+                study, chosen, model, task, runs, store, folder, watcher, critical, make_engine
+            )
+            told.append(entry)
+            asked, measured, notes = asked + more, measured + made, notes + remarks
+            del model  # makes room for the next
+            summary = _summary(study, told, notes, study.models[number:])
+            _write(folder, summary)
+    return DriftOutcome(folder, summary, asked, measured, len(study.models) * study.runs * len(study.clusters))
+
+
+def recall_drift(folder: Path) -> dict[str, Any] | None:
+    """The summary of a drift study in a folder, as far as it has got; None: the folder has none.
+
+    Raises:
+        LesionError: the file is damaged, or no model of the study is finished.
+    """
+    path = Path(folder) / DRIFT
+    try:
+        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        summary["study"], summary["models"], summary["notes"]
+        return summary
+    except (FileNotFoundError, NotADirectoryError):
+        _refuse_unfinished(Path(folder))
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise LesionError(f"{path} is damaged ({error}); run `lesion drift` again.") from error
+
+
+def _refuse_unfinished(folder: Path) -> None:
+    try:
+        with Store.read(folder) as store:
+            kind, count = tomllib.loads(store.study[1]).get("kind"), len(store)
+    except (LesionError, tomllib.TOMLDecodeError):
+        return  # whatever it is, it is no drift study
+    if kind == "drift":
+        raise LesionError(
+            f"The drift study in {folder} has no finished model yet; {count:,} solutions are stored. Run the same"
+            f" `lesion drift` (or `lesion run`) with --out {folder} again; it goes on from there."
+        )
+
+
+def _refuse_another(folder: Path, study: DriftStudy) -> None:
+    """A summary that is there is replaced by one of the same questions only."""
+    try:
+        there = json.loads((folder / DRIFT).read_text(encoding="utf-8"))["study"]
+        if there["identity"] == study.identity():
+            return
+        keys = ("task", "prompt_style", "max_new_tokens", "dtype")
+        here = drift_summary.told_of(study, "")
+        differing = [f"{key}: {there[key]} there, {here[key]} here" for key in keys if there[key] != here[key]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return  # none, or damaged: there is nothing to lose
+    raise LesionError(
+        f"{folder} holds another drift study{f' ({chr(59).join(differing)})' if differing else ''}. Give another folder"
+        f" with --out, or run the study that was started there."
+    )
+
+
+def _look_ahead(study: DriftStudy, loaded: Mapping[str, Model]) -> None:
+    """What is wrong with a later model is told before the first one works for hours."""
+    for chosen in study.models:
+        if chosen.name in loaded:
+            continue
+        blocks = peek(chosen.source, revision=chosen.revision)
+        if blocks is not None:
+            drift_summary.between(study, blocks, None, chosen.name)
+        style = study.questions().prompt_style_of(chosen, study.task)
+        if style == "chat" and chosen is not study.models[0]:
+            _refuse_speechless(chosen)
+
+
+def _refuse_speechless(chosen: ModelChoice) -> None:
+    place = find_source(chosen.source, chosen.revision)
+    try:
+        with quiet():
+            template = read_tokenizer(place.place, revision=place.revision).chat_template
+    except Exception:  # what is wrong with a tokenizer, loading the model says best
+        return
+    if template is None:
+        raise UsageError(f"{chosen.name} has no chat template; choose another prompt style: raw or plain.")
+
+
+def _notes(study: DriftStudy, task: Task, critical: Critical | None) -> list[str]:
+    notes = drift_summary.beside_notes(study, [each.name for each in study.models], critical)
+    if task.kind == "score" and study.solution != "none":
+        notes.append(f"{study.task.name} is running text: there are no solutions, and all of it counts as prompt.")
+    if study.runs == 1:
+        notes.append("With one run nothing is known of how runs differ; the elbow's interval is that of its fit.")
+    return notes
+
+
+def _note(store: Store, chosen: ModelChoice, model: Model) -> None:
+    store.add_model(
+        model.fingerprint,
+        chosen.name,
+        {
+            "blocks": len(model.anatomy.blocks),
+            "family": model.anatomy.family,
+            "dtype": str(model.dtype).removeprefix("torch."),
+        },
+    )
+
+
+def _model(
+    study: DriftStudy,
+    chosen: ModelChoice,
+    model: Model,
+    task: Task,
+    runs: Sequence[Sequence[Item]],
+    store: Store,
+    folder: Path,
+    watcher: Watcher,
+    critical: Critical | None,
+    make_engine: Callable[[Model, int | str], Engine],
+) -> tuple[dict[str, Any], int, int, list[str]]:
+    """The entry of one model in the summary, how many answers and cells were made for it, and notes."""
+    own = ask_own(study, chosen, model, task, runs, store, watcher, make_engine) if speaks(study, task) else None
+    texts = read_texts(study, chosen, model, task, runs, store, own)
+    labels = [_labels(study, task, model, one) for one in texts]
+    _refuse_few(study, chosen, texts)
+    cells, made = _cells(study, chosen, model, texts, labels, folder, watcher)
+    blocks = len(model.anatomy.blocks)
+    curves = drift_summary.curves(study, cells, seed_of(study, "elbow"))
+    layer = None if curves["elbow"] is None else curves["elbow"]["layer"]
+    layers = drift_summary.between(study, blocks, layer, chosen.name)
+    occurrences = [
+        _occurrences(study, one, measured, label[CLASS], layers)
+        for one, measured, label in zip(texts, cells[study.drawn], labels, strict=True)
+    ]
+    family, variant = chosen.lineage
+    entry = {
+        "model": chosen.name,
+        "family": family or model.anatomy.family,
+        "variant": variant,
+        "fingerprint": model.fingerprint,
+        "blocks": blocks,
+        **curves,
+        **drift_summary.beside(study, chosen.name, blocks, layer, critical),
+        "runs": [_run(study, one) for one in texts],
+        "between": list(layers),
+        **token_drift(model.tokenizer, occurrences, layers, study.level),
+    }
+    notes = []
+    if curves["elbow"] is None:
+        notes.append(f"{chosen.name} has {blocks} blocks, too few layers to look for an elbow.")
+    if own is not None and any(one.truncated for one in texts):
+        cut, of = sum(one.truncated or 0 for one in texts), sum(len(one.items) for one in texts)
+        notes.append(f"{chosen.name}: {cut} of {of} own solutions met the token limit and are read as far as they go.")
+    return entry, 0 if own is None else own.asked, made, notes
+
+
+def _chosen(study: DriftStudy, texts: Texts) -> Shaped[np.ndarray, " tokens"]:
+    """[tokens] whether each token is of the part that is clustered."""
+    prompt = texts.in_prompt
+    return {"prompt": prompt, "solution": ~prompt}.get(study.part, np.ones(len(prompt), dtype=bool))
+
+
+def _run(study: DriftStudy, texts: Texts) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "run": texts.run,
+        "tokens": int(_chosen(study, texts).sum()),
+        "items": len(texts.items),
+        "prompt_tokens": int(texts.in_prompt.sum()),
+        "solution_tokens": int((~texts.in_prompt).sum()),
+    }
+    if texts.right is not None:
+        told |= {"right": texts.right, "truncated": texts.truncated}
+    return told
+
+
+def _labels(study: DriftStudy, task: Task, model: Model, texts: Texts) -> dict[str, Shaped[np.ndarray, " tokens"]]:
+    """What the clusters are compared with beside those of the reference layer: classes of tokens, and the tokens."""
+    text_of = np.repeat(np.arange(len(texts.ids)), [len(text) for text in texts.ids])
+    lexicon = primer_lexicon() if "primer:" in canonical(study.task.name) else None
+    return {CLASS: token_classes(model.tokenizer, texts.flat, text_of, lexicon=lexicon), TOKEN: texts.flat}
+
+
+def _refuse_few(study: DriftStudy, chosen: ModelChoice, texts: Sequence[Texts]) -> None:
+    """Said before any run is measured, so that no hours are lost to the last one."""
+    most = max(study.clusters)
+    for one in texts:
+        mask = _chosen(study, one)
+        tokens, distinct = int(mask.sum()), len(np.unique(one.flat[mask]))
+        part = "" if study.part == "both" else f" of the {study.part}s"
+        if tokens < most:
+            raise UsageError(
+                f"{most} clusters were asked for, and run {one.run} has {tokens} tokens{part} of {chosen.name}; ask for"
+                f" fewer with --clusters, or for more --items."
+            )
+        if study.layer_zero == "embedding" and distinct < most:
+            raise UsageError(
+                f"{most} clusters were asked for, and run {one.run} has {distinct} different tokens{part} of"
+                f" {chosen.name}, which are all that the embedding tells apart; ask for fewer with --clusters, for more"
+                f" --items, or for --layer-zero block."
+            )
+
+
+def _settings(study: DriftStudy, run: int, clusters: int) -> Settings:
+    return Settings(
+        clusters=clusters,
+        layer_zero=study.layer_zero,
+        normalise=study.normalise,
+        normalisation=study.nmi,
+        starts=study.starts,
+        seed=seed_of(study, f"clusters {run}"),
+        part=study.part,
+    )
+
+
+def _measured(made: Drift, clusters: int) -> Measured:
+    """What a cell keeps of a drift; a measure that there is none of is None."""
+    layers = []
+    for one in made.layers:
+        plain = {name: getattr(one, name) for name in ("nmi", "null", "null_high", "cosine", "cka", "inertia")}
+        told = {name: float(value) if np.isfinite(value) else None for name, value in plain.items()}
+        layers.append({"layer": int(one.layer), **told, "labels": {k: float(v) for k, v in one.labels.items()}})
+    assignments = tuple(tuple(map(int, layer)) for layer in made.assignments)
+    return Measured(clusters, tuple(layers), float(made.ceiling), int(made.distinct), assignments)
+
+
+def _occurrences(
+    study: DriftStudy,
+    texts: Texts,
+    measured: Measured,
+    classes: Shaped[np.ndarray, " tokens"],
+    layers: tuple[int, int],
+) -> Occurrences:
+    """The tokens of a run that were clustered, with their clusters at two layers."""
+    where = _chosen(study, texts)
+    lengths = [len(text) for text in texts.ids]
+    names, numbers = np.unique(classes, return_inverse=True)
+    return Occurrences(
+        texts.flat[where],
+        numbers.astype(np.int64)[where],
+        measured.at(layers[0]),
+        measured.at(layers[1]),
+        np.repeat(np.arange(len(lengths)), lengths)[where],
+        np.concatenate([np.arange(length) for length in lengths])[where],
+        texts.ids,
+        texts.items,
+        names.tolist(),
+    )
+
+
+def _cells(
+    study: DriftStudy,
+    chosen: ModelChoice,
+    model: Model,
+    texts: Sequence[Texts],
+    labels: Sequence[Mapping[str, Shaped[np.ndarray, " tokens"]]],
+    folder: Path,
+    watcher: Watcher,
+) -> tuple[dict[int, list[Measured]], int]:
+    """Every run under every number of clusters, by number of clusters; how many of them were measured now."""
+    layers = len(model.anatomy.blocks) + (1 if study.layer_zero == "embedding" else 0)
+    keys: dict[tuple[int, int], str] = {}
+    found: dict[tuple[int, int], Measured] = {}
+    for one, label in zip(texts, labels, strict=True):
+        for clusters in study.clusters:
+            settings = _settings(study, one.run, clusters)
+            parts = {
+                "model": model.fingerprint,
+                "texts": one.ids,
+                "prompts": one.prompts,
+                "settings": asdict(settings),
+                "labels": list(label),
+            }
+            key = drift_cells.key_of(parts, list(label.values()))
+            keys[one.run, clusters] = key
+            stored = drift_cells.read(folder, key)
+            if stored is not None:
+                found[one.run, clusters] = stored
+    missing = len(keys) - len(found)
+    if missing:
+        watcher.begin(chosen.name, len(keys) * layers, len(found) * layers, "layers clustered")
+    for one, label in zip(texts, labels, strict=True):
+        wanted = [clusters for clusters in study.clusters if (one.run, clusters) not in found]
+        if not wanted:
+            continue
+        with hidden_states(model, one.ids, prompt_tokens=one.prompts) as states:
+            for clusters in wanted:
+                counted = _Counted(watcher)
+                settings = _settings(study, one.run, clusters)
+                measured = _measured(drift(states, settings, labels=label, watcher=counted), clusters)
+                drift_cells.write(folder, keys[one.run, clusters], measured)
+                found[one.run, clusters] = measured
+                watcher.answered(layers - counted.count)
+    return {k: [found[one.run, k] for one in texts] for k in study.clusters}, missing
+
+
+class _Counted:
+    """Passes on what is done, within a piece of work that has begun already; no more of it than there is."""
+
+    def __init__(self, outer: Watcher) -> None:
+        self.outer, self.count = outer, 0
+
+    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
+        """Nothing: the whole has begun."""
+
+    def answered(self, count: int) -> None:
+        self.count += count
+        self.outer.answered(count)
+
+    def note(self, text: str) -> None:
+        self.outer.note(text)
+
+
+def _summary(
+    study: DriftStudy, told: Sequence[Mapping[str, Any]], notes: Sequence[str], left: Sequence[ModelChoice]
+) -> dict[str, Any]:
+    remarks = list(dict.fromkeys(notes))
+    if left:
+        names = ", ".join(chosen.name for chosen in left)
+        remarks.append(f"Not measured yet: {names}; the same command goes on from here.")
+    return {"study": drift_summary.told_of(study, study.identity()), "models": list(told), "notes": remarks}
+
+
+def _write(folder: Path, summary: Mapping[str, Any]) -> None:
+    try:
+        whole.replace(folder / DRIFT, json.dumps(summary, allow_nan=False))
+    except OSError as error:
+        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another with --out.") from error
