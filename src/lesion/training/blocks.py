@@ -1,0 +1,105 @@
+"""Blocks that train while the rest is frozen, and the linear layers of blocks, which take adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+
+
+def chosen(model: Model, blocks: Collection[int] | None) -> tuple[int, ...]:
+    """The indices of blocks in order, each once; of all blocks for None.
+
+    Raises:
+        UsageError: the model has no such block, or none was chosen.
+    """
+    if blocks is None:
+        return tuple(range(len(model.anatomy.blocks)))
+    if not blocks:
+        raise UsageError(f"No block was chosen to train; {model.name} has 0 to {len(model.anatomy.blocks) - 1}.")
+    return tuple(model.anatomy.block(index).index for index in sorted(set(blocks)))
+
+
+def trainable(model: Model, blocks: Collection[int] | None = None) -> int:
+    """Let gradients flow to the parameters of some blocks and to no others; the number of them.
+
+    Args:
+        model: its network is changed: `requires_grad` of every parameter is set.
+        blocks: whose parameters train, norms and biases with the matrices. None: all parameters of the model,
+            embeddings, head and last norm too.
+
+    Returns:
+        How many numbers train; tensors under several names count once.
+
+    Raises:
+        UsageError: the model has no such block, or none was chosen.
+        LesionError: a parameter of a chosen block is one of another part of the model too (weights shared between
+            blocks), so that it cannot train alone.
+    """
+    network = model.network
+    if blocks is None:
+        network.requires_grad_(True)
+    else:
+        indices = chosen(model, blocks)
+        inside = {p for index in indices for p in model.anatomy.blocks[index].module.parameters()}
+        names: dict[nn.Parameter, set[str]] = {}
+        for name, parameter in network.named_parameters(remove_duplicate=False):
+            names.setdefault(parameter, set()).add(name)
+        prefixes = tuple(f"{_path(network, model.anatomy.blocks[index].module)}." for index in indices)
+        for parameter in inside:
+            outside = sorted(name for name in names[parameter] if not name.startswith(prefixes))
+            if outside:
+                raise LesionError(
+                    f"A weight of the chosen blocks of {model.name} is also {outside[0]}: it cannot be trained while"
+                    " that is frozen. Choose all the blocks that share it, or train all parameters."
+                )
+        network.requires_grad_(False)
+        for parameter in inside:
+            parameter.requires_grad_(True)
+    return sum(p.numel() for p in network.parameters() if p.requires_grad)
+
+
+def linear_modules(model: Model, blocks: Collection[int] | None = None) -> dict[str, nn.Module]:
+    """The modules of some blocks that hold one matrix each, by their names in the network: those that take an adapter.
+
+    Raises:
+        UsageError: the model has no such block, or none was chosen.
+        LesionError: a matrix of these blocks lies in no such module (fused experts): adapters would leave it out.
+    """
+    found: dict[str, nn.Module] = {}
+    for index in chosen(model, blocks):
+        block = model.anatomy.blocks[index]
+        prefix = _path(model.network, block.module)
+        here = {f"{prefix}.{n}": m for n, m in block.module.named_modules() if isinstance(m, nn.Linear | Conv1D)}
+        weights = {id(module.weight) for module in here.values()}
+        for matrix in block.matrices.values():
+            if id(getattr(matrix.module, matrix.attribute)) not in weights:
+                raise LesionError(
+                    f"{matrix.address} of {model.name} is no linear layer of its own, so no adapter can be put on it;"
+                    " train the blocks themselves, without a rank."
+                )
+        found |= here
+    return found
+
+
+def adapter_size(model: Model, rank: int, blocks: Collection[int] | None = None) -> int:
+    """How many numbers a low-rank adapter of all linear layers of some blocks trains: Σ rank · (in + out).
+
+    Raises:
+        UsageError, LesionError: as for `linear_modules`; the rank is not positive or larger than that of the smallest
+            of the matrices.
+    """
+    shapes = [module.weight.shape for module in linear_modules(model, blocks).values()]
+    largest = min(min(shape) for shape in shapes)
+    if not 1 <= rank <= largest:
+        raise UsageError(f"An adapter of {model.name} has a rank of 1 to {largest}, not {rank}.")
+    return rank * sum(sum(shape) for shape in shapes)
+
+
+def _path(network: nn.Module, module: nn.Module) -> str:
+    """The name of a module in a network."""
+    return next(name for name, found in network.named_modules() if found is module)

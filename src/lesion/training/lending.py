@@ -1,0 +1,95 @@
+"""Lending: a network goes into a training and comes back as it was, but for its weights."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from lesion.engines.memory import ran_out
+from lesion.errors import LesionError
+from lesion.models.load import Model
+
+# What TRL writes into a configuration in passing.
+_SETTINGS = ("pad_token_id", "output_router_logits", "router_aux_loss_coef", "use_cache")
+
+
+@contextmanager
+def lent(model: Model) -> Iterator[None]:
+    """Lend a network to a training: afterwards it is in eval mode and without gradients, whatever happened.
+
+    Also as before are what trainers leave on a network or its configuration in passing, and the state of the random
+    number generators (Python's, NumPy's and PyTorch's), so that nobody's luck depends on a training before it. What
+    stays is the change of the weights.
+
+    Raises:
+        LesionError: the weights are in half precision, in which small steps are lost, or the machine shows several
+            accelerators, over which trainers would spread.
+    """
+    network = model.network
+    if any(p.dtype != torch.float32 for p in network.parameters() if p.is_floating_point()):
+        raise LesionError(
+            f"{model.name} is in half precision, in which small steps of a training are lost; load it with"
+            " dtype='float32'."
+        )
+    if model.device.type == "cuda" and torch.cuda.device_count() > 1:
+        raise LesionError("Trainings use one accelerator; show only that one with CUDA_VISIBLE_DEVICES.")
+    own = {name: vars(network)[name] for name in ("forward", "model_tags") if name in vars(network)}
+    configuration = network.config.get_text_config()
+    settings = {name: getattr(configuration, name) for name in _SETTINGS if hasattr(configuration, name)}
+    generation = copy.deepcopy(network.generation_config)
+    luck = (random.getstate(), np.random.get_state(), torch.get_rng_state())
+    device_luck = torch.cuda.get_rng_state(model.device) if model.device.type == "cuda" else None
+    try:
+        yield
+    finally:
+        for name in ("forward", "model_tags"):
+            vars(network).pop(name, None)
+        vars(network).update(own)
+        for name, value in settings.items():
+            setattr(configuration, name, value)
+        network.generation_config = generation
+        network.zero_grad(set_to_none=True)
+        network.eval().requires_grad_(False)
+        random.setstate(luck[0])
+        np.random.set_state(luck[1])
+        torch.set_rng_state(luck[2])
+        if device_luck is not None:
+            torch.cuda.set_rng_state(device_luck, model.device)
+
+
+def needed() -> None:
+    """See that TRL and PEFT are there.
+
+    Raises:
+        LesionError: they are not; it says how to install them.
+    """
+    try:
+        import peft  # noqa: F401
+        import trl  # noqa: F401
+    except ImportError as error:
+        raise LesionError(
+            f"Training needs TRL and PEFT ({error}); install them with: pip install 'lesion[labs]'"
+        ) from error
+
+
+@contextmanager
+def enough_memory(what: str) -> Iterator[None]:
+    """Say what to do where memory runs out.
+
+    Args:
+        what: the size of a step, as the person set it.
+
+    Raises:
+        LesionError: it ran out.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not ran_out(error):
+            raise
+        raise LesionError(f"A step of {what} does not fit into memory; train with fewer.") from error

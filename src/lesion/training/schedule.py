@@ -1,0 +1,60 @@
+"""Schedule: the optimizer, the learning rate at every step, and the luck of every step, as functions of the step."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+
+SCHEDULES = ("linear", "cosine", "constant")
+BETAS = (0.9, 0.999)
+
+
+def seed_all(seed: int, step: int) -> None:
+    """Seed Python's, NumPy's and PyTorch's generators with a number that depends on both."""
+    number = int.from_bytes(hashlib.sha256(f"{seed}|{step}".encode()).digest()[:4], "little")
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)
+
+
+def rate(step: int, steps: int, warmup: float, schedule: str = "linear") -> float:
+    """The learning rate at a step, as a fraction of its peak.
+
+    It rises linearly over the warm-up; then it falls to 0 at the end, linearly or as half a cosine, or stays.
+
+    Args:
+        step: counted from 0.
+        steps: in all.
+        warmup: the share of them over which the rate rises.
+        schedule: one of `SCHEDULES`.
+    """
+    rising = round(warmup * steps)
+    if step < rising:
+        return (step + 1) / (rising + 1)
+    done = (step - rising) / max(1, steps - rising)
+    return {"linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2, "constant": 1.0}[schedule]
+
+
+def optimizer_of(parameters: list[nn.Parameter], learning_rate: float, weight_decay: float = 0.0) -> AdamW:
+    """AdamW on the parameters; weight decay, where there is any, on matrices alone."""
+    groups = [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    return AdamW(
+        [group for group in groups if group["params"]], lr=learning_rate, betas=BETAS, weight_decay=0.0, fused=True
+    )
+
+
+def schedule_of(
+    optimizer: torch.optim.Optimizer, begun: int, steps: int, warmup: float, schedule: str = "linear"
+) -> LambdaLR:
+    """The schedule from a step on."""
+    return LambdaLR(optimizer, lambda done: rate(min(begun + done, steps), steps, warmup, schedule))

@@ -1,0 +1,254 @@
+"""Supervised tuning: a model learns what should be said after prompts, through TRL's SFTTrainer.
+
+What of TRL is replaced, and why, stands in `trainers.py`. Beside that the collator is our own: examples are token ids
+already, so no template, tokenizer or packing is at work, and rows are padded on their right under a mask.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from lesion.errors import LesionError, UsageError, nearest
+from lesion.models.fingerprint import fingerprint
+from lesion.models.load import Model, quiet
+from lesion.training.blocks import adapter_size, chosen, linear_modules, trainable
+from lesion.training.examples import IGNORED, Example
+from lesion.training.lending import enough_memory, lent, needed
+from lesion.training.resume import Progress, curve, digest
+from lesion.training.schedule import SCHEDULES, optimizer_of, schedule_of, seed_all
+from lesion.watching import Silent, Watcher
+
+EVERY = 50  # steps between two states
+SCALE = 2  # of an adapter's product
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a model is tuned.
+
+    Args:
+        steps: of the optimizer.
+        rows: examples in a step.
+        learning_rate: of AdamW, at its peak.
+        warmup: the share of the steps over which the rate rises.
+        schedule: what it does then: `linear` (falls to 0), `cosine` or `constant`.
+        weight_decay: of the matrices.
+        seed: of the order of the examples, and of an adapter's first weights.
+
+    Raises:
+        UsageError: one of them cannot be.
+    """
+
+    steps: int
+    rows: int = 32
+    learning_rate: float = 1e-3
+    warmup: float = 0.1
+    schedule: str = "linear"
+    weight_decay: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.rows < 1:
+            raise UsageError(f"A training has at least 1 step of 1 row, not {self.steps} of {self.rows}.")
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise UsageError(f"The learning rate is a positive number, not {self.learning_rate}.")
+        if not 0 <= self.warmup < 1:
+            raise UsageError(f"The warm-up is a share of the steps, at least 0 and below 1, not {self.warmup}.")
+        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise UsageError(f"The weight decay is 0 or a positive number, not {self.weight_decay}.")
+        if self.schedule not in SCHEDULES:
+            close = nearest(self.schedule, SCHEDULES)
+            raise UsageError(f"There is no schedule '{self.schedule}'{close}; there are {', '.join(SCHEDULES)}.")
+
+
+def order(count: int, tuning: Tuning, begun: int = 0) -> Int[np.ndarray, " positions"]:
+    """Which examples are used from a step on, in order: every pass over them in an order of its own.
+
+    A function of the seed and of where the training stands: place p of the whole order lies in pass p // count, whose
+    order is a permutation drawn by (seed, pass).
+
+    Args:
+        count: of the examples.
+        tuning: says the seed, steps and rows.
+        begun: steps that are done.
+    """
+    first, last = begun * tuning.rows, tuning.steps * tuning.rows
+    passes = range(first // count, -(-last // count))
+    drawn = [np.random.default_rng([tuning.seed % 2**64, number]).permutation(count) for number in passes]
+    if not drawn:
+        return np.empty(0, dtype=np.int64)
+    start = first - passes.start * count
+    return np.concatenate(drawn)[start : start + last - first]
+
+
+def supervise(
+    model: Model,
+    examples: Sequence[Example],
+    tuning: Tuning,
+    out: Path,
+    *,
+    watcher: Watcher | None = None,
+    blocks: Collection[int] | None = None,
+    rank: int | None = None,
+    every: int = EVERY,
+) -> list[dict[str, Any]]:
+    """Tune a model on examples, in place, or go on where an interrupted training in `out` stopped.
+
+    The network is left in eval mode and without gradients, also after an error. `model.fingerprint` is that of the
+    weights before; `lesion.models.load.wrap(model.network, model.tokenizer, name)` makes a model with the new one.
+
+    With the same weights, examples and recipe, an interrupted training ends in the same weights, bit for bit, as one
+    that was not interrupted, on one machine with one number of threads. A training that is finished already is put in
+    place from its file.
+
+    Args:
+        model: in float32; its network is changed.
+        examples: at least one; the loss is on their completions alone.
+        tuning: the recipe.
+        out: where the state lies, `resume.safetensors`; made when absent.
+        watcher: told of every step.
+        blocks: only the parameters of these blocks train; None: all parameters of the model, embeddings too.
+        rank: train, in place of the matrices themselves, a low-rank adapter on each (LoRA, Hu et al. 2022; its
+            product scaled by 2, no dropout), of all linear layers of `blocks` (None: of all blocks), and add it to the
+            weights at the end.
+        every: steps between two states that are written.
+
+    Returns:
+        The curve, at most a hundred points: `step`, `loss` (mean over the stretch since the last point, in nats per
+        completion token), `rate` (the learning rate), `tokens` (of completions so far), `seconds` (so far).
+
+    Raises:
+        UsageError: no examples, a block or a rank that the model does not have, or `out` belongs to another training.
+        LesionError: TRL is not installed, an example does not fit the context, the weights are in half precision, the
+            loss is not a number any more, memory does not suffice, or the state cannot be written.
+    """
+    _check(model, examples)
+    watcher = watcher or Silent()
+    indices = None if blocks is None and rank is None else chosen(model, blocks)
+    identity = {
+        "training": "supervised",
+        "recipe": asdict(tuning),
+        "blocks": None if indices is None else list(indices),
+        "rank": rank,
+        "examples": digest([[example.prompt, example.completion] for example in examples]),
+        "starting weights": fingerprint(model.network),
+    }
+    with lent(model), _adapted(model, indices, rank, tuning.seed):
+        if rank is None:
+            trainable(model, indices)
+        training = {name: p for name, p in model.network.named_parameters() if p.requires_grad}
+        optimizer = optimizer_of(list(training.values()), tuning.learning_rate, tuning.weight_decay)
+        progress = Progress(out, identity, training, optimizer)
+        watcher.begin(model.name, tuning.steps, progress.step, "steps")
+        if progress.step < tuning.steps:
+            needed()
+            with quiet(), enough_memory(f"{tuning.rows} rows"):
+                _train(model, examples, tuning, progress, watcher, every)
+    return curve(progress.points)
+
+
+def _train(
+    model: Model, examples: Sequence[Example], tuning: Tuning, progress: Progress, watcher: Watcher, every: int
+) -> None:
+    """The steps that are left."""
+    from datasets import Dataset
+    from trl import SFTConfig
+
+    from lesion.training.trainers import Step, Supervised, prepare, settings
+
+    positions = order(len(examples), tuning, progress.step)
+    trainer = Supervised(
+        model=model.network,
+        args=SFTConfig(
+            **settings(model, progress.path.parent, tuning.rows, tuning.steps - progress.step),
+            dataset_kwargs={"skip_prepare_dataset": True},
+            max_length=None,
+        ),
+        train_dataset=Dataset.from_dict({"example": positions}),
+        data_collator=lambda chosen: batch([examples[row["example"]] for row in chosen], padding(model)),
+        processing_class=model.tokenizer,
+        optimizers=(
+            progress.optimizer,
+            schedule_of(progress.optimizer, progress.step, tuning.steps, tuning.warmup, tuning.schedule),
+        ),
+    )
+    prepare(trainer, Step(progress, tuning.seed, trainer.measured, every, watcher))
+    trainer.train()
+
+
+def batch(examples: Sequence[Example], padding: int) -> dict[str, Tensor]:
+    """Examples as rows, padded on the right: `input_ids`, `attention_mask` and `labels`, each [rows, length]."""
+    length = max(len(example.prompt) + len(example.completion) for example in examples)
+    ids = np.full((len(examples), length), padding, dtype=np.int64)
+    labels = np.full_like(ids, IGNORED)
+    mask = np.zeros_like(ids)
+    for row, example in enumerate(examples):
+        begun, ended = len(example.prompt), len(example.prompt) + len(example.completion)
+        ids[row, :ended] = (*example.prompt, *example.completion)
+        labels[row, begun:ended] = example.completion
+        mask[row, :ended] = 1
+    found = {"input_ids": ids, "attention_mask": mask, "labels": labels}
+    return {name: torch.from_numpy(values) for name, values in found.items()}
+
+
+def padding(model: Model) -> int:
+    """The token that stands where there is none, under a mask: the tokenizer's, or any where it has none."""
+    token = model.tokenizer.pad_token_id
+    known = token is not None and 0 <= token < model.network.get_input_embeddings().num_embeddings
+    return int(token) if known else 0
+
+
+@contextmanager
+def _adapted(model: Model, blocks: Sequence[int] | None, rank: int | None, seed: int) -> Iterator[None]:
+    """Adapters on the linear layers while it lasts; merged into the weights at its end, taken off after an error."""
+    if rank is None:
+        yield
+        return
+    adapter_size(model, rank, blocks)
+    needed()
+    from peft import LoraConfig, LoraModel
+
+    modules = linear_modules(model, blocks)
+    seed_all(seed, -1)
+    configuration = LoraConfig(
+        r=rank,
+        lora_alpha=SCALE * rank,
+        lora_dropout=0.0,
+        target_modules=list(modules),
+        fan_in_fan_out=any(not isinstance(module, nn.Linear) for module in modules.values()),
+    )
+    with quiet():
+        adapter = LoraModel(model.network, configuration, "default")
+    try:
+        yield
+    except BaseException:
+        adapter.unload()
+        raise
+    adapter.merge_and_unload()
+
+
+def _check(model: Model, examples: Sequence[Example]) -> None:
+    if not examples:
+        raise UsageError("There are no examples to learn; a training needs at least one.")
+    known = model.network.get_input_embeddings().num_embeddings
+    for number, example in enumerate(examples):
+        length = len(example.prompt) + len(example.completion)
+        if not example.prompt or not example.completion:
+            raise LesionError(f"Example {number} has no {'completion' if example.prompt else 'prompt'}; leave it out.")
+        if length > model.context:
+            raise LesionError(
+                f"Example {number} has {length:,} tokens and the context of {model.name} has {model.context:,}; leave"
+                " it out."
+            )
+        if not 0 <= min(*example.prompt, *example.completion) <= max(*example.prompt, *example.completion) < known:
+            raise LesionError(f"Example {number} has tokens that {model.name} does not know; encode it for this model.")

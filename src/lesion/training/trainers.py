@@ -1,0 +1,217 @@
+"""Trainers: what TRL's trainers are told so that they are quiet, write nothing, and go on from any step.
+
+Of `trl.SFTTrainer` and `trl.GRPOTrainer` (1.16) are replaced, in both:
+
+- the checkpoints (pickles: optimizer.pt, rng_state.pth, training_args.bin) by `resume.Progress`, every few steps;
+- the sampler: the data set is laid out in the order of use and begins at the step from which the training goes on;
+- the luck: all generators are seeded by (seed, step) when a step begins, so that no state of theirs has to be kept;
+- optimizer and schedule, which are made here: the schedule must be able to begin in the middle;
+- the message to the Hugging Face hub that a trainer was made (none is sent), progress bars, printed logs, model cards,
+  and the estimate of floating point operations, which walks through all parameters at every step.
+
+What each changes beyond that stands at its class. This module needs TRL: import it inside a function, behind
+`lending.needed()`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.data import SequentialSampler
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback
+from trl import SFTTrainer
+
+from lesion.errors import LesionError
+from lesion.models.load import Model
+from lesion.training.examples import IGNORED
+from lesion.training.resume import Progress
+from lesion.training.schedule import seed_all
+from lesion.watching import Watcher
+
+CLIP = 1.0  # the largest norm of a gradient
+
+
+def settings(model: Model, out: Path, rows: int, steps: int) -> dict[str, Any]:
+    """What both trainers are told: arguments of `SFTConfig` and `GRPOConfig`.
+
+    Args:
+        model: what trains; its device is the trainer's.
+        out: a folder in which nothing will be written by the trainer.
+        rows: sequences in one step, all in one pass.
+        steps: that are left.
+    """
+    return {
+        "output_dir": str(out),
+        "per_device_train_batch_size": rows,
+        "gradient_accumulation_steps": 1,
+        "max_steps": steps,
+        "max_grad_norm": CLIP,
+        "use_cpu": model.device.type == "cpu",
+        "bf16": False,
+        "fp16": False,
+        "gradient_checkpointing": False,
+        "report_to": "none",
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "logging_nan_inf_filter": False,
+        "disable_tqdm": True,
+        "remove_unused_columns": False,
+        "dataloader_num_workers": 0,
+        "dataloader_pin_memory": False,
+        "shuffle_dataset": False,
+        "push_to_hub": False,
+    }
+
+
+class Quiet:
+    """What is left out of both trainers, and how they go through their data; stands before TRL's class."""
+
+    train_dataset: Any
+
+    def _send_telemetry(self) -> None:
+        """Nothing is sent anywhere."""
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """Whoever saves the model writes its card."""
+
+    def floating_point_ops(self, inputs: Any) -> int:
+        """Not counted."""
+        return 0
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        raise AssertionError("trainings are saved by lesion.training.resume, without pickles")
+
+    def in_order(self) -> SequentialSampler:
+        """The data set as it lies."""
+        return SequentialSampler(self.train_dataset)
+
+
+class Step(TrainerCallback):
+    """What is done at the beginning and at the end of every step.
+
+    Args:
+        progress: where the training stands; every finished step is counted there.
+        seed: of the training.
+        measured: called after each step: what was measured at it, among it `loss`, a float.
+        every: steps between two states that are written.
+        watcher: who is told.
+        check: called with the progress after each step, before it may be written; what it raises ends the training.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        seed: int,
+        measured: Callable[[], Mapping[str, float]],
+        every: int,
+        watcher: Watcher,
+        check: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.progress = progress
+        self.seed = seed
+        self.measured = measured
+        self.every = every
+        self.watcher = watcher
+        self.check = check
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Seed every generator by seed and step."""
+        seed_all(self.seed, self.progress.step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Measure, count, write now and then, and tell.
+
+        Raises:
+            LesionError: the loss is not a number, or what `check` raises.
+        """
+        progress = self.progress
+        point = dict(self.measured())
+        if not math.isfinite(point["loss"]):
+            raise LesionError(
+                f"The loss is not a number any more at step {progress.step + 1:,}; train again with a smaller learning"
+                " rate, into another folder."
+            )
+        if "tokens" in point and progress.points:
+            point["tokens"] += progress.points[-1]["tokens"]
+        progress.step += 1
+        progress.points.append({"step": progress.step, **point, "seconds": round(progress.seconds, 3)})
+        if self.check is not None:
+            self.check(progress)
+        if progress.step % self.every == 0 or state.global_step >= state.max_steps:
+            progress.save()
+        self.watcher.answered(1)
+
+
+def prepare(trainer: Any, step: Step) -> None:
+    """Give a trainer its callback, and take away those that print."""
+    for printing in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(printing)
+    trainer.add_callback(step)
+
+
+class Supervised(Quiet, SFTTrainer):
+    """SFTTrainer on token ids, with a loss that computes nothing which is not learned.
+
+    The loss is TRL's: the mean cross-entropy in nats over the completion tokens of the step (and the load-balancing
+    loss of experts, where the architecture has one). On a CPU, TRL puts every position through the output head, and
+    computes entropy and accuracy as well. Here a hook lets only the positions before a completion token into the head;
+    what the model does behind it, such as capping logits, it still does.
+    """
+
+    told: Mapping[str, float]
+
+    def _get_train_sampler(self, dataset: Any = None) -> SequentialSampler:
+        return self.in_order()
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The loss of a step, as a tensor of no axes."""
+        labels = inputs.pop("labels")[:, 1:]
+        learned = labels != IGNORED
+        logits, extra = learned_logits(model, inputs, learned, self.aux_loss_enabled)
+        loss = nn.functional.cross_entropy(logits.float(), labels[learned])
+        if extra is not None:
+            loss = loss + self.router_aux_loss_coef * extra
+        self.told = {
+            "loss": float(loss.detach()),
+            "rate": self.optimizer.param_groups[0]["lr"],
+            "tokens": int(learned.sum()),
+        }
+        return loss
+
+    def measured(self) -> Mapping[str, float]:
+        """What was measured at the last step."""
+        return self.told
+
+
+def learned_logits(
+    network: Any, inputs: Mapping[str, Tensor], learned: Tensor, experts: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """The logits of some positions alone, and the load-balancing loss of experts where it is asked for.
+
+    Args:
+        network: any decoder of transformers.
+        inputs: of its forward pass, [rows, length].
+        learned: which tokens are to be predicted, [rows, length − 1], from the second on.
+        experts: whether the load-balancing loss is asked for.
+
+    Returns:
+        Logits [learned tokens, vocabulary], row after row.
+    """
+    kept = nn.functional.pad(learned, (0, 1))
+
+    def select(module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (arguments[0].reshape(*kept.shape, -1)[kept], *arguments[1:])
+
+    more = {"output_router_logits": True} if experts else {}
+    hook = network.get_output_embeddings().register_forward_pre_hook(select)
+    try:
+        outputs = network(**inputs, use_cache=False, **more)
+    finally:
+        hook.remove()
+    return outputs.logits, outputs.aux_loss if experts else None

@@ -1,0 +1,274 @@
+"""Supervised tuning: what is learned, what stays as it was, and interruptions that leave no trace."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors import safe_open
+from torch import nn
+
+from lesion.errors import LesionError, UsageError
+from lesion.training.examples import Example
+from lesion.training.supervised import Tuning, batch, order, supervise
+from lesion.watching import Silent
+from tiny import model
+
+RECIPE = Tuning(steps=6, rows=4, learning_rate=1e-2)
+
+
+def made(count=10, seed=0):
+    """Examples of random tokens, of several lengths."""
+    rng = np.random.default_rng(seed)
+
+    def ids(low, high):
+        return tuple(map(int, rng.integers(3, 64, rng.integers(low, high))))
+
+    return [Example((1, *ids(2, 9)), (*ids(1, 6), 2)) for _ in range(count)]
+
+
+def weights(subject):
+    return {name: tensor.clone() for name, tensor in subject.network.state_dict().items()}
+
+
+def changed(before, subject):
+    return {name for name, tensor in subject.network.state_dict().items() if not torch.equal(tensor, before[name])}
+
+
+class Interrupts(Silent):
+    """A person who stops the training after so many steps."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def answered(self, count):
+        self.left -= count
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+# -- what is learned
+
+
+def test_tuning_learns_the_completions(tmp_path):
+    subject, examples = model("llama"), made(4)
+    curve = supervise(subject, examples, Tuning(steps=60, rows=4, learning_rate=1e-2), tmp_path)
+    assert curve[0]["loss"] > 2
+    assert curve[-1]["loss"] < 0.1
+    with torch.no_grad():
+        for example in examples:
+            ids = torch.tensor([example.prompt + example.completion])
+            said = subject.network(ids).logits[0, len(example.prompt) - 1 : -1].argmax(-1)
+            assert tuple(said.tolist()) == example.completion
+
+
+def naive_step(subject, examples, learning_rate):
+    """One step of AdamW on the mean loss of completion tokens, row by row and without padding; its loss."""
+    network = subject.network.requires_grad_(True)
+    total, count = 0.0, 0
+    for example in examples:
+        ids = torch.tensor([example.prompt + example.completion])
+        logits = network(ids).logits[0, len(example.prompt) - 1 : -1]
+        total = total + nn.functional.cross_entropy(logits, torch.tensor(example.completion), reduction="sum")
+        count += len(example.completion)
+    loss = total / count
+    loss.backward()
+    nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0).step()
+    return float(loss)
+
+
+@pytest.mark.parametrize("family", ["llama_tied", "qwen2", "gemma2", "gpt2", "opt", "unknown"])
+def test_a_step_is_that_of_a_naive_loop_over_unpadded_rows(family, tmp_path):
+    examples = made(4)
+    subject, reference = model(family), model(family)
+    for network in (subject.network, reference.network):
+        for module in network.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+    recipe = Tuning(steps=1, rows=4, learning_rate=1e-3, warmup=0.0)
+    curve = supervise(subject, examples, recipe, tmp_path)
+    assert curve[0]["loss"] == pytest.approx(naive_step(reference, examples, 1e-3), rel=1e-5)
+    assert curve[0]["tokens"] == sum(len(example.completion) for example in examples)
+    for name, tensor in reference.network.state_dict().items():
+        torch.testing.assert_close(subject.network.state_dict()[name], tensor, atol=2e-5, rtol=0)
+
+
+# -- what stays
+
+
+def test_only_the_chosen_blocks_change_and_all_of_them_do(tmp_path):
+    subject = model("qwen2")
+    before = weights(subject)
+    supervise(subject, made(), RECIPE, tmp_path, blocks=[1])
+    inside = {name for name in before if name.startswith("model.layers.1.")}
+    assert changed(before, subject) == inside
+
+
+def test_an_adapter_changes_the_linear_layers_of_its_blocks_alone_and_leaves_no_module_behind(tmp_path):
+    subject = model("llama")
+    before, modules = weights(subject), list(subject.network.modules())
+    supervise(subject, made(), RECIPE, tmp_path, blocks=[0, 2], rank=2)
+    moved = changed(before, subject)
+    assert moved == {
+        f"model.layers.{block}.{part}.weight"
+        for block in (0, 2)
+        for part in (
+            *(f"self_attn.{name}_proj" for name in "qkvo"),
+            *(f"mlp.{name}_proj" for name in ("gate", "up", "down")),
+        )
+    }
+    for name in moved:
+        difference = subject.network.state_dict()[name] - before[name]
+        assert torch.linalg.matrix_rank(difference, rtol=1e-4) == 2
+    assert list(subject.network.modules()) == modules
+
+
+@pytest.mark.parametrize("rank", [None, 2])
+def test_a_network_comes_back_in_eval_mode_without_gradients_even_from_an_interruption(rank, tmp_path):
+    subject = model("llama")
+    own, luck = set(vars(subject.network)), torch.get_rng_state()
+    with pytest.raises(KeyboardInterrupt):
+        supervise(subject, made(), RECIPE, tmp_path, watcher=Interrupts(2), rank=rank)
+    assert not subject.network.training
+    assert not any(p.requires_grad or p.grad is not None for p in subject.network.parameters())
+    assert set(vars(subject.network)) == own
+    assert torch.equal(torch.get_rng_state(), luck)
+    assert subject.tokenizer.pad_token is None
+    assert subject.network.config.pad_token_id is None
+
+
+# -- interruptions
+
+
+@pytest.mark.parametrize(
+    "choice", [{}, {"blocks": [1]}, {"blocks": [0, 1], "rank": 2}], ids=["all parameters", "one block", "adapter"]
+)
+def test_an_interrupted_training_ends_in_the_same_weights_bit_for_bit(choice, tmp_path):
+    whole, broken = model("llama"), model("llama")
+    curve = supervise(whole, made(), RECIPE, tmp_path / "whole", every=2, **choice)
+    with pytest.raises(KeyboardInterrupt):
+        supervise(broken, made(), RECIPE, tmp_path / "broken", every=2, watcher=Interrupts(3), **choice)
+    again = model("llama")
+    resumed = supervise(again, made(), RECIPE, tmp_path / "broken", every=2, **choice)
+    assert not changed(weights(whole), again)
+    assert [point["loss"] for point in resumed] == [point["loss"] for point in curve]
+    # A finished one is put in place from its file.
+    third = model("llama")
+    assert supervise(third, made(), RECIPE, tmp_path / "broken", **choice) == resumed
+    assert not changed(weights(whole), third)
+
+
+def test_the_state_is_one_safetensors_file_and_nothing_else(tmp_path):
+    supervise(model("llama"), made(), RECIPE, tmp_path, blocks=[1])
+    assert [path.name for path in tmp_path.rglob("*")] == ["resume.safetensors"]
+    with safe_open(tmp_path / "resume.safetensors", "pt") as file:
+        names = {key.partition(".")[2] for key in file.keys()}  # noqa: SIM118 (not a mapping)
+    assert all(name.startswith("model.layers.1.") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("examples", "recipe", "choice", "named"),
+    [
+        (made(seed=1), RECIPE, {}, "examples"),
+        (made(), Tuning(steps=7, rows=4, learning_rate=1e-2), {}, "recipe"),
+        (made(), RECIPE, {"blocks": [2]}, "blocks"),
+        (made(), RECIPE, {"rank": 1}, "rank"),
+    ],
+)
+def test_the_folder_of_another_training_is_refused(examples, recipe, choice, named, tmp_path):
+    supervise(model("llama"), made(), RECIPE, tmp_path)
+    with pytest.raises(UsageError, match=rf"differs in: .*{named}.*--out"):
+        supervise(model("llama"), examples, recipe, tmp_path, **choice)
+
+
+def test_other_starting_weights_are_another_training(tmp_path):
+    supervise(model("llama"), made(), RECIPE, tmp_path)
+    other = model("llama")
+    other.network.model.norm.weight.data.add_(0.1)
+    with pytest.raises(UsageError, match="starting weights"):
+        supervise(other, made(), RECIPE, tmp_path)
+
+
+def test_a_state_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "resume.safetensors").write_bytes(b"\x00" * 30)
+    with pytest.raises(LesionError, match=r"resume\.safetensors holds no state"):
+        supervise(model("llama"), made(), RECIPE, tmp_path)
+
+
+# -- order and batches
+
+
+@given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 9), st.integers(0, 9), st.integers(0, 2**32))
+def test_the_order_from_a_step_on_is_the_rest_of_the_whole_order(count, rows, steps, begun, seed):
+    recipe = Tuning(steps=steps, rows=rows, seed=seed)
+    whole = order(count, recipe)
+    assert len(whole) == steps * rows
+    assert (order(count, recipe, min(begun, steps)) == whole[min(begun, steps) * rows :]).all()
+    for start in range(0, len(whole) - count + 1, count):
+        assert sorted(whole[start : start + count]) == list(range(count))
+
+
+def test_rows_are_padded_on_the_right_and_labelled_on_completions_alone():
+    found = batch([Example((1, 5), (6, 2)), Example((1, 7, 8, 9), (4, 4, 2))], padding=0)
+    assert found["input_ids"].tolist() == [[1, 5, 6, 2, 0, 0, 0], [1, 7, 8, 9, 4, 4, 2]]
+    assert found["attention_mask"].tolist() == [[1, 1, 1, 1, 0, 0, 0], [1] * 7]
+    assert found["labels"].tolist() == [[-100, -100, 6, 2, -100, -100, -100], [-100] * 4 + [4, 4, 2]]
+
+
+# -- what cannot be
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"steps": 0},
+        {"steps": 1, "rows": 0},
+        {"steps": 1, "learning_rate": 0.0},
+        {"steps": 1, "learning_rate": math.nan},
+        {"steps": 1, "warmup": 1.0},
+        {"steps": 1, "weight_decay": -1.0},
+        {"steps": 1, "schedule": "linaer"},
+    ],
+)
+def test_a_recipe_that_cannot_be_is_refused(fields):
+    with pytest.raises(UsageError):
+        Tuning(**fields)
+
+
+@pytest.mark.parametrize(
+    ("examples", "choice", "message"),
+    [
+        ([], {}, "no examples"),
+        ([Example((1,), ())], {}, "no completion"),
+        ([Example((1,) * 200, (2,) * 57)], {}, "257 tokens and the context of tiny:llama has 256"),
+        ([Example((1,), (64,))], {}, "does not know"),
+        (made(), {"blocks": [3]}, "no block 3"),
+        (made(), {"blocks": []}, "No block"),
+        (made(), {"rank": 17}, "rank of 1 to 16"),
+    ],
+)
+def test_what_cannot_be_trained_is_told(examples, choice, message, tmp_path):
+    with pytest.raises(LesionError, match=message):
+        supervise(model("llama"), examples, RECIPE, tmp_path, **choice)
+
+
+def test_a_loss_that_is_no_number_ends_the_training_and_leaves_the_last_good_state(tmp_path):
+    subject = model("llama")
+    recipe = Tuning(steps=20, rows=4, learning_rate=1e30, warmup=0.0)
+    with pytest.raises(LesionError, match="smaller learning rate"):
+        supervise(subject, made(), recipe, tmp_path, every=1)
+    with safe_open(tmp_path / "resume.safetensors", "pt") as file:
+        assert '"step": 0' not in file.metadata()["state"]
+    assert not subject.network.training
+
+
+def test_half_precision_is_refused(tmp_path):
+    subject = model("llama")
+    subject.network.half()
+    with pytest.raises(LesionError, match="float32"):
+        supervise(subject, made(), RECIPE, tmp_path)
