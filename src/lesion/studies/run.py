@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from lesion.edits.edit import Scale
 from lesion.engines.engine import Engine
 from lesion.engines.transformers import TransformersEngine
 from lesion.methods.ablation import sweep
 from lesion.models.load import Model, load, peek
 from lesion.studies.asking import ask, clamped, identity, missing
+from lesion.studies.invariance import invariance
 from lesion.studies.layers import parse_layers
 from lesion.studies.store import Store
 from lesion.studies.study import Study
@@ -84,7 +87,7 @@ def run(
             for count in ask(make_engine(model, study.batch_size), model, chosen.name, cells, store):
                 watcher.answered(count)
             asked, planned = asked + len(cells), planned + total
-        summary = summarise(study, plan, store.answers(), store.items())
+        summary, _, _ = _summary(study, plan, store)
     return Outcome(Path(folder), summary, asked, planned)
 
 
@@ -106,15 +109,28 @@ def recall(folder: Path) -> tuple[Study, dict[str, Any], Any, Any]:
     """
     from lesion.edits.edit import parse
 
+    plan: dict[str, Sequence[Scale]] = {}
     with Store.read(folder) as store:
         study = Study.parse(store.study[1], "The stored study")
-        answers, items = store.answers(), store.items()
         known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
-    plan: dict[str, Sequence[Scale]] = {}
-    for chosen in study.models:
-        texts = known.get(chosen.name, {}).get("edits", [])
-        plan[chosen.name] = [edit for edit in map(parse, texts) if isinstance(edit, Scale)]
-    return study, summarise(study, plan, answers, items), answers, items
+        for chosen in study.models:
+            texts = known.get(chosen.name, {}).get("edits", [])
+            plan[chosen.name] = [edit for edit in map(parse, texts) if isinstance(edit, Scale)]
+        return study, *_summary(study, plan, store)
+
+
+def _summary(
+    study: Study, plan: Mapping[str, Sequence[Scale]], store: Store
+) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
+    """The numbers of the answers so far, also of models of one family together; the answers; the items."""
+    answers, items = store.answers(), store.items()
+    summary = summarise(study, plan, answers, items)
+    known = {row["name"]: row["metadata"].get("blocks") for row in store.models().to_dict("records")}
+    blocks = {name: number for name, number in known.items() if isinstance(number, int)}
+    shared = invariance(study, summary, answers, items, blocks)
+    if shared is not None:
+        summary["invariance"] = shared
+    return summary, answers, items
 
 
 def _note_model(store: Store, name: str, model: Model, edits: Sequence[Scale]) -> None:

@@ -1,0 +1,330 @@
+"""Do two profiles of layer importance agree? Rank correlation and its noise ceiling, permutations, overlap of sets.
+
+A profile is the drop of accuracy per layer, measured on a few hundred items. Its noise makes any rank correlation
+smaller than that of the true profiles: of two measurements of one and the same profile with the reliabilities r₁ and r₂
+the expectation is about √(r₁·r₂), the *ceiling* (Spearman 1904). The reliability of a model's profile is the mean rank
+correlation of the profiles on two random halves of the items, taken to the full number of items by the formula of
+Spearman and Brown, 2r / (1 + r).
+
+A bootstrap of the items adds the noise a second time: a reliability r is r / (2 − r) there. The interval divides every
+draw by the ceiling that belongs to it, √(r₁/(2−r₁) · r₂/(2−r₂)), so it is one of the correlation of the *true*
+profiles. Percentiles of the plain draws would leave that out nearly always where layers differ little. In simulations
+of 8 and 28 layers and 100 to 400 items it held the true value in 94 to 100 of 100 cases.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.stats import hypergeom, rankdata
+
+from lesion.errors import LesionError
+
+DRAWS = 2000
+PARTS = 10
+SPLITS = 200
+PERMUTATIONS = 10_000
+EXACT = 8
+"""The most layers of which all orders are tried; beyond, `PERMUTATIONS` are drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """What each layer costs one model on one task, with what the bootstrap and the halves say of its noise.
+
+    Attributes:
+        layers: indices of the layers.
+        baseline: accuracy of the unedited model, 0…1.
+        drops: [layers] baseline minus edited accuracy.
+        ranks: [layers] their ranks, ties at the mean; the largest drop has the largest rank.
+        drawn: [draws, layers] drops under resampled items.
+        drawn_baseline: [draws] baseline accuracy under resampled items.
+        reliability: expected rank correlation of two such measurements, 0…1; NaN where the profile ranks nothing.
+    """
+
+    layers: tuple[int, ...]
+    baseline: float
+    drops: Float[np.ndarray, " layers"]
+    ranks: Float[np.ndarray, " layers"]
+    drawn: Float[np.ndarray, "draws layers"]
+    drawn_baseline: Float[np.ndarray, " draws"]
+    reliability: float
+
+    def at(self, layers: Sequence[int]) -> Profile:
+        """The profile of some of its layers, in their order; the reliability stays that of the whole."""
+        if tuple(layers) == self.layers:
+            return self
+        places = [self.layers.index(layer) for layer in layers]
+        drops = self.drops[places]
+        return Profile(
+            tuple(layers),
+            self.baseline,
+            drops,
+            rankdata(drops),
+            self.drawn[:, places],
+            self.drawn_baseline,
+            self.reliability,
+        )
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far two profiles over the same layers agree; NaN where one of them ranks nothing.
+
+    Attributes:
+        rho: Spearman's rank correlation of the measured drops.
+        corrected: rho over the ceiling, at most 1: an estimate for the true profiles.
+        low: lower end of the interval of the true profiles' rank correlation.
+        high: its upper end.
+        p: one-sided permutation p of "the order of one has nothing to do with that of the other"; small where they
+            agree.
+        ceiling: the rho to expect if both true profiles were the same.
+        same_top: whether the layer with the largest drop is the same (any of those that share the largest).
+        top_share: in which share of the bootstrap draws it is.
+        top_two: how many of the two layers with the largest drops are the same, 0…2.
+    """
+
+    rho: float
+    corrected: float
+    low: float
+    high: float
+    p: float
+    ceiling: float
+    same_top: bool
+    top_share: float
+    top_two: int
+
+
+def profile(right: Bool[np.ndarray, "edits items"], layers: Sequence[int], seed: int) -> Profile:
+    """The profile of a model on a task, with its bootstrap and its reliability.
+
+    Args:
+        right: whether each item is answered rightly: the first row without an edit, the others under the edit of each
+            layer.
+        layers: which layers these are.
+        seed: of the draws; profiles over the same items under the same seed are resampled together.
+
+    Raises:
+        LesionError: there are no items, or not a row for every layer and the baseline.
+    """
+    if len(right) != len(layers) + 1 or right.shape[1] == 0:
+        raise LesionError(
+            f"A profile of {len(layers)} layers needs {len(layers) + 1} rows of at least one item; got {right.shape}."
+        )
+    items = right.shape[1]
+    lost = right[0].astype(np.float64) - right[1:].astype(np.float64)
+    # Counts of items are whole numbers, so ties are exact; they are divided last.
+    drops = lost.sum(axis=1) / items
+    return Profile(
+        tuple(layers),
+        float(right[0].mean()),
+        drops,
+        rankdata(drops),
+        *_resampled(lost, right[0].astype(np.float64), seed),
+        _reliability(lost, seed),
+    )
+
+
+def agreement(first: Profile, second: Profile, level: float = 0.95, seed: int = 0) -> Agreement:
+    """Rank correlation of two profiles over the same layers, with interval, permutation p and ceiling.
+
+    Args:
+        first: a profile.
+        second: another over the same layers, with as many draws.
+        level: coverage aimed at.
+        seed: of the permutations where they are drawn.
+
+    Raises:
+        LesionError: the layers differ, or there are fewer than two.
+    """
+    if first.layers != second.layers or len(first.layers) < 2:
+        raise LesionError(
+            f"Profiles are compared over the same layers, at least two; got {first.layers} and {second.layers}."
+        )
+    rho = float(_correlations(first.ranks, second.ranks))
+    ceiling = _ceiling(first.reliability, second.reliability)
+    low, high = _interval(first, second, level)
+    tops = _tops(first.drops) & _tops(second.drops)
+    drawn_tops = _tops(first.drawn) & _tops(second.drawn)
+    return Agreement(
+        rho=rho,
+        corrected=min(1.0, max(-1.0, rho / ceiling)) if ceiling > 0 else math.nan,
+        low=low,
+        high=high,
+        p=permutation_p(first.ranks, second.ranks, seed),
+        ceiling=ceiling,
+        same_top=bool(tops.any()) and not math.isnan(rho),
+        top_share=float(drawn_tops.any(axis=1).mean()),
+        top_two=len(_largest(first.drops, 2) & _largest(second.drops, 2)),
+    )
+
+
+def permutation_p(first: Float[np.ndarray, " layers"], second: Float[np.ndarray, " layers"], seed: int = 0) -> float:
+    """One-sided p: how often a random order of the second agrees with the first at least as well.
+
+    Exact over all orders up to `EXACT` layers; beyond, of `PERMUTATIONS` drawn by the seed, the observed one counted in
+    (Phipson and Smyth 2010), so it is never 0. NaN where one of the two is constant.
+
+    Args:
+        first: ranks.
+        second: ranks of the same layers.
+        seed: of the draws.
+    """
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
+        return math.nan
+    centred = first - first.mean()
+    # Ranks with ties are halves: sums of their products are exact, up to the centring.
+    reached = second[_orders(len(second), seed)] @ centred >= second @ centred - 1e-9
+    hits = int(np.count_nonzero(reached))
+    return hits / len(reached) if len(second) <= EXACT else (1 + hits) / (1 + len(reached))
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Layers in two sets, against sets of these sizes drawn at random.
+
+    Attributes:
+        shared: the layers in both.
+        expected: how many would be shared by chance, on average.
+        p: chance of at least as many (hypergeometric); NaN where a set is empty.
+    """
+
+    shared: tuple[int, ...]
+    expected: float
+    p: float
+
+
+def overlap(layers: int, first: Collection[int], second: Collection[int]) -> Overlap:
+    """The layers that two sets share, against chance.
+
+    Args:
+        layers: number of layers that either set could be made of.
+        first: indices.
+        second: indices.
+    """
+    shared = tuple(sorted(set(first) & set(second)))
+    if not first or not second:
+        return Overlap(shared, 0.0, math.nan)
+    p = float(hypergeom.sf(len(shared) - 1, layers, len(set(first)), len(set(second))))
+    return Overlap(shared, len(set(first)) * len(set(second)) / layers, min(1.0, p))
+
+
+def joint_overlap(layers: int, base: Collection[int], others: Sequence[Collection[int]]) -> Overlap:
+    """The overlaps of one set with several others, summed: were each of the others drawn anew and at random?
+
+    With one critical layer among eight, a single child that shares it has p = 1/8, three have 1/512.
+
+    Args:
+        layers: number of layers that a set could be made of.
+        base: the set that all are compared with.
+        others: the others; empty ones say nothing and do not count.
+
+    Returns:
+        The layers shared by all, the expected sum of the overlaps, and the p of so large a sum: exact, by
+        convolution of the hypergeometric distributions.
+    """
+    told = [set(other) for other in others if other]
+    if not base or not told:
+        return Overlap((), 0.0, math.nan)
+    chances = np.ones(1)
+    for other in told:
+        sizes = np.arange(min(len(set(base)), len(other)) + 1)
+        chances = np.convolve(chances, hypergeom.pmf(sizes, layers, len(set(base)), len(other)))
+    total = sum(len(set(base) & other) for other in told)
+    shared = tuple(sorted(set(base).intersection(*told)))
+    expected = sum(len(set(base)) * len(other) / layers for other in told)
+    return Overlap(shared, expected, min(1.0, float(chances[total:].sum())))
+
+
+def _interval(first: Profile, second: Profile, level: float) -> tuple[float, float]:
+    """Percentiles of the bootstrap draws, each over the ceiling of a draw; NaN where they cannot be told."""
+    if np.ptp(first.drops) == 0 or np.ptp(second.drops) == 0:
+        return math.nan, math.nan
+    twice = _ceiling(*(one.reliability / (2 - one.reliability) for one in (first, second)))
+    drawn = _correlations(rankdata(first.drawn, axis=1), rankdata(second.drawn, axis=1))
+    drawn = drawn[~np.isnan(drawn)]
+    if not twice > 0 or 2 * drawn.size < len(first.drawn):
+        return math.nan, math.nan
+    low, high = np.quantile(drawn / twice, [(1 - level) / 2, (1 + level) / 2])
+    return float(np.clip(low, -1.0, 1.0)), float(np.clip(high, -1.0, 1.0))
+
+
+def _ceiling(first: float, second: float) -> float:
+    return math.sqrt(first * second) if first * second >= 0 else math.nan  # NaN is not >= 0
+
+
+def _reliability(lost: Float[np.ndarray, "layers items"], seed: int) -> float:
+    """Spearman–Brown of the mean rank correlation of two halves; 0 where the halves contradict each other."""
+    items = lost.shape[1]
+    if items < 2 or np.ptp(lost.sum(axis=1)) == 0:
+        return math.nan
+    one = _halves(items, seed)
+    halves = [rankdata(half @ lost.T / half.sum(axis=1, keepdims=True), axis=1) for half in (one, 1 - one)]
+    correlations = _correlations(*halves)
+    told = ~np.isnan(correlations)
+    # A half without any drop agrees with nothing.
+    r = max(0.0, float(np.where(told, correlations, 0.0).mean()))
+    return 2 * r / (1 + r)
+
+
+def _correlations(
+    first: Float[np.ndarray, "*draws layers"], second: Float[np.ndarray, "*draws layers"]
+) -> Float[np.ndarray, "*draws"]:
+    """Pearson's correlation along the last axis; NaN where one side is constant."""
+    a = first - first.mean(axis=-1, keepdims=True)
+    b = second - second.mean(axis=-1, keepdims=True)
+    scale = np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = np.where(scale > 0, (a * b).sum(axis=-1) / scale, np.nan)
+    return np.asarray(np.clip(found, -1.0, 1.0))
+
+
+def _tops(drops: Float[np.ndarray, "*draws layers"]) -> Bool[np.ndarray, "*draws layers"]:
+    """Which layers have the largest drop; more than one where they share it."""
+    largest: Bool[np.ndarray, "*draws layers"] = drops >= drops.max(axis=-1, keepdims=True) - 1e-12
+    return largest
+
+
+def _largest(drops: Float[np.ndarray, " layers"], count: int) -> set[int]:
+    return {int(place) for place in np.argsort(-drops, kind="stable")[:count]}
+
+
+def _resampled(
+    lost: Float[np.ndarray, "layers items"], right: Float[np.ndarray, " items"], seed: int
+) -> tuple[Float[np.ndarray, "draws layers"], Float[np.ndarray, " draws"]]:
+    """Drops and baseline accuracy under every draw of the items."""
+    items = lost.shape[1]
+    both = np.concatenate([lost, right[None]]).T
+    drawn = np.concatenate([weights.astype(np.float64) @ both for weights in _weights(items, seed)]) / items
+    return drawn[:, :-1], drawn[:, -1]
+
+
+@lru_cache(maxsize=4)
+def _weights(items: int, seed: int) -> tuple[Int[np.ndarray, "some_draws items"], ...]:
+    """How often each item is drawn, with replacement; in parts, since tens of thousands of items may be asked."""
+    generator = np.random.default_rng([seed, items, 1])
+    chances = np.full(items, 1 / items)
+    return tuple(generator.multinomial(items, chances, size=DRAWS // PARTS).astype(np.uint16) for _ in range(PARTS))
+
+
+@lru_cache(maxsize=4)
+def _halves(items: int, seed: int) -> Float[np.ndarray, "splits items"]:
+    """1 for the items of one half, 0 for those of the other."""
+    generator = np.random.default_rng([seed, items, 2])
+    places = generator.random((SPLITS, items)).argsort(axis=1)
+    return (places < items // 2).astype(np.float64)
+
+
+@lru_cache(maxsize=16)
+def _orders(layers: int, seed: int) -> Int[np.ndarray, "orders layers"]:
+    """All orders of few layers, a seeded draw of those of many."""
+    if layers <= EXACT:
+        return np.array(list(itertools.permutations(range(layers))), dtype=np.int64)
+    generator = np.random.default_rng([seed, layers, 3])
+    return generator.permuted(np.tile(np.arange(layers), (PERMUTATIONS, 1)), axis=1)

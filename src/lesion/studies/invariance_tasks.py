@@ -1,0 +1,114 @@
+"""Between tasks: do mathematics, recall and reading hang on the same layers of one model, and equally?
+
+The second half of the claim of Nepal et al. (2025): where mathematics breaks, recall drops far less. It is measured at
+the layers that are critical for the first task, as the share of its accuracy that each task loses there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+from lesion.studies.invariance_statistics import Profile, agreement
+
+Subject = Literal["mathematics", "recall", "reading"]
+SUBJECTS: dict[str, Subject] = {
+    "arithmetic": "mathematics",
+    "gsm8k": "mathematics",
+    "math500": "mathematics",
+    "atlas": "recall",
+    "triviaqa": "recall",
+    "facts": "recall",
+    "reading": "reading",
+    "race": "reading",
+}
+"""What a task asks for, by a word of its name."""
+FAR = 0.5
+"""The other task loses far less where it loses less than this part of what the first one loses."""
+
+
+class Answered(Protocol):
+    """A model on a task, as `invariance.Told`."""
+
+    @property
+    def able(self) -> bool:
+        """Whether the unedited model can do the task."""
+        ...
+
+    @property
+    def critical(self) -> list[int]:
+        """The layers that are critical for it."""
+        ...
+
+    @property
+    def profile(self) -> Profile | None:
+        """What each layer costs, None where that is not known."""
+        ...
+
+
+def subject(task: str) -> Subject | None:
+    """What a task asks for, as far as its name tells: `primer:arithmetic`, `fewshot:4:gsm8k`."""
+    words = re.split(r"[^a-z0-9]+", task.lower())
+    return next((SUBJECTS[word] for word in words if word in SUBJECTS), None)
+
+
+def between(model: str, told: Mapping[str, Answered], level: float) -> list[dict[str, Any]]:
+    """One entry per pair of tasks that the model has answered and can do, mathematics first.
+
+    `word` is "holds" where b loses, beyond doubt, less than `FAR` of what a loses at the layers that are critical for
+    a, "does not hold" where it loses more beyond doubt, else "cannot tell". The items of two tasks are drawn
+    independently; within a task the baseline and all layers are drawn together.
+
+    Args:
+        model: its name.
+        told: by task.
+        level: of the intervals.
+    """
+    ordered = sorted(told, key=lambda task: subject(task) != "mathematics")  # stable: else as the study names them
+    entries = []
+    for a, b in itertools.combinations(ordered, 2):
+        first, second = told[a], told[b]
+        if first.profile is None or second.profile is None or not (first.able and second.able):
+            continue
+        if first.profile.layers != second.profile.layers:
+            continue
+        found = agreement(first.profile, second.profile, level)
+        entries.append(
+            {
+                "model": model,
+                "a": a,
+                "b": b,
+                **{name: getattr(found, name) for name in ("rho", "low", "high", "p", "ceiling", "corrected")},
+                "layers": first.critical,
+                "critical_shared": sorted(set(first.critical) & set(second.critical)),
+                **_losses(first.profile, second.profile, first.critical, level),
+            }
+        )
+    return entries
+
+
+def _losses(first: Profile, second: Profile, layers: list[int], level: float) -> dict[str, Any]:
+    """How much of the accuracy of each is lost at these layers, their difference and their ratio."""
+    names = [f"relative_{task}" for task in "ab"]
+    names += [f"{value}{end}" for value in ("difference", "ratio") for end in ("", "_low", "_high")]
+    if not layers:
+        return {**dict.fromkeys(names), "word": "cannot tell"}
+    a, b = (_lost(one, layers) for one in (first, second))
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        difference, ratio = np.nanquantile(a[1:] - b[1:], tails), np.nanquantile(b[1:] / a[1:], tails)
+    word = "holds" if ratio[1] < FAR else "does not hold" if ratio[0] > FAR else "cannot tell"
+    values = (a[0], b[0], a[0] - b[0], *difference, b[0] / a[0], *ratio)
+    return {**dict(zip(names, map(float, values), strict=True)), "word": word}
+
+
+def _lost(one: Profile, layers: list[int]) -> Float[np.ndarray, " estimate_and_draws"]:
+    """The share of the accuracy that is lost, on average over layers: as measured, then under every draw."""
+    places = [one.layers.index(layer) for layer in layers]
+    drawn = one.drawn[:, places].mean(axis=1) / one.drawn_baseline
+    return np.concatenate([[one.drops[places].mean() / one.baseline], drawn])
