@@ -1,4 +1,4 @@
-"""The kinds of study files: a layer study, an isolation, a search for a truncation, a tuning, or recall trainings."""
+"""The kinds of study files: layers, an isolation, a search for a truncation, a tuning, a drift, or recall trainings."""
 
 from __future__ import annotations
 
