@@ -92,7 +92,8 @@ def tokens(draw: np.random.Generator) -> list[dict[str, Any]]:
         count = int(draw.integers(12, 240))
         left = int(draw.binomial(count, 0.9 * (index + 1) / len(WORDS)))
         examples = [
-            {"before": f"Question: Alice has {n} apples and", "token": token, "after": " more.\nShe then buys", "item": f"arithmetic-{n}"}
+            {"before": f"Question: Alice has {n} apples and", "token": token, "after": " more.\nShe then buys",
+             "item": f"arithmetic-{n}"}
             for n in range(3)
         ]  # fmt: skip
         row = {"from": 3, "to": 4, "token": token, "class": kind, "count": count, "left": left, "share": left / count}

@@ -9,15 +9,18 @@ from typing import Any
 from markupsafe import Markup
 
 from lesion.labs.text import visible
-from lesion.report import browser, drift_charts, drift_figures, drift_prose, drift_tables, wording
+from lesion.report import browser, drift_charts, drift_figures, drift_prose, drift_tables, drift_tokens, wording
 from lesion.report.drift_charts import SIZES, SMALL
-from lesion.report.drift_rows import Curve, Drifts, Family, Followed, Leaving, found
+from lesion.report.drift_read import found
+from lesion.report.drift_rows import Curve, Drifts, Family, Followed
 from lesion.report.drift_tables import text_tables as text_tables
 from lesion.report.files import finite, plain_json, rendered, writing
 from lesion.whole import replace
 
 MOST_ROWS = 1500
 """The table in the page has at most so many rows; `drift.csv` has them all."""
+UNTOLD = ("title", "layers", "identity")
+"""Entries of the study that the page tells elsewhere, or that say nothing to a reader."""
 CHECKS = {"cosine": "Cosine", "cka": "CKA"}
 
 
@@ -65,16 +68,16 @@ def page(summary: Mapping[str, Any]) -> str:
         study=study,
         findings=drift_prose.findings(study),
         by_model=drift_prose.by_model(study),
-        drawn=[_drawn(family) for family in study.families if any(m.curve.along("nmi") for m in family.models)],
+        drawn=[_drawn(study, family) for family in study.families if any(m.curve.along("nmi") for m in family.models)],
         elbows=[(model, curve) for model in study.models for curve in _curves(model) if curve.elbow],
         panels=[one for family in study.families if (one := _panels(study, family))["panels"]],
         followed=[model for model in study.models if model.tokens or model.classes or model.flow],
         rows=rows[:MOST_ROWS],
         many=len(rows),
         details=_details(study),
-        bar=share_bar,
-        shown=shown,
-        token_text=drift_tables.token_text,
+        bar=drift_tokens.share_bar,
+        shown=drift_tokens.shown,
+        token_text=drift_tokens.token_text,
         elbow_cell=drift_tables.elbow_cell,
         signed=drift_tables.signed,
         plain=drift_charts.plain,
@@ -94,14 +97,14 @@ def _title(study: Drifts) -> str:
     return f"Representation drift of {models}" + (f" on {task}" if task else "")
 
 
-def _drawn(family: Family) -> dict[str, Any]:
+def _drawn(study: Drifts, family: Family) -> dict[str, Any]:
     """A family's large chart, narrow and wide, with its legend."""
     return {
         "name": drift_prose.family_title(family),
         "legend": drift_charts.legend(family),
         "keys": drift_charts.keys(family),
         "charts": [
-            drift_charts.chart(family, "nmi", "NMI with the clusters of the reference", size, null=True, rows=True)
+            drift_charts.chart(family, "nmi", f"NMI with layer {study.reference}", size, null=True, rows=True)
             for size in SIZES
         ],
     }
@@ -126,25 +129,9 @@ def _panels(study: Drifts, family: Family) -> dict[str, Any]:
     return {"name": family.name, "legend": drift_charts.legend(family), "panels": found}
 
 
-def share_bar(one: Leaving, overall: float | None) -> Markup:
-    """A share as a bar with its interval, and a mark where the share of all tokens is."""
-    parts = Markup('<rect class="ground" x="0" y="3" width="120" height="8" rx="2"/>')
-    parts += Markup('<rect class="part" x="0" y="3" width="{:.1f}" height="8" rx="2"/>').format(120 * one.share)
-    if one.low is not None and one.high is not None:
-        parts += Markup('<path class="whisker" d="M{:.1f} 7H{:.1f}"/>').format(120 * one.low, 120 * one.high)
-    if overall is not None:
-        parts += Markup('<path class="whole" d="M{:.1f} 0V14"/>').format(120 * overall)
-    return Markup('<svg class="sharebar" viewBox="0 0 120 14" aria-hidden="true">{}</svg>').format(parts)
-
-
-def shown(text: str) -> str:
-    """A context in one line: line breaks and tabs as marks, and nothing in it that cannot be seen."""
-    return visible(text.replace("\r\n", "\n").replace("\n", "⏎").replace("\t", "⇥"))
-
-
 def _details(study: Drifts) -> list[tuple[str, str]]:
     """The study's own entries, for whoever wants to repeat it."""
-    told = [(str(name).replace("_", " "), _plain(value)) for name, value in study.study.items() if name != "title"]
+    told = [(str(name).replace("_", " "), _plain(value)) for name, value in study.study.items() if name not in UNTOLD]
     positions = [count for model in study.models for count in model.positions]
     if positions:
         low, high = min(positions), max(positions)

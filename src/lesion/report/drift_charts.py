@@ -6,6 +6,7 @@ Colours come from the page's style sheet by class; every text in a chart is esca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -19,6 +20,8 @@ SIZES = ((400, 290), (560, 350))
 SMALL = (400, 240)
 AXIS = "layer (l: the output of block l − 1)"
 AXIS_ZERO = "layer (0: embeddings; l: the output of block l − 1)"
+
+NO_MARK = Markup("")
 
 Chosen = Callable[[Followed], Curve | None]
 
@@ -87,18 +90,18 @@ def keys(family: Family) -> list[tuple[Markup, str]]:
     """What else is drawn: the null, and where there are any, elbows and critical blocks."""
     grey = '<svg class="swatch t6" viewBox="0 0 34 14" aria-hidden="true">{}</svg>'
 
-    def key(inside: str) -> Markup:
-        return Markup(grey).format(Markup(inside))
+    def key(inside: str, mark: Markup = NO_MARK) -> Markup:
+        return Markup(grey).format(Markup(inside) + mark)
 
     elbows = [model.curve.elbow for model in family.models if model.curve.elbow]
     found = [(key('<rect class="baseband" x="1" y="2" width="32" height="10"/><path class="guess" d="M1 7H33"/>'),
               "null: tokens shuffled")]  # fmt: skip
     if any(elbow.bend is not False for elbow in elbows):
-        inside = '<path class="reach" d="M3 7H31"/>' + charts.mark(17.0, 7.0, 4.0, 2, critical=True)
-        found.append((key(inside), "elbow, its interval"))
+        picture = key('<path class="reach" d="M3 7H31"/>', charts.mark(17.0, 7.0, 4.0, 2, critical=True))
+        found.append((picture, "elbow, its interval"))
     if any(elbow.bend is False for elbow in elbows):
-        inside = '<path class="reach faint" d="M3 7H31"/>' + charts.mark(17.0, 7.0, 4.0, 2)
-        found.append((key(inside), "best place for one, no better than a straight line"))
+        picture = key('<path class="reach faint" d="M3 7H31"/>', charts.mark(17.0, 7.0, 4.0, 2))
+        found.append((picture, "best place for one, no better than a straight line"))
     if any(model.critical_blocks for model in family.models):
         found.append((key('<rect class="place" x="6" y="2" width="22" height="10"/>'), "critical block"))
     return found
@@ -150,7 +153,7 @@ def _line(index: int, curve: Curve, measure: str, x: Scale, y: Scale, blocks: in
 def height_at(places: Sequence[tuple[int, Value]], layer: float) -> float | None:
     """The height of a curve between two of its layers; None beyond its ends and where one of the two is missing."""
     for run in stretches(places):
-        for (a, former), (b, later) in zip(run, run[1:], strict=False):
+        for (a, former), (b, later) in pairwise(run):
             if a <= layer <= b:
                 return former.mean + (layer - a) / (b - a) * (later.mean - former.mean)
     return None

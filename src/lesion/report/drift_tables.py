@@ -13,7 +13,9 @@ from rich.text import Text
 
 from lesion.labs.text import visible
 from lesion.report import drift_prose, wording
-from lesion.report.drift_rows import Curve, Drifts, Elbow, Family, Followed, Leaving, Value, found
+from lesion.report.drift_read import found
+from lesion.report.drift_rows import Curve, Drifts, Elbow, Family, Followed, Leaving, Value
+from lesion.report.drift_tokens import token_text
 
 MEASURES = ("nmi", "null", "cosine", "cka")
 ACROSS = 4
@@ -94,7 +96,7 @@ def text_tables(summary: Mapping[str, Any]) -> RenderableType:
     caption = (
         f"Mean ± standard deviation{f' over {runs} runs' if isinstance(runs, int) and runs > 1 else ''}; brackets: "
         f"{100 * study.level:g} % intervals. Layer l is the output of block l − 1. Null: NMI of shuffled tokens. "
-        "Apart: layers from the place of the nearest critical block to the elbow, 0 within it. Last: NMI at the last layer."
+        "Apart: layers from the nearest critical block to the elbow, 0 within it. Last: NMI at the last layer."
     )
     return Group(*parts, Text(caption, style="dim"), Text("\n" + " ".join(drift_prose.verdict(study)), style="bold"))
 
@@ -163,11 +165,6 @@ def _tokens(model: Followed) -> Table:
             Text(token_text(one.token or "")), Text(visible(one.kind)), f"{one.left:,} of {one.count:,}", _share(one)
         )
     return table
-
-
-def token_text(token: str) -> str:
-    """A token with its white space made visible: `␣the`, `⏎`."""
-    return visible(token.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥"))
 
 
 def _share(one: Leaving) -> Text:

@@ -1,0 +1,214 @@
+"""What a drift study found of one model, in sentences written from its numbers."""
+
+from __future__ import annotations
+
+from lesion.report import wording
+from lesion.report.drift_evidence import agreement, at_the_start, lost, reach, steepest
+from lesion.report.drift_rows import Drifts, Elbow, Followed, Leaving, steps
+from lesion.report.drift_tokens import token_text
+from lesion.report.evidence import ALPHA
+from lesion.report.prose import Finding
+
+CHECKS = {"cosine": "cosine", "cka": "CKA"}
+"""The measures that know of no clusters, and what they are called."""
+MOST_NAMED = 3
+"""So many classes, and so many tokens, are named among those that left."""
+MANY = 0.2
+"""Where more than this share of all places for an elbow is as near to a critical block, nearness says little."""
+
+
+def told_of(found: Drifts, model: Followed) -> Finding:
+    """One model: its elbow and critical blocks first, then everything else that is known of it."""
+    headline = [elbow_sentence(found, model), *near_sentence(model)]
+    sentences = [
+        *(*_fall(found, model), *above(model), *checks(found, model), *_other_clusters(model), *_elsewhere(model)),
+        *left(model),
+    ]
+    return Finding(model.name, tuple(headline), tuple(sentences))
+
+
+def elbow_sentence(found: Drifts, model: Followed) -> str:
+    """Whether the curve has an elbow, where, and how it runs on both sides of it."""
+    elbow = model.curve.elbow
+    if elbow is None:
+        return "Of an elbow nothing is told."
+    p = "" if elbow.p is None else f" (p{wording.SPACE}{wording.p_value(elbow.p)})"
+    ends = _ends(elbow)
+    if not elbow.bend:
+        return (
+            f"There is no elbow: two straight pieces, best joined at layer {elbow.layer:.1f}{ends}, fit the curve no "
+            f"better than one{p}."
+        )
+    told = f"The curve has an elbow at layer {elbow.layer:.1f}{ends}{p}"
+    if elbow.slopes:
+        before, after = elbow.slopes
+        told += f": NMI {_pace(before)} before it and {_pace(after)} behind it"
+    if at_the_start(found, elbow):
+        told += (
+            f". It marks no more than the end of the first step, in which layer {found.reference} leaves its agreement "
+            "with itself"
+        )
+    return f"{told}."
+
+
+def _pace(slope: float) -> str:
+    """A slope per layer in words."""
+    if abs(slope) < 0.0005:
+        return "stays as it is"
+    return f"{'rises' if slope > 0 else 'falls'} by {abs(slope):.3f} a layer"
+
+
+def near_sentence(model: Followed) -> list[str]:
+    """Where the elbow stands to the critical blocks, and how many places for it are as near."""
+    elbow = model.curve.elbow
+    if elbow is None or model.critical is None:
+        return []
+    blocks = model.critical_blocks
+    if not blocks:
+        return ["The layer study found no critical block to lay beside it."]
+    if not elbow.bend:
+        return [f"{capital(_critical(model))}; without an elbow there is nothing to compare."]
+    nearest = model.nearest(elbow)
+    assert nearest is not None
+    block, distance = nearest.block, nearest.distance
+    place = f"critical block{wording.SPACE}{block} (between layers {block} and {block + 1})"
+    if distance == 0:
+        told = f"It stands within {place}"
+    else:
+        side = "behind" if distance > 0 else "before"
+        told = f"It stands {abs(distance):.1f} layers {side} {place}"
+    where = reach(model, elbow)
+    told += {
+        "near": "; its whole interval lies within one layer of critical blocks",
+        "far": "; no part of its interval comes within one layer of a critical block",
+        "open": "; part of its interval is farther than one layer from every critical block",
+        None: "",
+    }[where]
+    told += (
+        f". Of all places for an elbow {wording.percent(nearest.chance, 0)} are as near to {_critical(model)}"
+        f"{', so that nearness says little' if nearest.chance > MANY else ''}."
+    )
+    return [told]
+
+
+def _critical(model: Followed) -> str:
+    """`the critical blocks 2 and 3`."""
+    blocks = model.critical_blocks
+    noun = "block" if len(blocks) == 1 else "blocks"
+    return f"the critical {noun}{wording.SPACE}{wording.layer_runs(blocks, last=' and')}"
+
+
+def _fall(found: Drifts, model: Followed) -> list[str]:
+    places = [place for place in model.curve.along("nmi") if place[0] > found.reference]
+    if len(places) < 2:
+        return []
+    (first, start), (last, end) = places[0], places[-1]
+    told = (
+        f"NMI with the clusters of layer {found.reference} goes from {_spread(start.mean, start.std)} at layer {first} "
+    )
+    told += f"to {_spread(end.mean, end.std)} at layer {last}"
+    least, lowest = min(places, key=lambda place: place[1].mean)
+    if lowest.mean < end.mean - 0.02 and least not in (first, last):
+        told += f", with the least, {lowest.mean:.2f}, at layer {least}"
+    deepest = steepest(model.curve, "nmi", found.reference)
+    if deepest is not None:
+        fall = -dict(steps(model.curve, "nmi"))[deepest]
+        told += f"; the largest step, {fall:.2f}, is over block {deepest}"
+    return [f"{told} ({wording.counted(model.curve.clusters or 0, 'cluster')})."]
+
+
+def above(model: Followed) -> list[str]:
+    """How high the curve stands above what shuffled tokens give, at the last layer and anywhere."""
+    nmi, null = dict(model.curve.along("nmi")), dict(model.curve.along("null"))
+    both = [layer for layer in nmi if layer in null]
+    if not both:
+        return []
+    last = both[-1]
+    above = nmi[last].mean - null[last].mean
+    told = f"At the last layer NMI is {nmi[last].mean:.2f}, where shuffled tokens give {null[last].mean:.2f}"
+    told += f": {above:.2f} above the null" if above >= 0.005 else ", no less"
+    low = lost(model)
+    if low:
+        noun = "layer" if len(low) == 1 else "layers"
+        told += f"; {noun} {wording.layer_runs(low, last=' and')} cannot be told from it"
+    return [f"{told}."]
+
+
+def checks(found: Drifts, model: Followed) -> list[str]:
+    """Whether cosine and CKA fall over the same blocks as NMI does."""
+    told = []
+    own = steepest(model.curve, "nmi", found.reference)
+    for measure, name in CHECKS.items():
+        both = agreement(model.curve, measure, found.reference)
+        if both is None:
+            continue
+        rho, p = both
+        most = steepest(model.curve, measure, found.reference)
+        where = "" if most is None else f", most of all over block {most}" + (" as well" if most == own else "")
+        numbers = f"(ρ{wording.SPACE}{rho:.2f}, p{wording.SPACE}{wording.p_value(p)})".replace("-", wording.MINUS)
+        told.append(
+            f"{name} falls over the same blocks {numbers}{where}"
+            if p <= ALPHA
+            else f"of {name} there is no evidence that it falls over the same blocks {numbers}{where}"
+        )
+    return [f"{capital('; '.join(told))}."] if told else []
+
+
+def _other_clusters(model: Followed) -> list[str]:
+    """The elbows under the other numbers of clusters."""
+    known = sorted((curve.clusters or 0, curve.elbow) for curve in model.others if curve.elbow is not None)
+    if not known:
+        return []
+    parts = [
+        f"{clusters} clusters: layer {elbow.layer:.1f}{_ends(elbow)}"
+        if elbow.bend
+        else f"{clusters} clusters: no elbow"
+        for clusters, elbow in known
+    ]
+    return [f"With other numbers of clusters: {'; '.join(parts)}."]
+
+
+def _elsewhere(model: Followed) -> list[str]:
+    """What is critical for the tasks of the layer study, where it asked several or another."""
+    told = {task: blocks for task, blocks in (model.critical or {}).items() if task}
+    if not told or list(told) == [model.task]:
+        return []
+    parts = [f"{wording.layer_runs(blocks, last=' and') or 'none'} for {task}" for task, blocks in told.items()]
+    compared = f"; compared are those for {model.task}" if model.task else "; compared are those for any of them"
+    return [f"Critical blocks of the layer study: {', '.join(parts)}{compared}."]
+
+
+def left(model: Followed) -> list[str]:
+    """Which classes and tokens leave their cluster more often than all tokens do, the surest first."""
+    if not model.between or model.overall is None:
+        return []
+    start, end = model.between[0]
+    told = (
+        f"Between layers {start} and {end}, {wording.percent(model.overall, 0)} of all tokens leave their cluster, "
+        "those included that k-means alone would move"
+    )
+    parts = []
+    for rows, quoted in ((model.classes, False), (model.tokens, True)):
+        more = [one for one in rows if one.low is not None and one.low > model.overall]
+        more.sort(key=lambda one: -(one.low or 0.0))
+        if more:
+            parts.append(wording.listed([_leaver(one, quoted=quoted) for one in more[:MOST_NAMED]]))
+    return [f"{told}. More than that leave of {', and of the tokens '.join(parts)}." if parts else f"{told}."]
+
+
+def _leaver(one: Leaving, *, quoted: bool) -> str:
+    name = f"“{token_text(one.token or '')}”" if quoted else one.kind
+    return f"{name} ({wording.percent(one.share, 0)} {wording.interval(one.low, one.high, 0)})"
+
+
+def _spread(mean: float, std: float | None) -> str:
+    return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
+
+
+def _ends(elbow: Elbow) -> str:
+    return "" if elbow.low is None or elbow.high is None else f" [{elbow.low:.1f},{wording.SPACE}{elbow.high:.1f}]"
+
+
+def capital(text: str) -> str:
+    """The text with a capital at its beginning."""
+    return text[:1].upper() + text[1:]
