@@ -39,49 +39,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from jaxtyping import Bool
 
-from lesion.edits.edit import BASELINE, SCALES, Unit
+from lesion.edits.edit import Unit
 from lesion.studies.invariance_families import Axis, Family, Member, families
 from lesion.studies.invariance_onset import onsets
-from lesion.studies.invariance_statistics import Agreement, Profile, agreement, joint_overlap, overlap, profile
+from lesion.studies.invariance_statistics import Agreement, agreement, joint_overlap, overlap
 from lesion.studies.invariance_tasks import between, subject
-from lesion.studies.invariance_verdict import FLOOR, RULE, THRESHOLDS, verdict
-from lesion.studies.statistics import SHARE, holm
+from lesion.studies.invariance_told import FEWEST, Told, read
+from lesion.studies.invariance_verdict import RULE, THRESHOLDS, verdict
+from lesion.studies.statistics import holm
 from lesion.studies.study import Study
-
-FEWEST = 3
-"""Of fewer layers no order is worth a comparison."""
-
-
-@dataclass(frozen=True, eq=False)
-class Told:
-    """What a study tells of one model and task: the entry of its summary, and its profile where all is answered."""
-
-    entry: Mapping[str, Any]
-    layers: tuple[Mapping[str, Any], ...]
-    profile: Profile | None
-
-    @property
-    def able(self) -> bool:
-        """Whether the unedited model can do the task at all."""
-        return bool(self.entry["baseline"]["low"] > FLOOR)
-
-    @property
-    def critical(self) -> list[int]:
-        """The layers that are critical."""
-        return [layer["layer"] for layer in self.layers if layer["critical"]]
-
-    @property
-    def harmless(self) -> list[int]:
-        """The layers that are beyond doubt not critical: even the upper end of their drop is too small."""
-        least = SHARE * self.entry["baseline"]["accuracy"]
-        return [layer["layer"] for layer in self.layers if not layer["critical"] and layer["drop_high"] < least]
 
 
 def invariance(
@@ -109,7 +79,7 @@ def invariance(
     names = {member.model for family in found for member in family.members}
     if not found:
         return None
-    told = {key: one for key, one in _told(study, summary, answers, items, unit, factor, names).items() if one.layers}
+    told = {key: one for key, one in read(study, summary, answers, items, unit, factor, names).items() if one.layers}
     of_families = [_family(study, family, told) for family in found]
     return {
         "unit": unit,
@@ -130,47 +100,6 @@ def _blocks(study: Study, summary: Mapping[str, Any]) -> dict[str, int]:
         for task in model["tasks"][:1]
         if task["planned"]
     }
-
-
-def _told(
-    study: Study,
-    summary: Mapping[str, Any],
-    answers: pd.DataFrame,
-    items: pd.DataFrame,
-    unit: Unit,
-    factor: float,
-    names: set[str],
-) -> dict[tuple[str, str], Told]:
-    """By model and task; items are resampled alike in all models of a task, and independently of other tasks."""
-    frames = dict(iter(answers.groupby(["model_name", "task"], sort=False)))
-    places = {choice.name: place for place, choice in enumerate(study.tasks)}
-    found = {}
-    for model in summary["models"]:
-        for entry in model["tasks"] if model["model"] in names else ():
-            task = entry["task"]
-            layers = tuple(
-                sorted(
-                    (one for one in entry["layers"] if (one["unit"], one["factor"]) == (unit, factor)),
-                    key=lambda one: int(one["layer"]),
-                )
-            )
-            edits = [str(BASELINE), *(str(SCALES[unit](one["layer"], factor)) for one in layers)]
-            right = _right(frames[model["model"], task], edits, list(items["item"][items["task"] == task]))
-            indices = [int(one["layer"]) for one in layers]
-            seed = len(study.tasks) * study.seed + places[task]
-            measured = profile(right, indices, seed) if len(layers) >= FEWEST else None
-            found[model["model"], task] = Told(entry, layers, measured)
-    return found
-
-
-def _right(frame: pd.DataFrame, edits: Sequence[str], asked: Sequence[str]) -> Bool[np.ndarray, "edits items"]:
-    """Whether each item is right under each edit; the summary has them only where all are answered."""
-    rows, columns = ({name: place for place, name in enumerate(names)} for names in (edits, asked))
-    right = np.zeros((len(edits), len(asked)), dtype=bool)
-    edit, item = frame["edit"].map(rows), frame["item"].map(columns)
-    there = (edit.notna() & item.notna()).to_numpy()
-    right[edit[there].astype(int), item[there].astype(int)] = frame["correct"][there].to_numpy(dtype=bool)
-    return right
 
 
 def _family(study: Study, family: Family, told: Mapping[tuple[str, str], Told]) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from scipy.stats import hypergeom, rankdata
 
 from lesion.errors import LesionError
 
+LEAST = 0.5
+"""The least ceiling at which an interval is told: below, a division by it would make anything of anything."""
 DRAWS = 2000
 PARTS = 10
 SPLITS = 200
@@ -77,6 +79,8 @@ class Profile:
 class Agreement:
     """How far two profiles over the same layers agree; NaN where one of them ranks nothing.
 
+    The interval is NaN too where the ceiling is below `LEAST`.
+
     Attributes:
         rho: Spearman's rank correlation of the measured drops.
         corrected: rho over the ceiling, at most 1: an estimate for the true profiles.
@@ -87,7 +91,7 @@ class Agreement:
         ceiling: the rho to expect if both true profiles were the same.
         same_top: whether the layer with the largest drop is the same (any of those that share the largest).
         top_share: in which share of the bootstrap draws it is.
-        top_two: how many of the two layers with the largest drops are the same, 0…2.
+        top_two: how many of the two layers with the largest drops are the same, 0…2; ties count for either.
     """
 
     rho: float
@@ -149,19 +153,20 @@ def agreement(first: Profile, second: Profile, level: float = 0.95, seed: int = 
         )
     rho = float(_correlations(first.ranks, second.ranks))
     ceiling = _ceiling(first.reliability, second.reliability)
-    low, high = _interval(first, second, level)
+    corrected = min(1.0, max(-1.0, rho / ceiling)) if ceiling > 0 else math.nan
+    low, high = _interval(first, second, level) if ceiling >= LEAST else (math.nan, math.nan)
     tops = _tops(first.drops) & _tops(second.drops)
     drawn_tops = _tops(first.drawn) & _tops(second.drawn)
     return Agreement(
         rho=rho,
-        corrected=min(1.0, max(-1.0, rho / ceiling)) if ceiling > 0 else math.nan,
-        low=low,
-        high=high,
+        corrected=corrected,
+        low=min(low, corrected),  # of NaN the first is kept
+        high=max(high, corrected),
         p=permutation_p(first.ranks, second.ranks, seed),
         ceiling=ceiling,
         same_top=bool(tops.any()) and not math.isnan(rho),
         top_share=float(drawn_tops.any(axis=1).mean()),
-        top_two=len(_largest(first.drops, 2) & _largest(second.drops, 2)),
+        top_two=min(2, int(np.count_nonzero(_tops(first.drops, 2) & _tops(second.drops, 2)))),
     )
 
 
@@ -285,14 +290,10 @@ def _correlations(
     return np.asarray(np.clip(found, -1.0, 1.0))
 
 
-def _tops(drops: Float[np.ndarray, "*draws layers"]) -> Bool[np.ndarray, "*draws layers"]:
-    """Which layers have the largest drop; more than one where they share it."""
-    largest: Bool[np.ndarray, "*draws layers"] = drops >= drops.max(axis=-1, keepdims=True) - 1e-12
-    return largest
-
-
-def _largest(drops: Float[np.ndarray, " layers"], count: int) -> set[int]:
-    return {int(place) for place in np.argsort(-drops, kind="stable")[:count]}
+def _tops(drops: Float[np.ndarray, "*draws layers"], count: int = 1) -> Bool[np.ndarray, "*draws layers"]:
+    """Which layers have the largest drops; more than `count` where some share them."""
+    least = np.sort(drops, axis=-1)[..., [-count]]
+    return np.asarray(drops >= least - 1e-12)
 
 
 def _resampled(

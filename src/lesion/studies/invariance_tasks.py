@@ -9,12 +9,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from lesion.studies.invariance_statistics import Profile, agreement
+from lesion.studies.invariance_told import Told
 
 Subject = Literal["mathematics", "recall", "reading"]
 SUBJECTS: dict[str, Subject] = {
@@ -32,32 +33,13 @@ FAR = 0.5
 """The other task loses far less where it loses less than this part of what the first one loses."""
 
 
-class Answered(Protocol):
-    """A model on a task, as `invariance.Told`."""
-
-    @property
-    def able(self) -> bool:
-        """Whether the unedited model can do the task."""
-        ...
-
-    @property
-    def critical(self) -> list[int]:
-        """The layers that are critical for it."""
-        ...
-
-    @property
-    def profile(self) -> Profile | None:
-        """What each layer costs, None where that is not known."""
-        ...
-
-
 def subject(task: str) -> Subject | None:
     """What a task asks for, as far as its name tells: `primer:arithmetic`, `fewshot:4:gsm8k`."""
     words = re.split(r"[^a-z0-9]+", task.lower())
     return next((SUBJECTS[word] for word in words if word in SUBJECTS), None)
 
 
-def between(model: str, told: Mapping[str, Answered], level: float) -> list[dict[str, Any]]:
+def between(model: str, told: Mapping[str, Told], level: float) -> list[dict[str, Any]]:
     """One entry per pair of tasks that the model has answered and can do, mathematics first.
 
     `word` is "holds" where b loses, beyond doubt, less than `FAR` of what a loses at the layers that are critical for

@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from lesion.studies.invariance_families import Family
 from lesion.studies.invariance_tasks import FAR
+from lesion.studies.invariance_told import FLOOR
 from lesion.studies.statistics import ALPHA, SHARE
 
 Word = Literal["holds", "does not hold", "cannot tell"]
@@ -33,8 +34,6 @@ CANNOT: Word = "cannot tell"
 AGREE = 0.5
 RELIABLE = 0.7
 MOST = 0.5
-FLOOR = 0.05
-"""The accuracy that a model must surpass beyond doubt before it can be said to lose a skill."""
 THRESHOLDS = {
     "alpha": ALPHA,
     "agree": AGREE,
@@ -50,8 +49,8 @@ RULE = (
     f"permutation p, by Holm, ≤ {ALPHA:g}) with an interval of the rank correlation from {AGREE:g} up. Does not hold: "
     f"in some child that interval ends below {AGREE:g}, or more than {100 * MOST:g} % of the base's critical layers "
     f"are beyond doubt not critical. Else it cannot be told. A model whose accuracy is not above {100 * FLOOR:g} % "
-    "beyond doubt has no skill to lose. p-values compare with layers in random order; ranks among layers that cost next to "
-    "nothing are noise, which is what the ceiling measures."
+    "beyond doubt has no skill to lose. p-values compare with layers in random order; ranks among layers that cost "
+    "next to nothing are noise, which is what the ceiling measures."
 )
 
 
