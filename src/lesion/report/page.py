@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from lesion.report import browser, charts, figures, groups, prose, tables, wording
+from lesion.report import browser, charts, figures, groups, invariance, invariance_tables, prose, tables, wording
 from lesion.report.files import HERE as HERE
 from lesion.report.files import finite, plain_json, rendered, writing
 from lesion.report.views import Line, Summary, View, drop_scale, lines, views
@@ -26,7 +26,8 @@ def write(folder: Path, summary: dict[str, Any], answers: pd.DataFrame, items: p
     Args:
         folder: made if it is not there; files of an earlier report are replaced.
         summary: what `summary.json` holds: models → tasks → baseline and layers, `study` and `notes`. A
-            task's optional `planned` names the layers that a study in progress will have.
+            task's optional `planned` names the layers that a study in progress will have, `invariance` how far models
+            of one family agree.
         answers: columns model_name, edit (text form), task, item, text, tokens, finish, correct, parsed.
         items: columns task, item, question, gold, group.
 
@@ -38,10 +39,13 @@ def write(folder: Path, summary: dict[str, Any], answers: pd.DataFrame, items: p
     """
     table = tables.layers(summary)
     text = page(summary, answers, items)
+    drawn = invariance.pngs(summary, _level(summary))
     with writing(Path(folder)) as found:
         for view in views(summary):
             replace(found / "figures" / f"accuracy-{view.slug}.png", figures.accuracy(view, _level(summary)))
             replace(found / "figures" / f"drop-{view.slug}.png", figures.heat(view))
+        for name, png in drawn.items():
+            replace(found / "figures" / name, png)
         replace(found / "layers.csv", table.to_csv(index=False, lineterminator="\n"))
         replace(found / "summary.json", plain_json(summary))
         html = found / "report.html"
@@ -86,6 +90,10 @@ def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: i
         critical_places=prose.critical_places,
         numbers=charts.numbers,
         heat_class=heat_class,
+        families=invariance.sections(summary, level),
+        told=summary.get("invariance") or {},
+        rho=invariance_tables.rho,
+        limits=invariance_tables.limits,
     )
 
 
