@@ -81,7 +81,7 @@ def test_the_bundled_model_goes_through_a_study_of_all_primer_tasks(capsys, tmp_
     assert [(task["task"], len(task["layers"])) for task in summary["models"][0]["tasks"]] == [
         (f"primer:{name}", blocks) for name in NAMES
     ]
-    assert set(recall(out)[2]["prompt_style"]) == {"plain"}
+    assert set(recall(out)[2]["prompt_style"]) == {"chat"}  # which the base writes as plain text
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def small(monkeypatch, tokenizer):
     monkeypatch.setattr("lesion.labs.lineage.data.GROUP", SMALL)
     monkeypatch.setattr("lesion.labs.lineage.base.GROUP", SMALL)
     monkeypatch.setattr("lesion.labs.lineage.stage.GROUP", SMALL)
-    monkeypatch.setattr("lesion.labs.lineage.stage.NAMES", ("atlas",))
+    monkeypatch.setattr("lesion.labs.lineage.examination.NAMES", ("atlas",))
     monkeypatch.setattr(tokenizers, "train", lambda texts: tokenizer)
 
 
@@ -279,7 +279,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_training_in_words(small, t
 
 
 def weights(folder: Path) -> bytes:
-    return (folder / "model" / "model.safetensors").read_bytes()
+    return (folder / "base" / "model" / "model.safetensors").read_bytes()
 
 
 @pytest.mark.slow
@@ -288,9 +288,9 @@ def test_an_interrupted_training_ends_with_the_same_weights_bit_for_bit(capsys, 
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     command = ["lab", "lineage", "--stage", "base", "--groups", 2, "--device", "cpu"]
     done = lesion(capsys, *command, "--out", whole)
-    assert (done.code, done.out) == (0, f"{whole / 'model'}\n")
+    assert (done.code, done.out) == (0, f"{whole / 'base' / 'model'}\n")
     assert "100.0 %" in done.err
-    points = json.loads((whole / "model" / "training.json").read_text())["curve"]
+    points = json.loads((whole / "base" / "model" / "training.json").read_text())["curve"]
     steps = [points[0]["step"], points[1]["step"]]
     assert 0 < steps[0] < steps[1]
 
@@ -308,19 +308,19 @@ def test_an_interrupted_training_ends_with_the_same_weights_bit_for_bit(capsys, 
         patch.setattr(base, "loss", interrupted)
         stopped = lesion(capsys, *command, "--out", broken)
     assert (stopped.code, stopped.complaint) == (1, "interrupted.\n")
-    assert not (broken / "model").exists()
+    assert not (broken / "base" / "model").exists()
     resumed = lesion(capsys, *command, "--out", broken)
     assert resumed.code == 0
     assert " 50.0 %" not in resumed.err  # the first group is not trained again
     assert weights(broken) == weights(whole)
-    kept, expected = (load_file(folder / "resume.safetensors") for folder in (broken, whole))
+    kept, expected = (load_file(folder / "base" / "resume.safetensors") for folder in (broken, whole))
     assert kept.keys() == expected.keys()
     assert all(torch.equal(kept[name], expected[name]) for name in kept)  # float32, and the optimizers' memory too
-    assert bits(broken) == bits(whole)  # a checkpoint after each group
-    assert {name.partition("/")[0] for name in bits(whole)} == {f"step{step}" for step in steps}
-    last = load(whole / "model", revision=f"step{steps[1]}")
-    assert last.fingerprint == load(whole / "model").fingerprint
-    curve = json.loads((broken / "model" / "training.json").read_text())["curve"]
+    assert bits(broken / "base") == bits(whole / "base")  # a checkpoint after each group
+    assert {name.partition("/")[0] for name in bits(whole / "base")} == {f"step{step}" for step in steps}
+    last = load(whole / "base" / "model", revision=f"step{steps[1]}")
+    assert last.fingerprint == load(whole / "base" / "model").fingerprint
+    curve = json.loads((broken / "base" / "model" / "training.json").read_text())["curve"]
     timeless = [[{key: point[key] for key in point if key != "seconds"} for point in way] for way in (curve, points)]
     assert timeless[0] == timeless[1]
 
@@ -334,6 +334,7 @@ def test_what_was_trained_can_be_shown_and_has_a_card_of_what_was_measured(capsy
         ).code
         == 0
     )
+    out = out / "base"
     assert not (out / "checkpoints").exists()
     facts = json.loads((out / "model" / "training.json").read_text())
     assert facts["recipe"]["seed"] == 5
@@ -355,11 +356,11 @@ def test_what_was_trained_can_be_shown_and_has_a_card_of_what_was_measured(capsy
     assert f"{parameters:,} in all" in shown.out
     assert f"{len(model.anatomy.blocks)} (0 to {len(model.anatomy.blocks) - 1})" in shown.out
     # A training that is over keeps no more checkpoints, and says so.
-    again = lesion(capsys, "lab", "lineage", "--groups", 1, "--seed", 5, "--out", out, "--device", "cpu")
+    again = lesion(capsys, "lab", "lineage", "--groups", 1, "--seed", 5, "--out", out.parent, "--device", "cpu")
     assert again.code == 0
     assert f"of 1 checkpoints 1 were passed before they were asked for (steps {facts['steps']})" in again.err
     # Another recipe does not go on in this folder.
-    other = lesion(capsys, "lab", "lineage", "--groups", 1, "--seed", 6, "--out", out, "--device", "cpu")
+    other = lesion(capsys, "lab", "lineage", "--groups", 1, "--seed", 6, "--out", out.parent, "--device", "cpu")
     assert other.code == 1
     assert "another recipe" in other.complaint
     assert "--out" in other.complaint

@@ -167,7 +167,11 @@ def _base(facts: Mapping[str, Any], parameters: int) -> str:
 def _child(facts: Mapping[str, Any], parameters: int) -> str:
     recipe, data, stage, names = facts["recipe"], facts["data"], facts["stage"], _some(facts, "family")
     if stage == "rlvr":
-        drawn = f"{data['problems']:,} problems of arithmetic, seed {recipe['seed']}, generated for it alone."
+        drawn = (
+            f"{data['problems']:,} problems of arithmetic, seed {recipe['seed']}, generated for it alone; the"
+            f" {data['kept']:,} were trained on that the\n  parent solved in some of {recipe['tries']} tries and not in"
+            " all (the others teach GRPO nothing)."
+        )
         training = (
             f"{facts['steps']:,} steps of GRPO through TRL, of {recipe['prompts']} problems with"
             f" {recipe['generations']} tries each at temperature\n  {recipe['temperature']:g}; reward 1 where the judge"

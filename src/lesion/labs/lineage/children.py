@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from lesion.errors import LesionError
-from lesion.labs.lineage import chat, material, teacher
+from lesion.labs.lineage import chat, edge, material, teacher
 from lesion.labs.lineage.card import doubt, proven
 from lesion.labs.lineage.examination import gains, remembered, results, sentence
 from lesion.labs.lineage.recipes import Distill, Instruct, Recipe, Rlvr
@@ -83,17 +83,19 @@ def train_rlvr(
         As `train_instruct`.
 
     Raises:
-        UsageError, LesionError: as for `lesion.training.verifiable.reinforce`: above all, where the reward is the same
-            for all that is tried; also where the model cannot be written.
+        UsageError, LesionError: as for `edge.problems` and `lesion.training.verifiable.reinforce`: above all, where the
+            reward is the same for all that is tried; also where the model cannot be written.
     """
     from lesion.training.verifiable import reinforce
 
     recipe = recipe or Rlvr()
     child = _child(parent, "rlvr")
-    items = material.questions("arithmetic", recipe.seed, recipe.questions)
+    items = edge.problems(parent, recipe, out, watcher=watcher)
     task = find("primer:arithmetic")
     curve = reinforce(child, task, items, recipe.reinforcement, out, watcher=watcher, style="plain")
-    return _finish(child, parent, "rlvr", out, recipe, curve, {"problems": len(items)}, examined, watcher)
+    return _finish(
+        child, parent, "rlvr", out, recipe, curve, {"problems": recipe.questions, "kept": len(items)}, examined, watcher
+    )
 
 
 def train_distill(

@@ -64,7 +64,8 @@ class Rlvr:
 
     Args:
         seed: of the problems, of which of them are taken in each step, and of what is tried.
-        questions: how many problems are drawn.
+        questions: how many problems are drawn; those are kept that come out right sometimes, and not always.
+        tries: of each problem, to see whether it does.
         steps: of the optimizer.
         prompts: problems in a step.
         generations: solutions that are tried of each problem.
@@ -74,12 +75,13 @@ class Rlvr:
     """
 
     seed: int = 0
-    questions: int = 4096
+    questions: int = 3000
+    tries: int = 4
     steps: int = 120
     prompts: int = 16
     generations: int = 8
     temperature: float = 1.0
-    learning_rate: float = 3e-4
+    learning_rate: float = 2e-4
     max_new_tokens: int = 60
 
     @property

@@ -1,0 +1,302 @@
+"""Children of a lineage: what each is trained on, what is measured of it, and trainings that stop half-way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from commandline import lesion
+from lesion.errors import LesionError
+from lesion.labs.lineage import base as bases
+from lesion.labs.lineage import chat, children, examination, family, recipes, shipping, table, teacher
+from lesion.labs.lineage import tokenizer as tokenizers
+from lesion.labs.lineage.base import FAMILIES, Recipe, blank
+from lesion.labs.lineage.checkpoints import write
+from lesion.labs.lineage.recipes import Distill, Instruct, Rlvr
+from lesion.models.load import load, wrap
+from lesion.studies.statistics import wilson
+from lesion.tasks.catalogue import find
+from lesion.tasks.primer import document
+from lesion.tasks.primer.task import PrimerTask
+from lesion.tasks.task import Answer, Verdict
+
+SHAPE = {"layers": 2, "width": 32, "heads": 2, "key_value_heads": 1, "inner_width": 16}
+QUICK = {"questions": 24, "steps": 4, "rows": 4}
+ITEMS = 6
+SHARES = {"arithmetic": 0.5, "atlas": 0.25, "reading": 0.25}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return tokenizers.train(document(0, index).text for index in range(1500))
+
+
+@pytest.fixture(params=["llama"])
+def parent(request, tokenizer):
+    """An untrained base of the lineage, as a model."""
+    torch.set_num_threads(1)
+    network = blank(Recipe(family=request.param, **SHAPE), tokenizer)
+    chat.give(network, tokenizer, "plain")
+    return wrap(network, tokenizer, f"{request.param}-base")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Examinations of a few items, recipes of a few steps, a state after every step."""
+    items = examination._items
+
+    monkeypatch.setattr(examination, "_items", lambda name: dict(list(items(name).items())[:ITEMS]))
+    monkeypatch.setattr(
+        family,
+        "RECIPES",
+        {
+            "instruct": lambda seed: Instruct(seed=seed, **QUICK),
+            "rlvr": lambda seed: Rlvr(seed=seed, questions=12, steps=3, prompts=2, generations=2, max_new_tokens=4),
+            "distill": lambda seed: Distill(seed=seed, **QUICK),
+        },
+    )
+
+
+class Told:
+    """A watcher that remembers what it was told, and may interrupt."""
+
+    def __init__(self, stop: str = "", after: int = 0) -> None:
+        self.notes: list[str] = []
+        self.counts: dict[str, int] = {}
+        self.what, self.stop, self.after = "", stop, after
+
+    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
+        self.what = what
+        self.counts.setdefault(what, 0)
+
+    def answered(self, count: int) -> None:
+        self.counts[self.what] += count
+        if self.what == self.stop and self.counts[self.what] >= self.after:
+            raise KeyboardInterrupt
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def is_right(monkeypatch, verdict) -> None:
+    """Judges of the primer that find right what `verdict` says."""
+    monkeypatch.setattr(PrimerTask, "judge", verdict)
+
+
+# -- tuned on gold solutions
+
+
+def test_an_instruct_child_is_a_model_in_chat_form_with_a_card_of_what_was_measured(parent, tmp_path):
+    before = {name: p.clone() for name, p in parent.network.named_parameters()}
+    folder = children.train_instruct(parent, tmp_path / "instruct", Instruct(**QUICK))
+    assert folder == tmp_path / "instruct" / "model"
+    child = load(folder)
+    assert child.tokenizer.chat_template == chat.CHAT
+    assert child.fingerprint != parent.fingerprint
+    assert all(torch.equal(p, before[name]) for name, p in parent.network.named_parameters())
+    assert parent.tokenizer.chat_template == chat.PLAIN
+    facts = json.loads((folder / "training.json").read_text())
+    assert (facts["family"], facts["stage"], facts["steps"]) == ("llama", "instruct", 4)
+    assert facts["parent"] == {"name": "llama-base", "fingerprint": parent.fingerprint}
+    assert len((folder / "training.json").read_bytes()) < 40_000
+    card = (folder / "README.md").read_text()
+    for entry in facts["results"]:
+        low, high = wilson(round(entry["accuracy"] * entry["items"]), entry["items"])
+        assert f"| {entry['items']} | {100 * entry['accuracy']:.1f} % | {100 * low:.1f} to {100 * high:.1f} |" in card
+    assert "# llama-instruct" in card
+    assert "an estimate, not measured" in card
+    assert {entry["task"] for entry in facts["gain"]} == {f"primer:{skill}" for skill in SHARES}
+
+
+def test_a_bundled_recipe_learns_each_skill_and_says_what_it_asks_of_the_training():
+    assert Instruct().shares == SHARES
+    assert Instruct(seed=3).tuning.seed == 3
+    assert Instruct().tuning.steps * Instruct().tuning.rows >= Instruct().questions  # each question is used
+    assert recipes.RECIPES.keys() == set(family.STAGES) - {"base"}
+
+
+# -- gains
+
+
+def test_a_gain_counts_the_same_items_and_is_the_difference_of_accuracies():
+    rng = np.random.default_rng(0)
+    mine, theirs = rng.random(200) < 0.8, rng.random(200) < 0.6
+    right = {"primer:arithmetic": {str(n): bool(v) for n, v in enumerate(mine)}}
+    before = {"primer:arithmetic": {str(n): bool(theirs[n]) for n in reversed(range(200))}}  # in another order
+    (gain,) = examination.gains(right, before)
+    assert gain["gain"] == pytest.approx(mine.mean() - theirs.mean(), abs=1e-5)
+    assert gain["low"] < gain["gain"] < gain["high"]
+    assert (gain["gained"], gain["lost"]) == ((mine & ~theirs).sum(), (theirs & ~mine).sum())
+    (loss,) = examination.gains(before, right)
+    assert (loss["low"], loss["high"]) == (-gain["high"], -gain["low"])
+
+
+def test_answers_to_the_test_are_asked_once_for_each_set_of_weights(parent, tmp_path):
+    told = Told()
+    first = examination.remembered(parent, tmp_path, watcher=told)
+    assert told.counts == {"answers": 3 * ITEMS}
+    assert examination.remembered(parent, tmp_path, watcher=told) == first
+    assert told.counts == {"answers": 3 * ITEMS}
+    (file,) = tmp_path.iterdir()
+    file.write_text("{")  # half a file, or one of other items, is asked again
+    assert examination.remembered(parent, tmp_path, watcher=told) == first
+    assert told.counts == {"answers": 6 * ITEMS}
+
+
+# -- a teacher's words
+
+
+def test_a_teachers_right_answers_are_what_is_taught_and_they_are_kept(parent, tmp_path, monkeypatch):
+    is_right(monkeypatch, lambda task, item, answer: Verdict(task.name == "primer:atlas" and bool(answer.text), "x"))
+    recipe, told = Distill(**QUICK), Told()
+    lessons = teacher.teach(parent, recipe, tmp_path, watcher=told)
+    assert lessons.asked == QUICK["questions"] == told.counts["answers"]
+    assert 0 < len(lessons.right) < lessons.asked
+    assert all(lesson.task.name == "primer:atlas" and lesson.text for lesson in lessons.right)
+    again = teacher.teach(parent, recipe, tmp_path, watcher=told)
+    assert (again, told.counts["answers"]) == (lessons, QUICK["questions"])  # read, not asked
+    file = tmp_path / teacher.FILE
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    assert teacher.teach(parent, recipe, tmp_path, watcher=told) == lessons
+    assert told.counts["answers"] == 2 * QUICK["questions"]  # a file that is not whole
+    teacher.teach(parent, replace(recipe, seed=1), tmp_path, watcher=told)
+    assert told.counts["answers"] == 3 * QUICK["questions"]  # other questions
+
+
+def test_a_teacher_that_is_never_right_ends_in_words(parent, tmp_path):
+    with pytest.raises(LesionError, match="nothing to learn from it"):
+        teacher.teach(parent, Distill(**{**QUICK, "questions": 3}), tmp_path)
+
+
+# -- a family in a folder
+
+
+def planted(out: Path, parent) -> Path:
+    """A base that is finished, in the folder of a family."""
+    write(out / "base" / "model", parent.network, parent.tokenizer)
+    facts = {"family": "llama", "stage": "base", "seconds": 60.0, "machine": "m", "results": []}
+    (out / "base" / "model" / shipping.FACTS).write_text(json.dumps(facts))
+    return out
+
+
+def lenient(monkeypatch) -> None:
+    """Judges that find right what has an even number of characters: an untrained model is sometimes right."""
+
+    def judge(task, item, answer: Answer) -> Verdict:
+        return Verdict(bool(answer.text.strip()) and len(answer.text) % 2 == 0, answer.text)
+
+    is_right(monkeypatch, judge)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["instruct", "rlvr", "distill"])
+def test_an_interrupted_stage_ends_with_the_same_weights_bit_for_bit(stage, parent, tmp_path, monkeypatch):
+    lenient(monkeypatch)
+    monkeypatch.setattr("lesion.training.supervised.EVERY", 1)
+    whole = family.train(planted(tmp_path / "whole", parent), stage, device="cpu", watcher=Told())
+    stops = {"instruct": ("steps", 2), "rlvr": ("steps", 2), "distill": ("steps", 5)}[stage]
+    broken = planted(tmp_path / "broken", parent)
+    with pytest.raises(KeyboardInterrupt):
+        family.train(broken, stage, device="cpu", watcher=Told(*stops))
+    assert not (broken / stage / "model").exists()
+    told = Told()
+    (folder,) = family.train(broken, stage, device="cpu", watcher=told)
+    assert weights(folder) == weights(whole[0])
+    again = Told()
+    assert family.train(broken, stage, device="cpu", watcher=again) == [folder]
+    assert any("is there already" in note for note in again.notes)
+    assert not again.counts
+
+
+@pytest.mark.slow
+def test_the_command_trains_all_children_of_a_base_and_tells_a_table_of_them(capsys, parent, tmp_path, monkeypatch):
+    lenient(monkeypatch)
+    out = planted(tmp_path / "family", parent)
+    done = lesion(capsys, "lab", "lineage", "--stage", "all", "--out", out, "--device", "cpu")
+    assert done.code == 0, done.err
+    for stage in family.STAGES:
+        assert f"{out / stage / 'model'}\n" in done.out
+        assert f"| llama-{stage} |" in done.out
+    rows = json.loads((out / table.FILE).read_text())["members"]
+    assert [row["stage"] for row in rows] == list(family.STAGES)
+    assert "llama-rlvr is not shown to be better at arithmetic than its parent" in " ".join(done.err.split())
+    assert "is not shown to be better" in (out / "rlvr" / "model" / "README.md").read_text()
+    taught = json.loads((out / "distill" / "model" / "training.json").read_text())["data"]
+    assert taught["teacher"] == load(out / "rlvr" / "model").fingerprint
+
+
+def test_another_recipe_or_parent_does_not_go_on_in_a_finished_folder(parent, tmp_path):
+    out = planted(tmp_path / "family", parent)
+    family.train(out, "instruct", device="cpu")
+    with pytest.raises(LesionError, match="another --out"):
+        family.train(out, "instruct", seed=4, device="cpu")
+
+
+def test_a_child_without_a_base_says_where_one_may_come_from(capsys, tmp_path):
+    refused = lesion(capsys, "lab", "lineage", "--stage", "instruct", "--seed", 7, "--out", tmp_path)
+    assert refused.code == 2
+    for word in ("--stage base", "--base", "--out"):
+        assert word in refused.complaint
+
+
+def test_the_bundled_base_is_taken_for_seed_0_and_that_is_said(tmp_path, monkeypatch):
+    told, asked = Told(), []
+    monkeypatch.setattr(family, "train_instruct", lambda parent, *_, **__: asked.append(parent) or tmp_path)
+    family.train(tmp_path / "out", "instruct", device="cpu", watcher=told)
+    assert asked[0].fingerprint == load("bundled:llama-base").fingerprint
+    assert any("bundled:llama-base" in note for note in told.notes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--family", "lama", "--stage", "instruct"], "no family 'lama' (nearest: llama)"),
+        (["--stage", "instrct"], "no stage 'instrct' (nearest: instruct)"),
+        (["--stage", "rlvr", "--base", "bundled:llama-base", "--family", "qwen2"], "--family llama"),
+    ],
+)
+def test_names_that_the_lineage_does_not_have_are_refused_with_the_nearest(arguments, says, capsys, tmp_path):
+    refused = lesion(capsys, "lab", "lineage", *arguments, "--out", tmp_path / "x")
+    assert refused.code == 2
+    assert says in " ".join(refused.complaint.split())
+    assert not (tmp_path / "x").exists()
+
+
+# -- the table
+
+
+def test_the_table_has_a_row_for_each_member_and_a_column_for_each_number_of_steps(tmp_path):
+    entry = {"task": "primer:arithmetic", "items": 4, "accuracy": 0.75, "low": 0.3, "high": 0.95}
+    results = [entry | {"group": group} for group in ("", "1 step", "2 steps")]
+    results.append(entry | {"task": "primer:atlas", "group": ""})
+    gain = {"task": "primer:arithmetic", "items": 4, "gain": 0.25, "low": -0.2, "high": 0.6}
+    facts = {"family": "llama", "stage": "rlvr", "seconds": 300, "machine": "m", "results": results, "gain": [gain]}
+    (tmp_path / shipping.FACTS).write_text(json.dumps(facts))
+    head, _, row = table.text(table.members([tmp_path])).splitlines()
+    cells = dict(zip(head.split(" | "), row.split(" | "), strict=True))
+    assert cells["2 steps"] == "75.0 (30.0–95.0)"
+    assert cells["gain in arithmetic over its parent"] == "+25.0 (-20.0 to +60.0)"
+    assert cells["reading"] == ""
+    with pytest.raises(LesionError, match="no finished member"):
+        table.members([tmp_path / "nowhere"])
+
+
+def test_both_families_have_the_form_of_the_base_from_their_first_checkpoint(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr("lesion.labs.lineage.data.GROUP", 32)
+    monkeypatch.setattr("lesion.labs.lineage.base.GROUP", 32)
+    monkeypatch.setattr(tokenizers, "train", lambda texts: tokenizer)
+    for name in FAMILIES:
+        _, _, curve = bases.train(tmp_path / name, Recipe(family=name, **SHAPE, groups=1), checkpoints=1)
+        early = load(tmp_path / name, revision=f"step{curve[0]['step']}")
+        assert early.tokenizer.chat_template == chat.PLAIN
+        assert early.network.config.model_type == name
+        assert find("primer:atlas").load()
