@@ -331,17 +331,15 @@ def _occurrences(
     """The tokens of a run that were clustered, with their clusters at two layers."""
     where = _chosen(study, texts)
     lengths = [len(text) for text in texts.ids]
-    names, numbers = np.unique(classes, return_inverse=True)
     return Occurrences(
         texts.flat[where],
-        numbers.astype(np.int64)[where],
+        classes[where],
         measured.at(layers[0]),
         measured.at(layers[1]),
         np.repeat(np.arange(len(lengths)), lengths)[where],
         np.concatenate([np.arange(length) for length in lengths])[where],
         texts.ids,
         texts.items,
-        names.tolist(),
     )
 
 
@@ -350,7 +348,7 @@ def _cells(
     chosen: ModelChoice,
     model: Model,
     texts: Sequence[Texts],
-    labels: Sequence[Mapping[str, Shaped[np.ndarray, " tokens"]]],
+    labels: Sequence[Mapping[str, np.ndarray]],
     folder: Path,
     watcher: Watcher,
 ) -> tuple[dict[int, list[Measured]], int]:

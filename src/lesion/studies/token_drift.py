@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 from scipy.optimize import linear_sum_assignment
 
 from lesion.errors import LesionError
@@ -29,29 +29,27 @@ class Occurrences:
 
     Attributes:
         ids: [tokens] token ids.
-        classes: [tokens] number of each token's class in `names`.
+        classes: [tokens] the name of each token's class.
         first: [tokens] cluster at the earlier layer.
         second: [tokens] cluster at the later layer.
         text_of: [tokens] which text each token is in.
         position: [tokens] its place in that text, from 0.
         texts: token ids of the texts, whole.
         items: of each text, the id of its item.
-        names: of the classes.
     """
 
     ids: Int[np.ndarray, " tokens"]
-    classes: Int[np.ndarray, " tokens"]
+    classes: Shaped[np.ndarray, " tokens"]
     first: Int[np.ndarray, " tokens"]
     second: Int[np.ndarray, " tokens"]
     text_of: Int[np.ndarray, " tokens"]
     position: Int[np.ndarray, " tokens"]
     texts: Sequence[Sequence[int]]
     items: Sequence[str]
-    names: Sequence[str]
 
 
 def contingency(
-    first: Int[np.ndarray, " tokens"], second: Int[np.ndarray, " tokens"]
+    first: Int[np.ndarray, " tokens"], second: Int[np.ndarray, " same_tokens"]
 ) -> Int[np.ndarray, "clusters clusters_after"]:
     """How many tokens are in each pair of clusters; clusters are numbered from 0, some may be empty.
 
@@ -74,7 +72,7 @@ def match(table: Int[np.ndarray, "clusters clusters_after"]) -> dict[int, int]:
     return {int(row): int(column) for row, column in zip(rows, columns, strict=True) if table[row, column]}
 
 
-def leaves(first: Int[np.ndarray, " tokens"], second: Int[np.ndarray, " tokens"]) -> Bool[np.ndarray, " tokens"]:
+def leaves(first: Int[np.ndarray, " tokens"], second: Int[np.ndarray, " same_tokens"]) -> Bool[np.ndarray, " tokens"]:
     """Which tokens leave: their later cluster is not the one that continues their earlier cluster (`match`)."""
     table = contingency(first, second)
     continues = np.full(len(table), -1)
@@ -105,11 +103,10 @@ def token_drift(tokenizer: Any, runs: Sequence[Occurrences], layers: tuple[int, 
         first run, each earlier cluster with where its tokens are later.
     """
     left = [leaves(run.first, run.second) for run in runs]
-    names = runs[0].names
     where = {"from": layers[0], "to": layers[1]}
     of_type: dict[int, Counter[str]] = {}
-    of_class: dict[int, Counter[str]] = {}
-    class_of: dict[int, Counter[int]] = {}
+    of_class: dict[str, Counter[str]] = {}
+    class_of: dict[int, Counter[str]] = {}
     for run, gone in zip(runs, left, strict=True):
         for token, kind, away in zip(run.ids.tolist(), run.classes.tolist(), gone.tolist(), strict=True):
             of_type.setdefault(token, Counter()).update(count=1, left=int(away))
@@ -125,7 +122,7 @@ def token_drift(tokenizer: Any, runs: Sequence[Occurrences], layers: tuple[int, 
             **where,
             "token": spelt[token],
             "id": token,
-            "class": names[class_of[token].most_common(1)[0][0]],
+            "class": class_of[token].most_common(1)[0][0],
             **told[token],
             "home": of_type[token]["home"],
             "examples": _examples(tokenizer, runs, left, "ids", token),
@@ -133,12 +130,23 @@ def token_drift(tokenizer: Any, runs: Sequence[Occurrences], layers: tuple[int, 
         for token in surely
     ]
     classes = [
-        {**where, "class": names[kind], **_share(counts, level), "examples": _examples(tokenizer, runs, left, "classes", kind)}
+        {
+            **where,
+            "class": kind,
+            **_share(counts, level),
+            "examples": _examples(tokenizer, runs, left, "classes", kind),
+        }
         for kind, counts in sorted(of_class.items(), key=lambda entry: (-entry[1]["count"], entry[0]))
     ]
     everything = Counter(count=sum(map(len, left)), left=int(sum(gone.sum() for gone in left)))
     overall = {**where, **_share(everything, level)}
-    return {"everything": overall, "overall": overall["share"], "tokens": tokens, "classes": classes, "flow": _flow(runs[0], spelt, where)}
+    return {
+        "everything": overall,
+        "overall": overall["share"],
+        "tokens": tokens,
+        "classes": classes,
+        "flow": _flow(runs[0], spelt, where),
+    }
 
 
 def spell(tokenizer: Any, token: int) -> str:
@@ -171,13 +179,13 @@ def _share(counts: Counter[str], level: float) -> dict[str, Any]:
 
 
 def _examples(
-    tokenizer: Any, runs: Sequence[Occurrences], left: Sequence[Bool[np.ndarray, " tokens"]], of: str, number: int
+    tokenizer: Any, runs: Sequence[Occurrences], left: Sequence[np.ndarray], of: str, which: int | str
 ) -> list[dict[str, Any]]:
     """Occurrences that left, in context: from as many texts as there are before a second of any, runs in order."""
     places = [
         (run, int(place))
         for run, gone in enumerate(left)
-        for place in np.flatnonzero(gone & (getattr(runs[run], of) == number))
+        for place in np.flatnonzero(gone & (getattr(runs[run], of) == which))
     ]
     seen: Counter[tuple[int, int]] = Counter()
     ranked = []
