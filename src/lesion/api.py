@@ -22,6 +22,7 @@ from lesion.models.load import Model
 from lesion.report import page, tables
 from lesion.studies.drift_run import run_drift
 from lesion.studies.drift_study import DriftStudy
+from lesion.studies.invariance_revisions import over_time
 from lesion.studies.isolation_run import run_isolation
 from lesion.studies.isolation_study import IsolationStudy
 from lesion.studies.kinds import AnyStudy, load_study
@@ -32,7 +33,7 @@ from lesion.studies.truncation_run import run_truncation
 from lesion.studies.truncation_study import TruncationStudy
 from lesion.studies.tuning_run import run_tuning
 from lesion.studies.tuning_study import TuningStudy
-from lesion.watching import Watcher
+from lesion.watching import Silent, Watcher
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def ablate(
     unit: Unit | Sequence[Unit] = "block",
     layers: str | Sequence[int] = "all",
     factor: float | Sequence[float] = 0.0,
+    revisions: str | Sequence[str] = (),
     max_new_tokens: int | None = None,
     prompt_style: str | None = None,
     temperature: float = 0.0,
@@ -100,6 +102,7 @@ def ablate(
         unit: `block`, `attention` or `mlp`, or several.
         layers: `all`, `0-3,7`, or numbers.
         factor: 0 switches off; 0.5 and 1.1 are as legal.
+        revisions: checkpoints of the training that are asked too: `all`, or names.
         max_new_tokens: limit for one answer; the task's own by default.
         prompt_style: as `--prompt-style`.
         temperature: 0 is greedy.
@@ -120,10 +123,15 @@ def ablate(
         LesionError: a model cannot be loaded, or the folder belongs to another study.
     """
     several = [model] if isinstance(model, str | Model) else list(model)
+    chosen: list[Any] = [each.name if isinstance(each, Model) else each for each in several]
+    if revisions:
+        chosen, notes = over_time(chosen, revisions)
+        for note in notes:
+            (watcher or Silent()).note(note)
     loaded = {each.name: as_it_is(each) for each in several if isinstance(each, Model)}
     study = Study.make(
         name="ablation",
-        models=[each.name if isinstance(each, Model) else each for each in several],
+        models=chosen,
         tasks=[tasks] if isinstance(tasks, str) else list(tasks),
         items=items,
         seed=seed,

@@ -30,6 +30,10 @@ def ablate(
     ] = None,
     layers: Annotated[str, typer.Option(help="all, or numbers and ranges such as 0-3,7.")] = "all",
     factor: Annotated[float, typer.Option(help="0 switches off; any finite number scales.")] = 0.0,
+    revisions: Annotated[
+        str | None,
+        typer.Option(help="Checkpoints of the training too: all, or names by commas: step23,step256."),
+    ] = None,
     items: Annotated[str, typer.Option(help="Items of each task, drawn by the seed; or all.")] = "100",
     seed: Annotated[int, typer.Option(help="Of the draw of items, and of sampling.")] = 0,
     max_new_tokens: Annotated[
@@ -47,12 +51,19 @@ def ablate(
     out: Out = None,
 ) -> None:
     """Switch off one block after another and show, with intervals, what each task loses."""
+    chosen: list[Any] = list(models)
+    if revisions is not None:
+        from lesion.studies.invariance_revisions import over_time
+
+        chosen, notes = over_time(models, revisions)
+        for note in notes:
+            print(f"note: {note}")
     decoding: dict[str, Any] = {"temperature": temperature, "top_p": top_p}
     if max_new_tokens is not None:
         decoding["max_new_tokens"] = max_new_tokens
     study = Study.make(
         name="ablation",
-        models=models,
+        models=chosen,
         tasks=task,
         items=whole(items),
         seed=seed,
@@ -132,6 +143,7 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
     console.print(tables.text(summary))
     for note in summary["notes"]:
         console.print(f"note: {escape(note)}")
+    _tell_families(console, summary)
     print(f"report: {path}")
 
 
@@ -156,8 +168,15 @@ def _run(study: Study, out: Path | None) -> None:
     console.print(tables.text(outcome.summary))
     for note in outcome.summary["notes"]:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
+    _tell_families(console, outcome.summary)
     stored = outcome.planned - outcome.asked
     print(
         f"asked {outcome.asked:,} of {outcome.planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0))
     )
     print(f"report: {path}")
+
+
+def _tell_families(console: Console, summary: dict[str, Any]) -> None:
+    """The paragraph on every family of models in the study: is the importance of layers the same in all of them?"""
+    for family in (summary.get("invariance") or {}).get("families", ()):
+        console.print(f"\n{family['family']}: {family['verdict']['text']}", markup=False)

@@ -10,8 +10,8 @@ profiles of a layer study over each other and returns what `summary["invariance"
        "tasks": [{"task", "subject": "mathematics"|"recall"|"reading"|null, "items", "layers": [...],
          "curves": [{"model","layers","depth","baseline","baseline_low","baseline_high","able",
                      "accuracy","accuracy_low","accuracy_high","drops","low","high","relative","reliability"}],
-         "pairs": [{"a","b","kind": "variant"|"time","rho","low","high","p","p_corrected","ceiling","corrected",
-                    "top": {"same","share","two"}}],
+         "pairs": [{"a","b","kind": "variant"|"time","rho","low","high","p","p_least","p_corrected",
+                    "ceiling","corrected","top": {"same","share","two"}}],
          "critical": {model: [layers]},
          "overlaps": [{"a","b","kind","first": [layers],"second": [layers],"shared": [layers],"expected","p",
                        "lost": [layers],"gained": [layers]}],
@@ -26,7 +26,8 @@ Lists of a curve run over its `layers`, all numbers lie in 0…1 (drops −1…1
 layer: `drops` with the paired interval `low`, `high`, `relative` = drop / baseline accuracy, `depth` = layer / (blocks
 − 1). `able`: the unedited model's accuracy is above `FLOOR` beyond doubt; one that cannot do a task has none to lose.
 Of a pair: `rho` as measured; `low`, `high` the interval of the rank correlation of the true profiles (corrected for
-noise, see `invariance_statistics`), `p` one-sided, `p_corrected` by Holm over the pairs of the family, task and kind.
+noise, see `invariance_statistics`), `p` one-sided, `p_least` the least that ties allow, `p_corrected` by Holm over the
+pairs of the family, task and kind.
 Pairs of kind `time` compare a checkpoint with the end of its training. `lost`: critical in a, and beyond doubt not in
 b; `gained`: the other way round. `relative_a`, `relative_b`: share of the accuracy of tasks a and b that is lost, on
 average over the layers critical for a. Onset: from `model` on (its `step`; null is the end) a layer is critical at all
@@ -258,7 +259,7 @@ def _pairs(study: Study, joined: Sequence[tuple[str, str, str]], here: Mapping[s
 
 
 def _agreement(found: Agreement) -> dict[str, Any]:
-    names = ("rho", "low", "high", "p", "ceiling", "corrected")
+    names = ("rho", "low", "high", "p", "p_least", "ceiling", "corrected")
     return {name: _number(getattr(found, name)) for name in names}
 
 

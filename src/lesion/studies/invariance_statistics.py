@@ -88,6 +88,8 @@ class Agreement:
         high: its upper end.
         p: one-sided permutation p of "the order of one has nothing to do with that of the other"; small where they
             agree.
+        p_least: the p of the best agreement that the ties allow: 1/8 where one layer of eight costs everything and
+            all others nothing.
         ceiling: the rho to expect if both true profiles were the same.
         same_top: whether the layer with the largest drop is the same (any of those that share the largest).
         top_share: in which share of the bootstrap draws it is.
@@ -99,6 +101,7 @@ class Agreement:
     low: float
     high: float
     p: float
+    p_least: float
     ceiling: float
     same_top: bool
     top_share: float
@@ -163,6 +166,7 @@ def agreement(first: Profile, second: Profile, level: float = 0.95, seed: int = 
         low=min(low, corrected),  # of NaN the first is kept
         high=max(high, corrected),
         p=permutation_p(first.ranks, second.ranks, seed),
+        p_least=permutation_p(np.sort(first.ranks), np.sort(second.ranks), seed),
         ceiling=ceiling,
         same_top=bool(tops.any()) and not math.isnan(rho),
         top_share=float(drawn_tops.any(axis=1).mean()),

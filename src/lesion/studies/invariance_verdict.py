@@ -10,8 +10,8 @@ layers are not critical in it.
 children together coincide with them beyond chance (p ≤ `ALPHA`); and in every child whose order can be measured the
 Holm-corrected p is at most `ALPHA` and the interval begins at `AGREE` at least.
 
-*Cannot tell* is everything else. Ranks of layers that cost next to nothing are noise: a small ceiling says so, and then
-the critical layers alone decide.
+*Cannot tell* is everything else. Ranks of layers that cost next to nothing are noise: a small ceiling says so, or ties
+leave no order that could be beyond chance (`p_least`); then the critical layers alone decide.
 
 The word of a family is that of its mathematics tasks, which the claim is about; of all tasks where none is one.
 """
@@ -44,12 +44,13 @@ THRESHOLDS = {
     "critical": SHARE,
 }
 RULE = (
-    f"Holds: the critical layers of all children together coincide with the base's beyond chance (p ≤ {ALPHA:g}), and "
-    f"wherever the order of layers can be measured (ceiling ≥ {RELIABLE:g}) it agrees beyond chance (one-sided "
-    f"permutation p, by Holm, ≤ {ALPHA:g}) with an interval of the rank correlation from {AGREE:g} up. Does not hold: "
-    f"in some child that interval ends below {AGREE:g}, or more than {100 * MOST:g} % of the base's critical layers "
+    f"Holds: the critical blocks of all children together coincide with the base's beyond chance (p ≤ {ALPHA:g}), and "
+    f"wherever the order of blocks can be measured (ceiling ≥ {RELIABLE:g}, few ties) it agrees beyond chance "
+    f"(one-sided permutation p, by Holm, ≤ {ALPHA:g}) with an interval of the rank correlation from {AGREE:g} up. Does "
+    "not hold: "
+    f"in some child that interval ends below {AGREE:g}, or more than {100 * MOST:g} % of the base's critical blocks "
     f"are beyond doubt not critical. Else it cannot be told. A model whose accuracy is not above {100 * FLOOR:g} % "
-    "beyond doubt has no skill to lose. p-values compare with layers in random order; ranks among layers that cost "
+    "beyond doubt has no skill to lose. p-values compare with blocks in random order; ranks among blocks that cost "
     "next to nothing are noise, which is what the ceiling measures."
 )
 
@@ -105,7 +106,7 @@ def _judge(family: Family, task: Mapping[str, Any]) -> tuple[Word, list[str]]:
     open_: list[str] = []
     favour: list[str] = []
     if not curves[base]["able"]:
-        return CANNOT, [f"{base} cannot do it ({_percent(curves[base]['baseline'])} right), so no layer can cost it."]
+        return CANNOT, [f"{base} cannot do it ({_percent(curves[base]['baseline'])} right), so no block can cost it."]
     if len(children) < len(family.children):
         open_.append("not every child has answered everything yet.")
     for child in children:
@@ -115,19 +116,19 @@ def _judge(family: Family, task: Mapping[str, Any]) -> tuple[Word, list[str]]:
         pair = next((one for one in task["pairs"] if (one["a"], one["b"]) == (base, child)), None)
         sets = next((one for one in task["overlaps"] if (one["a"], one["b"]) == (base, child)), None)
         if pair is None or sets is None:
-            open_.append(f"{child} cannot be compared layer by layer with {base}.")
+            open_.append(f"{child} cannot be compared block by block with {base}.")
             continue
         for side, reason in [*_by_rank(child, pair), *_by_sets(child, sets)]:
             {"against": against, "open": open_, "favour": favour}[side].append(reason)
     joint = task["joint"]
     if not task["critical"].get(base):
-        open_.append(f"no layer of {base} is critical, so there is none to be kept.")
+        open_.append(f"no block of {base} is critical, so there is none to be kept.")
     elif joint is None or joint["p"] is None or joint["p"] > ALPHA:
         p = "cannot be tested" if joint is None or joint["p"] is None else f"p = {_p(joint['p'])}"
-        open_.append(f"the overlap of the critical layers is no more than chance allows ({p}).")
+        open_.append(f"the overlap of the critical blocks is no more than chance allows ({p}).")
     else:
         favour.append(
-            f"{joint['shared']} critical layers of the children are critical in the base, {joint['expected']:.1f} "
+            f"{joint['shared']} critical blocks of the children are critical in the base, {joint['expected']:.1f} "
             f"expected by chance (p = {_p(joint['p'])})."
         )
     if against:
@@ -137,17 +138,17 @@ def _judge(family: Family, task: Mapping[str, Any]) -> tuple[Word, list[str]]:
 
 def _by_rank(child: str, pair: Mapping[str, Any]) -> list[tuple[str, str]]:
     ceiling = pair["ceiling"]
-    if pair["rho"] is None or ceiling is None or ceiling < RELIABLE or pair["low"] is None:
+    if pair["rho"] is None or ceiling is None or ceiling < RELIABLE or pair["low"] is None or pair["p_least"] > ALPHA:
         return []  # the order cannot be measured: it speaks neither for nor against
     told = f"ρ = {pair['rho']:.2f}, for the true profiles {pair['low']:.2f} to {pair['high']:.2f}"
     if pair["high"] < AGREE:
-        return [("against", f"the order of layers in {child} is not that of the base ({told}).")]
+        return [("against", f"the order of blocks in {child} is not that of the base ({told}).")]
     p = pair["p_corrected"]
     if p is None or p > ALPHA:
-        return [("open", f"in {child} the order of layers agrees no better than chance allows ({told}; p = {_p(p)}).")]
+        return [("open", f"in {child} the order of blocks agrees no better than chance allows ({told}; p = {_p(p)}).")]
     if pair["low"] < AGREE:
-        return [("open", f"in {child} the order of layers may agree only loosely ({told}).")]
-    return [("favour", f"the order of layers in {child} is that of the base ({told}; p = {_p(p)}).")]
+        return [("open", f"in {child} the order of blocks may agree only loosely ({told}).")]
+    return [("favour", f"the order of blocks in {child} is that of the base ({told}; p = {_p(p)}).")]
 
 
 def _by_sets(child: str, sets: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -160,26 +161,28 @@ def _headline(family: Family, word: Word, claimed: Sequence[str]) -> list[str]:
     tasks = _listed(claimed)
     if not family.children or family.base is None:
         lacking = "no model labelled base" if family.base is None else "no child of its base"
-        return [f"Whether the critical layers of {tasks} survive fine-tuning cannot be told: the study has {lacking}."]
+        return [f"Whether the critical blocks of {tasks} survive fine-tuning cannot be told: the study has {lacking}."]
     base = family.base.model
     children = _listed([child.model for child in family.children])
     if word == HOLDS:
-        return [f"It holds: the layers on which {tasks} hangs in {base} are those of {children} too."]
+        return [f"It holds: the blocks on which {tasks} hangs in {base} are those of {children} too."]
     if word == DOES_NOT:
-        return [f"It does not hold: the layers on which {tasks} hangs in {base} are not those of all of {children}."]
-    return [f"It cannot be told from these numbers whether {tasks} hangs on the same layers in {base} and {children}."]
+        return [f"It does not hold: the blocks on which {tasks} hangs in {base} are not those of all of {children}."]
+    return [f"It cannot be told from these numbers whether {tasks} hangs on the same blocks in {base} and {children}."]
 
 
 def _told(family: Family, task: Mapping[str, Any], judged: Mapping[str, tuple[Word, list[str]]]) -> list[str]:
-    """The numbers of a task in sentences: critical layers, what each child keeps, ranks, the overlap, the doubts."""
+    """The numbers of a task in sentences: critical blocks, what each child keeps, ranks, the overlap, the doubts."""
     if family.base is None or family.base.model not in task["critical"] or not family.children:
         return []
     base, name = family.base.model, task["task"]
+    if not next(curve["able"] for curve in task["curves"] if curve["model"] == base):
+        return [" ".join(judged[name][1])]
     critical = task["critical"][base]
     sentences = [
         f"Critical for {name} in the base: {_layers(critical)}."
         if critical
-        else f"No layer of the base is critical for {name}."
+        else f"No block of the base is critical for {name}."
     ]
     overlaps = {one["b"]: one for one in task["overlaps"] if one["a"] == base and one["kind"] == "variant"}
     pairs = {one["b"]: one for one in task["pairs"] if one["a"] == base and one["kind"] == "variant"}
@@ -192,7 +195,7 @@ def _told(family: Family, task: Mapping[str, Any], judged: Mapping[str, tuple[Wo
     joint = task["joint"]
     if joint and joint["p"] is not None:
         sentences.append(
-            f"Together the children share {joint['shared']} critical layers with the base; layers drawn at random "
+            f"Together the children share {joint['shared']} critical blocks with the base; blocks drawn at random "
             f"would share {joint['expected']:.1f} (p = {_p(joint['p'])})."
         )
     word, reasons = judged[name]
@@ -230,7 +233,7 @@ def _ranks(pairs: Sequence[Mapping[str, Any]]) -> str:
     if p:
         parts.append(f"p at most {_p(max(p))} by Holm")
     same = sum(pair["top"]["same"] for pair in pairs)
-    parts.append(f"the layer that costs most is the same in {same} of {len(pairs)}")
+    parts.append(f"the block that costs most is the same in {same} of {len(pairs)}")
     return "; ".join([", ".join(parts[:2]) if ceilings else parts[0], *parts[1 + bool(ceilings) :]]) + "."
 
 
@@ -240,7 +243,7 @@ def _others(by_task: Mapping[str, Word], claimed: Sequence[str]) -> list[str]:
 
 
 def _across(relevant: Sequence[Mapping[str, Any]], far: Word | None) -> list[str]:
-    """Whether the critical layers are places of mathematics: what other tasks lose there."""
+    """Whether the critical blocks are places of mathematics: what other tasks lose there."""
     if far is None:
         return []
     others = list(dict.fromkeys(entry["b"] for entry in relevant))
@@ -250,31 +253,22 @@ def _across(relevant: Sequence[Mapping[str, Any]], far: Word | None) -> list[str
         DOES_NOT: f"do not all lose less than {100 * FAR:g} % of what {skill} loses",
         CANNOT: f"may or may not lose less than {100 * FAR:g} % of what {skill} loses",
     }[far]
-    sentences = [f"At the layers critical for {skill}, {_listed(others)} {loses}:"]
+    sentences = [f"At the blocks critical for {skill}, {_listed(others)} {loses}:"]
     numbers = []
     for other in others:
         losses = [entry for entry in relevant if entry["b"] == other]
         shares = [entry["relative_b"] for entry in losses]
         mine = [entry["relative_a"] for entry in losses]
         numbers.append(f"{other} {_span(shares)} of its accuracy against {_span(mine)}")
-    sentences[0] += f" {'; '.join(numbers)}, on average over these layers."
-    for place, models in _critical_for_both(relevant).items():
-        layer, other = place
-        sentences.append(
-            f"Layer {layer} is critical for {other} as well (in {models} of "
-            f"{sum(entry['b'] == other for entry in relevant)} comparisons): it is no place of {skill} alone."
-        )
+    sentences[0] += f" {'; '.join(numbers)}, on average over these blocks."
+    models = {entry["model"] for entry in relevant}
+    for layer in sorted({layer for entry in relevant for layer in entry["critical_shared"]}):
+        both = [entry for entry in relevant if layer in entry["critical_shared"]]
+        tasks = _listed([other for other in others if any(entry["b"] == other for entry in both)])
+        count = len({entry["model"] for entry in both})
+        where = f" in {count} of {len(models)} models" if len(models) > 1 else ""
+        sentences.append(f"Block {layer} is critical for {tasks} as well{where}, so it is no place of {skill} alone.")
     return sentences
-
-
-def _critical_for_both(relevant: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], int]:
-    """By layer, all the tasks for which it is critical too, joined, and in how many models at least."""
-    counts: dict[int, dict[str, int]] = {}
-    for entry in relevant:
-        for layer in entry["critical_shared"]:
-            of_layer = counts.setdefault(layer, {})
-            of_layer[entry["b"]] = of_layer.get(entry["b"], 0) + 1
-    return {(layer, task): number for layer in sorted(counts) for task, number in counts[layer].items()}
 
 
 def _over_time(task: Mapping[str, Any]) -> list[str]:
@@ -284,7 +278,7 @@ def _over_time(task: Mapping[str, Any]) -> list[str]:
         entries = [one for one in task["onset"] if one["source"] == source]
         ending = [one for one in entries if one["model"] is not None]
         if not ending:
-            sentences.append(f"At the end of the training of {source} no layer is critical for {task['task']}.")
+            sentences.append(f"At the end of the training of {source} no block is critical for {task['task']}.")
             continue
         able = ending[0]["able_from"]
         at_once = [one["layer"] for one in ending if one["step"] == able]
@@ -295,7 +289,7 @@ def _over_time(task: Mapping[str, Any]) -> list[str]:
         for one in ending:
             if one["step"] != able:
                 since = "only at the end" if one["step"] is None else f"from step {one['step']} on"
-                sentences.append(f"Layer {one['layer']} becomes so {since}.")
+                sentences.append(f"Block {one['layer']} becomes so {since}.")
     return sentences
 
 
@@ -313,7 +307,7 @@ def _p(p: float | None) -> str:
 
 
 def _layers(layers: Sequence[int] | set[int]) -> str:
-    return ("layer " if len(layers) == 1 else "layers ") + _listed([str(layer) for layer in sorted(layers)])
+    return ("block " if len(layers) == 1 else "blocks ") + _listed([str(layer) for layer in sorted(layers)])
 
 
 def _are(layers: Sequence[int]) -> str:
