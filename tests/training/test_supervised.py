@@ -7,14 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors import safe_open
 from torch import nn
 
 from lesion.errors import LesionError, UsageError
 from lesion.training.examples import Example
-from lesion.training.supervised import Tuning, batch, order, supervise
+from lesion.training.supervised import Tuning, batch, supervise
 from lesion.watching import Silent
 from tiny import model
 
@@ -79,7 +77,7 @@ def naive_step(subject, examples, learning_rate):
     loss.backward()
     nn.utils.clip_grad_norm_(network.parameters(), 1.0)
     torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0).step()
-    return float(loss)
+    return float(loss.detach())
 
 
 @pytest.mark.parametrize("family", ["llama_tied", "qwen2", "gemma2", "gpt2", "opt", "unknown"])
@@ -200,17 +198,7 @@ def test_a_state_that_cannot_be_read_is_named(tmp_path):
         supervise(model("llama"), made(), RECIPE, tmp_path)
 
 
-# -- order and batches
-
-
-@given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 9), st.integers(0, 9), st.integers(0, 2**32))
-def test_the_order_from_a_step_on_is_the_rest_of_the_whole_order(count, rows, steps, begun, seed):
-    recipe = Tuning(steps=steps, rows=rows, seed=seed)
-    whole = order(count, recipe)
-    assert len(whole) == steps * rows
-    assert (order(count, recipe, min(begun, steps)) == whole[min(begun, steps) * rows :]).all()
-    for start in range(0, len(whole) - count + 1, count):
-        assert sorted(whole[start : start + count]) == list(range(count))
+# -- batches
 
 
 def test_rows_are_padded_on_the_right_and_labelled_on_completions_alone():

@@ -8,6 +8,7 @@ import random
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
@@ -58,3 +59,25 @@ def schedule_of(
 ) -> LambdaLR:
     """The schedule from a step on."""
     return LambdaLR(optimizer, lambda done: rate(min(begun + done, steps), steps, warmup, schedule))
+
+
+def order(count: int, rows: int, steps: int, seed: int, begun: int = 0) -> Int[np.ndarray, " positions"]:
+    """What is used from a step on, in order: every pass over the data in an order of its own.
+
+    A function of the seed and of where the training stands: place p of the whole order lies in pass p // count, whose
+    order is a permutation drawn by (seed, pass).
+
+    Args:
+        count: of examples or items, at least 1.
+        rows: of them in a step.
+        steps: in all.
+        seed: of the order.
+        begun: steps that are done.
+    """
+    first, last = begun * rows, steps * rows
+    passes = range(first // count, -(-last // count))
+    drawn = [np.random.default_rng([seed % 2**64, number]).permutation(count) for number in passes]
+    if not drawn:
+        return np.empty(0, dtype=np.int64)
+    start = first - passes.start * count
+    return np.concatenate(drawn)[start : start + last - first]

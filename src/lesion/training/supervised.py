@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 
 from lesion.errors import LesionError, UsageError, nearest
@@ -25,7 +24,7 @@ from lesion.training.blocks import adapter_size, chosen, linear_modules, trainab
 from lesion.training.examples import IGNORED, Example
 from lesion.training.lending import enough_memory, lent, needed
 from lesion.training.resume import Progress, curve, digest
-from lesion.training.schedule import SCHEDULES, optimizer_of, schedule_of, seed_all
+from lesion.training.schedule import SCHEDULES, optimizer_of, order, schedule_of, seed_all
 from lesion.watching import Silent, Watcher
 
 EVERY = 50  # steps between two states
@@ -69,26 +68,6 @@ class Tuning:
         if self.schedule not in SCHEDULES:
             close = nearest(self.schedule, SCHEDULES)
             raise UsageError(f"There is no schedule '{self.schedule}'{close}; there are {', '.join(SCHEDULES)}.")
-
-
-def order(count: int, tuning: Tuning, begun: int = 0) -> Int[np.ndarray, " positions"]:
-    """Which examples are used from a step on, in order: every pass over them in an order of its own.
-
-    A function of the seed and of where the training stands: place p of the whole order lies in pass p // count, whose
-    order is a permutation drawn by (seed, pass).
-
-    Args:
-        count: of the examples.
-        tuning: says the seed, steps and rows.
-        begun: steps that are done.
-    """
-    first, last = begun * tuning.rows, tuning.steps * tuning.rows
-    passes = range(first // count, -(-last // count))
-    drawn = [np.random.default_rng([tuning.seed % 2**64, number]).permutation(count) for number in passes]
-    if not drawn:
-        return np.empty(0, dtype=np.int64)
-    start = first - passes.start * count
-    return np.concatenate(drawn)[start : start + last - first]
 
 
 def supervise(
@@ -166,7 +145,7 @@ def _train(
 
     from lesion.training.trainers import Step, Supervised, prepare, settings
 
-    positions = order(len(examples), tuning, progress.step)
+    positions = order(len(examples), tuning.rows, tuning.steps, tuning.seed, progress.step)
     trainer = Supervised(
         model=model.network,
         args=SFTConfig(

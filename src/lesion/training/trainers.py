@@ -20,10 +20,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
-from trl import SFTTrainer
+from trl import GRPOTrainer, SFTTrainer
 
 from lesion.errors import LesionError
 from lesion.models.load import Model
@@ -71,6 +72,7 @@ class Quiet:
     """What is left out of both trainers, and how they go through their data; stands before TRL's class."""
 
     train_dataset: Any
+    told: Mapping[str, float]
 
     def _send_telemetry(self) -> None:
         """Nothing is sent anywhere."""
@@ -84,6 +86,10 @@ class Quiet:
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         raise AssertionError("trainings are saved by lesion.training.resume, without pickles")
+
+    def measured(self) -> Mapping[str, float]:
+        """What was measured at the last step."""
+        return self.told
 
     def in_order(self) -> SequentialSampler:
         """The data set as it lies."""
@@ -162,8 +168,6 @@ class Supervised(Quiet, SFTTrainer):
     what the model does behind it, such as capping logits, it still does.
     """
 
-    told: Mapping[str, float]
-
     def _get_train_sampler(self, dataset: Any = None) -> SequentialSampler:
         return self.in_order()
 
@@ -183,10 +187,6 @@ class Supervised(Quiet, SFTTrainer):
             "tokens": int(learned.sum()),
         }
         return loss
-
-    def measured(self) -> Mapping[str, float]:
-        """What was measured at the last step."""
-        return self.told
 
 
 def learned_logits(
@@ -215,3 +215,64 @@ def learned_logits(
     finally:
         hook.remove()
     return outputs.logits, outputs.aux_loss if experts else None
+
+
+class Reinforced(Quiet, GRPOTrainer):
+    """GRPOTrainer on token ids, whose answers come from the package's own engine.
+
+    TRL's are the groups, their advantages, and the clipped loss. Replaced are
+
+    - *generation*: the very ids of a prompt are used, and rows that are finished leave the batch at once (HF's
+      `generate` pads a text and computes all rows until the last has ended);
+    - *the loss pass*: rows without an advantage have no gradient and are left out, rows are padded on their right, so
+      that absolute positions are those of the answering pass, and as in `Supervised` only the positions before a
+      completion token pass through the head; entropies, for which TRL has no use but to log them, are not computed.
+
+    Args:
+        answer: from the prompts of the data set, each as often as it has generations, to token ids of prompts and
+            completions and the texts of these.
+    """
+
+    def __init__(self, *, answer: Callable[[list[str]], tuple[list[Any], list[Any], list[str]]], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.answer = answer
+        self.told = {}
+
+    def _generate(self, prompts: list[str]) -> tuple[Any, ...]:
+        self.model.eval()
+        asked, said, texts = self.answer(prompts)
+        self.model.train()
+        return asked, said, None, texts, None, {}, None, []
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The loss of a step, as a tensor of no axes."""
+        moved = inputs["advantages"] != 0
+        if self.beta == 0 and not moved.all():
+            # At least one row, so that every weight has a gradient, if of 0: the moments fade as they do in any step.
+            kept = moved.nonzero()[:, 0] if moved.any() else torch.zeros(1, dtype=torch.long, device=moved.device)
+            rows = len(moved)
+            inputs = {
+                name: value[kept] if value.dim() and len(value) == rows else value for name, value in inputs.items()
+            }
+        loss = self._compute_loss(model, inputs)
+        self.told = {"loss": float(loss.detach()), "rate": self.optimizer.param_groups[0]["lr"]}
+        return loss
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        experts = bool(kwargs.get("compute_aux_loss"))
+        scored = attention_mask.bool().clone()
+        scored[:, :-logits_to_keep] = False
+        # Tokens that count come first, in their order: from left padding to right padding.
+        places = (1 - attention_mask).argsort(dim=1, stable=True)[:, : int(attention_mask.sum(1).max())]
+        ids, mask, learned = (values.gather(1, places) for values in (input_ids, attention_mask, scored))
+        logits, extra = learned_logits(model, {"input_ids": ids, "attention_mask": mask}, learned[:, 1:], experts)
+        chances = (logits.float() / self.temperature).log_softmax(-1)
+        found = chances.gather(1, ids[learned][:, None])[:, 0]
+        laid = torch.zeros(ids.shape, device=ids.device).masked_scatter(learned, found)
+        whole = torch.zeros(input_ids.shape, device=ids.device).scatter(1, places, laid)
+        spread = whole[:, -logits_to_keep:]
+        return spread, torch.zeros_like(spread), extra

@@ -1,0 +1,315 @@
+"""Reinforcement with a verifiable reward: GRPO through TRL, where the task's own judge says what is right.
+
+Group relative policy optimisation (Shao et al. 2024): several answers to each prompt are drawn from the model, an
+answer's advantage is its reward minus the mean of its group, over the group's standard deviation, and the model is
+moved to say what is better than its group. The loss is that of DAPO (Yu et al. 2025), which TRL takes where nothing is
+said: the mean over all tokens of a step, so that a long answer counts by its length. Each drawn answer is used for one
+step, so the ratio of probabilities is 1 and nothing is clipped. There is no reference model unless `beta` asks for one
+(as in Open-Reasoner-Zero and SimpleRL-Zoo). An answer that hits the token limit stays in, with what the judge says of
+it, wrong as a rule: to stop in time is part of what is learned.
+
+What of TRL is replaced, and why, stands in `trainers.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.transformers import TransformersEngine
+from lesion.errors import LesionError, UsageError
+from lesion.models.fingerprint import fingerprint
+from lesion.models.load import Model, quiet
+from lesion.tasks.prompts import encode, resolve
+from lesion.tasks.task import Answer, Item, Task, Verdict
+from lesion.training.blocks import trainable
+from lesion.training.examples import end_token
+from lesion.training.lending import enough_memory, lent, needed
+from lesion.training.resume import Progress, curve, digest
+from lesion.training.schedule import optimizer_of, order, schedule_of
+from lesion.watching import Silent, Watcher
+
+EVERY = 10  # steps between two states
+PATIENCE = 8  # steps after which a training that had nothing to learn ends
+
+
+@dataclass(frozen=True)
+class Reinforcement:
+    """How a model is reinforced.
+
+    Args:
+        steps: of the optimizer.
+        prompts: in a step, each of another item.
+        generations: answers to each prompt.
+        temperature: at which answers are drawn, and for which they are made likelier.
+        learning_rate: of AdamW; it rises over the warm-up and stays.
+        beta: weight of the divergence from the model as it was; 0 for none.
+        warmup: the share of the steps over which the rate rises.
+        seed: of the order of the items and of the draws.
+        max_new_tokens: the limit of an answer; None for the task's own.
+
+    Raises:
+        UsageError: one of them cannot be.
+    """
+
+    steps: int
+    prompts: int = 16
+    generations: int = 8
+    temperature: float = 1.0
+    learning_rate: float = 1e-4
+    beta: float = 0.0
+    warmup: float = 0.05
+    seed: int = 0
+    max_new_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.prompts < 1:
+            raise UsageError(f"A training has at least 1 step of 1 prompt, not {self.steps} of {self.prompts}.")
+        if self.generations < 2:
+            raise UsageError(
+                f"GRPO compares answers to one prompt and needs at least 2 generations, not {self.generations}."
+            )
+        if not (math.isfinite(self.temperature) and self.temperature > 0):
+            raise UsageError(f"The temperature is a positive number, not {self.temperature}.")
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise UsageError(f"The learning rate is a positive number, not {self.learning_rate}.")
+        if not (math.isfinite(self.beta) and self.beta >= 0):
+            raise UsageError(f"beta is 0 or a positive number, not {self.beta}.")
+        if not 0 <= self.warmup < 1:
+            raise UsageError(f"The warm-up is a share of the steps, at least 0 and below 1, not {self.warmup}.")
+        if self.max_new_tokens is not None and self.max_new_tokens < 1:
+            raise UsageError(f"An answer needs at least 1 new token, not {self.max_new_tokens}.")
+
+
+def reinforce(
+    model: Model,
+    task: Task,
+    items: Sequence[Item],
+    recipe: Reinforcement,
+    out: Path,
+    *,
+    watcher: Watcher | None = None,
+    style: str | None = None,
+    every: int = EVERY,
+) -> list[dict[str, Any]]:
+    """Reinforce what the task's judge finds right, in place, or go on where an interrupted training in `out` stopped.
+
+    All parameters train. What `lesion.training.supervised.supervise` says of the network, of its fingerprint and of
+    interruptions holds here too.
+
+    Args:
+        model: in float32; its network is changed.
+        task: of kind `generate`; its judge gives the reward, 1 for right and 0 for wrong.
+        items: those to practise on; never those that are to be asked afterwards. Drawn by the seed, each once before
+            any comes again.
+        recipe: how.
+        out: where the state lies, `resume.safetensors`; made when absent.
+        watcher: told of every step.
+        style: of the prompts; None for the task's own.
+        every: steps between two states that are written.
+
+    Returns:
+        The curve, at most a hundred points, each the mean over the stretch since the last: `step`, `reward`,
+        `reward_std` (over all answers of a step), `mixed` (the share of prompts with right and wrong answers, from
+        which alone something is learned), `length` (tokens of an answer, the end included), `truncated` (share of
+        answers that hit the limit), `loss`, `rate` (the learning rate) and `seconds` (so far).
+
+    Raises:
+        UsageError: there are no items, the task generates no answers, there is no such prompt style, or `out` belongs
+            to another training.
+        LesionError: TRL is not installed; over the first steps no prompt had both right and wrong answers, so that
+            there was nothing to learn; a prompt does not fit the context, the weights are in half precision, the loss
+            is not a number any more, memory does not suffice, or the state cannot be written.
+    """
+    if task.kind != "generate":
+        raise UsageError(f"GRPO needs answers that the model generates; those of {task.name} are of kind {task.kind}.")
+    if not items:
+        raise UsageError(f"There are no items of {task.name} to practise on.")
+    watcher = watcher or Silent()
+    room = task.max_new_tokens if recipe.max_new_tokens is None else recipe.max_new_tokens
+    prompts = [encode(model, task, item, style, room) for item in items]
+    end_token(model)
+    identity = {
+        "training": "reinforcement",
+        "recipe": asdict(recipe),
+        "task": task.name,
+        "prompt style": resolve(model, task, style),
+        "items": digest([[*prompt, item.gold, *item.aliases] for prompt, item in zip(prompts, items, strict=True)]),
+        "starting weights": fingerprint(model.network),
+    }
+    with lent(model):
+        reference = copy.deepcopy(model.network) if recipe.beta else None
+        trainable(model)
+        training = {name: p for name, p in model.network.named_parameters() if p.requires_grad}
+        optimizer = optimizer_of(list(training.values()), recipe.learning_rate)
+        progress = Progress(out, identity, training, optimizer)
+        watcher.begin(model.name, recipe.steps, progress.step, "steps")
+        if progress.step < recipe.steps:
+            needed()
+            rows = f"{recipe.prompts} prompts × {recipe.generations} generations"
+            asker = _Asker(model, task, items, prompts, recipe, room, progress)
+            with quiet(), enough_memory(rows):
+                _train(model, asker, recipe, progress, reference, watcher, every)
+    return curve(progress.points)
+
+
+def _train(
+    model: Model,
+    asker: _Asker,
+    recipe: Reinforcement,
+    progress: Progress,
+    reference: Any,
+    watcher: Watcher,
+    every: int,
+) -> None:
+    """The steps that are left."""
+    from datasets import Dataset
+    from trl import GRPOConfig
+
+    from lesion.training.trainers import Reinforced, Step, prepare, settings
+
+    rows = recipe.prompts * recipe.generations
+    positions = order(len(asker.items), recipe.prompts, recipe.steps, recipe.seed, progress.step)
+    tokenizer = model.tokenizer if model.tokenizer.pad_token is not None else copy.deepcopy(model.tokenizer)
+    trainer = Reinforced(
+        answer=asker.answer,
+        model=model.network,
+        reward_funcs=asker.reward,
+        args=GRPOConfig(
+            **settings(model, progress.path.parent, rows, recipe.steps - progress.step),
+            num_generations=recipe.generations,
+            steps_per_generation=1,
+            num_iterations=1,
+            max_completion_length=asker.room,
+            temperature=recipe.temperature,
+            beta=0.0,
+            loss_type="dapo",
+            scale_rewards="group",
+            mask_truncated_completions=False,
+        ),
+        # TRL asks for texts; these are the places of the items.
+        train_dataset=Dataset.from_dict({"prompt": [str(position) for position in positions]}),
+        processing_class=tokenizer,
+        optimizers=(
+            progress.optimizer,
+            schedule_of(progress.optimizer, progress.step, recipe.steps, recipe.warmup, "constant"),
+        ),
+    )
+    if reference is not None:
+        # TRL would load it anew from the hub by the name in the configuration.
+        trainer.beta, trainer.ref_model = recipe.beta, reference
+
+    def measured() -> Mapping[str, float]:
+        return {**asker.told, **trainer.measured()}
+
+    prepare(trainer, Step(progress, recipe.seed, measured, every, watcher, asker.refuse_nothing_to_learn))
+    trainer.train()
+
+
+class _Asker:
+    """Asks the model, and has the answers judged."""
+
+    def __init__(
+        self,
+        model: Model,
+        task: Task,
+        items: Sequence[Item],
+        prompts: Sequence[tuple[int, ...]],
+        recipe: Reinforcement,
+        room: int,
+        progress: Progress,
+    ) -> None:
+        self.model = model
+        self.task = task
+        self.items = items
+        self.prompts = prompts
+        self.recipe = recipe
+        self.room = room
+        self.progress = progress
+        self.engine = TransformersEngine(model, recipe.prompts * recipe.generations)
+        self.told: dict[str, float] = {}
+        self._asked: list[tuple[int, Answer]] = []
+
+    def answer(self, texts: list[str]) -> tuple[list[list[int]], list[list[int]], list[str]]:
+        """Token ids of prompts and answers, and the answers as text, of items by their places.
+
+        The draws of an answer depend on the seed, the step and its row alone.
+        """
+        places = [int(text) for text in texts]
+        requests = [
+            Request(str(row), self.prompts[place], decoding=self._decoding(row)) for row, place in enumerate(places)
+        ]
+        responses = {int(response.key): response for response in self.engine.answer(requests)}
+        found = [responses[row] for row in range(len(places))]
+        for place, response in zip(places, found, strict=True):
+            if response.answer.finish == "nonfinite":
+                raise LesionError(
+                    f"The model's logits on item {self.items[place].id} are not finite any more; train again with a"
+                    " smaller learning rate, into another folder."
+                )
+        self._asked = [(place, response.answer) for place, response in zip(places, found, strict=True)]
+        asked = [list(self.prompts[place]) for place in places]
+        return asked, [list(response.token_ids) for response in found], [response.answer.text for response in found]
+
+    def reward(self, completions: list[str], **_: Any) -> list[float]:
+        """1 for an answer that the judge finds right, else 0."""
+        verdicts = [self.task.judge(self.items[place], answer) for place, answer in self._asked]
+        rewards = np.array([float(verdict.correct) for verdict in verdicts])
+        groups = rewards.reshape(-1, self.recipe.generations)
+        answers = [answer for _, answer in self._asked]
+        self.told = {
+            "reward": float(rewards.mean()),
+            "reward_std": float(rewards.std()),
+            "mixed": float((groups.std(1) > 0).mean()),
+            "length": float(np.mean([answer.tokens for answer in answers])),
+            "truncated": float(np.mean([answer.finish == "length" for answer in answers])),
+            "unread": _share_unread(verdicts),
+        }
+        return rewards.tolist()
+
+    def refuse_nothing_to_learn(self, progress: Progress) -> None:
+        """End a training in which, over its first steps, no prompt had both right and wrong answers.
+
+        Raises:
+            LesionError: so it was; it says whether all were right or wrong, and what to do.
+        """
+        window = min(PATIENCE, self.recipe.steps)
+        if progress.step != window or any(point["mixed"] for point in progress.points):
+            return
+        right = {point["reward"] for point in progress.points}
+        asked = window * self.recipe.prompts * self.recipe.generations
+        if right == {1.0}:
+            what = f"all {asked} answers were right: choose harder items"
+        elif right == {0.0} and all(point["unread"] == 1.0 for point in progress.points):
+            what = (
+                f"in none of {asked} answers could the judge of {self.task.name} read anything: tune the model to the"
+                " form of its answers first, look at the prompt style, or allow more new tokens"
+            )
+        elif right == {0.0}:
+            what = f"all {asked} answers were wrong: choose easier items, or tune the model on solved ones first"
+        else:
+            what = (
+                "every prompt was answered right each time or wrong each time: choose items of middle difficulty, draw"
+                " more generations, or at a higher temperature"
+            )
+        raise LesionError(
+            f"GRPO has nothing to learn from {self.task.name}: over the first {window} steps {what}. Nothing was"
+            " changed; use another --out."
+        )
+
+    def _decoding(self, row: int) -> Decoding:
+        text = f"{self.recipe.seed}|{self.progress.step}|{row}"
+        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+        return Decoding(self.room, self.task.stop, temperature=self.recipe.temperature, seed=seed)
+
+
+def _share_unread(verdicts: Sequence[Verdict]) -> float:
+    return float(np.mean([verdict.parsed is None for verdict in verdicts]))
