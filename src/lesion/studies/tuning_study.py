@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lesion.errors import UsageError, nearest
 from lesion.studies.layers import canonical_layers
@@ -130,6 +130,14 @@ class TuningStudy(StudyFile):
         default="auto", description="a whole number from 1, or auto"
     )
     device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> TuningStudy:
+        if self.model.dtype not in (None, "float32"):
+            raise ValueError(f"a model is tuned in float32, not in {self.model.dtype}; leave its dtype out.")
+        if self.task in self.controls:
+            raise ValueError(f"{self.task} is the task that is tuned on and cannot be a control too.")
+        return self
 
     @property
     def writes_model(self) -> bool:
