@@ -124,5 +124,5 @@ class DriftStudy(StudyFile):
             batch_size=self.batch_size,
             dtype=self.dtype,
             device=self.device,
-            decoding={} if self.max_new_tokens is None else {"max_new_tokens": self.max_new_tokens},  # type: ignore[arg-type]
+            decoding={} if self.max_new_tokens is None else {"max_new_tokens": self.max_new_tokens},
         )

@@ -133,8 +133,8 @@ def beside_notes(study: DriftStudy, names: Sequence[str], critical: Critical | N
     without = [n for n in names if n in critical.blocks and critical.of(n, study.task.name) is None]
     if without:
         notes.append(
-            f"The study in {critical.folder} did not ask {canonical(study.task.name)}; the distance of elbows is that to"
-            f" blocks that are critical for any of its tasks."
+            f"The study in {critical.folder} did not ask {canonical(study.task.name)}; the distance of elbows is that"
+            f" to blocks that are critical for any of its tasks."
         )
     return notes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -133,7 +133,7 @@ class _Nothing:
     def keys(self) -> set[str]:
         return set()
 
-    def write(self, rows: Sequence[Row]) -> int:
+    def write(self, rows: Iterable[Row]) -> int:
         return 0
 
 
@@ -165,14 +165,17 @@ def read_texts(
         LesionError: a text has no tokens, or an item no gold answer.
     """
     style = resolve(model, task, study.questions().prompt_style_of(chosen, study.task))
+    said: dict[str, tuple[str, bool, str]] = {}
     if asked is not None:
-        stored = store.answers(model=chosen.name, task=study.task.name).set_index("key")
-        said = {item: stored.loc[key] for item, key in asked.keys.items()}
+        stored = store.answers(model=chosen.name, task=study.task.name)
+        columns = (stored[name] for name in ("key", "text", "correct", "finish"))
+        by_key = {key: (str(text), bool(right), str(end)) for key, text, right, end in zip(*columns, strict=True)}
+        said = {item: by_key[key] for item, key in asked.keys.items()}
     found = []
     for number, items in enumerate(runs):
         ids, prompts = [], []
         for item in items:
-            prompt, solution = _read(study, model, task, item, style, said[item.id].text if asked is not None else None)
+            prompt, solution = _read(study, model, task, item, style, said[item.id][0] if said else None)
             text = (*prompt, *solution)[: model.context]
             if not text:
                 raise LesionError(f"Item {item.id} of {task.name} has no tokens for {model.name}; leave it out.")
@@ -180,8 +183,8 @@ def read_texts(
             prompts.append(min(len(prompt), len(text)))
         right = truncated = None
         if asked is not None:
-            right = int(sum(bool(said[item.id].correct) for item in items))
-            truncated = int(sum(said[item.id].finish == "length" for item in items))
+            right = sum(said[item.id][1] for item in items)
+            truncated = sum(said[item.id][2] == "length" for item in items)
         names = tuple(item.id for item in items)
         found.append(Texts(number, names, tuple(ids), tuple(prompts), right, truncated))
     return found

@@ -96,11 +96,12 @@ def token_drift(tokenizer: Any, runs: Sequence[Occurrences], layers: tuple[int, 
         level: of the intervals.
 
     Returns:
-        `overall`: the share of all tokens that leave; `everything`: the same with count, left, low and high. `tokens`: the `MOST_TOKENS` types that most surely leave (by the
-        lower limit of their share), each with from, to, token (text), id, class, count, home (how many occurrences are
-        in the earlier cluster that has most of them), left, share, low, high and up to `MOST_EXAMPLES` examples
-        (before, token, after, item, run). `classes`: the same for every class, without token and home. `flow`: of the
-        first run, each earlier cluster with where its tokens are later.
+        `overall`: the share of all tokens that leave; `everything`: the same with count, left, low and high.
+        `tokens`: the `MOST_TOKENS` types that most surely leave (by the lower limit of their share), each with from,
+        to, token (text), id, class, count, home (how many occurrences are in the earlier cluster that has most of
+        them), left, share, low, high and up to `MOST_EXAMPLES` examples (before, token, after, item, run, cluster,
+        into). `classes`: the same for every class, without token and home. `flow`: of the first run, each earlier
+        cluster with where its tokens are later.
     """
     left = [leaves(run.first, run.second) for run in runs]
     where = {"from": layers[0], "to": layers[1]}

@@ -1,0 +1,140 @@
+"""The command `lesion drift`, and `run` and `report` on drift studies: what they leave, print and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import lesion as library
+from commandline import Outcome, lesion, questions, save
+from lesion.errors import UsageError
+from lesion.studies.drift_study import DriftStudy
+from lesion.studies.store import Store
+from tiny import model
+
+FEW = ["--items", 6, "--runs", 2, "--starts", 1, "--max-new-tokens", 4]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return save(tmp_path_factory.mktemp("models") / "llama")
+
+
+@pytest.fixture(scope="module")
+def sums(tmp_path_factory) -> Path:
+    return questions(tmp_path_factory.mktemp("data") / "sums.jsonl", 20)
+
+
+def refused(done: Outcome, code: int, *says: str) -> None:
+    text = done.complaint
+    assert done.code == code, text
+    assert text.count("\n") == 1, text
+    for words in says:
+        assert words in text, f"{words!r} is not said in: {text}"
+
+
+def test_a_drift_leaves_its_numbers_its_page_and_goes_on_from_what_there_is(capsys, checkpoint, sums, tmp_path):
+    out = tmp_path / "out"
+    asked = ["drift", checkpoint, "--task", sums, "--clusters", "4,3", *FEW, "--out", out]
+    first = lesion(capsys, *asked)
+    assert first.code == 0, first.err
+    assert {"drift.json", "summary.json", "report.html", "cells"} <= {file.name for file in out.iterdir()}
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    (entry,) = summary["models"]
+    assert entry["model"] == str(checkpoint)
+    assert [layer["layer"] for layer in entry["layers"]] == [0, 1, 2, 3]
+    assert {"nmi", "nmi_std", "null", "cosine", "cka"} <= set(entry["layers"][0])
+    assert "clustered 4 of 4 runs\n" in first.out
+    page, numbers = (out / "report.html").read_bytes(), (out / "drift.json").read_bytes()
+    second = lesion(capsys, *asked)
+    assert "clustered 0 of 4 runs; 4 were stored already" in second.out
+    assert ((out / "report.html").read_bytes(), (out / "drift.json").read_bytes()) == (page, numbers)
+    (out / "report.html").unlink()
+    assert lesion(capsys, "report", out).code == 0
+    assert (out / "report.html").read_bytes() == page
+
+
+def test_a_study_file_runs_as_the_command_does(capsys, checkpoint, sums, tmp_path):
+    (tmp_path / "s.toml").write_text(
+        f'kind = "drift"\nname = "drift"\nmodels = [{json.dumps(str(checkpoint))}]\ntask = {json.dumps(str(sums))}\n'
+        "clusters = 4\nitems = 6\nruns = 2\nstarts = 1\nmax_new_tokens = 4\n"
+    )
+    done = lesion(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "a")
+    assert done.code == 0, done.err
+    assert lesion(
+        capsys, "drift", checkpoint, "--task", sums, "--clusters", 4, *FEW, "--out", tmp_path / "b"
+    ).code == 0  # fmt: skip
+    assert (tmp_path / "a/drift.json").read_bytes() == (tmp_path / "b/drift.json").read_bytes()
+
+
+def test_every_open_choice_of_the_paper_is_an_option_that_reaches_the_study(capsys, checkpoint, sums, tmp_path):
+    options = {
+        "--part": "prompt", "--solution": "gold", "--normalise": "unit", "--nmi": "max", "--layer-zero": "block",
+        "--elbow": "all", "--between": "1,2", "--prompt-style": "plain", "--seed": 3, "--level": 0.9,
+        "--dtype": "float32", "--batch-size": 2, "--device": "cpu",
+    }  # fmt: skip
+    given = [piece for pair in options.items() for piece in pair]
+    done = lesion(capsys, "drift", checkpoint, "--task", sums, "--clusters", 3, *FEW, *given, "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    with Store.read(tmp_path / "out") as store:
+        study = DriftStudy.parse(store.study[1])
+    for name, value in options.items():
+        told = getattr(study, name.removeprefix("--").replace("-", "_"))
+        assert told == ((1, 2) if name == "--between" else value), name
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--clusters", "500"], ["500 clusters", "tokens", "--clusters"]),
+        (["--clusters", "4,x"], ["--clusters takes whole numbers by commas", "'x'"]),
+        (["--runs", "0"], ["runs must be a whole number from 1"]),
+        (["--items", "21"], ["21 items were asked for", "20"]),
+        (["--part", "prompts"], ["part must be prompt, solution or both"]),
+        (["--layer-zero", "zero"], ["layer_zero must be embedding or block"]),
+        (["--prompt-style", "chat"], ["no chat template"]),
+        (["--between", "0,9"], ["no layer 9", "3 blocks"]),
+        (["--study", "nowhere"], ["nowhere", "--study"]),
+        (["--device", "tpu"], ["no device 'tpu'"]),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence_and_exit_code_two(more, says, capsys, checkpoint, sums, tmp_path):
+    asked = ["drift", checkpoint, "--task", sums, *(["--clusters", 4] if "--clusters" not in more else [])]
+    few = FEW if not {"--runs", "--items"} & set(more) else ["--starts", 1]
+    refused(lesion(capsys, *asked, *few, *more, "--out", tmp_path / "out"), 2, *says)
+
+
+def test_a_family_of_the_bundle_that_is_not_there_names_those_that_are(capsys, sums, tmp_path):
+    done = lesion(capsys, "drift", "bundled:lama-base", "--task", sums, "--out", tmp_path / "out")
+    refused(done, 2, "no bundled model 'lama-base'", "llama-base")
+
+
+def test_a_folder_of_other_answers_is_kept(capsys, checkpoint, sums, tmp_path):
+    out = tmp_path / "out"
+    assert (
+        lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 2, "--max-new-tokens", 2, "--out", out).code
+        == 0
+    )
+    done = lesion(capsys, "drift", checkpoint, "--task", sums, "--clusters", 4, *FEW, "--out", out)
+    refused(done, 1, "another study", "--out")
+
+
+def test_from_python_a_loaded_model_gives_table_tokens_and_report(sums, tmp_path):
+    found = library.drift(
+        model("llama"), str(sums), clusters=[4, 3], runs=2, items=6, starts=1, max_new_tokens=4, out=tmp_path / "out"
+    )
+    assert len(found.table) == 2 * 4
+    drawn = found.table[found.table["clusters"] == 4]
+    assert drawn["nmi"].iloc[0] == 1
+    assert {"null", "cosine", "cka", "nmi with token class", "nmi with token"} <= set(drawn.columns)
+    assert drawn["cka"].notna().all()
+    assert {"token", "class", "count", "left", "share"} <= set(found.tokens.columns)
+    assert found.asked > 0
+    assert found.report() == tmp_path / "out/report.html"
+
+
+def test_from_python_wrong_values_are_told_as_on_the_command_line(sums):
+    with pytest.raises(UsageError, match="runs must be a whole number from 1"):
+        library.drift("bundled:llama-base", str(sums), runs=0)
