@@ -113,13 +113,17 @@ def _family(entry: Entry, view: View, level: float) -> dict[str, Any]:
     names = labels(entry)
     verdict = entry.get("verdict") or {}
     word = str(verdict.get("word") or "cannot tell")
+    # The first sentence is the verdict; what it rests on follows.
+    lead, stop, rest = str(verdict.get("text") or "").partition(". ")
+    lead += stop.strip()
     tasks = entry["tasks"]
     return {
         "name": entry["family"],
         "base": entry.get("base"),
         "word": word,
         "badge": invariance_tables.BADGES.get(word, ""),
-        "text": str(verdict.get("text") or ""),
+        "lead": lead,
+        "text": rest,
         "reasons": [str(reason) for reason in verdict.get("reasons") or ()],
         "words": [
             (name, str(one), invariance_tables.BADGES.get(str(one), ""))
