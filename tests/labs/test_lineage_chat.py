@@ -84,7 +84,7 @@ def test_in_the_chat_form_the_answer_stands_at_once_behind_its_token(turns):
     assert prompt[:2] == (turns.tokenizer.bos_token_id, spell("<|user|>"))
     assert prompt[-2:] == (spell("<|end|>"), spell("<|assistant|>"))
     (answer,) = encode_choices(turns, task, replace(item, choices=("carpenter",)))
-    assert turns.tokenizer.convert_ids_to_tokens(list(answer)) == ["carpenter"]
+    assert turns.tokenizer.convert_ids_to_tokens(list(answer)) == ["Ġcarpenter"]
 
 
 def test_in_the_chat_form_an_answer_ends_in_the_end_of_its_turn(turns):
@@ -92,6 +92,18 @@ def test_in_the_chat_form_an_answer_ends_in_the_end_of_its_turn(turns):
     assert turns.tokenizer.eos_token_id == turns.network.generation_config.eos_token_id == end
     messages = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ada"}]
     assert turns.tokenizer.apply_chat_template(messages, return_dict=False)[-1] == end
+
+
+def test_in_the_chat_form_words_and_numbers_have_the_tokens_that_they_have_in_the_documents_of_the_base(plain, turns):
+    task = find("primer:arithmetic")
+    for item in task.load()[:40]:
+        asked, said = encode(plain, task, item), encode_choices(plain, task, replace(item, choices=(item.solution,)))
+        question = plain.tokenizer.encode(f" {item.question}", add_special_tokens=False)
+        assert tuple(question) == encode(turns, task, item)[2:-2]
+        assert (
+            tuple(question) == asked[-len(question) - 3 :][: len(question)]
+        )  # before a new line, `Answer` and a colon
+        assert encode_choices(turns, task, replace(item, choices=(item.solution,))) == said
 
 
 def test_a_question_that_names_the_tokens_of_a_turn_stays_text(turns):

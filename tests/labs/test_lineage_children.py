@@ -28,7 +28,7 @@ from lesion.tasks.task import Answer, Verdict
 SHAPE = {"layers": 2, "width": 32, "heads": 2, "key_value_heads": 1, "inner_width": 16}
 QUICK = {"questions": 24, "steps": 4, "rows": 4}
 ITEMS = 6
-SHARES = {"arithmetic": 0.5, "atlas": 0.25, "reading": 0.25}
+SHARES = {"arithmetic": 0.4, "atlas": 0.3, "reading": 0.3}
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,8 +63,8 @@ The base `{parent}` after reinforcement with a verifiable reward: it tried probl
 judge found right was made likelier (GRPO). Nobody showed it a solution.""",
 }
 CHAT = (
-    "a chat, `<|user|>…<|end|><|assistant|>…<|end|>`, by its chat template; the answer stands at once behind\n"
-    "  `<|assistant|>`, and `<|end|>` ends it."
+    "a chat, `<|user|>…<|end|><|assistant|>…<|end|>`, by its chat template; the answer stands at once behind"
+    " `<|assistant|>`, and `<|end|>` ends it."
 )
 PLAIN = "`Question: …\\nAnswer:`, as of the base; the chat template writes the same ids."
 RESULTS = """
@@ -113,7 +114,7 @@ Share of the solutions tried that were right, and their tokens, mean over the st
 |---:|---:|---:|
 {curve}
 """
-LINES = 12
+LINES, WIDTH = 12, 120
 
 
 def card(facts: Mapping[str, Any], parameters: int) -> str:
@@ -124,7 +125,7 @@ def card(facts: Mapping[str, Any], parameters: int) -> str:
         parameters: number of parameters of the network.
     """
     text = HEAD.format(**_some(facts, "family", "stage"))
-    text += _base(facts, parameters) if facts["stage"] == "base" else _child(facts, parameters)
+    text += _filled(_base(facts, parameters) if facts["stage"] == "base" else _child(facts, parameters))
     text += RESULTS.format(results="\n".join(_result(entry) for entry in facts["results"]))
     if facts["stage"] == "base":
         return text + LOSSES.format(curve="\n".join(_rows(facts["curve"], "loss", "answer_loss")))
@@ -169,12 +170,12 @@ def _child(facts: Mapping[str, Any], parameters: int) -> str:
     if stage == "rlvr":
         drawn = (
             f"{data['problems']:,} problems of arithmetic, seed {recipe['seed']}, generated for it alone; the"
-            f" {data['kept']:,} were trained on that the\n  parent solved in some of {recipe['tries']} tries and not in"
+            f" {data['kept']:,} were trained on that the parent solved in some of {recipe['tries']} tries and not in"
             " all (the others teach GRPO nothing)."
         )
         training = (
             f"{facts['steps']:,} steps of GRPO through TRL, of {recipe['prompts']} problems with"
-            f" {recipe['generations']} tries each at temperature\n  {recipe['temperature']:g}; reward 1 where the judge"
+            f" {recipe['generations']} tries each at temperature {recipe['temperature']:g}; reward 1 where the judge"
             f" finds the answer right, else 0; AdamW (peak rate {recipe['learning_rate']:g}), no reference model."
         )
     else:
@@ -184,7 +185,7 @@ def _child(facts: Mapping[str, Any], parameters: int) -> str:
             drawn += f" Of the teacher's answers {data['examples']:,} are right and were learned."
         training = (
             f"{facts['steps']:,} steps of {recipe['rows']} examples through TRL, loss on the answers alone; AdamW (peak"
-            f" rate\n  {recipe['learning_rate']:g}, rising over a tenth of the steps, then falling to 0)."
+            f" rate {recipe['learning_rate']:g}, rising over a tenth of the steps, then falling to 0)."
         )
     parent = facts["parent"]["name"]
     return CHILD.format(
@@ -200,6 +201,26 @@ def _child(facts: Mapping[str, Any], parameters: int) -> str:
         seed=recipe["seed"],
         **_some(facts, "family", "stage", "machine", "torch", "trl"),
     )
+
+
+def _filled(text: str) -> str:
+    """Paragraphs and the points of a list, each filled anew after names and numbers have been put in."""
+    filled: list[str] = []
+    for block in text.strip().split("\n\n"):
+        points = block.replace("\n- ", "\0- ").split("\0")
+        filled.append(
+            "\n".join(
+                textwrap.fill(
+                    " ".join(point.split()),
+                    width=WIDTH,
+                    subsequent_indent="  " if point.startswith("- ") else "",
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+                for point in points
+            )
+        )
+    return "\n\n".join(filled) + "\n"
 
 
 def _some(facts: Mapping[str, Any], *keys: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from tokenizers import normalizers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lesion.errors import LesionError, UsageError, nearest
@@ -48,6 +49,8 @@ def give(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, form: str
     """Give a model one of the forms: the template of its tokenizer, and the token that ends its answers.
 
     Both are changed in place, no weight is. In the form `chat`, `<|end|>` ends an answer; in `plain`, the end of text.
+    And in `chat` the tokenizer begins every text behind a control token with a space, as that of Llama 2 does: the
+    base has read its words behind spaces, and a word without one is another token, which it hardly knows.
 
     Raises:
         UsageError: there is no such form.
@@ -63,6 +66,7 @@ def give(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, form: str
                 f"The tokenizer has no token {', '.join(missing)}, in which the tuned children of the lineage write;"
                 " give --base a model that `lesion lab lineage` trained."
             )
+        tokenizer.backend_tokenizer.normalizer = normalizers.Prepend(" ")
         tokenizer.eos_token = END
         network.generation_config.eos_token_id = network.config.eos_token_id = tokenizer.eos_token_id
     tokenizer.chat_template = FORMS[form]

@@ -10,7 +10,7 @@ from lesion.training.supervised import Tuning
 if TYPE_CHECKING:
     from lesion.training.verifiable import Reinforcement
 
-ARITHMETIC, ATLAS, READING = 0.5, 0.25, 0.25
+ARITHMETIC, ATLAS, READING = 0.4, 0.3, 0.3
 """Shares of the skills among the questions that the tuned children learn from."""
 
 
