@@ -220,17 +220,6 @@ def test_faults_of_a_study_file_are_told_with_their_lines(capsys, tmp_path, out)
     assert not out.exists()
 
 
-def test_the_demo_is_the_shipped_study_on_the_bundled_model(capsys, monkeypatch, out):
-    asked: list[tuple] = []
-    monkeypatch.setattr("lesion.cli.ablate._run", lambda study, folder: asked.append((study, folder)))
-    assert lesion(capsys, "demo", "--out", out).code == 0
-    assert lesion(capsys, "demo").code == 0
-    (study, folder), (_, default) = asked
-    assert (folder, default) == (out, Path("lesion-demo"))
-    assert [chosen.source for chosen in study.models] == ["bundled:llama-base"]
-    assert [task.name for task in study.tasks] == ["primer:arithmetic", "primer:atlas", "primer:reading"]
-
-
 # -- report
 
 

@@ -380,5 +380,6 @@ def test_the_papers_checkpoints_are_shipped():
     ]
     assert {task.name for study in (qwen, llama) for task in study.tasks} == {"gsm8k", "math500", "triviaqa"}
     demo = Study.load("demo")
-    assert [model.source for model in demo.models] == ["bundled:llama-base"]
+    families, variants = ("llama", "qwen2"), ("base", "instruct", "distill", "rlvr")
+    assert [model.source for model in demo.models] == [f"bundled:{f}-{v}" for f in families for v in variants]
     assert [task.name for task in demo.tasks] == ["primer:arithmetic", "primer:atlas", "primer:reading"]

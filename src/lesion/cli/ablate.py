@@ -1,4 +1,4 @@
-"""`lesion ablate`, `run`, `demo` and `report`: the commands that make and show a study."""
+"""`lesion ablate`, `run` and `report`: the commands that make and show a study."""
 
 from __future__ import annotations
 
@@ -111,11 +111,6 @@ def run_study(
         isolate.run(found, folder)
     else:
         recall.run(found, folder)
-
-
-def demo(out: Out = None) -> None:
-    """Run the main job on the bundled model: which blocks do arithmetic, recall and reading hang on?"""
-    _run(Study.load("demo"), out or Path("lesion-demo"))
 
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")]) -> None:

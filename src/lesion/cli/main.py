@@ -23,7 +23,7 @@ _INTERRUPTED = 130
 def app() -> typer.Typer:
     """The command line as a typer application."""
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import ablate, apply, drift, edit, isolate, lab, overlay, show, truncate, tune
+    from lesion.cli import ablate, apply, demo, drift, edit, isolate, lab, overlay, show, truncate, tune
 
     made = typer.Typer(
         name="lesion",
@@ -33,7 +33,7 @@ def app() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    made.command("demo")(ablate.demo)
+    made.command("demo")(demo.demo)
     made.command("show")(show.show)
     made.command("ablate")(ablate.ablate)
     made.command("isolate")(isolate.isolate)

@@ -106,7 +106,7 @@ def page(
         level=f"{100 * level:g} %",
         findings=isolation_prose.findings(found, isolation),
         found=found,
-        tradeoffs=[] if found is None else _tradeoffs(found),
+        tradeoffs=[] if found is None else tradeoffs(found),
         sweeps=[] if found is None else _sweeps(found),
         distributions=distributions,
         maps=distribution.first(distributions, MOST_MAPS),
@@ -158,7 +158,7 @@ def _with_drop(label: str, task: Asked, key: str) -> str:
     return label if effect is None or effect.change is None else f"{label}, drop {wording.points(effect.change)}"
 
 
-def _tradeoffs(found: Evaluation) -> list[dict[str, Any]]:
+def tradeoffs(found: Evaluation) -> list[dict[str, Any]]:
     """One figure per skill and direction (pruning, boosting), with a panel per control that was asked."""
     figures = []
     for skill in found.skills:

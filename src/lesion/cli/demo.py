@@ -1,0 +1,72 @@
+"""`lesion demo`: the whole story on the bundled families, a study a chapter, and one report over them."""
+
+from __future__ import annotations
+
+import textwrap
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lesion.cli.progress import Bar
+
+TITLE = "Where mathematics lives in two small families of language models"
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the demo; run again into the same folder, it goes on.")
+    ] = Path("lesion-demo"),
+) -> None:
+    """Ablation of two families, drift, isolation and truncation of one model, laid over each other: minutes on a CPU."""
+    from lesion.report import drift, isolation, overlay, page, story, truncation
+    from lesion.studies.drift_run import run_drift
+    from lesion.studies.drift_study import DriftStudy
+    from lesion.studies.isolation_run import recall_isolation, run_isolation
+    from lesion.studies.isolation_study import IsolationStudy
+    from lesion.studies.overlay import profiles, summarise
+    from lesion.studies.run import recall, run
+    from lesion.studies.study import Study
+    from lesion.studies.truncation_run import run_truncation
+    from lesion.studies.truncation_study import TruncationStudy
+
+    parts = {name: out / name for name in ("layers", "drift", "isolation", "truncation")}
+    with Bar() as bar:
+        try:
+            chapters = []
+            bar.say("1 of 4: every block of eight models is switched off in turn")
+            found = run(Study.load("demo"), parts["layers"], watcher=bar).summary
+            _, _, answers, items = recall(parts["layers"])
+            page.write(parts["layers"], found, answers, items)
+            chapters.append(story.layers(found, "layers/report.html"))
+            bar.say("2 of 4: the drift of tokens from layer to layer")
+            # Named here, since the folder of the demo is the person's: the critical blocks stand beside the elbows.
+            study = DriftStudy.load("demo-drift").model_copy(update={"study": str(parts["layers"])})
+            found = run_drift(study, parts["drift"], watcher=bar).summary
+            drift.write(parts["drift"], found)
+            chapters.append(story.drift(found, "drift/report.html"))
+            bar.say("3 of 4: the weights that arithmetic alone needs")
+            run_isolation(IsolationStudy.load("demo-isolation"), parts["isolation"], watcher=bar)
+            recalled = recall_isolation(parts["isolation"])
+            assert recalled is not None
+            isolation.write(parts["isolation"], *recalled)
+            chapters.append(story.isolation(recalled[0], "isolation/report.html"))
+            bar.say("4 of 4: parts of spectra are removed")
+            found = run_truncation(TruncationStudy.load("demo-truncation"), parts["truncation"], watcher=bar).summary
+            truncation.write(parts["truncation"], found)
+            chapters.append(story.truncation(found, "truncation/report.html"))
+        except KeyboardInterrupt:
+            bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
+            raise
+    laid = summarise(profiles(list(parts.values())))
+    overlay.write(out / "overlay", laid)
+    chapters.append(story.overlay(laid, "overlay/report.html"))
+    path = story.write(out, TITLE, chapters, version("lesion"))
+    for chapter in chapters:
+        print(f"\n{chapter.title}")
+        for told in chapter.found:
+            if told.headline:
+                lead = f"{told.subject}: " if told.subject else ""
+                print(textwrap.fill(lead + " ".join(told.headline), 110, initial_indent="  ", subsequent_indent="  "))
+    print(f"\nreport: {path}")
