@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 .PHONY: help demo test lint types unit clean
 
 help:
-	@echo "make demo   set up, run the main job on the bundled model, write demo/report.html"
+	@echo "make demo   set up, run the whole story on the bundled families, write demo/report.html"
 	@echo "make test   set up, then lint, types and the whole test suite"
 	@echo "make lint | types | unit   one part of make test"
 	@echo "make clean  remove .venv and what the commands above wrote"

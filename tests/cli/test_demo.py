@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from commandline import lesion
 
+from commandline import lesion
 from lesion.studies.kinds import load_study
 from lesion.studies.questions import shipped
 

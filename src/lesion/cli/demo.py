@@ -19,7 +19,7 @@ def demo(
         Path, typer.Option("--out", help="Folder of the demo; run again into the same folder, it goes on.")
     ] = Path("lesion-demo"),
 ) -> None:
-    """Ablation of two families, drift, isolation and truncation of one model, laid over each other: minutes on a CPU."""
+    """Ablation and drift of two families, isolation and truncation of one model, laid over each other: minutes."""
     from lesion.report import drift, isolation, overlay, page, story, truncation
     from lesion.studies.drift_run import run_drift
     from lesion.studies.drift_study import DriftStudy

@@ -117,8 +117,8 @@ def isolation(summary: Mapping[str, Any], page: str) -> Chapter:
     ]
     return Chapter(
         "Which single weights does arithmetic need that other skills do not?",
-        "Forward passes on texts of each task tell which weights matter to it; those of arithmetic alone are cut, beside"
-        " random ones, as many in every matrix.",
+        "Forward passes on texts of each task tell which weights matter to it; those of arithmetic alone are cut,"
+        " beside random ones, as many in every matrix.",
         tuple(isolation_prose.findings(found, dict(summary.get("isolation") or {}))),
         tuple(panels),
         page,
