@@ -107,6 +107,7 @@ def test_a_bundled_model_goes_by_its_name_and_an_unknown_name_lists_those_there_
     message = refusal("bundled:small-one", UsageError, revision="step9")
     assert "has no revision step9" in message
     assert "`lesion lab lineage --out DIR`" in message
+    assert "DIR/base/model" in message  # where it writes
     assert refusal("bundled:small-one@step9", UsageError) == message
 
 
