@@ -68,7 +68,9 @@ def test_an_adapter_stands_in_for_named_blocks_and_not_for_all_in_full(llama):
     assert of(llama, "all-full", adapter=2).rank is None
 
 
-@pytest.mark.parametrize(("budget", "blocks", "meant"), [("25%", 8, 2), ("25%", 3, 1), ("25%", 1, 1), ("50%", 7, 3), (5, 8, 5)])
+@pytest.mark.parametrize(
+    ("budget", "blocks", "meant"), [("25%", 8, 2), ("25%", 3, 1), ("25%", 1, 1), ("50%", 7, 3), (5, 8, 5)]
+)
 def test_a_share_is_rounded_down_and_is_at_least_one_block(budget, blocks, meant):
     assert budget_of(study(budget=budget), blocks) == meant
 

@@ -119,9 +119,7 @@ def test_intervals_over_three_seeds_hold_the_truth_about_as_often_as_they_say(of
         # Clipping is symmetric enough here that the truth stays at a tenth.
         held += found.low <= 0.1 <= found.high
         d = first.astype(float) - second
-        means = [
-            d[rng.integers(0, seeds, seeds)][:, rng.integers(0, items, items)].mean() for _ in range(200)
-        ]
+        means = [d[rng.integers(0, seeds, seeds)][:, rng.integers(0, items, items)].mean() for _ in range(200)]
         low, high = np.quantile(means, [0.025, 0.975])
         boot += low <= 0.1 <= high
     assert held / rounds >= 0.93

@@ -32,7 +32,14 @@ def test_one_arm_under_one_seed_is_a_tuning_that_leaves_a_model():
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("all", "all-full"), ("Critical", "critical"), ("3,0-2", "0-3"), ([0, 1, 5], "0-1,5"), (7, "7"), (" 1 - 2 ", "1-2")],
+    [
+        ("all", "all-full"),
+        ("Critical", "critical"),
+        ("3,0-2", "0-3"),
+        ([0, 1, 5], "0-1,5"),
+        (7, "7"),
+        (" 1 - 2 ", "1-2"),
+    ],
 )
 def test_an_arm_is_a_name_or_layers_in_any_form(typed, meant):
     arms = typed if isinstance(typed, str | int) else [typed]

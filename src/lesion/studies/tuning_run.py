@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from lesion.studies.tuning_summary import summarise
 from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item
 from lesion.training.examples import Example, examples
+from lesion.training.trainers import needed
 from lesion.watching import Silent, Watcher
 from lesion.whole import replace as write_whole
 
@@ -87,7 +89,7 @@ def run_tuning(
     )
     if model.dtype != torch.float32:
         raise UsageError(f"{study.model.name} is in {model.dtype}; a tuning needs it loaded with dtype='float32'.")
-    _look_ahead(study, model)
+    _look_ahead(study, model, data)
     with Store.open(folder, identity(data.questions, data.tasks, data.asked()), data.questions.to_toml()) as store:
         _mark(folder, study)
         for choice, items in data.asked().items():
@@ -340,8 +342,12 @@ def _mark(folder: Path, study: TuningStudy) -> None:
         raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
 
 
-def _look_ahead(study: TuningStudy, model: Model) -> None:
-    """What is wrong with layers, budget, ranks or a layer study is told before anything is asked or trained."""
+def _look_ahead(study: TuningStudy, model: Model, data: Data) -> None:
+    """What is wrong with layers, ranks, a layer study, prompts or libraries is told before anything is asked."""
     known = layers.read(study, len(model.anatomy.blocks)).drops if study.layers_from and by_drops(study.arms) else None
     stand_in = known or tuple(0.0 for _ in model.anatomy.blocks)
     arms_of(study, model, study.seeds[0], stand_in)
+    for task in data.tasks.values():
+        resolve(model, task, study.prompt_style)
+    if any(find_spec(library) is None for library in ("trl", "peft")):
+        needed()

@@ -1,0 +1,155 @@
+"""The command `lesion tune`, and `run` and `report` on tunings: what they leave, print and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tuning import teach
+
+import lesion as package
+from commandline import Outcome, lesion, questions, save
+from lesion.models.load import load
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return save(tmp_path_factory.mktemp("models") / "llama")
+
+
+@pytest.fixture(autouse=True)
+def _taught(monkeypatch):
+    teach(monkeypatch)
+
+
+SMALL = ["--steps", 2, "--rows", 4, "--items", 10, "--ablation-items", 5, "--validation-items", 5]
+
+
+def tuning(checkpoint: object, out: Path, *more: object, task: str = "sums") -> list[object]:
+    return ["tune", checkpoint, "--task", task, *SMALL, "--out", out, *more]
+
+
+def refused(done: Outcome, code: int, *says: str) -> None:
+    text = done.complaint
+    assert done.code == code, text
+    assert text.count("\n") == 1, text
+    for words in says:
+        assert words in text, f"{words!r} is not said in: {text}"
+
+
+def test_a_tuning_leaves_model_card_page_and_numbers_and_a_second_one_trains_nothing(capsys, checkpoint, tmp_path):
+    out = tmp_path / "out"
+    first = lesion(capsys, *tuning(checkpoint, out, "--control", "control", "--control-items", 8))
+    assert first.code == 0, first.err
+    assert {"summary.json", "report.html", "tuning.csv", "layers", "model"} <= {file.name for file in out.iterdir()}
+    assert "which blocks are critical is found by switching off each of 3" in first.err.lower()
+    assert "trained 1 of 1\n" in first.out
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    assert [task["task"] for task in summary["arms"][0]["tasks"]] == ["sums", "control"]
+    (block,) = summary["arms"][0]["blocks"][0]
+    before, after = load(checkpoint).network.state_dict(), load(out / "model", dtype="float32").network.state_dict()
+    moved = {name for name, tensor in after.items() if not torch.equal(tensor, before[name])}
+    assert moved
+    assert all(name.startswith(f"model.layers.{block}.") for name in moved)
+    second = lesion(capsys, *tuning(checkpoint, out, "--control", "control", "--control-items", 8))
+    assert "trained 0 of 1; 1 were trained already" in second.out
+    page = (out / "report.html").read_bytes()
+    assert lesion(capsys, "report", out).code == 0
+    assert (out / "report.html").read_bytes() == page
+
+
+def test_a_study_file_compares_arms_over_seeds_and_gives_a_verdict(capsys, checkpoint, tmp_path):
+    (tmp_path / "s.toml").write_text(
+        f'kind = "tuning"\ntitle = "Which three?"\nmodel = {json.dumps(str(checkpoint))}\ntask = "sums"\n'
+        "budget = 1\nsteps = 2\nrows = 4\nlearning_rates = 0.01\nseeds = [0, 1, 2]\nitems = 10\nablation_items = 5\n"
+        "validation_items = 5\n"
+    )
+    done = lesion(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+    assert [arm["arm"] for arm in summary["arms"]] == ["critical", "least", "random", "all-adapter", "all-full"]
+    assert len({arm["parameters"] for arm in summary["arms"][:3]}) == 1
+    assert summary["arms"][3]["parameters"] <= summary["arms"][0]["parameters"]
+    assert summary["verdict"]["word"] in ("pays", "does not pay", "cannot tell")
+    assert "Which three?" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert not (tmp_path / "out" / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--layers", "3"], ["there is no block 3", "has blocks 0 to 2"]),
+        (["--layers", "crit"], ["'crit' names no blocks to tune (nearest: critical", "layers such as 0-3,7"]),
+        (["--budget", "0"], ["0 blocks are nothing to tune"]),
+        (["--budget", "4"], ["A budget of 4 blocks is more than", "has: 3"]),
+        (["--adapter", "64"], ["rank of 1 to 16, not 64", "--adapter"]),
+        (["--learning-rate", "fast"], ["--learning-rate takes numbers by commas; 'fast' is none"]),
+        (["--learning-rate", "-1"], ["learning_rates must be a number above 0"]),
+        (["--dtype", "bfloat16"], ["tuned in float32", "leave --dtype out"]),
+        (["--steps", "0"], ["steps must be a whole number from 1"]),
+        (["--control", "sums"], ["sums is the task that is tuned on"]),
+        (["--items", "56"], ["sums has 60 items, and 61 are needed", "--items"]),
+        (["--study", "nowhere"], ["nowhere has no summary.json of a layer study", "--study"]),
+        (["--prompt-style", "chat"], ["has no chat template"]),
+    ],
+)
+def test_what_cannot_be_is_one_paragraph_and_leaves_no_folder(options, says, capsys, checkpoint, tmp_path):
+    done = lesion(capsys, *tuning(checkpoint, tmp_path / "out", *options))
+    refused(done, 2, *says)
+    assert not (tmp_path / "out" / "cells").exists()
+
+
+def test_a_task_without_training_items_is_told_which_have_them(capsys, checkpoint, tmp_path):
+    file = questions(tmp_path / "q.jsonl", 30)
+    for task in (str(file), "closed", "primer:atlas"):
+        done = lesion(capsys, *tuning(checkpoint, tmp_path / "out", task=task))
+        refused(done, 2, "has no training items apart from those that it asks", "primer:arithmetic", "gsm8k")
+
+
+def test_a_folder_of_something_else_is_left_alone(capsys, checkpoint, tmp_path):
+    assert lesion(capsys, *tuning(checkpoint, tmp_path / "out", "--layers", "0")).code == 0
+    other = lesion(capsys, *tuning(checkpoint, tmp_path / "out", "--layers", "0", "--rows", 2))
+    refused(other, 1, "holds another tuning (rows: 4 there, 2 here)", "--out")
+    ablated = lesion(capsys, "ablate", checkpoint, "--task", "sums", "--items", 5, "--out", tmp_path / "layers")
+    assert ablated.code == 0, ablated.err
+    refused(lesion(capsys, *tuning(checkpoint, tmp_path / "layers")), 1, "holds the answers of another study", "--out")
+
+
+def test_from_python_it_is_the_same(checkpoint, tmp_path):
+    model = package.load(checkpoint)
+    before = {name: tensor.clone() for name, tensor in model.network.state_dict().items()}
+    tuned = package.tune(
+        model,
+        "sums",
+        layers=[0, 1],
+        steps=2,
+        rows=4,
+        learning_rate=[0.01, 0.02],
+        items=10,
+        ablation_items=5,
+        validation_items=5,
+        out=tmp_path,
+    )
+    assert tuned.summary["arms"][0]["arm"] == "0-1"
+    assert len(tuned.summary["arms"][0]["rates"]) == 2
+    assert tuned.table["task"].tolist() == ["sums"]
+    assert tuned.report() == tmp_path / "report.html"
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.network.state_dict().items())
+    assert package.load(tuned.model).fingerprint != model.fingerprint
+
+
+@pytest.mark.slow
+def test_the_bundled_model_is_tuned_on_the_primer(capsys, tmp_path):
+    done = lesion(
+        capsys, "tune", "bundled:llama-base", "--task", "primer:arithmetic", "--layers", "critical", "--budget", "2",
+        "--control", "primer:atlas", "--steps", 2, "--rows", 4, "--items", 20, "--control-items", 10,
+        "--ablation-items", 20, "--out", tmp_path,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    # Without the very first block nothing works, whatever else is critical.
+    assert 0 in summary["arms"][0]["blocks"][0]
+    assert summary["baseline"][1]["accuracy"] == 1.0
+    assert load(tmp_path / "model").anatomy.family == "llama"
