@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt
 from scipy.stats import hypergeom, rankdata
 
 from lesion.errors import LesionError
@@ -311,7 +311,7 @@ def _resampled(
 
 
 @lru_cache(maxsize=4)
-def _weights(items: int, seed: int) -> tuple[Int[np.ndarray, "some_draws items"], ...]:
+def _weights(items: int, seed: int) -> tuple[UInt[np.ndarray, "some_draws items"], ...]:
     """How often each item is drawn, with replacement; in parts, since tens of thousands of items may be asked."""
     generator = np.random.default_rng([seed, items, 1])
     chances = np.full(items, 1 / items)
