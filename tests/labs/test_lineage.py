@@ -178,7 +178,7 @@ def test_the_shipped_recipe_has_the_shape_that_the_bundled_model_must_have(token
 
 @given(groups=st.integers(1, 400), count=st.integers(0, 40))
 def test_checkpoints_are_as_many_as_asked_rise_and_end_with_the_training(groups, count):
-    kept = schedule(groups, count)
+    kept = schedule(groups, count, late=0)
     assert len(kept) == min(groups, count)
     assert list(kept) == sorted(set(kept))
     assert all(1 <= group <= groups for group in kept)
@@ -188,10 +188,17 @@ def test_checkpoints_are_as_many_as_asked_rise_and_end_with_the_training(groups,
 
 
 def test_checkpoints_stand_at_equal_ratios_where_groups_allow():
-    assert schedule(16, 5) == (1, 2, 4, 8, 16)
-    assert schedule(10_000, 5) == (1, 10, 100, 1000, 10_000)
-    ratios = [later / earlier for earlier, later in pairwise(schedule(10_000, 12)[4:])]
+    assert schedule(16, 5, late=0) == (1, 2, 4, 8, 16)
+    assert schedule(10_000, 5, late=0) == (1, 10, 100, 1000, 10_000)
+    ratios = [later / earlier for earlier, later in pairwise(schedule(10_000, 12, late=0)[4:])]
     assert max(ratios) / min(ratios) < 1.1
+
+
+def test_more_checkpoints_stand_at_equal_distances_between_the_last_two():
+    assert schedule(16, 5, late=3) == (1, 2, 4, 8, 10, 12, 14, 16)
+    assert schedule(3, 2, late=6) == (1, 2, 3)
+    assert schedule(10, 1, late=6) == (10,)
+    assert schedule(10, 0, late=6) == ()
 
 
 def test_fewer_than_no_checkpoints_are_refused_before_anything_is_written(capsys, tmp_path):
@@ -219,7 +226,7 @@ def test_keeping_checkpoints_changes_no_bit_of_what_is_trained(small, tmp_path):
     assert all(torch.equal(kept[name], plain[name]) for name in plain)
     assert not (tmp_path / "without" / "checkpoints").exists()
     steps = sorted(int(folder.name.removeprefix("step")) for folder in (tmp_path / "with" / "checkpoints").iterdir())
-    assert steps == [curve[0]["step"], curve[2]["step"]]
+    assert steps == [point["step"] for point in curve]  # the first and the last, and what lies between them
 
 
 def test_a_checkpoint_is_the_network_as_it_was_then_in_half_precision(small, tmp_path):

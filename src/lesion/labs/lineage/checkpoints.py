@@ -15,17 +15,20 @@ from lesion.models.load import quiet
 from lesion.models.source import CHECKPOINTS
 
 DOZEN = 12
+LATE = 6
 
 
-def schedule(groups: int, count: int = DOZEN) -> tuple[int, ...]:
+def schedule(groups: int, count: int = DOZEN, late: int = LATE) -> tuple[int, ...]:
     """After how many groups of documents a checkpoint is kept: at equal ratios from the first group to the last.
 
-    Most is learned early, and so most checkpoints are. There are `count` of them, or one a group where there are fewer
-    groups; with one, it is the end.
+    Most is learned early, and so most checkpoints are; but the last ratio spans a third of the training, in which a
+    chain of thought comes to be. So `late` more lie between the last two, at equal distances. There are `count` at
+    equal ratios, or one a group where there are fewer groups; with one, it is the end.
 
     Args:
         groups: of the whole training.
-        count: how many checkpoints; 0 keeps none.
+        count: how many checkpoints at equal ratios; 0 keeps none at all.
+        late: how many more between the last two, or one a group where there are fewer groups.
 
     Raises:
         UsageError: the count is negative.
@@ -41,6 +44,10 @@ def schedule(groups: int, count: int = DOZEN) -> tuple[int, ...]:
         else:
             # Where a ratio comes to less than one group, one group; from there on, equal ratios over what is left.
             kept.append(max(kept[-1] + 1, round(kept[-1] * (groups / kept[-1]) ** (1 / left))))
+    if len(kept) > 1:
+        before, end = kept[-2:]
+        between = {before + round((end - before) * place / (late + 1)) for place in range(1, late + 1)}
+        kept = sorted({*kept, *between})
     return tuple(kept)
 
 
