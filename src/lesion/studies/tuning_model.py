@@ -75,10 +75,10 @@ def write_card(folder: Path, summary: Mapping[str, Any], study: TuningStudy) -> 
 
 def _original(study: TuningStudy) -> str | None:
     """The card of the model that was tuned, where it lies in a folder."""
-    source = find(study.model.source, study.model.revision)
     try:
+        source = find(study.model.source, study.model.revision)
         return (Path(source.place) / CARD).read_text(encoding="utf-8", errors="replace") if source.local else None
-    except OSError:
+    except (OSError, LesionError):  # a model that was made in memory has no place
         return None
 
 
