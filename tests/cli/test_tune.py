@@ -114,7 +114,11 @@ def test_a_folder_of_something_else_is_left_alone(capsys, checkpoint, tmp_path):
     refused(other, 1, "holds another tuning (rows: 4 there, 2 here)", "--out")
     ablated = lesion(capsys, "ablate", checkpoint, "--task", "sums", "--items", 5, "--out", tmp_path / "layers")
     assert ablated.code == 0, ablated.err
-    refused(lesion(capsys, *tuning(checkpoint, tmp_path / "layers")), 1, "holds the answers of another study", "--out")
+    refused(lesion(capsys, *tuning(checkpoint, tmp_path / "layers")), 2, "summary.json is not of a tuning", "--out")
+    # A trained model that lies where the tuned one would be written must never be replaced.
+    trained = save(tmp_path / "trained" / "model")
+    refused(lesion(capsys, *tuning(checkpoint, trained.parent)), 2, "model is not of a tuning", "--out")
+    assert load(trained).name
 
 
 def test_from_python_it_is_the_same(checkpoint, tmp_path):

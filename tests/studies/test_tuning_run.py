@@ -109,7 +109,7 @@ def test_the_card_says_what_was_tuned_on_what_and_what_it_did(llama, tmp_path):
 
 
 RESUMED = {"learning_rates": [0.01, 0.03], "seeds": [0]}
-"""A study of four trainings: about 170 things are told to its watcher."""
+"""Four trainings, or two where the arms come to the same blocks: 49 answers come first, then 85 or 121 are told."""
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def whole(llama, tmp_path_factory):
         return run(study(**RESUMED), folder, llama), folder
 
 
-@pytest.mark.parametrize("after", [10, 65, 80, 125])
+@pytest.mark.parametrize("after", [10, 51, 60, 75])
 def test_an_interrupted_study_goes_on_and_ends_with_the_same_summary(after, whole, llama, tmp_path):
     what = study(**RESUMED)
     with pytest.raises(KeyboardInterrupt):

@@ -36,6 +36,8 @@ from lesion.watching import Silent, Watcher
 from lesion.whole import replace as write_whole
 
 MARK, SUMMARY = "tuning.json", "summary.json"
+STRANGERS = ("model", "cells", "layers", "checkpoints", "summary.json", "resume.safetensors")
+"""What a tuning would write over, where another command left it."""
 
 
 @dataclass(frozen=True)
@@ -305,7 +307,12 @@ def recall_tuning(folder: Path) -> dict[str, Any] | None:
 def _refuse(folder: Path, study: TuningStudy) -> None:
     """One folder, one tuning: further arms, rates and seeds are welcome, other items or steps are not."""
     kept = _kept(folder)
-    if kept is None or kept.identity() == study.identity():
+    if kept is None:
+        stranger = next((name for name in STRANGERS if (folder / name).exists()), None)
+        if stranger is not None:
+            raise UsageError(f"{folder / stranger} is not of a tuning; give another folder with --out.")
+        return
+    if kept.identity() == study.identity():
         return
     silent = {*TuningStudy.SILENT}
     there, here = kept.model_dump(), study.model_dump()
