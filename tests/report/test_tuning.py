@@ -142,7 +142,7 @@ def test_losses_are_means_over_seeds_at_the_chosen_rate_and_unknown_ones_are_lef
 )
 def test_the_page_is_one_file_that_asks_nothing_of_anybody(summary):
     page = tuning.page(summary)
-    assert "default-src 'none'" in page
+    assert "default-src 'none'" in html.unescape(page)
     assert not re.search(r"(?:src|href)=\"(?:https?:)?//", page)
     for told_arm in summary["arms"]:
         assert told_arm["label"] in words(page)

@@ -15,7 +15,8 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import load
 from lesion.studies.tuning_data import prepare
-from lesion.studies.tuning_run import recall_tuning, run_tuning
+from lesion.studies.tuning_folder import recall_tuning
+from lesion.studies.tuning_run import run_tuning
 from lesion.tasks.prompts import encode
 from tiny import model
 

@@ -110,7 +110,7 @@ def run(study: TuningStudy, out: Path) -> None:
 
 def show(folder: Path) -> bool:
     """Write the report of a tuning anew and print its tables; False where the folder has none."""
-    from lesion.studies.tuning_run import recall_tuning
+    from lesion.studies.tuning_folder import recall_tuning
 
     summary = recall_tuning(folder)
     if summary is None:

@@ -25,19 +25,16 @@ from lesion.studies.store import Store
 from lesion.studies.tuning_arms import Arm, arms_of, budget_of, by_drops, label
 from lesion.studies.tuning_cells import Cell, Trained, cell_of, forget, trained, tuned
 from lesion.studies.tuning_data import Data, prepare
+from lesion.studies.tuning_folder import SUMMARY, mark, refuse
 from lesion.studies.tuning_model import is_written, write_card, write_model
 from lesion.studies.tuning_study import ALL_FULL, TuningStudy
 from lesion.studies.tuning_summary import summarise
 from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item
 from lesion.training.examples import Example, examples
-from lesion.training.trainers import needed
+from lesion.training.lending import needed
 from lesion.watching import Silent, Watcher
 from lesion.whole import replace as write_whole
-
-MARK, SUMMARY = "tuning.json", "summary.json"
-STRANGERS = ("model", "cells", "layers", "checkpoints", "summary.json", "resume.safetensors")
-"""What a tuning would write over, where another command left it."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ def run_tuning(
     watcher = watcher or Silent()
     folder = Path(folder)
     data = prepare(study)
-    _refuse(folder, study)
+    refuse(folder, study)
     model = (models or {}).get(study.model.name) or load(
         study.model.source, revision=study.model.revision, dtype="float32", device=study.device
     )
@@ -93,7 +90,7 @@ def run_tuning(
         raise UsageError(f"{study.model.name} is in {model.dtype}; a tuning needs it loaded with dtype='float32'.")
     _look_ahead(study, model, data)
     with Store.open(folder, identity(data.questions, data.tasks, data.asked()), data.questions.to_toml()) as store:
-        _mark(folder, study)
+        mark(folder, study)
         for choice, items in data.asked().items():
             store.add_items(choice.name, items)
         work = _Work(study, folder, watcher, model, data, store, make_engine)
@@ -282,71 +279,6 @@ class _Work:
     def _note(self, text: str) -> None:
         self.notes.append(text)
         self.watcher.note(text)
-
-
-def recall_tuning(folder: Path) -> dict[str, Any] | None:
-    """The summary of a finished tuning; None: the folder is not one's.
-
-    Raises:
-        LesionError: it is not finished, or damaged.
-    """
-    folder = Path(folder)
-    if not (folder / MARK).is_file():
-        return None
-    try:
-        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise LesionError(
-            f"The tuning in {folder} is not finished; give its command again, it goes on where it stopped."
-        ) from None
-    except (OSError, ValueError) as error:
-        raise LesionError(f"{folder / SUMMARY} is damaged ({error}); run the tuning again.") from error
-    return summary
-
-
-def _refuse(folder: Path, study: TuningStudy) -> None:
-    """One folder, one tuning: further arms, rates and seeds are welcome, other items or steps are not."""
-    kept = _kept(folder)
-    if kept is None:
-        stranger = next((name for name in STRANGERS if (folder / name).exists()), None)
-        if stranger is not None:
-            raise UsageError(f"{folder / stranger} is not of a tuning; give another folder with --out.")
-        return
-    if kept.identity() == study.identity():
-        return
-    silent = {*TuningStudy.SILENT}
-    there, here = kept.model_dump(), study.model_dump()
-    differing = [
-        f"{key}: {_short(there[key])} there, {_short(here[key])} here"
-        for key in there
-        if key not in silent and there[key] != here[key]
-    ]
-    raise LesionError(f"{folder} holds another tuning ({'; '.join(differing)}). Give another folder with --out.")
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, dict):
-        return str(value.get("source"))
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def _kept(folder: Path) -> TuningStudy | None:
-    try:
-        text = json.loads((folder / MARK).read_text(encoding="utf-8"))["study"]
-        return TuningStudy.parse(text, "The stored study")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, KeyError, TypeError, LesionError) as error:
-        raise LesionError(
-            f"{folder / MARK} is damaged ({' '.join(str(error).split())}); give another folder with --out."
-        ) from error
-
-
-def _mark(folder: Path, study: TuningStudy) -> None:
-    try:
-        write_whole(folder / MARK, json.dumps({"study": study.to_toml()}))
-    except OSError as error:
-        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
 
 
 def _look_ahead(study: TuningStudy, model: Model, data: Data) -> None:

@@ -1,0 +1,90 @@
+"""The folder of a tuning: whose it is, what may go on in it, and what it has found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lesion.errors import LesionError, UsageError
+from lesion.studies.tuning_study import TuningStudy
+from lesion.whole import replace
+
+MARK, SUMMARY = "tuning.json", "summary.json"
+STRANGERS = ("model", "cells", "layers", "checkpoints", "summary.json", "resume.safetensors")
+"""What a tuning would write over, where another command left it."""
+
+
+def recall_tuning(folder: Path) -> dict[str, Any] | None:
+    """The summary of a finished tuning; None: the folder is not one's.
+
+    Raises:
+        LesionError: it is not finished, or damaged.
+    """
+    folder = Path(folder)
+    if not (folder / MARK).is_file():
+        return None
+    try:
+        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise LesionError(
+            f"The tuning in {folder} is not finished; give its command again, it goes on where it stopped."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise LesionError(f"{folder / SUMMARY} is damaged ({error}); run the tuning again.") from error
+    return summary
+
+
+def refuse(folder: Path, study: TuningStudy) -> None:
+    """One folder, one tuning: further arms, rates and seeds are welcome, other items or steps are not.
+
+    Raises:
+        UsageError: another command left something there that a tuning would write over.
+        LesionError: another tuning lies there; what differs is named.
+    """
+    kept = _kept(folder)
+    if kept is None:
+        stranger = next((name for name in STRANGERS if (folder / name).exists()), None)
+        if stranger is not None:
+            raise UsageError(f"{folder / stranger} is not of a tuning; give another folder with --out.")
+        return
+    if kept.identity() == study.identity():
+        return
+    silent = {*TuningStudy.SILENT}
+    there, here = kept.model_dump(), study.model_dump()
+    differing = [
+        f"{key}: {_short(there[key])} there, {_short(here[key])} here"
+        for key in there
+        if key not in silent and there[key] != here[key]
+    ]
+    raise LesionError(f"{folder} holds another tuning ({'; '.join(differing)}). Give another folder with --out.")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return str(value.get("source"))
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _kept(folder: Path) -> TuningStudy | None:
+    try:
+        text = json.loads((folder / MARK).read_text(encoding="utf-8"))["study"]
+        return TuningStudy.parse(text, "The stored study")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError, LesionError) as error:
+        raise LesionError(
+            f"{folder / MARK} is damaged ({' '.join(str(error).split())}); give another folder with --out."
+        ) from error
+
+
+def mark(folder: Path, study: TuningStudy) -> None:
+    """Note whose folder it is.
+
+    Raises:
+        LesionError: it cannot be written.
+    """
+    try:
+        replace(folder / MARK, json.dumps({"study": study.to_toml()}))
+    except OSError as error:
+        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
