@@ -25,11 +25,11 @@ class Scale:
     high: float
     start: float
     end: float
-    ticks: tuple[tuple[float, str], ...] = ()
+    ticks: tuple[tuple[float | int, str], ...] = ()
     logarithmic: bool = False
     reversed: bool = False
 
-    def at(self, value: float) -> float:
+    def at(self, value: float | int) -> float:
         """Where a value lies; one beyond the ends lies at the end."""
         low, high = self.low, self.high
         if self.logarithmic:
@@ -103,9 +103,9 @@ def decades(low: float, high: float) -> list[float]:
     return [low, math.sqrt(low * high), high] if len(found) < 2 else found[:: -(-len(found) // 7)]
 
 
-def spaced(scale: Scale, distance: float) -> list[tuple[float, str]]:
+def spaced(scale: Scale, distance: float) -> list[tuple[float | int, str]]:
     """The ticks that have at least `distance` SVG units from the last one that is shown."""
-    found: list[tuple[float, str]] = []
+    found: list[tuple[float | int, str]] = []
     for value, text in scale.ticks:
         if not found or abs(scale.at(value) - scale.at(found[-1][0])) >= distance:
             found.append((value, text))
