@@ -48,7 +48,8 @@ CHILD = """\
 - **Data**: {data} No question is one of a test split: no arithmetic problem of the test, no passage with its question,
   no wording in which the test asks a fact of the atlas.
 - **Training**: {training}
-- **Time**: {minutes:.0f} minutes on {machine}, torch {torch}, trl {trl}. A GPU takes {gpu}: an estimate, not measured.
+- **Time**: {minutes:.0f} minutes of training on {machine}, torch {torch}, trl {trl}. A GPU takes {gpu}: an
+  estimate, not measured.
 - **Again**: `lesion lab lineage --family {family} --stage {stage} --seed {seed}`. Deterministic from seed and parent on
   one machine and thread count.
 """
@@ -63,8 +64,8 @@ The base `{parent}` after reinforcement with a verifiable reward: it tried probl
 judge found right was made likelier (GRPO). Nobody showed it a solution.""",
 }
 CHAT = (
-    "a chat, `<|user|>…<|end|><|assistant|>…<|end|>`, by its chat template; the answer stands at once behind"
-    " `<|assistant|>`, and `<|end|>` ends it."
+    "a chat, `<|user|>…<|end|><|assistant|>…<|end|>`, by its chat template; `<|end|>` ends an answer. The tokenizer is"
+    " the base's, but puts a space before what is said in a turn, since there stand the words that the base has read."
 )
 PLAIN = "`Question: …\\nAnswer:`, as of the base; the chat template writes the same ids."
 RESULTS = """
