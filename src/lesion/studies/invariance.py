@@ -209,7 +209,7 @@ def _common(first: Told, second: Told) -> tuple[int, ...]:
 def _curve(model: str, one: Told, blocks: int | None) -> dict[str, Any]:
     baseline = one.entry["baseline"]
 
-    def column(name: str) -> list[float]:
+    def column(name: str) -> list[Any]:
         return [layer[name] for layer in one.layers]
 
     accuracy = baseline["accuracy"]

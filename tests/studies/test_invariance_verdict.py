@@ -1,0 +1,122 @@
+"""The verdict's rules, one threshold at a time, on numbers set by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lesion.studies.invariance_families import Family, Member
+from lesion.studies.invariance_verdict import AGREE, MOST, RELIABLE, RULE, THRESHOLDS, verdict
+from lesion.studies.statistics import ALPHA
+
+BASE, CHILD = (Member(name, name, name, None, None, None, 8) for name in ("base", "rlvr"))
+FAMILY = Family("f", (BASE, CHILD), BASE, ())
+PAIR = {
+    **{"a": "base", "b": "rlvr", "kind": "variant", "rho": 0.9, "low": 0.8, "high": 1.0, "p": 0.001, "p_least": 0.001},
+    **{"p_corrected": 0.001, "ceiling": 0.95, "corrected": 0.95, "top": {"same": True, "share": 1.0, "two": 2}},
+}
+SETS = {
+    **{"a": "base", "b": "rlvr", "kind": "variant", "first": [1, 2], "second": [1, 2], "shared": [1, 2]},
+    **{"expected": 0.5, "p": 0.03, "lost": [], "gained": []},
+}
+JOINT = {"base": "base", "children": ["rlvr"], "kept_by_all": [1, 2], "shared": 2, "expected": 0.5, "p": 0.03}
+
+
+def told(
+    pair: dict[str, Any] | None = None,
+    sets: dict[str, Any] | None = None,
+    joint: dict[str, Any] | None = None,
+    name: str = "gsm8k",
+    able: tuple[bool, bool] = (True, True),
+    critical: tuple[int, ...] = (1, 2),
+) -> dict[str, Any]:
+    subject = {"gsm8k": "mathematics", "math500": "mathematics", "triviaqa": "recall"}[name]
+    curves = [
+        {"model": model, "able": fit, "baseline": 0.9 if fit else 0.02}
+        for model, fit in zip(("base", "rlvr"), able, strict=True)
+    ]
+    return {
+        **{"task": name, "subject": subject, "curves": curves, "onset": []},
+        **{"pairs": [{**PAIR, **(pair or {})}], "overlaps": [{**SETS, **(sets or {})}]},
+        **{"joint": {**JOINT, **(joint or {})}, "critical": {"base": list(critical), "rlvr": [1, 2]}},
+    }
+
+
+def word(**changes: Any) -> str:
+    return verdict(FAMILY, [told(**changes)], [])["word"]
+
+
+def test_everything_in_favour_holds():
+    found = verdict(FAMILY, [told()], [])
+    assert (found["word"], found["by_task"], found["between"]) == ("holds", {"gsm8k": "holds"}, None)
+    assert "It holds" in found["text"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"pair": {"high": AGREE - 0.01, "low": 0.1}}, "does not hold"),
+        ({"pair": {"high": AGREE, "low": 0.1}}, "cannot tell"),
+        ({"pair": {"low": AGREE - 0.01}}, "cannot tell"),
+        ({"pair": {"low": AGREE}}, "holds"),
+        ({"pair": {"p_corrected": ALPHA + 0.01}}, "cannot tell"),
+        ({"pair": {"p_corrected": ALPHA}}, "holds"),
+        ({"joint": {"p": ALPHA + 0.01}}, "cannot tell"),
+        ({"joint": {"p": None}}, "cannot tell"),
+        ({"sets": {"lost": [1]}}, "holds"),  # half of them, and what is left is beyond chance: an exception, and told
+        ({"sets": {"lost": [1, 2]}}, "does not hold"),
+        ({"critical": ()}, "cannot tell"),
+        ({"able": (True, False)}, "cannot tell"),
+        ({"able": (False, True)}, "cannot tell"),
+    ],
+)
+def test_each_rule_turns_at_its_threshold(changes, expected):
+    assert word(**changes) == expected
+
+
+@pytest.mark.parametrize(
+    "mute", [{"ceiling": RELIABLE - 0.01}, {"p_least": ALPHA + 0.01}, {"rho": None}, {"low": None}, {"ceiling": None}]
+)
+def test_an_order_that_cannot_be_measured_speaks_neither_for_nor_against(mute):
+    poor = {"high": 0.3, "low": 0.0, "p_corrected": 0.9}
+    assert word(pair=poor) == "does not hold"
+    assert word(pair={**poor, **mute}) == "holds"
+    assert word(pair={**poor, **mute}, joint={"p": 0.2}) == "cannot tell"
+
+
+def test_the_word_of_a_family_is_that_of_its_mathematics():
+    broken = {"pair": {"high": 0.2, "low": 0.0}}
+    found = verdict(FAMILY, [told(), told(name="triviaqa", **broken)], [])
+    assert (found["word"], found["by_task"]["triviaqa"]) == ("holds", "does not hold")
+    assert "triviaqa: does not hold" in found["text"]
+    found = verdict(FAMILY, [told(), told(name="math500", **broken)], [])
+    assert found["word"] == "does not hold"
+    assert verdict(FAMILY, [told(name="triviaqa", **broken)], [])["word"] == "does not hold"
+
+
+@pytest.mark.parametrize(
+    ("family", "lacks"),
+    [
+        (Family("f", (CHILD,), None, ()), "no model labelled base"),
+        (Family("f", (BASE,), BASE, ()), "no child of its base"),
+    ],
+)
+def test_without_base_or_child_it_says_what_is_lacking(family, lacks):
+    found = verdict(family, [told()], [])
+    assert found["word"] == "cannot tell"
+    assert lacks in found["text"]
+
+
+def test_exceptions_are_told_beside_a_verdict_that_holds():
+    changes = {"second": [1, 5, 6], "shared": [1], "lost": [2], "gained": [5]}
+    text = verdict(FAMILY, [told(sets=changes)], [])["text"]
+    assert (
+        "rlvr has of these block 1, no longer block 2, newly block 5, and, perhaps in the base as well, block 6" in text
+    )
+
+
+def test_the_rule_names_its_thresholds():
+    for number in (AGREE, RELIABLE, 100 * MOST, ALPHA):
+        assert f"{number:g}" in RULE
+    assert (THRESHOLDS["agree"], THRESHOLDS["reliable"], THRESHOLDS["most"]) == (AGREE, RELIABLE, MOST)
