@@ -41,7 +41,7 @@ def information(found: Drifts) -> bytes:
     wide = min(2, len(families))
     high = -(-len(families) // wide)
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(COLUMN if wide == 1 else PAGE, 3.1 * high + 0.2), layout="constrained")
+        figure = Figure(figsize=(COLUMN if wide == 1 else PAGE, 3.4 * high + 0.2), layout="constrained")
         axes = figure.subplots(high, wide, sharey=True, squeeze=False)
         for axis in axes.flat[len(families) :]:
             axis.set_axis_off()
@@ -50,7 +50,10 @@ def information(found: Drifts) -> bytes:
             _lines(axis, family, "nmi")
             _rows(axis, family)
             axis.set_title(wording.short(family.name, 40), loc="left")
-            axis.legend(handles=_legend(family), frameon=False, handlelength=2, loc="best", fontsize=6.5)
+            axis.legend(
+                handles=_legend(family), frameon=False, handlelength=2, loc="upper center", ncols=3, fontsize=6.5,
+                bbox_to_anchor=(0.5, -0.17), columnspacing=1.2,
+            )  # fmt: skip
         for row in axes:
             row[0].set_ylabel(f"NMI with the clusters of layer {found.reference}")
         return png(figure)

@@ -188,12 +188,12 @@ def left(model: Followed) -> list[str]:
         "those included that k-means alone would move"
     )
     parts = []
-    for rows, quoted in ((model.classes, False), (model.tokens, True)):
+    for kind, rows, quoted in (("classes", model.classes, False), ("tokens", model.tokens, True)):
         more = [one for one in rows if one.low is not None and one.low > model.overall]
         more.sort(key=lambda one: -(one.low or 0.0))
         if more:
-            parts.append(wording.listed([_leaver(one, quoted=quoted) for one in more[:MOST_NAMED]]))
-    return [f"{told}. More than that leave of {', and of the tokens '.join(parts)}." if parts else f"{told}."]
+            parts.append(f"of the {kind} {wording.listed([_leaver(one, quoted=quoted) for one in more[:MOST_NAMED]])}")
+    return [f"{told}. More than that leave {'; '.join(parts)}." if parts else f"{told}."]
 
 
 def _leaver(one: Leaving, *, quoted: bool) -> str:

@@ -36,13 +36,16 @@ def verdict(found: Drifts) -> list[str]:
         own = [drift_model.elbow_sentence(found, model), *drift_model.near_sentence(model)]
         return [*own, *drift_model.above(model), *drift_model.checks(found, model)]
     bent = [model for model in found.models if bends(model)]
-    many = len(found.models)
+    many = sum(model.curve.elbow is not None for model in found.models)
+    among = f"{many} models" if many == len(found.models) else f"{many} models in which it was sought"
     if bent:
-        head = f"In {_of(len(bent), many)} models the clusters' agreement with those of layer {found.reference} has an "
-        head += "elbow: two straight pieces fit the curve better than one, beyond chance."
+        head = f"In {_of(len(bent), many).removesuffix(str(many))}{among} the clusters' agreement with those of layer "
+        head += f"{found.reference} has an elbow: two straight pieces fit the curve better than one, beyond chance."
+    elif many:
+        head = f"In none of the {among} has the clusters' agreement with those of layer {found.reference} an elbow "
+        head += "that a straight line does not explain as well."
     else:
-        head = f"In none of the {many} models has the clusters' agreement with those of layer {found.reference} an "
-        head += "elbow that a straight line does not explain as well."
+        head = "Of elbows nothing is told."
     first = sum(at_the_start(found, model.curve.elbow) for model in bent if model.curve.elbow)
     if first:
         head += (
@@ -92,7 +95,7 @@ def limits(found: Drifts) -> list[str]:
         told.append("One run has no spread: the elbow's interval allows for the fit alone, not for other items.")
     if all(model.critical is None for model in found.models):
         told.append(
-            "Whether anything happens near critical layers: no layer study was given. With `--study` and the folder of "
+            "Whether anything happens near critical layers: no layer study was given. With --study and the folder of "
             "a layer study of the same models, its critical blocks stand beside the elbows."
         )
     unsure = [model.name for model in found.models if bends(model) and wide(model)]

@@ -48,6 +48,7 @@ def _model(entry: Mapping[str, Any], task: str, level: float) -> Followed:
     name = str(entry["model"])
     tokens = [_leaving(row, level) for row in entry.get("tokens") or ()]
     classes = [_leaving(row, level) for row in entry.get("classes") or ()]
+    classes.sort(key=lambda row: -(row.low or 0.0))  # as the tokens are: those that most surely left come first
     layers = tuple(_layer(row) for row in entry.get("layers") or ())
     runs = list(entry.get("runs") or ())
     clusters = _whole(entry.get("clusters"))
@@ -140,7 +141,7 @@ def _leaving(row: Mapping[str, Any], level: float) -> Leaving:
 
 
 def _flow(row: Mapping[str, Any]) -> Flow:
-    into = [(one, int(one["count"])) for one in row.get("into") or ()]
+    into = [(one, many) for one in row.get("into") or () if (many := int(one["count"]))]
     told = _whole(row.get("count"))
     count = (sum(many for _, many in into) if told is None else told) or 1
     left = _whole(row.get("left"))
