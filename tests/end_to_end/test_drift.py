@@ -1,0 +1,82 @@
+"""A drift on the bundled model and on a real checkpoint: curves beside plain passes of the network, the whole page."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import lesion
+from commandline import lesion as command
+from lesion.studies.drift_study import DriftStudy
+from lesion.studies.drift_texts import draw_runs
+from lesion.tasks.catalogue import find
+
+
+def test_on_the_bundled_model_cosine_and_cka_are_those_of_plain_passes_of_the_network(capsys, tmp_path):
+    """Independent: prompts written by hand, the network alone, one text at a time, float64 by the definitions."""
+    out = tmp_path / "out"
+    options = ["--items", 4, "--runs", 1, "--clusters", 6, "--starts", 1, "--solution", "none"]
+    done = command(capsys, "drift", "bundled:llama-base", "--task", "primer:arithmetic", *options, "--out", out)
+    assert done.code == 0, done.err
+    (entry,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
+    model = lesion.load("bundled:llama-base")
+    study = DriftStudy.make(models=["bundled:llama-base"], task="primer:arithmetic", items=4, runs=1)
+    (items,) = draw_runs(study, find("primer:arithmetic"))
+    states: list[list[np.ndarray]] = []
+    for item in items:
+        ids = model.tokenizer(f"Question: {item.question}\nAnswer:", return_tensors="pt").input_ids
+        with torch.inference_mode():
+            found = model.network(ids, output_hidden_states=True).hidden_states
+        states.append([layer[0].double().numpy() for layer in found])
+    assert entry["runs"][0]["tokens"] == sum(len(text[0]) for text in states)
+    layers = [np.concatenate(layer) for layer in zip(*states, strict=True)]
+    zero = layers[0]
+
+    def cka(x: np.ndarray, y: np.ndarray) -> float:
+        x, y = x - x.mean(0), y - y.mean(0)
+        return float(np.linalg.norm(y.T @ x) ** 2 / (np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)))
+
+    # The last of transformers' has been through the final norm, which a drift looks at no more.
+    assert [told["layer"] for told in entry["layers"]] == list(range(len(layers)))
+    for told, layer in list(zip(entry["layers"], layers, strict=True))[:-1]:
+        norms = np.linalg.norm(zero, axis=1) * np.linalg.norm(layer, axis=1)
+        assert told["cosine"] == pytest.approx(float(np.mean((zero * layer).sum(1) / norms)), abs=1e-4)
+        assert told["cka"] == pytest.approx(cka(zero, layer), abs=1e-4)
+
+
+def test_on_the_bundled_model_tokens_leave_their_first_clusters_and_the_page_tells_which(capsys, tmp_path):
+    out = tmp_path / "out"
+    options = ["--items", 5, "--runs", 2, "--clusters", "10,20", "--starts", 2]
+    done = command(capsys, "drift", "bundled:llama-base", "--task", "primer:arithmetic", *options, "--out", out)
+    assert done.code == 0, done.err
+    (entry,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
+    curve = [layer["nmi"] for layer in entry["layers"]]
+    assert curve[0] == 1
+    assert curve[-1] < 0.75
+    # Token identity is what the embedding clusters, and tokens of random labels have little to do with anything.
+    assert all(layer["null"] + 0.05 < layer["nmi"] for layer in entry["layers"])
+    first, last = entry["layers"][0]["labels"]["token"]["nmi"], entry["layers"][-1]["labels"]["token"]["nmi"]
+    assert first > last
+    assert 1 <= entry["elbow"]["low"] <= entry["elbow"]["layer"] <= entry["elbow"]["high"] <= 8
+    a, b = entry["between"]
+    assert a < entry["elbow"]["layer"] < b
+    assert {row["class"] for row in entry["classes"]} >= {"digit", "punctuation", "first name"}
+    assert sum(row["count"] for row in entry["classes"]) == sum(run["tokens"] for run in entry["runs"])
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "bundled:llama-base" in page
+    assert entry["family"] == "llama"
+    assert entry["variant"] == "base"
+
+
+def test_a_real_checkpoint_drifts_on_real_questions_with_their_gold_solutions(capsys, shared, tmp_path):
+    task = f"gsm8k:{shared / 'data/gsm8k/test.jsonl'}"
+    options = ["--items", 2, "--runs", 2, "--clusters", 5, "--starts", 1, "--solution", "gold"]
+    out = tmp_path / "out"
+    done = command(capsys, "drift", shared / "models/stories260K", "--task", task, *options, "--out", out)
+    assert done.code == 0, done.err
+    (entry,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
+    assert all(run["solution_tokens"] > 20 for run in entry["runs"])
+    assert len(entry["layers"]) == entry["blocks"] + 1
