@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,22 @@ import pytest
 import torch
 
 from commandline import lesion
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError
 from lesion.labs.lineage import base as bases
-from lesion.labs.lineage import chat, children, examination, family, recipes, shipping, table, teacher
+from lesion.labs.lineage import (
+    chat,
+    children,
+    edge,
+    examination,
+    family,
+    material,
+    recipes,
+    shipping,
+    table,
+    teacher,
+)
 from lesion.labs.lineage import tokenizer as tokenizers
 from lesion.labs.lineage.base import FAMILIES, Recipe, blank
 from lesion.labs.lineage.checkpoints import write
@@ -23,6 +37,7 @@ from lesion.studies.statistics import wilson
 from lesion.tasks.catalogue import find
 from lesion.tasks.primer import document
 from lesion.tasks.primer.task import PrimerTask
+from lesion.tasks.prompts import encode
 from lesion.tasks.task import Answer, Verdict
 
 SHAPE = {"layers": 2, "width": 32, "heads": 2, "key_value_heads": 1, "inner_width": 16}
@@ -201,15 +216,19 @@ def lenient(monkeypatch) -> None:
 @pytest.mark.parametrize("stage", ["instruct", "rlvr", "distill"])
 def test_an_interrupted_stage_ends_with_the_same_weights_bit_for_bit(stage, parent, tmp_path, monkeypatch):
     lenient(monkeypatch)
-    monkeypatch.setattr("lesion.training.supervised.EVERY", 1)
-    whole = family.train(planted(tmp_path / "whole", parent), stage, device="cpu", watcher=Told())
-    stops = {"instruct": ("steps", 2), "rlvr": ("steps", 2), "distill": ("steps", 5)}[stage]
+    for name in ("supervise", "reinforce"):
+        monkeypatch.setattr(children, name, partial(getattr(children, name), every=1))
+    uninterrupted = Told()
+    whole = family.train(planted(tmp_path / "whole", parent), stage, device="cpu", watcher=uninterrupted)
+    whole_steps = uninterrupted.counts["steps"]
+    stopped = {"instruct": 2, "rlvr": 2, "distill": 5}[stage]  # of the distilled, 3 are the teacher's
     broken = planted(tmp_path / "broken", parent)
     with pytest.raises(KeyboardInterrupt):
-        family.train(broken, stage, device="cpu", watcher=Told(*stops))
+        family.train(broken, stage, device="cpu", watcher=Told("steps", stopped))
     assert not (broken / stage / "model").exists()
     told = Told()
     (folder,) = family.train(broken, stage, device="cpu", watcher=told)
+    assert told.counts["steps"] == whole_steps - stopped  # what was done is not done again
     assert weights(folder) == weights(whole[0])
     again = Told()
     assert family.train(broken, stage, device="cpu", watcher=again) == [folder]
@@ -260,7 +279,7 @@ def test_the_bundled_base_is_taken_for_seed_0_and_that_is_said(tmp_path, monkeyp
     ("arguments", "says"),
     [
         (["--family", "lama", "--stage", "instruct"], "no family 'lama' (nearest: llama)"),
-        (["--stage", "instrct"], "no stage 'instrct' (nearest: instruct)"),
+        (["--stage", "instrct"], "no stage 'instrct' (nearest: instruct, distill)"),
         (["--stage", "rlvr", "--base", "bundled:llama-base", "--family", "qwen2"], "--family llama"),
     ],
 )
@@ -300,3 +319,42 @@ def test_both_families_have_the_form_of_the_base_from_their_first_checkpoint(tok
         assert early.tokenizer.chat_template == chat.PLAIN
         assert early.network.config.model_type == name
         assert find("primer:atlas").load()
+
+
+# -- problems to practise on
+
+
+def test_a_model_practises_on_problems_that_it_solves_in_some_tries_and_not_in_all(parent, tmp_path, monkeypatch):
+    lenient(monkeypatch)
+    recipe, told = Rlvr(questions=12, tries=3, max_new_tokens=4), Told()
+    kept = edge.problems(parent, recipe, tmp_path, watcher=told)
+    assert told.counts["tries"] == 36
+    rows = [json.loads(line) for line in (tmp_path / edge.FILE).read_text().splitlines()[1:]]
+    assert [item.id for item in kept] == [row["id"] for row in rows if 0 < row["right"] < 3]
+    assert 0 < len(kept) < 12
+    # Each try is one that the engine gives alone, under its own seed.
+    task = find("primer:arithmetic")
+    for row, item in list(zip(rows, material.questions("arithmetic", 0, 12), strict=True))[:4]:
+        tries = [
+            Request("x", encode(parent, task, item, "plain"), decoding=Decoding(4, task.stop, 1.0, seed=seed))
+            for seed in range(3)
+        ]
+        alone = [next(iter(TransformersEngine(parent).answer([one]))).answer for one in tries]
+        assert row["right"] == sum(task.judge(item, answer).correct for answer in alone)
+    assert edge.problems(parent, recipe, tmp_path, watcher=told) == kept
+    assert told.counts["tries"] == 36  # read, not tried again
+    edge.problems(parent, replace(recipe, temperature=0.5), tmp_path, watcher=told)
+    assert told.counts["tries"] == 72
+
+
+@pytest.mark.parametrize(("verdict", "says"), [(True, "100 % of all tries"), (False, "trained longer")])
+def test_where_every_problem_comes_out_the_same_way_grpo_has_nothing_to_learn(
+    verdict, says, capsys, parent, tmp_path, monkeypatch
+):
+    is_right(monkeypatch, lambda task, item, answer: Verdict(verdict, "7"))
+    out = planted(tmp_path / "family", parent)
+    ended = lesion(capsys, "lab", "lineage", "--stage", "rlvr", "--out", out, "--device", "cpu")
+    assert ended.code == 1
+    assert "GRPO has nothing to learn" in " ".join(ended.complaint.split())
+    assert says in " ".join(ended.complaint.split())
+    assert not (out / "rlvr" / "model").exists()

@@ -21,6 +21,7 @@ from lesion.models.load import Model, wrap
 from lesion.tasks.catalogue import find
 from lesion.training.examples import Example, example
 from lesion.training.supervised import supervise
+from lesion.training.verifiable import reinforce
 from lesion.watching import Silent, Watcher
 
 EXAMINED = "examined"
@@ -86,8 +87,6 @@ def train_rlvr(
         UsageError, LesionError: as for `edge.problems` and `lesion.training.verifiable.reinforce`: above all, where the
             reward is the same for all that is tried; also where the model cannot be written.
     """
-    from lesion.training.verifiable import reinforce
-
     recipe = recipe or Rlvr()
     child = _child(parent, "rlvr")
     items = edge.problems(parent, recipe, out, watcher=watcher)

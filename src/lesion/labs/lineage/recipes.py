@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lesion.training.supervised import Tuning
-
-if TYPE_CHECKING:
-    from lesion.training.verifiable import Reinforcement
+from lesion.training.verifiable import Reinforcement
 
 ARITHMETIC, ATLAS, READING = 0.4, 0.3, 0.3
 """Shares of the skills among the questions that the tuned children learn from."""
@@ -87,8 +84,6 @@ class Rlvr:
     @property
     def reinforcement(self) -> Reinforcement:
         """What is asked of `lesion.training.verifiable`."""
-        from lesion.training.verifiable import Reinforcement
-
         return Reinforcement(
             self.steps,
             self.prompts,
