@@ -93,7 +93,12 @@ def adapter_size(model: Model, rank: int, blocks: Collection[int] | None = None)
         UsageError, LesionError: as for `linear_modules`; the rank is not positive or larger than that of the smallest
             of the matrices.
     """
-    shapes = [module.weight.shape for module in linear_modules(model, blocks).values()]
+    shapes = [
+        tuple(weight.shape)
+        for module in linear_modules(model, blocks).values()
+        for weight in module.parameters()
+        if weight.dim() == 2
+    ]
     largest = min(min(shape) for shape in shapes)
     if not 1 <= rank <= largest:
         raise UsageError(f"An adapter of {model.name} has a rank of 1 to {largest}, not {rank}.")

@@ -38,7 +38,7 @@ def lent(model: Model) -> Iterator[None]:
         )
     if model.device.type == "cuda" and torch.cuda.device_count() > 1:
         raise LesionError("Trainings use one accelerator; show only that one with CUDA_VISIBLE_DEVICES.")
-    own = {name: vars(network)[name] for name in ("forward", "model_tags") if name in vars(network)}
+    own = dict(vars(network))
     configuration = network.config.get_text_config()
     settings = {name: getattr(configuration, name) for name in _SETTINGS if hasattr(configuration, name)}
     generation = copy.deepcopy(network.generation_config)
@@ -47,8 +47,7 @@ def lent(model: Model) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in ("forward", "model_tags"):
-            vars(network).pop(name, None)
+        vars(network).clear()
         vars(network).update(own)
         for name, value in settings.items():
             setattr(configuration, name, value)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from lesion.errors import LesionError, UsageError, nearest
@@ -165,7 +166,7 @@ def _train(
     trainer.train()
 
 
-def batch(examples: Sequence[Example], padding: int) -> dict[str, Tensor]:
+def batch(examples: Sequence[Example], padding: int) -> dict[str, Int[Tensor, "rows length"]]:
     """Examples as rows, padded on the right: `input_ids`, `attention_mask` and `labels`, each [rows, length]."""
     length = max(len(example.prompt) + len(example.completion) for example in examples)
     ids = np.full((len(examples), length), padding, dtype=np.int64)

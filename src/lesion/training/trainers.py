@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
@@ -190,8 +191,8 @@ class Supervised(Quiet, SFTTrainer):
 
 
 def learned_logits(
-    network: Any, inputs: Mapping[str, Tensor], learned: Tensor, experts: bool = False
-) -> tuple[Tensor, Tensor | None]:
+    network: Any, inputs: Mapping[str, Tensor], learned: Bool[Tensor, "rows predicted"], experts: bool = False
+) -> tuple[Float[Tensor, "learned vocabulary"], Float[Tensor, ""] | None]:
     """The logits of some positions alone, and the load-balancing loss of experts where it is asked for.
 
     Args:
