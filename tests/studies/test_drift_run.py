@@ -244,6 +244,11 @@ def test_what_cannot_be_measured_is_refused_with_the_numbers_and_the_way_out(mor
     assert not (tmp_path / "out" / CELLS).exists()
 
 
+def test_where_positions_are_added_to_tokens_there_may_be_more_clusters_than_different_tokens(tinies, file, tmp_path):
+    summary = run_drift(study(file, models=NAMES[1:], clusters=30, runs=1), tmp_path / "out", models=tinies).summary
+    assert summary["models"][0]["layers"][0]["labels"]["token"]["nmi"] < 1
+
+
 def test_a_task_that_is_not_there_is_refused(tinies, tmp_path):
     with pytest.raises(UsageError, match=r"no task 'gsm9k'.*gsm8k"):
         run_drift(study("gsm9k"), tmp_path / "out", models=tinies)

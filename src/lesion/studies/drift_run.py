@@ -220,7 +220,7 @@ def _model(
     own = ask_own(study, chosen, model, task, runs, store, watcher, make_engine) if speaks(study, task) else None
     texts = read_texts(study, chosen, model, task, runs, store, own)
     labels = [_labels(study, task, model, one) for one in texts]
-    _refuse_few(study, chosen, texts)
+    _refuse_few(study, chosen, model, texts)
     cells, made = _cells(study, chosen, model, texts, labels, folder, watcher)
     blocks = len(model.anatomy.blocks)
     curves = drift_summary.curves(study, cells, seed_of(study, "elbow"))
@@ -278,9 +278,17 @@ def _labels(study: DriftStudy, task: Task, model: Model, texts: Texts) -> dict[s
     return {CLASS: token_classes(model.tokenizer, texts.flat, text_of, lexicon=lexicon), TOKEN: texts.flat}
 
 
-def _refuse_few(study: DriftStudy, chosen: ModelChoice, texts: Sequence[Texts]) -> None:
+def _placeless(model: Model, token: int) -> bool:
+    """Whether what enters block 0 is the token alone, wherever it stands, as where positions are rotations."""
+    with hidden_states(model, [(token, token)]) as states:
+        first, second = states.layer(0)
+    return bool(np.array_equal(first, second))
+
+
+def _refuse_few(study: DriftStudy, chosen: ModelChoice, model: Model, texts: Sequence[Texts]) -> None:
     """Said before any run is measured, so that no hours are lost to the last one."""
     most = max(study.clusters)
+    placeless = study.layer_zero == "embedding" and _placeless(model, texts[0].ids[0][0])
     for one in texts:
         mask = _chosen(study, one)
         tokens, distinct = int(mask.sum()), len(np.unique(one.flat[mask]))
@@ -290,7 +298,7 @@ def _refuse_few(study: DriftStudy, chosen: ModelChoice, texts: Sequence[Texts]) 
                 f"{most} clusters were asked for, and run {one.run} has {tokens} tokens{part} of {chosen.name}; ask for"
                 f" fewer with --clusters, or for more --items."
             )
-        if study.layer_zero == "embedding" and distinct < most:
+        if placeless and distinct < most:
             raise UsageError(
                 f"{most} clusters were asked for, and run {one.run} has {distinct} different tokens{part} of"
                 f" {chosen.name}, which are all that the embedding tells apart; ask for fewer with --clusters, for more"
