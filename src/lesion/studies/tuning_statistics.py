@@ -33,7 +33,7 @@ class Crossed:
 
 
 def crossed(
-    first: Bool[np.ndarray, "seeds items"], second: Bool[np.ndarray, "seeds items"], level: float = 0.95
+    first: Bool[np.ndarray, "seeds items"], second: Bool[np.ndarray, "same_seeds same_items"], level: float = 0.95
 ) -> Crossed:
     """The mean difference of two arms over seeds and items, with an interval that knows both doubts.
 
