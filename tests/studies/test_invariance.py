@@ -78,7 +78,8 @@ def task(found: dict[str, Any], name: str = MATHS) -> dict[str, Any]:
 
 def test_children_with_the_profile_of_their_base_are_invariant(invariant):
     assert invariant["verdict"]["word"] == "holds"
-    assert invariant["verdict"]["by_task"] == {MATHS: "holds", RECALL: "holds"}
+    # One critical block of eight is where any two sets of one would meet once in eight times.
+    assert invariant["verdict"]["by_task"] == {MATHS: "holds", RECALL: "cannot tell"}
     assert invariant["verdict"]["between"] == "holds"
     text = invariant["verdict"]["text"]
     assert text.startswith("It holds: the blocks on which primer:arithmetic hangs in base")
@@ -90,7 +91,6 @@ def test_children_with_the_profile_of_their_base_are_invariant(invariant):
 def test_a_child_with_other_critical_blocks_breaks_it():
     found = family({**same("base", "instruct"), "rlvr": {MATHS: OTHER, RECALL: FIRST}})
     assert found["verdict"]["word"] == "does not hold"
-    assert found["verdict"]["by_task"][RECALL] == "holds"
     sets = next(one for one in task(found)["overlaps"] if (one["a"], one["b"]) == ("base", "rlvr"))
     # Block 6, which takes 40 % of the base's accuracy, may take half of it: whether it is new is open.
     assert (sets["lost"], sets["gained"], sets["shared"]) == ([0, 2, 5, 7], [1, 3, 4], [])
