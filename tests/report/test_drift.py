@@ -241,7 +241,7 @@ def test_every_token_that_left_can_be_opened_without_a_script(one):
     model = one["models"][0]
     assert page.count('<details class="leaver"') == len(model["tokens"]) + len(model["classes"])
     assert page.count("<mark>") == sum(len(token["examples"]) for token in model["tokens"])
-    controls = page.split('type="search"')[0].rsplit("<p ", 1)[1]
+    controls = page.split('<input type="search"')[0].rsplit("<p ", 1)[1]
     assert "scripted" in controls  # what only a script can serve is not shown without one
 
 
