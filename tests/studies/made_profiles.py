@@ -1,0 +1,71 @@
+"""Folders of finished studies of one made model, as the commands leave them: only what an overlay reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+MODEL, BLOCKS = "made", 6
+
+
+def folder(place: Path, name: str, told: dict[str, Any]) -> Path:
+    """A folder with one summary in it."""
+    place.mkdir(parents=True, exist_ok=True)
+    (place / name).write_text(json.dumps(told), encoding="utf-8")
+    return place
+
+
+def layers(
+    place: Path, drops: dict[str, list[float | None]], critical: tuple[int, ...] = (), model: str = MODEL
+) -> Path:
+    """A layer study; a drop of None was not answered."""
+    tasks = [
+        {
+            "task": task, "items": 10, "baseline": {"accuracy": 0.9},
+            "layers": [
+                {"layer": i, "unit": "block", "factor": 0.0, "accuracy": 0.5, "drop": d, "drop_low": d - 0.1,
+                 "drop_high": d + 0.1, "critical": i in critical}
+                for i, d in enumerate(values)
+                if d is not None
+            ],
+        }
+        for task, values in drops.items()
+    ]  # fmt: skip
+    return folder(place, "summary.json", {"models": [{"model": model, "tasks": tasks}], "study": {}, "notes": []})
+
+
+def drift(place: Path, nmi: list[float], model: str = MODEL) -> Path:
+    """A drift study, one number per layer of hidden states: one more than blocks."""
+    rows = [{"layer": i, "nmi": value, "nmi_std": 0.01} for i, value in enumerate(nmi)]
+    told = {"study": {"task": "sums"}, "models": [{"model": model, "layers": rows}], "notes": []}
+    return folder(place, "drift.json", told)
+
+
+def selection(method: str, keep: float, counts: list[int], repeat: int = 0, samples: int = 10) -> dict[str, Any]:
+    """A selection that takes so many of 100 weights of each block's two matrices together, and 7 of the head's."""
+    matrices = [{"block": b, "matrix": m, "selected": n, "total": 50} for b, of in enumerate(counts) for m, n in
+                (("attention.q", of // 2), ("mlp.up", of - of // 2))]  # fmt: skip
+    head = {"block": None, "matrix": "head", "selected": 7, "total": 1000}
+    return {"method": method, "keep": keep, "samples": samples, "repeat": repeat, "matrices": [*matrices, head]}
+
+
+def isolation(
+    place: Path, selections: list[dict[str, Any]], fingerprint: str | None = "f1", model: str = MODEL
+) -> Path:
+    """An isolation."""
+    told = {"model": model, "fingerprint": fingerprint, "skill": "sums", "selections": selections}
+    return folder(place, "isolation.json", {"study": "", "identity": "", "isolation": told, "notes": []})
+
+
+def truncation(place: Path, cells: list[dict[str, Any]], fingerprint: str | None = "f1", model: str = MODEL) -> Path:
+    """A search."""
+    told = {"model": {"name": model, "fingerprint": fingerprint}, "search": {"tasks": [{"name": "sums"}]}}
+    return folder(place, "truncation.json", {**told, "cells": cells})
+
+
+def cell(layer: int, drop: float | None, screen: float | None = None, **more: Any) -> dict[str, Any]:
+    """A cell; a drop of None was not asked in full."""
+    collapsed = more.pop("collapsed", False)
+    entry = {"task": "sums", "drop": drop, "drop_low": None, "drop_high": None, "collapsed": collapsed}
+    return {"layer": layer, "screen": screen, "eliminated": None, "tasks": [] if drop is None else [entry], **more}
