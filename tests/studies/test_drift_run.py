@@ -16,7 +16,7 @@ from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load
-from lesion.studies import drift_run
+from lesion.studies import drift_measuring, drift_run
 from lesion.studies.drift_cells import CELLS
 from lesion.studies.drift_run import recall_drift, run_drift
 from lesion.studies.drift_study import DriftStudy
@@ -71,7 +71,7 @@ def test_the_seed_decides_everything_bit_for_bit(tinies, file, tmp_path):
 def test_an_interrupted_study_goes_on_and_ends_as_one_that_was_not(tinies, file, tmp_path, monkeypatch):
     what = study(file, models=NAMES)
     run_drift(what, tmp_path / "whole", models=tinies)
-    real, calls = drift_run.drift, []
+    real, calls = drift_measuring.drift, []
 
     def stops(*arguments, **named):
         calls.append(1)
@@ -79,12 +79,12 @@ def test_an_interrupted_study_goes_on_and_ends_as_one_that_was_not(tinies, file,
             raise KeyboardInterrupt
         return real(*arguments, **named)
 
-    monkeypatch.setattr(drift_run, "drift", stops)
+    monkeypatch.setattr(drift_measuring, "drift", stops)
     with pytest.raises(KeyboardInterrupt):
         run_drift(what, tmp_path / "out", models=tinies)
     with pytest.raises(LesionError, match=r"no finished model yet.*goes on from there"):
         recall_drift(tmp_path / "out")
-    monkeypatch.setattr(drift_run, "drift", real)
+    monkeypatch.setattr(drift_measuring, "drift", real)
     listener = Listener()
     again = run_drift(what, tmp_path / "out", watcher=listener, models=tinies)
     assert again.measured == 3
@@ -135,11 +135,11 @@ def test_every_model_reads_the_same_items_and_every_run_draws_its_own(tinies, fi
 
 def test_what_is_read_is_the_prompt_and_behind_it_the_very_tokens_the_model_said(tinies, file, tmp_path, monkeypatch):
     seen = []
-    real = drift_run.hidden_states
+    real = drift_measuring.hidden_states
     monkeypatch.setattr(
-        drift_run,
+        drift_measuring,
         "hidden_states",
-        lambda model, ids, **named: (seen.append((ids, named["prompt_tokens"])), real(model, ids, **named))[1],
+        lambda model, ids, **named: (seen.append((ids, named.get("prompt_tokens"))), real(model, ids, **named))[1],
     )
     what = study(file, runs=1)
     run_drift(what, tmp_path / "out", models=tinies)
@@ -147,7 +147,7 @@ def test_what_is_read_is_the_prompt_and_behind_it_the_very_tokens_the_model_said
     prompts = [tuple(tokenizer().encode(item.question)) for item in run]
     engine = TransformersEngine(tinies["tiny:llama"])
     said = {r.key: r for r in engine.answer([Request(str(p), p, decoding=Decoding(5)) for p in prompts])}
-    ((ids, counts),) = seen
+    *_, (ids, counts) = seen  # first it is asked whether the embedding knows of places
     assert list(counts) == [len(prompt) for prompt in prompts]
     line = tokenizer().convert_tokens_to_ids("\n")  # where an answer of these tasks ends
     ends = [line, *tinies["tiny:llama"].tokenizer.all_special_ids]

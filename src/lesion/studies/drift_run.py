@@ -5,38 +5,30 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from jaxtyping import Shaped
 
 from lesion import whole
 from lesion.engines.engine import Engine
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
-from lesion.methods.drift import Drift, Settings, drift
-from lesion.methods.hidden import hidden_states
-from lesion.methods.token_classes import primer_lexicon, token_classes
 from lesion.models.load import Model, load, peek, quiet
 from lesion.models.source import find as find_source
 from lesion.models.tokenizer import read_tokenizer
-from lesion.studies import drift_cells, drift_summary
-from lesion.studies.drift_cells import Measured
+from lesion.studies import drift_summary
 from lesion.studies.drift_critical import Critical, read_critical
+from lesion.studies.drift_measuring import CLASS, in_part, labels_of, measure, occurrences_of, refuse_few
 from lesion.studies.drift_study import DriftStudy
 from lesion.studies.drift_texts import Texts, ask_own, draw_runs, read_texts, seed_of, speaks
 from lesion.studies.questions import ModelChoice
 from lesion.studies.store import Store
-from lesion.studies.token_drift import Occurrences, token_drift
-from lesion.tasks.catalogue import canonical, find
+from lesion.studies.token_drift import token_drift
+from lesion.tasks.catalogue import find
 from lesion.tasks.task import Item, Task
 from lesion.watching import Silent, Watcher
 
 DRIFT = "drift.json"
-CLASS, TOKEN = "token class", "token"
-"""What clusters are compared with beside those of the reference layer."""
 
 
 @dataclass(frozen=True)
@@ -219,15 +211,15 @@ def _model(
     """The entry of one model in the summary, how many answers and cells were made for it, and notes."""
     own = ask_own(study, chosen, model, task, runs, store, watcher, make_engine) if speaks(study, task) else None
     texts = read_texts(study, chosen, model, task, runs, store, own)
-    labels = [_labels(study, task, model, one) for one in texts]
-    _refuse_few(study, chosen, model, texts)
-    cells, made = _cells(study, chosen, model, texts, labels, folder, watcher)
+    labels = [labels_of(study, task, model, one) for one in texts]
+    refuse_few(study, chosen, model, texts)
+    cells, made = measure(study, chosen, model, texts, labels, folder, watcher)
     blocks = len(model.anatomy.blocks)
     curves = drift_summary.curves(study, cells, seed_of(study, "elbow"))
     layer = None if curves["elbow"] is None else curves["elbow"]["layer"]
     layers = drift_summary.between(study, blocks, layer, chosen.name)
     occurrences = [
-        _occurrences(study, one, measured, label[CLASS], layers)
+        occurrences_of(study, one, measured, label[CLASS], layers)
         for one, measured, label in zip(texts, cells[study.drawn], labels, strict=True)
     ]
     family, variant = chosen.lineage
@@ -252,16 +244,10 @@ def _model(
     return entry, 0 if own is None else own.asked, made, notes
 
 
-def _chosen(study: DriftStudy, texts: Texts) -> Shaped[np.ndarray, " tokens"]:
-    """[tokens] whether each token is of the part that is clustered."""
-    prompt = texts.in_prompt
-    return {"prompt": prompt, "solution": ~prompt}.get(study.part, np.ones(len(prompt), dtype=bool))
-
-
 def _run(study: DriftStudy, texts: Texts) -> dict[str, Any]:
     told: dict[str, Any] = {
         "run": texts.run,
-        "tokens": int(_chosen(study, texts).sum()),
+        "tokens": int(in_part(study, texts).sum()),
         "items": len(texts.items),
         "prompt_tokens": int(texts.in_prompt.sum()),
         "solution_tokens": int((~texts.in_prompt).sum()),
@@ -269,149 +255,6 @@ def _run(study: DriftStudy, texts: Texts) -> dict[str, Any]:
     if texts.right is not None:
         told |= {"right": texts.right, "truncated": texts.truncated}
     return told
-
-
-def _labels(study: DriftStudy, task: Task, model: Model, texts: Texts) -> dict[str, Shaped[np.ndarray, " tokens"]]:
-    """What the clusters are compared with beside those of the reference layer: classes of tokens, and the tokens."""
-    text_of = np.repeat(np.arange(len(texts.ids)), [len(text) for text in texts.ids])
-    lexicon = primer_lexicon() if "primer:" in canonical(study.task.name) else None
-    return {CLASS: token_classes(model.tokenizer, texts.flat, text_of, lexicon=lexicon), TOKEN: texts.flat}
-
-
-def _placeless(model: Model, token: int) -> bool:
-    """Whether what enters block 0 is the token alone, wherever it stands, as where positions are rotations."""
-    with hidden_states(model, [(token, token)]) as states:
-        first, second = states.layer(0)
-    return bool(np.array_equal(first, second))
-
-
-def _refuse_few(study: DriftStudy, chosen: ModelChoice, model: Model, texts: Sequence[Texts]) -> None:
-    """Said before any run is measured, so that no hours are lost to the last one."""
-    most = max(study.clusters)
-    placeless = study.layer_zero == "embedding" and _placeless(model, texts[0].ids[0][0])
-    for one in texts:
-        mask = _chosen(study, one)
-        tokens, distinct = int(mask.sum()), len(np.unique(one.flat[mask]))
-        part = "" if study.part == "both" else f" of the {study.part}s"
-        if tokens < most:
-            raise UsageError(
-                f"{most} clusters were asked for, and run {one.run} has {tokens} tokens{part} of {chosen.name}; ask for"
-                f" fewer with --clusters, or for more --items."
-            )
-        if placeless and distinct < most:
-            raise UsageError(
-                f"{most} clusters were asked for, and run {one.run} has {distinct} different tokens{part} of"
-                f" {chosen.name}, which are all that the embedding tells apart; ask for fewer with --clusters, for more"
-                f" --items, or for --layer-zero block."
-            )
-
-
-def _settings(study: DriftStudy, run: int, clusters: int) -> Settings:
-    return Settings(
-        clusters=clusters,
-        layer_zero=study.layer_zero,
-        normalise=study.normalise,
-        normalisation=study.nmi,
-        starts=study.starts,
-        seed=seed_of(study, f"clusters {run}"),
-        part=study.part,
-    )
-
-
-def _measured(made: Drift, clusters: int) -> Measured:
-    """What a cell keeps of a drift; a measure that there is none of is None."""
-    layers = []
-    for one in made.layers:
-        plain = {name: getattr(one, name) for name in ("nmi", "null", "null_high", "cosine", "cka", "inertia")}
-        told = {name: float(value) if np.isfinite(value) else None for name, value in plain.items()}
-        layers.append({"layer": int(one.layer), **told, "labels": {k: float(v) for k, v in one.labels.items()}})
-    assignments = tuple(tuple(map(int, layer)) for layer in made.assignments)
-    return Measured(clusters, tuple(layers), float(made.ceiling), int(made.distinct), assignments)
-
-
-def _occurrences(
-    study: DriftStudy,
-    texts: Texts,
-    measured: Measured,
-    classes: Shaped[np.ndarray, " tokens"],
-    layers: tuple[int, int],
-) -> Occurrences:
-    """The tokens of a run that were clustered, with their clusters at two layers."""
-    where = _chosen(study, texts)
-    lengths = [len(text) for text in texts.ids]
-    return Occurrences(
-        texts.flat[where],
-        classes[where],
-        measured.at(layers[0]),
-        measured.at(layers[1]),
-        np.repeat(np.arange(len(lengths)), lengths)[where],
-        np.concatenate([np.arange(length) for length in lengths])[where],
-        texts.ids,
-        texts.items,
-    )
-
-
-def _cells(
-    study: DriftStudy,
-    chosen: ModelChoice,
-    model: Model,
-    texts: Sequence[Texts],
-    labels: Sequence[Mapping[str, np.ndarray]],
-    folder: Path,
-    watcher: Watcher,
-) -> tuple[dict[int, list[Measured]], int]:
-    """Every run under every number of clusters, by number of clusters; how many of them were measured now."""
-    layers = len(model.anatomy.blocks) + (1 if study.layer_zero == "embedding" else 0)
-    keys: dict[tuple[int, int], str] = {}
-    found: dict[tuple[int, int], Measured] = {}
-    for one, label in zip(texts, labels, strict=True):
-        for clusters in study.clusters:
-            settings = _settings(study, one.run, clusters)
-            parts = {
-                "model": model.fingerprint,
-                "texts": one.ids,
-                "prompts": one.prompts,
-                "settings": asdict(settings),
-                "labels": list(label),
-            }
-            key = drift_cells.key_of(parts, list(label.values()))
-            keys[one.run, clusters] = key
-            stored = drift_cells.read(folder, key)
-            if stored is not None:
-                found[one.run, clusters] = stored
-    missing = len(keys) - len(found)
-    if missing:
-        watcher.begin(chosen.name, len(keys) * layers, len(found) * layers, "layers clustered")
-    for one, label in zip(texts, labels, strict=True):
-        wanted = [clusters for clusters in study.clusters if (one.run, clusters) not in found]
-        if not wanted:
-            continue
-        with hidden_states(model, one.ids, prompt_tokens=one.prompts) as states:
-            for clusters in wanted:
-                counted = _Counted(watcher)
-                settings = _settings(study, one.run, clusters)
-                measured = _measured(drift(states, settings, labels=label, watcher=counted), clusters)
-                drift_cells.write(folder, keys[one.run, clusters], measured)
-                found[one.run, clusters] = measured
-                watcher.answered(layers - counted.count)
-    return {k: [found[one.run, k] for one in texts] for k in study.clusters}, missing
-
-
-class _Counted:
-    """Passes on what is done, within a piece of work that has begun already; no more of it than there is."""
-
-    def __init__(self, outer: Watcher) -> None:
-        self.outer, self.count = outer, 0
-
-    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
-        """Nothing: the whole has begun."""
-
-    def answered(self, count: int) -> None:
-        self.count += count
-        self.outer.answered(count)
-
-    def note(self, text: str) -> None:
-        self.outer.note(text)
 
 
 def _summary(
