@@ -29,6 +29,7 @@ def told(
     models: list[Any] | None = None,
     items: int = 200,
     missing: tuple[str, str] | None = None,
+    first: int = 0,
     **values: Any,
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Invariance and summary of models that lose these parts of what they can do per layer; None: can do nothing."""
@@ -37,7 +38,7 @@ def told(
     rows, plan = [], {}
     for model, of_tasks in profiles.items():
         depth = max(len(drops) for drops in of_tasks.values() if drops)
-        plan[model] = [ScaleBlock(layer) for layer in range(depth)]
+        plan[model] = [ScaleBlock(layer) for layer in range(first, depth)]
         for task, drops in of_tasks.items():
             right = rng.random(items) < (0.0 if drops is None else 0.9)
             for edit in [BASELINE, *plan[model]]:
@@ -224,3 +225,14 @@ def test_whole_blocks_at_factor_zero_are_compared_where_there_are_others():
     assert found is not None
     assert (found["unit"], found["factor"]) == ("block", 0.0)
     assert len(task(found["families"][0])["pairs"]) == 1
+
+
+def test_some_blocks_alone_can_be_compared_too():
+    def upper(drops: list[float] | None) -> list[float]:
+        return [0.0] * 8 + (drops or [])
+
+    profiles = {model: {MATHS: upper(STEEP), RECALL: upper(FIRST)} for model in ("base", "instruct", "rlvr")}
+    found = family(profiles, first=8, edits={"layers": "8-15"})
+    assert task(found)["joint"]["kept_by_all"] == [8, 10, 13, 15]
+    assert found["verdict"]["word"] == "holds"
+    assert task(found)["curves"][0]["depth"][0] is None  # how many blocks there are is not known from these

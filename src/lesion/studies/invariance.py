@@ -295,12 +295,15 @@ def _joint(family: Family, here: Mapping[str, Told]) -> dict[str, Any] | None:
         and here[child.model].able
         and _common(base, here[child.model]) == tuple(layer["layer"] for layer in base.layers)
     ]
-    found = joint_overlap(len(base.layers), base.critical, [here[child].critical for child in children])
+    # By their places among the layers that were asked, which need not be all.
+    layers = [layer["layer"] for layer in base.layers]
+    sets = [[layers.index(layer) for layer in here[model].critical] for model in (family.base.model, *children)]
+    found = joint_overlap(len(layers), sets[0], sets[1:])
     shared = sum(len(set(base.critical) & set(here[child].critical)) for child in children)
     return {
         "base": family.base.model,
         "children": children,
-        "kept_by_all": list(found.shared),
+        "kept_by_all": [layers[place] for place in found.shared],
         "shared": shared,
         "expected": found.expected,
         "p": _number(found.p),

@@ -6,10 +6,16 @@ the expectation is about √(r₁·r₂), the *ceiling* (Spearman 1904). The rel
 correlation of the profiles on two random halves of the items, taken to the full number of items by the formula of
 Spearman and Brown, 2r / (1 + r).
 
-A bootstrap of the items adds the noise a second time: a reliability r is r / (2 − r) there. The interval divides every
-draw by the ceiling that belongs to it, √(r₁/(2−r₁) · r₂/(2−r₂)), so it is one of the correlation of the *true*
-profiles. Percentiles of the plain draws would leave that out nearly always where layers differ little. In simulations
-of 8 and 28 layers and 100 to 400 items it held the true value in 94 to 100 of 100 cases.
+A child errs on the items on which its base errs, so noise that both share makes them look alike. The *corrected*
+correlation therefore lays the first model on one half of the items beside the second on the other half, over all
+splits, and divides by what the halves of each model reach between themselves.
+
+Its interval comes from a bootstrap of the items, the same for both models. That adds the noise a second time: a
+reliability r is r / (2 − r) there, so the percentiles are taken around their median, widened by the inverse of
+√(r₁/(2−r₁) · r₂/(2−r₂)), and put around the corrected value. Percentiles of the plain draws would leave the truth out
+nearly always where layers differ little. In simulations of 8 layers and 200 items, with and without shared noise, the
+interval held the true value in 90 to 100 of 100 cases; it lay too high where layers that cost nearly the same stand in
+opposite order, which is the disagreement that noise hides.
 """
 
 from __future__ import annotations
@@ -47,6 +53,7 @@ class Profile:
         ranks: [layers] their ranks, ties at the mean; the largest drop has the largest rank.
         drawn: [draws, layers] drops under resampled items.
         drawn_baseline: [draws] baseline accuracy under resampled items.
+        halves: [2, splits, layers] drops on the two halves of the items, split at random again and again.
         reliability: expected rank correlation of two such measurements, 0…1; NaN where the profile ranks nothing.
     """
 
@@ -56,6 +63,7 @@ class Profile:
     ranks: Float[np.ndarray, " layers"]
     drawn: Float[np.ndarray, "draws layers"]
     drawn_baseline: Float[np.ndarray, " draws"]
+    halves: Float[np.ndarray, "2 splits layers"]
     reliability: float
 
     def at(self, layers: Sequence[int]) -> Profile:
@@ -71,6 +79,7 @@ class Profile:
             rankdata(drops),
             self.drawn[:, places],
             self.drawn_baseline,
+            self.halves[:, :, places],
             self.reliability,
         )
 
@@ -83,7 +92,7 @@ class Agreement:
 
     Attributes:
         rho: Spearman's rank correlation of the measured drops.
-        corrected: rho over the ceiling, at most 1: an estimate for the true profiles.
+        corrected: an estimate for the true profiles, from disjoint halves of the items; −1…1.
         low: lower end of the interval of the true profiles' rank correlation.
         high: its upper end.
         p: one-sided permutation p of "the order of one has nothing to do with that of the other"; small where they
@@ -128,13 +137,15 @@ def profile(right: Bool[np.ndarray, "edits items"], layers: Sequence[int], seed:
     lost = right[0].astype(np.float64) - right[1:].astype(np.float64)
     # Counts of items are whole numbers, so ties are exact; they are divided last.
     drops = lost.sum(axis=1) / items
+    halves = _on_halves(lost, seed)
     return Profile(
         tuple(layers),
         float(right[0].mean()),
         drops,
         rankdata(drops),
         *_resampled(lost, right[0].astype(np.float64), seed),
-        _reliability(lost, seed),
+        halves,
+        _reliability(halves) if np.ptp(drops) > 0 else math.nan,
     )
 
 
@@ -156,15 +167,15 @@ def agreement(first: Profile, second: Profile, level: float = 0.95, seed: int = 
         )
     rho = float(_correlations(first.ranks, second.ranks))
     ceiling = _ceiling(first.reliability, second.reliability)
-    corrected = min(1.0, max(-1.0, rho / ceiling)) if ceiling > 0 else math.nan
-    low, high = _interval(first, second, level) if ceiling >= LEAST else (math.nan, math.nan)
+    corrected = _corrected(first, second) if not math.isnan(rho) else math.nan
+    low, high = _interval(first, second, level, corrected) if ceiling >= LEAST else (math.nan, math.nan)
     tops = _tops(first.drops) & _tops(second.drops)
     drawn_tops = _tops(first.drawn) & _tops(second.drawn)
     return Agreement(
         rho=rho,
         corrected=corrected,
-        low=min(low, corrected),  # of NaN the first is kept
-        high=max(high, corrected),
+        low=low,
+        high=high,
         p=permutation_p(first.ranks, second.ranks, seed),
         p_least=permutation_p(np.sort(first.ranks), np.sort(second.ranks), seed),
         ceiling=ceiling,
@@ -225,60 +236,80 @@ def overlap(layers: int, first: Collection[int], second: Collection[int]) -> Ove
 
 
 def joint_overlap(layers: int, base: Collection[int], others: Sequence[Collection[int]]) -> Overlap:
-    """The overlaps of one set with several others, summed: were each of the others drawn anew and at random?
+    """The overlaps of one set with several others, summed: what if that one lay anywhere else?
 
-    With one critical layer among eight, a single child that shares it has p = 1/8, three have 1/512.
+    The others stay as they are and the base's set is drawn at random. So it does not count as evidence that children
+    agree among themselves, which they would through an architecture or data they share, whatever the base: with one
+    critical layer among eight, three children that share it have p = 1/8, as a single one has.
 
     Args:
         layers: number of layers that a set could be made of.
         base: the set that all are compared with.
-        others: the others; empty ones say nothing and do not count.
+        others: the others, of layers 0 … layers − 1; empty ones say nothing and do not count.
 
     Returns:
-        The layers shared by all, the expected sum of the overlaps, and the p of so large a sum: exact, by
-        convolution of the hypergeometric distributions.
+        The layers shared by all, the expected sum of the overlaps, and the p of so large a sum: exact, from the number
+        of sets of the base's size with each sum.
     """
     told = [set(other) for other in others if other]
     if not base or not told:
         return Overlap((), 0.0, math.nan)
-    chances = np.ones(1)
-    for other in told:
-        sizes = np.arange(min(len(set(base)), len(other)) + 1)
-        chances = np.convolve(chances, hypergeom.pmf(sizes, layers, len(set(base)), len(other)))
+    size, weights = len(set(base)), [sum(layer in other for other in told) for layer in range(layers)]
+    # ways[k][s]: how many sets of k of the layers looked at so far have the sum s; whole numbers, so exact.
+    ways = [[1] + [0] * sum(weights), *([0] * (1 + sum(weights)) for _ in range(size))]
+    for weight in weights:
+        for k in range(size, 0, -1):
+            for sum_ in range(sum(weights), weight - 1, -1):
+                ways[k][sum_] += ways[k - 1][sum_ - weight]
     total = sum(len(set(base) & other) for other in told)
     shared = tuple(sorted(set(base).intersection(*told)))
-    expected = sum(len(set(base)) * len(other) / layers for other in told)
-    return Overlap(shared, expected, min(1.0, float(chances[total:].sum())))
+    expected = sum(size * len(other) / layers for other in told)
+    return Overlap(shared, expected, sum(ways[size][total:]) / math.comb(layers, size))
 
 
-def _interval(first: Profile, second: Profile, level: float) -> tuple[float, float]:
-    """Percentiles of the bootstrap draws, each over the ceiling of a draw; NaN where they cannot be told."""
-    if np.ptp(first.drops) == 0 or np.ptp(second.drops) == 0:
-        return math.nan, math.nan
+def _corrected(first: Profile, second: Profile) -> float:
+    """The rank correlation of the true profiles: that of disjoint halves over what the halves of each reach."""
+    reached = _ceiling(*(one.reliability / (2 - one.reliability) for one in (first, second)))
+    return min(1.0, max(-1.0, _crossed(first, second) / reached)) if reached > 0 else math.nan
+
+
+def _interval(first: Profile, second: Profile, level: float, corrected: float) -> tuple[float, float]:
+    """The corrected value and around it the percentiles of the bootstrap draws, widened as they are attenuated."""
     twice = _ceiling(*(one.reliability / (2 - one.reliability) for one in (first, second)))
     drawn = _correlations(rankdata(first.drawn, axis=1), rankdata(second.drawn, axis=1))
     drawn = drawn[~np.isnan(drawn)]
-    if not twice > 0 or 2 * drawn.size < len(first.drawn):
+    if math.isnan(corrected) or 2 * drawn.size < len(first.drawn):
         return math.nan, math.nan
-    low, high = np.quantile(drawn / twice, [(1 - level) / 2, (1 + level) / 2])
-    return float(np.clip(low, -1.0, 1.0)), float(np.clip(high, -1.0, 1.0))
+    low, middle, high = np.quantile(drawn, [(1 - level) / 2, 0.5, (1 + level) / 2])
+    ends = np.clip(corrected + (np.array([low, high]) - middle) / twice, -1.0, 1.0)
+    return float(ends[0]), float(ends[1])
 
 
 def _ceiling(first: float, second: float) -> float:
     return math.sqrt(first * second) if first * second >= 0 else math.nan  # NaN is not >= 0
 
 
-def _reliability(lost: Float[np.ndarray, "layers items"], seed: int) -> float:
+def _on_halves(lost: Float[np.ndarray, "layers items"], seed: int) -> Float[np.ndarray, "2 splits layers"]:
+    """Drops on the first and on the other half of every split; an item alone is both halves."""
+    one = _halves(lost.shape[1], seed)
+    other = 1 - one if lost.shape[1] > 1 else one
+    return np.stack([half @ lost.T / np.maximum(half.sum(axis=1, keepdims=True), 1) for half in (one, other)])
+
+
+def _crossed(first: Profile, second: Profile) -> float:
+    """The mean rank correlation of the first on one half of the items with the second on the other half.
+
+    A half without any drop agrees with nothing.
+    """
+    ranks = [rankdata(one.halves, axis=2) for one in (first, second)]
+    found = _correlations(ranks[0], ranks[1][::-1])
+    return float(np.where(np.isnan(found), 0.0, found).mean())
+
+
+def _reliability(halves: Float[np.ndarray, "2 splits layers"]) -> float:
     """Spearman–Brown of the mean rank correlation of two halves; 0 where the halves contradict each other."""
-    items = lost.shape[1]
-    if items < 2 or np.ptp(lost.sum(axis=1)) == 0:
-        return math.nan
-    one = _halves(items, seed)
-    halves = [rankdata(half @ lost.T / half.sum(axis=1, keepdims=True), axis=1) for half in (one, 1 - one)]
-    correlations = _correlations(*halves)
-    told = ~np.isnan(correlations)
-    # A half without any drop agrees with nothing.
-    r = max(0.0, float(np.where(told, correlations, 0.0).mean()))
+    found = _correlations(*rankdata(halves, axis=2))
+    r = max(0.0, float(np.where(np.isnan(found), 0.0, found).mean()))
     return 2 * r / (1 + r)
 
 

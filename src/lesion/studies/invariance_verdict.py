@@ -32,7 +32,7 @@ DOES_NOT: Word = "does not hold"
 CANNOT: Word = "cannot tell"
 
 AGREE = 0.5
-RELIABLE = 0.7
+RELIABLE = 0.8
 MOST = 0.5
 THRESHOLDS = {
     "alpha": ALPHA,
@@ -118,7 +118,8 @@ def _judge(family: Family, task: Mapping[str, Any]) -> tuple[Word, list[str]]:
         if pair is None or sets is None:
             open_.append(f"{child} cannot be compared block by block with {base}.")
             continue
-        for side, reason in [*_by_rank(child, pair), *_by_sets(child, sets)]:
+        tests = sum(one["kind"] == "variant" and one["p"] is not None for one in task["pairs"])
+        for side, reason in [*_by_rank(child, pair, tests), *_by_sets(child, sets)]:
             {"against": against, "open": open_, "favour": favour}[side].append(reason)
     joint = task["joint"]
     if not task["critical"].get(base):
@@ -136,9 +137,16 @@ def _judge(family: Family, task: Mapping[str, Any]) -> tuple[Word, list[str]]:
     return (CANNOT, open_) if open_ else (HOLDS, favour)
 
 
-def _by_rank(child: str, pair: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _by_rank(child: str, pair: Mapping[str, Any], tests: int) -> list[tuple[str, str]]:
+    """What the order of blocks says of a child, if it can say anything; `tests` are corrected for by Holm."""
     ceiling = pair["ceiling"]
-    if pair["rho"] is None or ceiling is None or ceiling < RELIABLE or pair["low"] is None or pair["p_least"] > ALPHA:
+    if (
+        pair["rho"] is None
+        or ceiling is None
+        or ceiling < RELIABLE
+        or pair["low"] is None
+        or tests * pair["p_least"] > ALPHA
+    ):
         return []  # the order cannot be measured: it speaks neither for nor against
     told = f"ρ = {pair['rho']:.2f}, for the true profiles {pair['low']:.2f} to {pair['high']:.2f}"
     if pair["high"] < AGREE:
