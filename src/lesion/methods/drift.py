@@ -169,12 +169,12 @@ def drift(
         watcher.begin(states.name, states.layers - first, 0, "layers")
     zero = states.mapped(first) if bool(where.all()) else states.layer(first, where)
     alignment = Alignment(zero)
-    points = _prepared(states.layer(first, where), settings.normalise)
-    count = _distinct(states, points, settings)
-    reference = _clustered(points, settings, first, 0)
-    again = _clustered(points, settings, first, 1)
+    count = _distinct(states, _prepared(states.layer(first, where), settings.normalise), settings)
+    reference, again = (
+        _clustered(_prepared(states.layer(first, where), settings.normalise), settings, first, stream)
+        for stream in (0, 1)
+    )
     ceiling = normalised_mutual_information(reference.labels, again.labels, settings.normalisation)
-    del points
     found: list[LayerDrift] = []
     assignments: list[np.ndarray] = []
     for layer in range(first, states.layers):
@@ -272,6 +272,7 @@ def _clustered(points: Float32[np.ndarray, "tokens width"], settings: Settings, 
         starts=settings.starts,
         seed=seed,
         iterations=settings.iterations,
+        overwrite=True,
     )
 
 

@@ -1,0 +1,188 @@
+"""Seeding: where the searches of k-means begin: seeds, first steps and exchanges of centres in a subspace."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+# Dimensions of the subspace: so many at least, and twice as many as clusters.
+SUBSPACE = 128
+# Steps of every start, and how many starts go on from there.
+FIRST_STEPS = 8
+FINALISTS = 3
+# Exchanges that a finalist tries at most, how many in a row may fail, and how many new centres each tries.
+EXCHANGES, FAILURES, TRIED = 40, 4, 30
+# Numbers that an intermediate of several starts may have; more starts take turns.
+_PIECE = 1 << 23
+
+
+def beginnings(
+    x: Float[Tensor, "points width"],
+    weights: Float[Tensor, " points"],
+    clusters: int,
+    starts: int,
+    generator: torch.Generator,
+) -> list[Int[Tensor, " points"]]:
+    """The labels with which the most promising of several starts go on, in a subspace of few dimensions.
+
+    Every start is seeded by greedy k-means++ (Arthur & Vassilvitskii 2007) and goes some of Lloyd's steps. The best few
+    then exchange centres: one is taken away and another put where it takes most from the inertia, as restarts find it
+    only by luck (Fränti 2018; Lattanzi & Sohler 2019).
+
+    Args:
+        x: distinct points around their mean.
+        weights: how often each occurs.
+        clusters: at most as many as points. A cluster may come back empty.
+        starts: how many seedings are tried.
+        generator: of all that is drawn.
+    """
+    inside = _subspace(x, weights, max(SUBSPACE, 2 * clusters), generator)
+    outside = ((x * x).sum(1) - (inside * inside).sum(1)).clamp_(min=0)
+    at_once = max(1, _PIECE // (clusters * len(x)))
+    found: list[tuple[float, Tensor]] = []
+    for begin in range(0, starts, at_once):
+        seeds = _seeds(inside, outside, weights, clusters, min(at_once, starts - begin), generator)
+        found += _first_steps(inside, weights, seeds)
+    found.sort(key=lambda start: start[0])
+    return [_exchanged(inside, weights, labels, clusters, generator) for _, labels in found[:FINALISTS]]
+
+
+def _subspace(
+    x: Float[Tensor, "points width"], weights: Float[Tensor, " points"], size: int, generator: torch.Generator
+) -> Float[Tensor, "points size"]:
+    """The points in a subspace of large variance: one step of a power iteration from random directions (Halko et al.
+    2011, section 4.4). All dimensions, where that is not far fewer.
+    """
+    width = x.shape[1]
+    if 2 * size > width or len(x) <= size:
+        return x
+    directions = torch.randn(width, size, generator=generator)
+    basis, _ = torch.linalg.qr(x.T @ (x @ directions * weights[:, None]))
+    return x @ basis
+
+
+def _seeds(
+    inside: Float[Tensor, "points size"],
+    outside: Float[Tensor, " points"],
+    weights: Float[Tensor, " points"],
+    clusters: int,
+    starts: int,
+    generator: torch.Generator,
+) -> Int[Tensor, "starts clusters"]:
+    """Greedy k-means++ of several starts: of 2 + ln k points drawn by their squared distance from those already chosen,
+    the one that leaves the least.
+
+    What lies outside the subspace counts as if it were at right angles between any two points.
+    """
+    points, trials = len(inside), 2 + int(math.log(clusters))
+    squares = (inside * inside).sum(1) + outside
+    rows = torch.arange(starts)
+
+    def distances(chosen: Tensor) -> Tensor:
+        flat = chosen.reshape(-1)
+        found = torch.addmm(squares.expand(len(flat), points), inside[flat], inside.T, alpha=-2)
+        found.add_(squares[flat, None]).clamp_(min=0)
+        found[torch.arange(len(flat)), flat] = 0
+        return found.view(*chosen.shape, points)
+
+    first = torch.multinomial(weights.double(), starts, replacement=True, generator=generator)
+    seeds = [first]
+    nearest = distances(first)
+    for _ in range(1, clusters):
+        mass = (nearest * weights).double().cumsum(1)
+        drawn = torch.rand(starts, trials, generator=generator, dtype=torch.float64) * mass[:, -1:]
+        tried = torch.searchsorted(mass, drawn, right=True).clamp_(max=points - 1)
+        left = torch.minimum(distances(tried), nearest[:, None])
+        best = (left @ weights).argmin(1)
+        nearest = left[rows, best]
+        seeds.append(tried[rows, best])
+    return torch.stack(seeds, 1)
+
+
+def _first_steps(
+    inside: Float[Tensor, "points size"], weights: Float[Tensor, " points"], seeds: Int[Tensor, "starts clusters"]
+) -> list[tuple[float, Int[Tensor, " points"]]]:
+    """Lloyd's steps of several starts: of each its inertia and its labels."""
+    (starts, clusters), (points, size) = seeds.shape, inside.shape
+    weighted = inside * weights[:, None]
+    moment = float((weighted * inside).double().sum())
+    centres = inside[seeds.view(-1)]
+    own = (torch.arange(starts) * clusters)[:, None]
+    for step in range(FIRST_STEPS):
+        # The nearest centre has the largest x·c − ‖c‖²/2; twice its weighted sum is what it takes from Σ w ‖x‖².
+        half = (centres * centres).sum(1).mul_(-0.5)
+        closeness = torch.addmm(half[:, None].expand(-1, points), centres, inside.T).view(starts, clusters, points)
+        most, labels = closeness.max(1)
+        if step == FIRST_STEPS - 1:
+            break
+        sums, sizes = torch.zeros(starts * clusters, size), torch.zeros(starts * clusters)
+        for each in labels + own:
+            sums.index_add_(0, each, weighted)
+            sizes.index_add_(0, each, weights)
+        centres = _means(sums, sizes, centres)
+    inertia = (moment - 2 * (most.double() @ weights.double())).tolist()
+    return list(zip(inertia, labels, strict=True))
+
+
+def _exchanged(
+    inside: Float[Tensor, "points size"],
+    weights: Float[Tensor, " points"],
+    labels: Int[Tensor, " points"],
+    clusters: int,
+    generator: torch.Generator,
+) -> Int[Tensor, " points"]:
+    """The labels after exchanges of centres, with a step of Lloyd's between any two.
+
+    What an exchange brings is known for all centres at once: a point whose centre goes has its second nearest, or the
+    new one.
+    """
+    points, size = inside.shape
+    squares = (inside * inside).sum(1)
+    weighted = inside * weights[:, None]
+    every = torch.arange(points)
+
+    def distances(centres: Tensor) -> Tensor:
+        offset = (centres * centres).sum(1)[:, None] + squares
+        return torch.addmm(offset, centres, inside.T, alpha=-2).clamp_(min=0)
+
+    def means(labels: Tensor, instead: Tensor) -> Tensor:
+        sums = torch.zeros(clusters, size).index_add_(0, labels, weighted)
+        return _means(sums, torch.zeros(clusters).index_add_(0, labels, weights), instead)
+
+    centres = means(labels, torch.zeros(clusters, size))
+    failures = 0
+    for _ in range(EXCHANGES):
+        away = distances(centres)
+        nearest, labels = away.min(0)
+        centres = means(labels, centres)
+        away[labels, every] = torch.inf
+        second = away.amin(0)
+        mass = (nearest * weights).double().cumsum(0)
+        drawn = torch.rand(TRIED, generator=generator, dtype=torch.float64) * mass[-1]
+        tried = inside[torch.searchsorted(mass, drawn, right=True).clamp_(max=points - 1)]
+        for _ in range(2):  # a new centre, and then the mean of the points that it would take
+            takes = (distances(tried) < nearest) * weights
+            tried = _means(takes @ inside, takes.sum(1), tried)
+        new = distances(tried)
+        least = torch.minimum(new, nearest)
+        more = (torch.minimum(new, second) - least) * weights
+        left = torch.zeros(TRIED, clusters).index_add_(1, labels, more) + (least @ weights)[:, None]
+        best, gone = divmod(int(left.argmin()), clusters)
+        if float(left[best, gone]) < float(nearest @ weights) * (1 - 1e-6):
+            centres[gone] = tried[best]
+            failures = 0
+        else:
+            failures += 1
+            if failures == FAILURES:
+                break
+    return distances(centres).argmin(0)
+
+
+def _means(
+    sums: Float[Tensor, "clusters size"], sizes: Float[Tensor, " clusters"], instead: Float[Tensor, "clusters size"]
+) -> Float[Tensor, "clusters size"]:
+    """The means of clusters. A centre that lost all its points stays where it is; who goes on from there fills it."""
+    return torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1)[:, None], instead)
