@@ -25,6 +25,7 @@ def trained(tmp_path_factory) -> Path:
     return folder / "model"
 
 
+@pytest.mark.slow
 def test_a_training_is_followed_and_told_over_time(capsys, trained, tmp_path):
     sums, out = questions(tmp_path / "sums.jsonl", 4), tmp_path / "out"
     asks = ("--task", sums, "--items", 3, "--max-new-tokens", 2, "--out", out)
