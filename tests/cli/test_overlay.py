@@ -1,0 +1,70 @@
+"""`lesion overlay`: what it leaves and prints, `report` on its folder, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import lesion as library
+from commandline import lesion
+
+
+@pytest.fixture
+def folders(tmp_path) -> list[Path]:
+    """A layer study and a drift study of one made model."""
+    drops = [{"layer": i, "drop": d, "critical": d > 0.5} for i, d in enumerate((0.9, 0.1, 0.2, 0.3, 0.7))]
+    nmi = [{"layer": i, "nmi": value} for i, value in enumerate((1.0, 0.6, 0.55, 0.5, 0.4, 0.3))]
+    for name, file, told in (
+        ("ablation", "summary.json", {"models": [{"model": "made", "tasks": [{"task": "sums", "layers": drops}]}]}),
+        ("drift", "drift.json", {"study": {"task": "sums"}, "models": [{"model": "made", "layers": nmi}]}),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text(json.dumps(told))
+    return [tmp_path / "ablation", tmp_path / "drift"]
+
+
+def test_an_overlay_leaves_page_and_tables_and_report_writes_it_anew(capsys, folders, tmp_path):
+    out = tmp_path / "out"
+    done = lesion(capsys, "overlay", *folders, "--out", out)
+    assert done.code == 0, done.err
+    assert done.out.endswith(f"report: {out / 'report.html'}\n")
+    assert "drop · sums" in done.out
+    assert {file.name for file in out.iterdir()} == {
+        "report.html", "summary.json", "overlay.csv", "correlations.csv", "figures",
+    }  # fmt: skip
+    before = {file: file.read_bytes() for file in out.rglob("*.*")}
+    (out / "report.html").unlink()
+    assert lesion(capsys, "report", out).code == 0
+    assert {file: file.read_bytes() for file in out.rglob("*.*")} == before
+    assert lesion(capsys, "overlay", *folders, "--out", out).code == 0
+    told = library.overlay(*folders)
+    assert told.summary == json.loads((out / "summary.json").read_text("utf-8"))
+    assert set(told.table["kind"]) == {"layers", "drift"}
+    assert len(told.correlations) == 1
+
+
+@pytest.mark.parametrize(
+    ("which", "out", "says"),
+    [
+        ([0, 1], "drift", "is one of the studies"),
+        ([0, 0], "out", "named twice"),
+        ([0], "out", "Only one profile"),
+        ([0, 1], "strange", "is not of an overlay"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_and_nothing_is_written(capsys, folders, tmp_path, which, out, says):
+    (tmp_path / "strange").mkdir()
+    (tmp_path / "strange" / "summary.json").write_text('{"models": []}')
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*.*")}
+    done = lesion(capsys, "overlay", *(folders[i] for i in which), "--out", tmp_path / out)
+    assert done.code == 2
+    assert says in done.complaint
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*.*")} == before
+
+
+def test_a_folder_that_is_not_there_is_named(capsys, tmp_path):
+    done = lesion(capsys, "overlay", tmp_path / "nowhere", "--out", tmp_path / "out")
+    assert done.code == 2
+    assert "nowhere is no folder" in done.complaint
