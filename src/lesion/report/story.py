@@ -62,8 +62,7 @@ def layers(summary: Mapping[str, Any], page: str) -> Chapter:
     level = float((summary.get("study") or {}).get("level") or 0.95)
     families = invariance.sections(summary, level)
     found = [
-        Finding(f"{family['name']}: {family['word']}", (family["lead"],), (family["text"],) if family["text"] else ())
-        for family in families
+        Finding(family["name"], (family["lead"],), (family["text"],) if family["text"] else ()) for family in families
     ]
     panels = [
         Panel(f"{family['name']}, {curve['task']}", tuple(curve["drawn"]), tuple(family["legend"]))
