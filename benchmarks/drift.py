@@ -27,11 +27,13 @@ TOKENS, WIDTH, CLUSTERS, STARTS = 6000, 1024, 50, 10
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=2, help="how often each is run")
-    parser.add_argument("--model", default="bundled:llama-base")
-    parser.add_argument("--layers", default="1,4,8", help="of the model")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--threads", type=int, default=1, help="of both contestants; 1 by default")
+    parser.add_argument("--seeds", type=int, default=2, help="each is run once for each of so many seeds; 2 by default")
+    parser.add_argument(
+        "--model", default="bundled:llama-base", help="whose hidden states; bundled:llama-base by default"
+    )
+    parser.add_argument("--layers", default="1,4,8", help="of the model; 1,4,8 by default")
+    parser.add_argument("--out", type=Path, help="a JSON file for the numbers, one entry a number of threads")
     options = parser.parse_args()
     for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[key] = str(options.threads)

@@ -49,9 +49,12 @@ def drift(
         str | None, typer.Option(help="Folder of a layer study, whose critical blocks are laid beside the elbow.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the draws of items, and of all clusterings.")] = 0,
-    max_new_tokens: Annotated[int | None, typer.Option(help="Limit for one solution of the model's own.")] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(help="Limit for one own solution; each task has its own by default.")
+    ] = None,
     prompt_style: Annotated[
-        str | None, typer.Option(help="auto, raw, chat, plain, …; each task has its own by default.")
+        str | None,
+        typer.Option(help="auto, raw, chat, plain, or a paper's style; each task has its own, most of them auto."),
     ] = None,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
