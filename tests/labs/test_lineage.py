@@ -355,6 +355,7 @@ def test_what_was_trained_can_be_shown_and_has_a_card_of_what_was_measured(capsy
     parameters = sum(p.numel() for p in model.network.parameters())
     for fact in (f"{parameters:,} parameters", f"{len(model.anatomy.blocks)} blocks", "seed 5", f"{SMALL} generated"):
         assert fact in card
+    assert "--seed 5 --groups 1`" in " ".join(card.split())
     for entry in facts["results"]:
         shown = f"{100 * entry['accuracy']:.1f} % | {100 * entry['low']:.1f} to {100 * entry['high']:.1f} |"
         assert f"| {entry['task']} | {entry['group'] or 'all'} | {entry['items']} | {shown}" in card

@@ -279,6 +279,8 @@ def test_the_bundled_base_is_taken_for_seed_0_and_that_is_said(tmp_path, monkeyp
     ("arguments", "says"),
     [
         (["--family", "lama", "--stage", "instruct"], "no family 'lama' (nearest: llama)"),
+        (["--stage", "base", "--base", "bundled:llama-base"], "bundled:llama-base would not be looked at"),
+        (["--stage", "base", "--seed", "-1"], "a whole number from 0, not -1"),
         (["--stage", "instrct"], "no stage 'instrct' (nearest: instruct, distill)"),
         (["--stage", "rlvr", "--base", "bundled:llama-base", "--family", "qwen2"], "--family llama"),
     ],

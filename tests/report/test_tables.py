@@ -47,3 +47,14 @@ def test_cells_not_answered_yet_say_so():
     del summary["models"][0]["tasks"][1]["layers"][2]
     summary["models"][0]["tasks"][1]["baseline"] = None
     assert shown(summary).count("not yet") == 2
+
+
+def test_a_model_beside_a_deeper_one_has_its_own_layers_only():
+    summary = study(models=("shallow", "deep"))[0]
+    for task in summary["models"][0]["tasks"]:
+        del task["layers"][-1]
+    text = shown(summary)
+    assert "not yet" not in text
+    depth = len(summary["models"][1]["tasks"][0]["layers"])
+    last = [line for line in text.splitlines() if line.split()[:1] == [str(depth - 1)] and "[" in line]
+    assert len(last) == 1  # of the deeper model alone

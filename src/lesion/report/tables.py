@@ -78,7 +78,11 @@ def _table(view: View, label: str) -> Table:
     for task, line in of_label.items():
         table.add_column(Text(f"{task}\n{wording.counted(line.items, 'item')}"), justify="right", overflow="fold")
     table.add_row("baseline", *(_baseline_cell(line) for line in of_label.values()), end_section=True)
-    for layer in view.layers:
+    # A family beside it may be deeper: only what this model has, or will have.
+    own = {point.layer for line in of_label.values() for point in line.points}.union(
+        *(line.missing for line in of_label.values())
+    )
+    for layer in (layer for layer in view.layers if layer in own):
         table.add_row(str(layer), *(_cell(line, layer) for line in of_label.values()))
     return table
 

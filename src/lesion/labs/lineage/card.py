@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lesion.labs.lineage.base import Recipe
+
 ARCHITECTURES = {"llama": "Llama", "qwen2": "Qwen2"}
 TASK = "primer:arithmetic"
 
@@ -37,7 +39,7 @@ enough to study every block of it on a laptop. It knows nothing of the real worl
   rise, stay and fall, and training ends before the fall does, where arithmetic still has room to rise. Answer tokens
   weigh ten times what prompt tokens weigh, and the one-word answers of atlas and reading more.
 - **Time**: {minutes:.0f} minutes on {machine}, torch {torch}. A GPU takes a few minutes: an estimate, not measured.
-- **Again**: `lesion lab lineage --family {family} --stage base --seed {seed}`. Deterministic from the seed on one
+- **Again**: `lesion lab lineage --family {family} --stage base --seed {seed}{shorter}`. Deterministic from the seed on one
   machine and thread count.
 """
 CHILD = """\
@@ -159,6 +161,7 @@ def _base(facts: Mapping[str, Any], parameters: int) -> str:
         architecture=ARCHITECTURES[facts["family"]],
         parameters=parameters,
         head_size=recipe["width"] // recipe["heads"],
+        shorter="" if recipe["groups"] == Recipe.groups else f" --groups {recipe['groups']}",
         biases=", biases on q, k and v" if facts["family"] == "qwen2" else "",
         millions=facts["tokens"] / 1e6,
         minutes=facts["seconds"] / 60,

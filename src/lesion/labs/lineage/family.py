@@ -55,12 +55,17 @@ def train(
         The folders of the models that were asked for, in the order of training.
 
     Raises:
-        UsageError: there is no such stage, family or device; the base is of another family; or a child has no base.
+        UsageError: there is no such stage, family or device; the base is of another family, or given for a base; a
+            child has no base; or the seed is negative.
         LesionError: `out` holds another training, or cannot be written; or GRPO has nothing to learn.
     """
     if stage not in (*STAGES, ALL):
         close = nearest(stage, (*STAGES, ALL))
         raise UsageError(f"The lineage has no stage '{stage}'{close}; there are {', '.join((*STAGES, ALL))}.")
+    if stage == "base" and base is not None:
+        raise UsageError(f"A base is trained from scratch, and {base} would not be looked at; leave out --base.")
+    if seed < 0:
+        raise UsageError(f"A seed is a whole number from 0, not {seed}.")
     watcher = watcher or Silent()
     family = _family(family, base)
     chosen = shipping.device_of(device)
