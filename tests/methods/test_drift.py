@@ -188,7 +188,5 @@ def test_what_cannot_be_clustered_is_an_error_that_says_what_to_do():
     ],
 )
 def test_settings_that_there_are_none_of_are_errors(wrong, match):
-    from lesion.methods.drift import Settings as Plain
-
     with pytest.raises(UsageError, match=match):
-        Plain(**wrong)
+        Settings(**wrong)

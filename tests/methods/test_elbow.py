@@ -16,7 +16,7 @@ def bent(layers, at, before=-0.1, after=-0.01, start=1.0):
     return start + before * x + (after - before) * np.maximum(0, x - at)
 
 
-def brute_force(layers, values, step=0.002):
+def brute_force(layers, values, step=0.005):
     """The t of a grid with the least sum of squares, and that sum."""
     x, y = np.asarray(layers, dtype=float), values.mean(axis=0)
     best = (np.inf, 0.0)
@@ -27,7 +27,7 @@ def brute_force(layers, values, step=0.002):
     return best
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(5, 14), st.integers(0, 10**6), st.floats(0, 0.3))
 def test_the_bend_is_the_best_of_a_fine_grid(count, seed, noise):
     rng = np.random.default_rng(seed)
@@ -79,7 +79,7 @@ def test_the_interval_holds_the_bend_and_narrows_with_less_noise():
 
 
 def test_the_same_seed_gives_the_same_interval():
-    values = bent(range(9), 4) + 0.02 * np.random.default_rng(0).normal(size=(3, 9))
+    values = bent(range(9), 4.5) + 0.05 * np.random.default_rng(0).normal(size=(5, 9))
     assert elbow(range(9), values, seed=1) == elbow(range(9), values, seed=1)
     assert elbow(range(9), values, seed=1) != elbow(range(9), values, seed=2)
 
@@ -88,12 +88,11 @@ def test_the_same_seed_gives_the_same_interval():
 def test_of_straight_curves_with_noise_hardly_more_than_a_twentieth_bend(runs):
     rng = np.random.default_rng(runs)
     bends = [
-        elbow(range(9), 1 - 0.05 * np.arange(9) + 0.02 * rng.normal(size=(runs, 9)), draws=99).bend for _ in range(200)
+        elbow(range(9), 1 - 0.05 * np.arange(9) + 0.02 * rng.normal(size=(runs, 9)), draws=99).bend for _ in range(100)
     ]
-    assert np.mean(bends) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
+    assert np.mean(bends) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 100)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("runs", "least"), [(5, 0.80), (10, 0.85), (1, 0.75)])
 def test_intervals_cover_the_bend_nearly_as_often_as_they_say(runs, least):
     rng = np.random.default_rng(runs)

@@ -46,12 +46,12 @@ DATA = {
 @pytest.mark.parametrize("name", DATA)
 def test_inertia_is_at_most_that_of_scikit_learn_with_as_many_starts(name):
     points = DATA[name]()
-    theirs = KMeans(12, n_init=10, random_state=0, tol=1e-4).fit(points).inertia_
-    ours = [kmeans(torch.from_numpy(points), 12, seed=seed) for seed in range(3)]
+    theirs = [KMeans(12, n_init=10, random_state=seed, tol=1e-4).fit(points).inertia_ for seed in range(4)]
+    ours = [kmeans(torch.from_numpy(points), 12, seed=seed) for seed in range(4)]
     for found in ours:
         assert found.inertia == pytest.approx(inertia_of(points, found.labels), rel=1e-5)
-        assert found.inertia <= theirs * 1.005  # both search at random; half a per cent is luck
-    assert min(found.inertia for found in ours) <= theirs * (1 + 1e-6)
+    # Both search at random: a single search may be worse than a single one of theirs, the mean of several may not.
+    assert np.mean([found.inertia for found in ours]) <= np.mean(theirs) * (1 + 1e-4)
 
 
 @pytest.mark.parametrize("name", DATA)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import torch
@@ -19,7 +18,6 @@ from lesion.methods.hidden import HiddenStates
 from lesion.methods.information import (
     NORMALISATIONS,
     Alignment,
-    Normalisation,
     cosine,
     normalised_mutual_information,
     shuffled,
@@ -27,9 +25,6 @@ from lesion.methods.information import (
 from lesion.methods.kmeans import Clustering, distinct, kmeans
 from lesion.watching import Watcher
 
-LayerZero = Literal["embedding", "block"]
-Normalise = Literal["none", "unit", "standardise"]
-Part = Literal["prompt", "solution", "both"]
 _CHOICES = {
     "layer_zero": ("embedding", "block"),
     "normalise": ("none", "unit", "standardise"),
@@ -60,14 +55,14 @@ class Settings:
     """
 
     clusters: int = 50
-    layer_zero: LayerZero = "embedding"
-    normalise: Normalise = "none"
-    normalisation: Normalisation = "arithmetic"
+    layer_zero: str = "embedding"
+    normalise: str = "none"
+    normalisation: str = "arithmetic"
     starts: int = 10
     iterations: int = 300
     seed: int = 0
     null: int = 1
-    part: Part = "both"
+    part: str = "both"
 
     def __post_init__(self) -> None:
         for key, choices in _CHOICES.items():
@@ -246,9 +241,7 @@ def _distinct(states: HiddenStates, points: Float32[np.ndarray, "tokens width"],
     return count
 
 
-def _prepared(
-    vectors: Float32[np.ndarray, "tokens width"], normalise: Normalise
-) -> Float32[np.ndarray, "tokens width"]:
+def _prepared(vectors: Float32[np.ndarray, "tokens width"], normalise: str) -> Float32[np.ndarray, "tokens width"]:
     """The vectors as they are clustered; changed in place."""
     if normalise == "unit":
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)

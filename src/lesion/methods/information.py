@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float64, Int, Shaped
 
 from lesion.errors import UsageError, nearest
 
-Normalisation = Literal["arithmetic", "geometric", "min", "max"]
-NORMALISATIONS: tuple[str, ...] = get_args(Normalisation)
+NORMALISATIONS = ("arithmetic", "geometric", "min", "max")
 
 # Numbers of a float64 piece of a product: what is held beside the vectors themselves.
 _PIECE = 1 << 21
@@ -19,7 +18,7 @@ _PIECE = 1 << 21
 
 def normalised_mutual_information(
     a: Shaped[np.ndarray, " tokens"],
-    b: Shaped[np.ndarray, " tokens"],
+    b: Shaped[np.ndarray, " same_tokens"],
     normalisation: str = "arithmetic",
 ) -> float:
     """Mutual information of two labellings over a mean of their entropies: 1 where they are the same, 0 if unrelated.
@@ -94,7 +93,7 @@ def _entropy(shares: Float64[np.ndarray, " classes"]) -> float:
     return float(-np.sum(positive * np.log(positive)))
 
 
-def cosine(x: Float[np.ndarray, "tokens width"], y: Float[np.ndarray, "tokens width"]) -> float:
+def cosine(x: Float[np.ndarray, "tokens width"], y: Float[np.ndarray, "same_tokens same_width"]) -> float:
     """The mean over tokens of the cosine between a token's vector in `x` and in `y`; float64, piece by piece.
 
     A vector of zeros has no direction; its cosine counts as 0.
@@ -114,7 +113,7 @@ def cosine(x: Float[np.ndarray, "tokens width"], y: Float[np.ndarray, "tokens wi
     return total / len(x)
 
 
-def linear_cka(x: Float[np.ndarray, "tokens width_x"], y: Float[np.ndarray, "tokens width_y"]) -> float:
+def linear_cka(x: Float[np.ndarray, "tokens width_x"], y: Float[np.ndarray, "same_tokens width_y"]) -> float:
     """Linear centred kernel alignment, ‖YᵀX‖² / (‖XᵀX‖ ‖YᵀY‖) with columns centred (Kornblith et al. 2019, Eq. 3).
 
     Both may be maps of files: they are read in pieces, in float64. Of the products [width, width] and [tokens, tokens],
@@ -158,7 +157,7 @@ class Alignment:
         if tokens <= width:
             step = max(1, _PIECE // tokens)
             for start in range(0, tokens, step):
-                kernel = _kernel(x, mean_x, slice(start, start + step))
+                kernel: Any = _kernel(x, mean_x, slice(start, start + step))
                 other = kernel if x is y else _kernel(y, mean_y, slice(start, start + step))
                 total += float(np.vdot(kernel, other))
             return total
@@ -192,8 +191,7 @@ def _kernel(x: Any, mean: Any, rows: slice) -> Float64[np.ndarray, "rows tokens"
 
 
 def _mean(x: Any) -> Float64[np.ndarray, " width"]:
-    found: Float64[np.ndarray, " width"] = np.mean(x, axis=0, dtype=np.float64)
-    return found
+    return np.asarray(np.mean(x, axis=0, dtype=np.float64))
 
 
 def _noise(x: Any, mean: Any) -> float:

@@ -64,7 +64,7 @@ def kmeans(
     Args:
         points: one vector a token.
         clusters: how many.
-        starts: how many seedings are tried. All are compared after a few steps, the best three to the end.
+        starts: how many seedings are tried. All are compared after a few steps, the best five to the end.
         seed: of all that is drawn.
         iterations: steps with all dimensions that a start may take at most.
         tolerance: finalists are compared once a step lowers their inertia by less than this share; the best of them

@@ -12,9 +12,9 @@ from torch import Tensor
 SUBSPACE = 128
 # Steps of every start, and how many starts go on from there.
 FIRST_STEPS = 8
-FINALISTS = 3
+FINALISTS = 5
 # Exchanges that a finalist tries at most, how many in a row may fail, and how many new centres each tries.
-EXCHANGES, FAILURES, TRIED = 40, 4, 30
+EXCHANGES, FAILURES, TRIED = 60, 6, 30
 # Numbers that an intermediate of several starts may have; more starts take turns.
 _PIECE = 1 << 23
 

@@ -27,7 +27,7 @@ _SPACES, _GOES_ON = ("Ġ", "▁", " "), "##"
 def token_classes(
     tokenizer: PreTrainedTokenizerBase,
     ids: Int[np.ndarray, " tokens"],
-    text_of: Int[np.ndarray, " tokens"] | None = None,
+    text_of: Int[np.ndarray, " same_tokens"] | None = None,
     *,
     lexicon: Mapping[str, str] | None = None,
 ) -> Shaped[np.ndarray, " tokens"]:
