@@ -106,7 +106,7 @@ def _bundled(typed: str, revision: str | None) -> Source:
         raise UsageError(f"There is no bundled model '{name}'{nearest(name, known)}. There are: {have}.")
     if revision is not None:
         raise UsageError(
-            f"{typed} comes without checkpoints of its training, and so has no revision {revision}. Train a base again: "
+            f"{typed} comes without checkpoints of its training, and so has no revision {revision}. Train one again: "
             f"`lesion lab lineage --out DIR` keeps them; then give DIR/base/model and one of the revisions in "
             f"DIR/base/{CHECKPOINTS}."
         )

@@ -39,8 +39,8 @@ enough to study every block of it on a laptop. It knows nothing of the real worl
   rise, stay and fall, and training ends before the fall does, where arithmetic still has room to rise. Answer tokens
   weigh ten times what prompt tokens weigh, and the one-word answers of atlas and reading more.
 - **Time**: {minutes:.0f} minutes on {machine}, torch {torch}. A GPU takes a few minutes: an estimate, not measured.
-- **Again**: `lesion lab lineage --family {family} --stage base --seed {seed}{shorter}`. Deterministic from the seed on one
-  machine and thread count.
+- **Again**: `lesion lab lineage --family {family} --stage base --seed {seed}{shorter}`. Deterministic from the seed on
+  one machine and thread count.
 """
 CHILD = """\
 {what}
