@@ -165,3 +165,19 @@ def test_a_damaged_section_says_what_to_do(told):
 @pytest.mark.parametrize(("value", "name"), [(0.0, "k0"), (1.0, "k16"), (-0.5, "g8"), (None, "none"), (3.0, "k16")])
 def test_shares_and_correlations_have_a_class_per_step(value, name):
     assert invariance_tables.heat_class(value) == name
+
+
+def test_an_interval_that_is_not_there_is_called_not_measurable_and_a_rho_at_its_ceiling_so(told):
+    summary = copy.deepcopy(told[0])
+    entry = next(e for e in summary["invariance"]["families"] if e["family"] == "qwen2")
+    entry["tasks"][0]["pairs"][0] |= {"rho": 0.97, "ceiling": 0.95, "low": None, "high": None}
+    cell = invariance.sections(summary, 0.95)[1]["matrices"][0]["rows"][1][1][0]
+    assert cell["limits"] == "not measurable"
+    assert "as high as two measurements of one profile reach (about .95)" in cell["tip"]
+    assert "of the true profiles not measurable" in cell["tip"]
+    entry["tasks"][0]["pairs"][0] |= {"rho": 0.9, "low": 0.91, "high": 1.0, "corrected": 0.98}
+    cell = invariance.sections(summary, 0.95)[1]["matrices"][0]["rows"][1][1][0]
+    assert cell["limits"] == "[.91,\N{NO-BREAK SPACE}1]"
+    assert "two equal profiles would reach about .95" in cell["tip"]
+    assert "the noise that lowers ρ taken out" in cell["tip"]
+    assert "it may lie above ρ" in part(page.page(summary, *told[1:]))

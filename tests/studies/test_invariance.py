@@ -12,7 +12,9 @@ import pytest
 from scipy.stats import spearmanr
 
 from lesion.edits.edit import BASELINE, ScaleBlock
+from lesion.studies import invariance_tasks
 from lesion.studies.invariance import invariance
+from lesion.studies.invariance_statistics import agreement
 from lesion.studies.study import Study
 from lesion.studies.summary import summarise
 
@@ -196,8 +198,9 @@ def test_checkpoints_are_compared_with_the_end_and_tell_when_a_block_became_crit
     assert onset[1]["model"] is None
     assert onset[2]["able_from"] == 20
     text = found["verdict"]["text"]
-    assert "primer:arithmetic can be done from step 20 on. Blocks 0 and 7 are critical from that checkpoint on." in text
-    assert "Block 2 becomes so from step 300 on." in text
+    assert "the model comes to do primer:arithmetic between step 1 and step 20." in text
+    assert "Blocks 0 and 7 are critical at step 20 already." in text
+    assert "Block 2 becomes critical between step 20 and step 300." in text
 
 
 def test_what_is_not_answered_yet_is_left_out():
@@ -217,6 +220,18 @@ def test_the_same_answers_give_the_same_numbers_and_another_seed_other_draws():
     )
     assert first == again
     assert first != other
+
+
+def test_the_seed_of_the_study_draws_the_orders_between_tasks(monkeypatch):
+    seen = []
+
+    def noted(*values):
+        seen.append(values[3])
+        return agreement(*values)
+
+    monkeypatch.setattr(invariance_tasks, "agreement", noted)
+    told(same("base", "instruct"), models=[BASE, CHILDREN[0]], items=50, seed=7)
+    assert seen == [7, 7]
 
 
 def test_whole_blocks_at_factor_zero_are_compared_where_there_are_others():

@@ -20,7 +20,7 @@ def test_a_layer_is_critical_from_the_first_checkpoint_after_which_it_never_was_
     assert [found[layer]["step"] for layer in range(4)] == [2, 8, None, None]
     assert [found[layer]["after"] for layer in range(4)] == [1, 4, None, 8]
     assert found[2]["critical_at"] == [4, 8]
-    assert {entry["able_from"] for entry in found.values()} == {2}
+    assert {(entry["able_from"], entry["able_after"]) for entry in found.values()} == {(2, 1)}
 
 
 def test_a_checkpoint_without_the_skill_begins_the_count_anew():
@@ -35,4 +35,4 @@ def test_without_the_skill_at_the_end_there_is_no_onset():
 
 def test_from_the_first_checkpoint_on_there_is_none_before():
     found = told("+++++", [{0}] * 5)
-    assert (found[0]["step"], found[0]["after"]) == (1, None)
+    assert (found[0]["step"], found[0]["after"], found[0]["able_after"]) == (1, None, None)

@@ -84,11 +84,33 @@ def test_one_layer_that_costs_everything_leaves_no_order_that_could_surprise():
     found = agreement(*(profile(right, range(8), 0) for _ in range(2)))
     assert found.rho == 1.0
     assert found.p == found.p_least == pytest.approx(1 / 8)
+    assert (math.isnan(found.low), math.isnan(found.high)) == (True, True)
+
+
+def test_ties_that_leave_no_order_to_surprise_leave_no_interval_however_wide():
+    rng = np.random.default_rng(1)
+    base = rng.random(20) < 0.95
+    right = [np.stack([base, base & (rng.random(20) < 0.1), *[base] * 7]) for _ in range(2)]
+    found = agreement(*(profile(one, range(8), 0) for one in right))
+    assert (found.rho, found.ceiling) == (pytest.approx(1.0), pytest.approx(1.0))
+    assert found.p_least > 0.05
+    assert (math.isnan(found.low), math.isnan(found.high)) == (True, True)
+
+
+def test_an_interval_of_no_width_is_none():
+    answers = np.arange(400) % 20
+    right = np.stack([answers >= 0, *(answers >= 2 * layer + 1 for layer in range(8))])  # far apart: no draw swaps two
+    found = agreement(*(profile(right, range(8), 0) for _ in range(2)))
+    assert (found.rho, found.corrected) == (pytest.approx(1.0), pytest.approx(1.0))
+    assert found.p_least < 0.001
+    assert (math.isnan(found.low), math.isnan(found.high)) == (True, True)
+    noisy = agreement(of(STEEP, 200, 1), of(STEEP, 200, 2))
+    assert noisy.low < noisy.high
 
 
 def test_a_profile_agrees_with_itself_entirely():
     found = agreement(of(STEEP), of(STEEP))
-    assert (found.rho, found.high, found.same_top, found.top_two) == (1.0, 1.0, True, 2)
+    assert (found.rho, found.corrected, found.same_top, found.top_two) == (1.0, pytest.approx(1.0, abs=0.02), True, 2)
     assert found.p == pytest.approx(1 / math.factorial(8))
 
 
@@ -156,6 +178,17 @@ def test_some_layers_of_a_profile_are_ranked_anew():
     assert part.drawn.shape == (2000, 3)
 
 
+def test_some_layers_of_a_profile_have_a_reliability_of_their_own():
+    drops = np.array([0.9, 0.5, 0.1, 0.02, 0.02, 0.02, 0.02, 0.02])
+    right = measured(drops, 200, np.random.default_rng(3))
+    whole = profile(right, range(8), 0)
+    clear, noise = (1, 0, 2), (3, 4, 5, 6, 7)
+    for layers in (clear, noise):
+        alone = profile(right[[0, *(layer + 1 for layer in layers)]], layers, 0)
+        assert whole.at(layers).reliability == alone.reliability
+    assert whole.at(noise).reliability < whole.reliability < whole.at(clear).reliability
+
+
 def test_profiles_of_other_layers_are_not_compared():
     with pytest.raises(LesionError, match="over the same layers"):
         agreement(of(STEEP), of(STEEP).at((0, 1, 2)))
@@ -180,7 +213,7 @@ def test_overlap_counts_all_sets_of_that_size(layers, first, second):
         lambda layers: st.tuples(
             st.just(layers),
             st.sets(st.integers(0, layers - 1), min_size=1),
-            st.lists(st.sets(st.integers(0, layers - 1), min_size=1), min_size=1, max_size=3),
+            st.lists(st.sets(st.integers(0, layers - 1)), min_size=1, max_size=3).filter(any),
         )
     )
 )
@@ -203,3 +236,9 @@ def test_children_that_agree_among_themselves_are_no_evidence_beyond_one_of_them
 def test_empty_sets_have_no_p():
     assert math.isnan(overlap(8, set(), {1}).p)
     assert math.isnan(joint_overlap(8, {1}, [set()]).p)
+
+
+def test_no_layer_is_shared_by_all_where_one_has_none():
+    found = joint_overlap(8, {0, 1, 2}, [{0, 1, 2}, set()])
+    assert found.shared == ()
+    assert found.p == pytest.approx(1 / 56)

@@ -60,8 +60,8 @@ def test_everything_in_favour_holds():
         ({"pair": {"high": AGREE, "low": 0.1}}, "cannot tell"),
         ({"pair": {"low": AGREE - 0.01}}, "cannot tell"),
         ({"pair": {"low": AGREE}}, "holds"),
-        ({"pair": {"p_corrected": ALPHA + 0.01}}, "cannot tell"),
-        ({"pair": {"p_corrected": ALPHA}}, "holds"),
+        ({"pair": {"p": ALPHA + 0.01}}, "cannot tell"),
+        ({"pair": {"p": ALPHA}}, "holds"),
         ({"joint": {"p": ALPHA + 0.01}}, "cannot tell"),
         ({"joint": {"p": None}}, "cannot tell"),
         ({"sets": {"lost": [1]}}, "holds"),  # half of them, and what is left is beyond chance: an exception, and told
@@ -79,10 +79,90 @@ def test_each_rule_turns_at_its_threshold(changes, expected):
     "mute", [{"ceiling": RELIABLE - 0.01}, {"p_least": ALPHA + 0.01}, {"rho": None}, {"low": None}, {"ceiling": None}]
 )
 def test_an_order_that_cannot_be_measured_speaks_neither_for_nor_against(mute):
-    poor = {"high": 0.3, "low": 0.0, "p_corrected": 0.9}
+    poor = {"high": 0.3, "low": 0.0, "p": 0.9}
     assert word(pair=poor) == "does not hold"
     assert word(pair={**poor, **mute}) == "holds"
     assert word(pair={**poor, **mute}, joint={"p": 0.2}) == "cannot tell"
+
+
+MUTE = {"low": None, "high": None}
+
+
+@pytest.mark.parametrize(
+    ("sets", "reason"),
+    [
+        ({"second": [], "shared": []}, "no block of rlvr is critical"),
+        ({"second": [5], "shared": []}, "rlvr shares no critical block with the base"),
+        ({"second": [1], "shared": [1], "lost": [2]}, "block 2, critical in the base, is not in rlvr"),
+    ],
+)
+def test_a_child_whose_order_says_nothing_must_keep_critical_blocks_itself(sets, reason):
+    """The joint p stays small: it comes from other children."""
+    assert word(sets=sets) == "holds"  # its order is that of the base
+    found = verdict(FAMILY, [told(pair=MUTE, sets=sets)], [])
+    assert found["word"] == "cannot tell"
+    assert any(reason in one for one in found["reasons"])
+    assert reason in found["text"]
+    assert word(pair=MUTE) == "holds"
+
+
+def test_a_child_that_the_joint_test_leaves_out_needs_its_order():
+    assert word(joint={"children": []}) == "holds"
+    assert word(joint={"children": []}, pair=MUTE) == "cannot tell"
+
+
+def test_p_values_are_corrected_over_the_children_of_the_base_alone():
+    task = told(pair={"p": 0.03, "p_corrected": 0.09})
+    task["pairs"] += [{**PAIR, "a": "rlvr", "b": "other", "p": 0.04}, {**PAIR, "a": "early", "kind": "time"}]
+    found = verdict(FAMILY, [task], [])
+    assert found["word"] == "holds"
+    assert "p at most 0.030 by Holm over the children" in found["text"]
+    second = Member("distill", "distill", "distill", None, None, None, 8)
+    task["pairs"].append({**PAIR, "b": "distill", "p": 0.03})
+    task["overlaps"].append({**SETS, "b": "distill"})
+    task["curves"].append({"model": "distill", "able": True, "baseline": 0.9})
+    task["joint"]["children"] = ["rlvr", "distill"]
+    found = verdict(Family("f", (BASE, CHILD, second), BASE, ()), [task], [])
+    assert found["word"] == "cannot tell"  # each of the two times two
+    assert "p = 0.060" in found["text"]
+
+
+@pytest.mark.parametrize(
+    ("pair", "sentence"),
+    [
+        ({"rho": 0.9, "ceiling": 0.95}, "is 0.90, where equal profiles would show about 0.95, as an estimate;"),
+        ({"rho": 0.97, "ceiling": 0.95}, "is 0.97, as high as two measurements of one profile reach (about 0.95);"),
+        ({"rho": 0.95, "ceiling": 0.95}, "is 0.95, as high as two measurements of one profile reach (about 0.95);"),
+        ({"ceiling": None}, "is 0.90;"),
+    ],
+)
+def test_the_ceiling_is_an_estimate_that_a_correlation_may_reach(pair, sentence):
+    assert sentence in verdict(FAMILY, [told(pair=pair)], [])["text"]
+
+
+def test_an_order_without_an_interval_is_called_not_measurable():
+    assert "not measurable in rlvr" in verdict(FAMILY, [told(pair=MUTE)], [])["text"]
+    found = verdict(FAMILY, [told()], [])
+    assert "not measurable" not in found["text"]
+    assert any("with the noise taken out 0.80 to 1.00" in reason for reason in found["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("after", "step", "moment"),
+    [
+        (8, 32, "between step 8 and step 32"),
+        (8, None, "between step 8 and the end"),
+        (None, 8, "before step 8, the first measured"),
+        (None, None, "before the end, the only moment measured"),
+    ],
+)
+def test_a_moment_lies_between_two_checkpoints(after, step, moment):
+    task = told()
+    task["onset"] = [
+        {"source": "m", "layer": 3, "step": step, "model": "m", "after": after, "able_from": 1, "able_after": None}
+    ]
+    text = verdict(FAMILY, [task], [])["text"]
+    assert f"the model comes to do gsm8k before step 1, the first measured. Block 3 becomes critical {moment}." in text
 
 
 def test_the_word_of_a_family_is_that_of_its_mathematics():

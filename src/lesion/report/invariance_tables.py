@@ -32,8 +32,8 @@ def rho(value: float | None) -> str:
 
 
 def limits(low: float | None, high: float | None) -> str:
-    """The interval of a rank correlation: `[.62, 1]`; empty when unknown."""
-    return "" if low is None or high is None else f"[{rho(low)},{wording.SPACE}{rho(high)}]"
+    """The interval of a rank correlation: `[.62, 1]`; noise or ties may leave no order to measure."""
+    return "not measurable" if low is None or high is None else f"[{rho(low)},{wording.SPACE}{rho(high)}]"
 
 
 def layers(numbers: Sequence[int]) -> str:
@@ -93,10 +93,15 @@ def _pair(pair: Entry | None, names: Mapping[str, str]) -> dict[str, Any]:
         return {"class": "none", "rho": wording.DASH, "limits": "", "p": "", "sure": False, "tip": "not compared"}
     found = {key: number(pair.get(key)) for key in ("rho", "low", "high", "p", "p_corrected", "ceiling", "corrected")}
     told = f"{names[pair['a']]} and {names[pair['b']]}\nρ {rho(found['rho'])}"
-    if found["ceiling"] is not None:
-        told += f"; as noisy as they are, two equal profiles would reach {rho(found['ceiling'])}"
+    if found["ceiling"] is not None and found["rho"] is not None and found["rho"] >= found["ceiling"]:
+        told += f"; as high as two measurements of one profile reach (about {rho(found['ceiling'])})"
+    elif found["ceiling"] is not None:
+        told += f"; as noisy as they are, two equal profiles would reach about {rho(found['ceiling'])}"
+    told += "\nof the true profiles "
     if found["low"] is not None:
-        told += f"\nof the true profiles {rho(found['corrected'])} {limits(found['low'], found['high'])}"
+        told += f"{rho(found['corrected'])} {limits(found['low'], found['high'])}, the noise that lowers ρ taken out"
+    else:
+        told += "not measurable: too much noise, or too many blocks cost the same"
     told += f"\np {wording.p_value(found['p'])}, corrected {wording.p_value(found['p_corrected'])}"
     top = pair.get("top") or {}
     if top:

@@ -16,7 +16,8 @@ profiles of a layer study over each other and returns what `summary["invariance"
          "overlaps": [{"a","b","kind","first": [layers],"second": [layers],"shared": [layers],"expected","p",
                        "lost": [layers],"gained": [layers]}],
          "joint": {"base","children": [models],"kept_by_all": [layers],"shared": count,"expected","p"} or null,
-         "onset": [{"source","layer","step","model","after","able_from","critical_at": [steps]}]}],
+         "onset": [{"source","layer","step","model","after","able_from","able_after",
+                    "critical_at": [steps]}]}],
        "between_tasks": [{"model","a","b","rho","low","high","p","ceiling","corrected","layers": [of a],
                           "critical_shared": [layers],"relative_a","relative_b","difference","difference_low",
                           "difference_high","ratio","ratio_low","ratio_high","word"}],
@@ -26,13 +27,14 @@ Lists of a curve run over its `layers`, all numbers lie in 0…1 (drops −1…1
 layer: `drops` with the paired interval `low`, `high`, `relative` = drop / baseline accuracy, `depth` = layer / (blocks
 − 1). `able`: the unedited model's accuracy is above `FLOOR` beyond doubt; one that cannot do a task has none to lose.
 Of a pair: `rho` as measured; `low`, `high` the interval of the rank correlation of the true profiles (corrected for
-noise, see `invariance_statistics`), `p` one-sided, `p_least` the least that ties allow, `p_corrected` by Holm over the
-pairs of the family, task and kind.
+noise, see `invariance_statistics`; so it may lie above `rho`, and is null where it is not measurable), `p` one-sided,
+`p_least` the least that ties allow, `p_corrected` by Holm over the pairs of the family, task and kind; the verdict
+corrects over the pairs of the base and its children alone.
 Pairs of kind `time` compare a checkpoint with the end of its training. `lost`: critical in a, and beyond doubt not in
 b; `gained`: the other way round. `relative_a`, `relative_b`: share of the accuracy of tasks a and b that is lost, on
 average over the layers critical for a. Onset: from `model` on (its `step`; null is the end) a layer is critical at all
-later checkpoints and the model able; `after` is the step of the checkpoint before; a `model` of null: it is not, at the
-end.
+later checkpoints and the model able; `after` is the step of the checkpoint before, so it became so between the two; a
+`model` of null: it is not, at the end.
 """
 
 from __future__ import annotations
@@ -113,6 +115,7 @@ def _family(study: Study, family: Family, told: Mapping[tuple[str, str], Told]) 
             member.model,
             {task["task"]: told[member.model, task["task"]] for task in tasks if (member.model, task["task"]) in told},
             study.level,
+            study.seed,
         )
     ]
     found: dict[str, Any] = {

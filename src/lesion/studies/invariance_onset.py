@@ -31,8 +31,8 @@ def onsets(
     Returns:
         One entry per layer: `source`, `layer`, `step` and `model` of the onset (`model` None: not critical at the end;
         `step` None with a model: only at the end), `after` (step of the checkpoint before it, None where there is
-        none), `able_from` (step, or None where only the end is able or none), `critical_at` (steps of all checkpoints
-        at which it is critical).
+        none), `able_from` (step, or None where only the end is able or none), `able_after` (step of the checkpoint
+        before that), `critical_at` (steps of all checkpoints at which it is critical).
     """
     skilled = _since(able)
     entries = []
@@ -46,6 +46,7 @@ def onsets(
                 "model": None if since is None else models[since],
                 "after": steps[since - 1] if since else None,
                 "able_from": None if skilled is None else steps[skilled],
+                "able_after": steps[skilled - 1] if skilled else None,
                 "critical_at": [
                     step for step, found in zip(steps, critical, strict=True) if layer in found and step is not None
                 ],

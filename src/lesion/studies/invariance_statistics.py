@@ -15,7 +15,8 @@ reliability r is r / (2 − r) there, so the percentiles are taken around their 
 √(r₁/(2−r₁) · r₂/(2−r₂)), and put around the corrected value. Percentiles of the plain draws would leave the truth out
 nearly always where layers differ little. In simulations of 8 layers and 200 items, with and without shared noise, the
 interval held the true value in 90 to 100 of 100 cases; it lay too high where layers that cost nearly the same stand in
-opposite order, which is the disagreement that noise hides.
+opposite order, which is the disagreement that noise hides. As an interval of the true correlation it may lie above the
+measured one, which noise lowers.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from jaxtyping import Bool, Float, Int, UInt
 from scipy.stats import hypergeom, rankdata
 
 from lesion.errors import LesionError
+from lesion.studies.statistics import ALPHA
 
 LEAST = 0.5
 """The least ceiling at which an interval is told: below, a division by it would make anything of anything."""
@@ -67,11 +69,11 @@ class Profile:
     reliability: float
 
     def at(self, layers: Sequence[int]) -> Profile:
-        """The profile of some of its layers, in their order; the reliability stays that of the whole."""
+        """The profile of some of its layers, in their order, with their own reliability."""
         if tuple(layers) == self.layers:
             return self
         places = [self.layers.index(layer) for layer in layers]
-        drops = self.drops[places]
+        drops, halves = self.drops[places], self.halves[:, :, places]
         return Profile(
             tuple(layers),
             self.baseline,
@@ -79,8 +81,8 @@ class Profile:
             rankdata(drops),
             self.drawn[:, places],
             self.drawn_baseline,
-            self.halves[:, :, places],
-            self.reliability,
+            halves,
+            _reliability(halves) if np.ptp(drops) > 0 else math.nan,
         )
 
 
@@ -88,7 +90,8 @@ class Profile:
 class Agreement:
     """How far two profiles over the same layers agree; NaN where one of them ranks nothing.
 
-    The interval is NaN too where the ceiling is below `LEAST`.
+    The interval is NaN too where it cannot be measured: the ceiling is below `LEAST`, ties leave no order that could
+    surprise (`p_least` above `ALPHA`), or the bootstrap gives it no width.
 
     Attributes:
         rho: Spearman's rank correlation of the measured drops.
@@ -168,7 +171,9 @@ def agreement(first: Profile, second: Profile, level: float = 0.95, seed: int = 
     rho = float(_correlations(first.ranks, second.ranks))
     ceiling = _ceiling(first.reliability, second.reliability)
     corrected = _corrected(first, second) if not math.isnan(rho) else math.nan
-    low, high = _interval(first, second, level, corrected) if ceiling >= LEAST else (math.nan, math.nan)
+    p_least = permutation_p(np.sort(first.ranks), np.sort(second.ranks), seed)
+    measurable = ceiling >= LEAST and p_least <= ALPHA
+    low, high = _interval(first, second, level, corrected) if measurable else (math.nan, math.nan)
     tops = _tops(first.drops) & _tops(second.drops)
     drawn_tops = _tops(first.drawn) & _tops(second.drawn)
     return Agreement(
@@ -177,7 +182,7 @@ def agreement(first: Profile, second: Profile, level: float = 0.95, seed: int = 
         low=low,
         high=high,
         p=permutation_p(first.ranks, second.ranks, seed),
-        p_least=permutation_p(np.sort(first.ranks), np.sort(second.ranks), seed),
+        p_least=p_least,
         ceiling=ceiling,
         same_top=bool(tops.any()) and not math.isnan(rho),
         top_share=float(drawn_tops.any(axis=1).mean()),
@@ -245,11 +250,12 @@ def joint_overlap(layers: int, base: Collection[int], others: Sequence[Collectio
     Args:
         layers: number of layers that a set could be made of.
         base: the set that all are compared with.
-        others: the others, of layers 0 … layers − 1; empty ones say nothing and do not count.
+        others: the others, of layers 0 … layers − 1; empty ones say nothing about chance and do not
+            count in the sums.
 
     Returns:
-        The layers shared by all, the expected sum of the overlaps, and the p of so large a sum: exact, from the number
-        of sets of the base's size with each sum.
+        The layers shared by all, none where one of the others is empty; the expected sum of the overlaps; and the p of
+        so large a sum: exact, from the number of sets of the base's size with each sum.
     """
     told = [set(other) for other in others if other]
     if not base or not told:
@@ -262,7 +268,7 @@ def joint_overlap(layers: int, base: Collection[int], others: Sequence[Collectio
             for sum_ in range(sum(weights), weight - 1, -1):
                 ways[k][sum_] += ways[k - 1][sum_ - weight]
     total = sum(len(set(base) & other) for other in told)
-    shared = tuple(sorted(set(base).intersection(*told)))
+    shared = tuple(sorted(set(base).intersection(*others)))
     expected = sum(size * len(other) / layers for other in told)
     return Overlap(shared, expected, sum(ways[size][total:]) / math.comb(layers, size))
 
@@ -274,7 +280,10 @@ def _corrected(first: Profile, second: Profile) -> float:
 
 
 def _interval(first: Profile, second: Profile, level: float, corrected: float) -> tuple[float, float]:
-    """The corrected value and around it the percentiles of the bootstrap draws, widened as they are attenuated."""
+    """The corrected value and around it the percentiles of the bootstrap draws, widened as they are attenuated.
+
+    NaN where both ends coincide: draws that are all alike, as ties and a clipped end make them, tell no uncertainty.
+    """
     twice = _ceiling(*(one.reliability / (2 - one.reliability) for one in (first, second)))
     drawn = _correlations(rankdata(first.drawn, axis=1), rankdata(second.drawn, axis=1))
     drawn = drawn[~np.isnan(drawn)]
@@ -282,7 +291,7 @@ def _interval(first: Profile, second: Profile, level: float, corrected: float) -
         return math.nan, math.nan
     low, middle, high = np.quantile(drawn, [(1 - level) / 2, 0.5, (1 + level) / 2])
     ends = np.clip(corrected + (np.array([low, high]) - middle) / twice, -1.0, 1.0)
-    return float(ends[0]), float(ends[1])
+    return (float(ends[0]), float(ends[1])) if ends[1] - ends[0] > 1e-9 else (math.nan, math.nan)
 
 
 def _ceiling(first: float, second: float) -> float:

@@ -39,7 +39,7 @@ def subject(task: str) -> Subject | None:
     return next((SUBJECTS[word] for word in words if word in SUBJECTS), None)
 
 
-def between(model: str, told: Mapping[str, Told], level: float) -> list[dict[str, Any]]:
+def between(model: str, told: Mapping[str, Told], level: float, seed: int = 0) -> list[dict[str, Any]]:
     """One entry per pair of tasks that the model has answered and can do, mathematics first.
 
     `word` is "holds" where b loses, beyond doubt, less than `FAR` of what a loses at the layers that are critical for
@@ -50,6 +50,7 @@ def between(model: str, told: Mapping[str, Told], level: float) -> list[dict[str
         model: its name.
         told: by task.
         level: of the intervals.
+        seed: of the permutations where they are drawn.
     """
     ordered = sorted(told, key=lambda task: subject(task) != "mathematics")  # stable: else as the study names them
     entries = []
@@ -59,7 +60,7 @@ def between(model: str, told: Mapping[str, Told], level: float) -> list[dict[str
             continue
         if first.profile.layers != second.profile.layers:
             continue
-        found = agreement(first.profile, second.profile, level)
+        found = agreement(first.profile, second.profile, level, seed)
         entries.append(
             {
                 "model": model,

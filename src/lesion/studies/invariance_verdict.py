@@ -7,11 +7,13 @@ layers can be measured at all (ceiling at least `RELIABLE`); or beyond doubt mor
 layers are not critical in it.
 
 *Holds* when everything speaks for it: base and children can do the task; the base has critical layers; those of all
-children together coincide with them beyond chance (p ≤ `ALPHA`); and in every child whose order can be measured the
-Holm-corrected p is at most `ALPHA` and the interval begins at `AGREE` at least.
+children together coincide with them beyond chance (p ≤ `ALPHA`); in every child whose order can be measured the p,
+Holm-corrected over the children, is at most `ALPHA` and the interval begins at `AGREE` at least; and every other child
+shares critical layers with the base and has lost none of them beyond doubt.
 
 *Cannot tell* is everything else. Ranks of layers that cost next to nothing are noise: a small ceiling says so, or ties
-leave no order that could be beyond chance (`p_least`); then the critical layers alone decide.
+leave no order that could be beyond chance (`p_least`); then the critical layers alone decide, and of each child: those
+of the children together may be beyond chance by the others alone.
 
 The word of a family is that of its mathematics tasks, which the claim is about; of all tasks where none is one.
 """
@@ -24,7 +26,8 @@ from typing import Any, Literal
 from lesion.studies.invariance_families import Family
 from lesion.studies.invariance_tasks import FAR
 from lesion.studies.invariance_told import FLOOR
-from lesion.studies.statistics import ALPHA, SHARE
+from lesion.studies.invariance_words import are, between, blocks, listed, over_time, percent, probability, span
+from lesion.studies.statistics import ALPHA, SHARE, holm
 
 Word = Literal["holds", "does not hold", "cannot tell"]
 HOLDS: Word = "holds"
@@ -46,8 +49,9 @@ THRESHOLDS = {
 RULE = (
     f"Holds: the critical blocks of all children together coincide with the base's beyond chance (p ≤ {ALPHA:g}), and "
     f"wherever the order of blocks can be measured (ceiling ≥ {RELIABLE:g}, few ties) it agrees beyond chance "
-    f"(one-sided permutation p, by Holm, ≤ {ALPHA:g}) with an interval of the rank correlation from {AGREE:g} up. Does "
-    "not hold: "
+    f"(one-sided permutation p, by Holm over the children, ≤ {ALPHA:g}) with an interval of the rank correlation from "
+    f"{AGREE:g} up; where it cannot, that child shares critical blocks with the base and has lost none beyond doubt. "
+    "Does not hold: "
     f"in some child that interval ends below {AGREE:g}, or more than {100 * MOST:g} % of the base's critical blocks "
     f"are beyond doubt not critical. Else it cannot be told. A model whose accuracy is not above {100 * FLOOR:g} % "
     "beyond doubt has no skill to lose. p-values compare with blocks in random order; ranks among blocks that cost "
@@ -79,7 +83,7 @@ def verdict(family: Family, tasks: Sequence[Mapping[str, Any]], across: Sequence
         *(sentence for task in tasks if task["task"] in claimed for sentence in _told(family, task, judged)),
         *_others(by_task, claimed),
         *_across(relevant, far),
-        *(sentence for task in tasks if task["task"] in claimed for sentence in _over_time(task)),
+        *(sentence for task in tasks if task["task"] in claimed for sentence in over_time(task)),
     ]
     return {"word": word, "text": " ".join(sentences), "reasons": reasons, "by_task": by_task, "between": far}
 
@@ -106,72 +110,107 @@ def _judge(family: Family, task: Mapping[str, Any]) -> tuple[Word, list[str]]:
     open_: list[str] = []
     favour: list[str] = []
     if not curves[base]["able"]:
-        return CANNOT, [f"{base} cannot do it ({_percent(curves[base]['baseline'])} right), so no block can cost it."]
+        return CANNOT, [f"{base} cannot do it ({percent(curves[base]['baseline'])} right), so no block can cost it."]
     if len(children) < len(family.children):
         open_.append("not every child has answered everything yet.")
+    pairs, joint = _of_base(base, children, task), task["joint"]
     for child in children:
         if not curves[child]["able"]:
-            open_.append(f"{child} cannot do it ({_percent(curves[child]['baseline'])} right): nothing to lose.")
+            open_.append(f"{child} cannot do it ({percent(curves[child]['baseline'])} right): nothing to lose.")
             continue
-        pair = next((one for one in task["pairs"] if (one["a"], one["b"]) == (base, child)), None)
+        pair = pairs.get(child)
         sets = next((one for one in task["overlaps"] if (one["a"], one["b"]) == (base, child)), None)
         if pair is None or sets is None:
             open_.append(f"{child} cannot be compared block by block with {base}.")
             continue
-        tests = sum(one["kind"] == "variant" and one["p"] is not None for one in task["pairs"])
-        for side, reason in [*_by_rank(child, pair, tests), *_by_sets(child, sets)]:
+        ranks = _by_rank(child, pair)
+        alone = not any(side == "favour" for side, _ in ranks)
+        for side, reason in [*ranks, *_by_sets(child, sets, joint, alone)]:
             {"against": against, "open": open_, "favour": favour}[side].append(reason)
-    joint = task["joint"]
     if not task["critical"].get(base):
         open_.append(f"no block of {base} is critical, so there is none to be kept.")
     elif joint is None or joint["p"] is None or joint["p"] > ALPHA:
-        p = "cannot be tested" if joint is None or joint["p"] is None else f"p = {_p(joint['p'])}"
+        p = "cannot be tested" if joint is None or joint["p"] is None else f"p = {probability(joint['p'])}"
         open_.append(f"the overlap of the critical blocks is no more than chance allows ({p}).")
     else:
         favour.append(
             f"{joint['shared']} critical blocks of the children are critical in the base, {joint['expected']:.1f} "
-            f"expected by chance (p = {_p(joint['p'])})."
+            f"expected by chance (p = {probability(joint['p'])})."
         )
     if against:
         return DOES_NOT, against
     return (CANNOT, open_) if open_ else (HOLDS, favour)
 
 
-def _by_rank(child: str, pair: Mapping[str, Any], tests: int) -> list[tuple[str, str]]:
-    """What the order of blocks says of a child, if it can say anything; `tests` are corrected for by Holm."""
-    ceiling = pair["ceiling"]
-    if (
-        pair["rho"] is None
-        or ceiling is None
-        or ceiling < RELIABLE
-        or pair["low"] is None
-        or tests * pair["p_least"] > ALPHA
-    ):
-        return []  # the order cannot be measured: it speaks neither for nor against
-    told = f"ρ = {pair['rho']:.2f}, for the true profiles {pair['low']:.2f} to {pair['high']:.2f}"
+def _of_base(base: str, children: Sequence[str], task: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The pairs of the base with its children, by child: `p_corrected` over these alone, which the claim is of.
+
+    `measurable`: the noise leaves an order that can be judged, and ties one that could be beyond chance.
+    """
+    found = {
+        one["b"]: one for one in task["pairs"] if one["kind"] == "variant" and one["a"] == base and one["b"] in children
+    }
+    tested = [child for child, one in found.items() if one["p"] is not None]
+    corrected = dict(zip(tested, holm(found[child]["p"] for child in tested), strict=True))
+    return {
+        child: {
+            **one,
+            "p_corrected": corrected.get(child),
+            "measurable": child in corrected
+            and None not in (one["rho"], one["low"], one["ceiling"])
+            and one["ceiling"] >= RELIABLE
+            and len(tested) * one["p_least"] <= ALPHA,
+        }
+        for child, one in found.items()
+    }
+
+
+def _by_rank(child: str, pair: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the order of blocks says of a child; where it cannot be measured it speaks neither for nor against."""
+    if not pair["measurable"]:
+        return []
+    told = f"ρ = {pair['rho']:.2f}, with the noise taken out {pair['low']:.2f} to {pair['high']:.2f}"
     if pair["high"] < AGREE:
         return [("against", f"the order of blocks in {child} is not that of the base ({told}).")]
     p = pair["p_corrected"]
-    if p is None or p > ALPHA:
-        return [("open", f"in {child} the order of blocks agrees no better than chance allows ({told}; p = {_p(p)}).")]
+    if p > ALPHA:
+        chance = f"{told}; p = {probability(p)}"
+        return [("open", f"in {child} the order of blocks agrees no better than chance allows ({chance}).")]
     if pair["low"] < AGREE:
         return [("open", f"in {child} the order of blocks may agree only loosely ({told}).")]
-    return [("favour", f"the order of blocks in {child} is that of the base ({told}; p = {_p(p)}).")]
+    return [("favour", f"the order of blocks in {child} is that of the base ({told}; p = {probability(p)}).")]
 
 
-def _by_sets(child: str, sets: Mapping[str, Any]) -> list[tuple[str, str]]:
-    if sets["first"] and len(sets["lost"]) > MOST * len(sets["first"]):
-        return [("against", f"{_layers(sets['lost'])}, critical in the base, {_are(sets['lost'])} not in {child}.")]
+def _by_sets(
+    child: str, sets: Mapping[str, Any], joint: Mapping[str, Any] | None, alone: bool
+) -> list[tuple[str, str]]:
+    """What the critical blocks say of a child; `alone`: its order says nothing in favour, so they must."""
+    first, lost = sets["first"], sets["lost"]
+    if first and len(lost) > MOST * len(first):
+        return [("against", f"{blocks(lost)}, critical in the base, {are(lost)} not in {child}.")]
+    if not alone:
+        return []
+    lead = "and no order of blocks speaks for it"
+    if joint is not None and child not in joint["children"]:
+        return [("open", f"not every block of {child} is answered yet, {lead}.")]
+    if not first:
+        return []  # none to be kept, which is said of the base
+    if not sets["second"]:
+        return [("open", f"no block of {child} is critical, {lead}.")]
+    if not sets["shared"]:
+        return [("open", f"{child} shares no critical block with the base, {lead}.")]
+    if lost:
+        return [("open", f"{blocks(lost)}, critical in the base, {are(lost)} not in {child}, {lead}.")]
     return []
 
 
 def _headline(family: Family, word: Word, claimed: Sequence[str]) -> list[str]:
-    tasks = _listed(claimed)
+    tasks = listed(claimed)
     if not family.children or family.base is None:
         lacking = "no model labelled base" if family.base is None else "no child of its base"
         return [f"Whether the critical blocks of {tasks} survive fine-tuning cannot be told: the study has {lacking}."]
     base = family.base.model
-    children = _listed([child.model for child in family.children])
+    children = listed([child.model for child in family.children])
     if word == HOLDS:
         return [f"It holds: the blocks on which {tasks} hangs in {base} are those of {children} too."]
     if word == DOES_NOT:
@@ -188,23 +227,26 @@ def _told(family: Family, task: Mapping[str, Any], judged: Mapping[str, tuple[Wo
         return [" ".join(judged[name][1])]
     critical = task["critical"][base]
     sentences = [
-        f"Critical for {name} in the base: {_layers(critical)}."
+        f"Critical for {name} in the base: {blocks(critical)}."
         if critical
         else f"No block of the base is critical for {name}."
     ]
     overlaps = {one["b"]: one for one in task["overlaps"] if one["a"] == base and one["kind"] == "variant"}
-    pairs = {one["b"]: one for one in task["pairs"] if one["a"] == base and one["kind"] == "variant"}
     children = [child.model for child in family.children if child.model in overlaps]
+    pairs = _of_base(base, children, task)
     if critical:
         sentences += [_kept(child, overlaps[child]) for child in children]
     measured = [pairs[child] for child in children if child in pairs and pairs[child]["rho"] is not None]
     if measured:
         sentences.append(_ranks(measured))
+    mute = [child for child in children if child in pairs and not pairs[child]["measurable"]]
+    if mute:
+        sentences.append(f"The order of blocks is not measurable in {listed(mute)}: too much noise, or too many ties.")
     joint = task["joint"]
     if joint and joint["p"] is not None:
         sentences.append(
             f"Together the children share {joint['shared']} critical blocks with the base; blocks drawn at random "
-            f"would share {joint['expected']:.1f} (p = {_p(joint['p'])})."
+            f"would share {joint['expected']:.1f} (p = {probability(joint['p'])})."
         )
     word, reasons = judged[name]
     if word != HOLDS and reasons:
@@ -218,31 +260,33 @@ def _kept(child: str, sets: Mapping[str, Any]) -> str:
     lost, gained = set(sets["lost"]), set(sets["gained"])
     if first == second:
         return f"{child} has the same."
-    parts = [f"of these {_layers(shared)}" if shared else "none of these"]
+    parts = [f"of these {blocks(shared)}" if shared else "none of these"]
     if lost:
-        parts.append(f"no longer {_layers(lost)}")
+        parts.append(f"no longer {blocks(lost)}")
     if first - shared - lost:
-        parts.append(f"{_layers(first - shared - lost)} perhaps")
+        parts.append(f"{blocks(first - shared - lost)} perhaps")
     if gained:
-        parts.append(f"newly {_layers(gained)}")
+        parts.append(f"newly {blocks(gained)}")
     if second - first - gained:
-        parts.append(f"and, perhaps in the base as well, {_layers(second - first - gained)}")
+        parts.append(f"and, perhaps in the base as well, {blocks(second - first - gained)}")
     return f"{child} has {', '.join(parts)}."
 
 
 def _ranks(pairs: Sequence[Mapping[str, Any]]) -> str:
-    rhos = [pair["rho"] for pair in pairs]
-    span = f"{min(rhos):.2f}" if len(rhos) == 1 else f"{min(rhos):.2f} to {max(rhos):.2f}"
-    ceilings = [pair["ceiling"] for pair in pairs if pair["ceiling"] is not None]
+    told = [(pair["rho"], pair["ceiling"]) for pair in pairs if pair["ceiling"] is not None]
+    reached, ceilings = sum(rho >= ceiling for rho, ceiling in told), [ceiling for _, ceiling in told]
     p = [pair["p_corrected"] for pair in pairs if pair["p_corrected"] is not None]
-    parts = [f"The rank correlation of the drops with the base's is {span}"]
-    if ceilings:
-        parts.append(f"where equal profiles would show about {min(ceilings):.2f}")
+    parts = [f"The rank correlation of the drops with the base's is {between([pair['rho'] for pair in pairs])}"]
+    if told and reached == len(told):
+        parts[0] += f", as high as two measurements of one profile reach (about {between(ceilings)})"
+    elif told:
+        parts[0] += f", where equal profiles would show about {between(ceilings)}"
+        parts[0] += f", as an estimate, and {reached} of {len(told)} do" if reached else ", as an estimate"
     if p:
-        parts.append(f"p at most {_p(max(p))} by Holm")
+        parts.append(f"p at most {probability(max(p))} by Holm over the children")
     same = sum(pair["top"]["same"] for pair in pairs)
     parts.append(f"the block that costs most is the same in {same} of {len(pairs)}")
-    return "; ".join([", ".join(parts[:2]) if ceilings else parts[0], *parts[1 + bool(ceilings) :]]) + "."
+    return "; ".join(parts) + "."
 
 
 def _others(by_task: Mapping[str, Word], claimed: Sequence[str]) -> list[str]:
@@ -255,72 +299,25 @@ def _across(relevant: Sequence[Mapping[str, Any]], far: Word | None) -> list[str
     if far is None:
         return []
     others = list(dict.fromkeys(entry["b"] for entry in relevant))
-    skill = _listed(list(dict.fromkeys(entry["a"] for entry in relevant)))
+    skill = listed(list(dict.fromkeys(entry["a"] for entry in relevant)))
     loses = {
         HOLDS: f"lose less than {100 * FAR:g} % of what {skill} loses",
         DOES_NOT: f"do not all lose less than {100 * FAR:g} % of what {skill} loses",
         CANNOT: f"may or may not lose less than {100 * FAR:g} % of what {skill} loses",
     }[far]
-    sentences = [f"At the blocks critical for {skill}, {_listed(others)} {loses}:"]
+    sentences = [f"At the blocks critical for {skill}, {listed(others)} {loses}:"]
     numbers = []
     for other in others:
         losses = [entry for entry in relevant if entry["b"] == other]
         shares = [entry["relative_b"] for entry in losses]
         mine = [entry["relative_a"] for entry in losses]
-        numbers.append(f"{other} {_span(shares)} of its accuracy against {_span(mine)}")
+        numbers.append(f"{other} {span(shares)} of its accuracy against {span(mine)}")
     sentences[0] += f" {'; '.join(numbers)}, on average over these blocks."
     models = {entry["model"] for entry in relevant}
     for layer in sorted({layer for entry in relevant for layer in entry["critical_shared"]}):
         both = [entry for entry in relevant if layer in entry["critical_shared"]]
-        tasks = _listed([other for other in others if any(entry["b"] == other for entry in both)])
+        tasks = listed([other for other in others if any(entry["b"] == other for entry in both)])
         count = len({entry["model"] for entry in both})
         where = f" in {count} of {len(models)} models" if len(models) > 1 else ""
         sentences.append(f"Block {layer} is critical for {tasks} as well{where}, so it is no place of {skill} alone.")
     return sentences
-
-
-def _over_time(task: Mapping[str, Any]) -> list[str]:
-    """Since when the layers that are critical at the end are."""
-    sentences = []
-    for source in dict.fromkeys(entry["source"] for entry in task["onset"]):
-        entries = [one for one in task["onset"] if one["source"] == source]
-        ending = [one for one in entries if one["model"] is not None]
-        if not ending:
-            sentences.append(f"At the end of the training of {source} no block is critical for {task['task']}.")
-            continue
-        able = ending[0]["able_from"]
-        at_once = [one["layer"] for one in ending if one["step"] == able]
-        when = "only at its end" if able is None else f"from step {able} on"
-        sentences.append(f"Over the training of {source}, {task['task']} can be done {when}.")
-        if at_once and able is not None:
-            sentences.append(f"{_layers(at_once).capitalize()} {_are(at_once)} critical from that checkpoint on.")
-        for one in ending:
-            if one["step"] != able:
-                since = "only at the end" if one["step"] is None else f"from step {one['step']} on"
-                sentences.append(f"Block {one['layer']} becomes so {since}.")
-    return sentences
-
-
-def _span(shares: Sequence[float]) -> str:
-    low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
-    return f"{low} %" if low == high else f"{low} to {high} %"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
-def _p(p: float | None) -> str:
-    return "not known" if p is None else f"{p:.3f}" if p >= 0.001 else f"{p:.0e}".replace("e-0", "e-")
-
-
-def _layers(layers: Sequence[int] | set[int]) -> str:
-    return ("block " if len(layers) == 1 else "blocks ") + _listed([str(layer) for layer in sorted(layers)])
-
-
-def _are(layers: Sequence[int]) -> str:
-    return "is" if len(layers) == 1 else "are"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "nothing"

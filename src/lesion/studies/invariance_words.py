@@ -1,0 +1,74 @@
+"""Words for the numbers of the invariance: blocks, spans, probabilities, and since when a block is critical."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def over_time(task: Mapping[str, Any]) -> list[str]:
+    """Since when the layers that are critical at the end are."""
+    sentences = []
+    for source in dict.fromkeys(entry["source"] for entry in task["onset"]):
+        entries = [one for one in task["onset"] if one["source"] == source]
+        ending = [one for one in entries if one["model"] is not None]
+        if not ending:
+            sentences.append(f"At the end of the training of {source} no block is critical for {task['task']}.")
+            continue
+        able = ending[0]["able_from"]
+        at_once = [one["layer"] for one in ending if one["step"] == able]
+        learnt = _moment(ending[0]["able_after"], able)
+        sentences.append(f"Over the training of {source}, the model comes to do {task['task']} {learnt}.")
+        if at_once:
+            already = "at its end" if able is None else f"at step {able} already"
+            sentences.append(f"{blocks(at_once).capitalize()} {are(at_once)} critical {already}.")
+        sentences += [
+            f"Block {one['layer']} becomes critical {_moment(one['after'], one['step'])}."
+            for one in ending
+            if one["step"] != able
+        ]
+    return sentences
+
+
+def _moment(after: int | None, step: int | None) -> str:
+    """When something came about of which two checkpoints tell: it is not so at `after`, and is from `step` on."""
+    if after is None:
+        return "before the end, the only moment measured" if step is None else f"before step {step}, the first measured"
+    return f"between step {after} and " + ("the end" if step is None else f"step {step}")
+
+
+def between(values: Sequence[float]) -> str:
+    """`0.85 to 0.96`, or the one correlation."""
+    low, high = (f"{value:.2f}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def span(shares: Sequence[float]) -> str:
+    """`20 to 24 %`, or the one share."""
+    low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def percent(share: float) -> str:
+    """`20 %`."""
+    return f"{100 * share:.0f} %"
+
+
+def probability(p: float | None) -> str:
+    """`0.018`, of very small ones `6e-4`."""
+    return "not known" if p is None else f"{p:.3f}" if p >= 0.001 else f"{p:.0e}".replace("e-0", "e-")
+
+
+def blocks(layers: Sequence[int] | set[int]) -> str:
+    """`block 3`, `blocks 0, 2 and 5`."""
+    return ("block " if len(layers) == 1 else "blocks ") + listed([str(layer) for layer in sorted(layers)])
+
+
+def are(layers: Sequence[int]) -> str:
+    """The verb that goes with so many."""
+    return "is" if len(layers) == 1 else "are"
+
+
+def listed(words: Sequence[str]) -> str:
+    """The words with commas and an `and`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "nothing"
