@@ -33,7 +33,7 @@ def drift(
         str, typer.Option(help="What stands behind the prompt: own (said greedily), gold or none.")
     ] = "own",
     normalise: Annotated[
-        str, typer.Option(help="Vectors as they are (none), of length 1 (unit), or standardised per dimension.")
+        str, typer.Option(help="Vectors as they are (none), of length 1 (unit), or per dimension (standardise).")
     ] = "none",
     nmi: Annotated[
         str, typer.Option(help="Mean of the two entropies that divides: arithmetic, geometric, min or max.")

@@ -148,15 +148,24 @@ def _above_all(found: Drifts) -> list[str]:
 
 
 def _checks_all(found: Drifts) -> list[str]:
-    told = []
+    told, none = [], []
     for measure, name in CHECKS.items():
         both = [agreement(model.curve, measure, found.reference) for model in found.models]
         known = [pair for pair in both if pair is not None]
-        if known:
-            agree = sum(p <= ALPHA for _, p in known)
+        agree = sum(p <= ALPHA for _, p in known)
+        if agree:
             told.append(f"{name} in {_of(agree, len(known))}")
-    if not told:
+        elif known:
+            none.append(name)
+    if not told and not none:
         return []
+    if not told:
+        return [
+            f"There is no evidence that {' or '.join(none)} with layer {found.reference} falls over the same blocks as "
+            f"NMI, in any model (rank correlation of the steps, p ≤ {ALPHA:g} each; with few blocks only strong agreement "
+            "can show)."
+        ]
+    told += [f"{name} in none" for name in none]
     return [
         f"Measures that know of no clusters fall over the same blocks as NMI: {wording.listed(told)} models (rank "
         f"correlation of the steps, p ≤ {ALPHA:g} each; with few blocks only strong agreement can show)."

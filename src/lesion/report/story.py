@@ -100,7 +100,8 @@ def drift(summary: Mapping[str, Any], page: str) -> Chapter:
         "Do tokens leave their first clusters, and is there an elbow near the critical blocks?",
         "The hidden states of prompts and the models' own solutions are clustered at every layer; the curve is how much"
         " those clusters still tell about the clusters of layer 0. Layer l is the output of block l − 1.",
-        tuple(drift_prose.findings(study)),
+        # What cannot be told has no headline: it stands on the study's page.
+        tuple(finding for finding in drift_prose.findings(study) if finding.headline),
         tuple(panels),
         page,
     )
