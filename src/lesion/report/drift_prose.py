@@ -159,16 +159,16 @@ def _checks_all(found: Drifts) -> list[str]:
             none.append(name)
     if not told and not none:
         return []
+    small = "with few blocks only strong agreement can show"
     if not told:
         return [
             f"There is no evidence that {' or '.join(none)} with layer {found.reference} falls over the same blocks as "
-            f"NMI, in any model (rank correlation of the steps, p ≤ {ALPHA:g} each; with few blocks only strong agreement "
-            "can show)."
+            f"NMI, in any model (rank correlation of the steps, p ≤ {ALPHA:g} each; {small})."
         ]
     told += [f"{name} in none" for name in none]
     return [
         f"Measures that know of no clusters fall over the same blocks as NMI: {wording.listed(told)} models (rank "
-        f"correlation of the steps, p ≤ {ALPHA:g} each; with few blocks only strong agreement can show)."
+        f"correlation of the steps, p ≤ {ALPHA:g} each; {small})."
     ]
 
 
