@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -60,7 +59,7 @@ def main() -> None:
 
 
 def spooled(name: str, layers: list[int]) -> tuple[dict[str, Any], dict[int, Any]]:
-    """Some layers of a model over its own task, and the memory that spooling them took beyond the model."""
+    """Some layers of a model over its own task, and what spooling the states of a wide model on its texts takes."""
     from lesion.methods.hidden import hidden_states
     from lesion.models.load import load
     from lesion.tasks.catalogue import draw, find
@@ -74,29 +73,45 @@ def spooled(name: str, layers: list[int]) -> tuple[dict[str, Any], dict[int, Any
         texts.append(tuple(encode_solved(model, task, item, style)))
         if sum(map(len, texts)) >= TOKENS:
             break
-    hidden_states(model, texts[:2]).close()  # warm-up
-    with tempfile.TemporaryDirectory() as folder:
-        before = anonymous()
-        began = time.perf_counter()
-        with hidden_states(model, texts, Path(folder)) as states:
-            spool = {
-                "model": name,
-                "texts": len(texts),
-                "tokens": states.tokens,
-                "seconds": round(time.perf_counter() - began, 2),
-                "mib_of_one_layer": round(states.tokens * states.width * 4 / 2**20, 2),
-                "mib_on_disk": round(states.layers * states.tokens * states.width * 4 / 2**20, 2),
-                "mib_kept_in_memory": round(max(0, anonymous() - before) / 2**20, 2),
-            }
-            return spool, {layer: states.layer(layer)[:TOKENS] for layer in layers}
+    with hidden_states(model, texts) as states:
+        found = {layer: states.layer(layer)[:TOKENS] for layer in layers}
+    return memory(texts, model.tokenizer), found
 
 
-def anonymous() -> int:
-    """Bytes in memory that no file backs."""
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith("RssAnon"):
-            return int(line.split()[1]) * 1024
-    return 0
+def memory(texts: list[tuple[int, ...]], tokenizer: Any) -> dict[str, Any]:
+    """Seconds and the high-water mark of a pass over the texts with a random model as wide as the benchmark, without
+    and with its states spooled, both with batches of as many tokens.
+    """
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from isolation_alone import bare, measured
+    from lesion.methods.hidden import TOKENS_ON_CPU, hidden_states
+    from lesion.models.load import wrap
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=WIDTH, intermediate_size=2816, num_hidden_layers=8, num_attention_heads=16, num_key_value_heads=4,
+        vocab_size=len(tokenizer),
+    )  # fmt: skip
+    model = wrap(LlamaForCausalLM(config), tokenizer, "random Llama")
+    bare(model, tuple(texts), TOKENS_ON_CPU)  # warm-up
+    alone = measured(lambda: bare(model, tuple(texts), TOKENS_ON_CPU))
+    spooled = measured(lambda: hidden_states(model, texts).close())
+    tokens = sum(map(len, texts))
+    return {
+        "model": f"random Llama, {config.num_hidden_layers} blocks, width {WIDTH}",
+        "tokens": tokens,
+        "mib_of_the_model": mib(sum(p.numel() * p.itemsize for p in model.network.parameters())),
+        "mib_of_one_layer": mib(tokens * WIDTH * 4),
+        "mib_of_all_layers": mib((config.num_hidden_layers + 1) * tokens * WIDTH * 4),
+        "passes_alone": {"seconds": alone["seconds"], "mib_above_the_model": mib(alone["bytes"])},
+        "passes_spooled": {"seconds": spooled["seconds"], "mib_above_the_model": mib(spooled["bytes"])},
+    }
+
+
+def mib(count: float) -> float:
+    return round(count / 2**20, 1)
 
 
 def data(model: str, layers: dict[int, Any]) -> Iterator[tuple[str, Any]]:

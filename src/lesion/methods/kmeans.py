@@ -64,7 +64,8 @@ def kmeans(
     Args:
         points: one vector a token.
         clusters: how many.
-        starts: how many seedings are tried. All are compared after a few steps, the best five to the end.
+        starts: how many seedings are tried. All are compared after a few steps, the best five again after
+            exchanges of centres, and the best two of those to the end.
         seed: of all that is drawn.
         iterations: steps with all dimensions that a start may take at most.
         tolerance: finalists are compared once a step lowers their inertia by less than this share; the best of them
@@ -77,7 +78,7 @@ def kmeans(
     for name, value in (("clusters", clusters), ("starts", starts), ("iterations", iterations)):
         if value < 1:
             raise UsageError(f"{value} {name} were asked for; ask for at least 1.")
-    if not bool(points.isfinite().all()):
+    if not all(bool(points[piece].isfinite().all()) for piece in _pieces(len(points))):
         raise UsageError("A point is not finite; it has no distance from any centre.")
     _, first, inverse, counts = np.unique(_digests(points), return_index=True, return_inverse=True, return_counts=True)
     if len(first) < clusters:
@@ -139,7 +140,8 @@ class _Cloud:
             total += weights[piece].double() @ x[piece].double()
         mean = total / weights.double().sum()
         x -= mean.float()
-        return cls(x, weights, (x * x).sum(1), mean.float().double())
+        squares = torch.linalg.vector_norm(x, dim=1).square()  # x·x would be as large as x
+        return cls(x, weights, squares, mean.float().double())
 
     @property
     def moment(self) -> float:
@@ -172,7 +174,7 @@ def _best(
 ) -> _Search:
     """The best search of all starts, at its end."""
     finalists = []
-    for labels in beginnings(cloud.x, cloud.weights, clusters, starts, generator):
+    for labels in beginnings(cloud.x, cloud.squares, cloud.weights, clusters, starts, generator):
         search = _Search(cloud, labels, clusters)
         search.go(iterations, tolerance)
         finalists.append(search)

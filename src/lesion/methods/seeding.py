@@ -10,9 +10,9 @@ from torch import Tensor
 
 # Dimensions of the subspace: so many at least, and twice as many as clusters.
 SUBSPACE = 128
-# Steps of every start, and how many starts go on from there.
+# Steps of every start, how many starts exchange centres from there, and how many of those are given back.
 FIRST_STEPS = 8
-FINALISTS = 5
+EXCHANGING, FINALISTS = 5, 2
 # Exchanges that a finalist tries at most, how many in a row may fail, and how many new centres each tries.
 EXCHANGES, FAILURES, TRIED = 60, 6, 30
 # Numbers that an intermediate of several starts may have; more starts take turns.
@@ -21,6 +21,7 @@ _PIECE = 1 << 23
 
 def beginnings(
     x: Float[Tensor, "points width"],
+    squares: Float[Tensor, " points"],
     weights: Float[Tensor, " points"],
     clusters: int,
     starts: int,
@@ -34,20 +35,23 @@ def beginnings(
 
     Args:
         x: distinct points around their mean.
+        squares: the squared length of each.
         weights: how often each occurs.
         clusters: at most as many as points. A cluster may come back empty.
         starts: how many seedings are tried.
         generator: of all that is drawn.
     """
     inside = _subspace(x, weights, max(SUBSPACE, 2 * clusters), generator)
-    outside = ((x * x).sum(1) - (inside * inside).sum(1)).clamp_(min=0)
+    outside = (squares - torch.linalg.vector_norm(inside, dim=1).square()).clamp_(min=0)
     at_once = max(1, _PIECE // (clusters * len(x)))
     found: list[tuple[float, Tensor]] = []
     for begin in range(0, starts, at_once):
         seeds = _seeds(inside, outside, weights, clusters, min(at_once, starts - begin), generator)
         found += _first_steps(inside, weights, seeds)
     found.sort(key=lambda start: start[0])
-    return [_exchanged(inside, weights, labels, clusters, generator) for _, labels in found[:FINALISTS]]
+    exchanged = [_exchanged(inside, weights, labels, clusters, generator) for _, labels in found[:EXCHANGING]]
+    exchanged.sort(key=lambda start: start[0])
+    return [labels for _, labels in exchanged[:FINALISTS]]
 
 
 def _subspace(
@@ -133,8 +137,8 @@ def _exchanged(
     labels: Int[Tensor, " points"],
     clusters: int,
     generator: torch.Generator,
-) -> Int[Tensor, " points"]:
-    """The labels after exchanges of centres, with a step of Lloyd's between any two.
+) -> tuple[float, Int[Tensor, " points"]]:
+    """The inertia and the labels after exchanges of centres, with a step of Lloyd's between any two.
 
     What an exchange brings is known for all centres at once: a point whose centre goes has its second nearest, or the
     new one.
@@ -178,7 +182,8 @@ def _exchanged(
             failures += 1
             if failures == FAILURES:
                 break
-    return distances(centres).argmin(0)
+    nearest, labels = distances(centres).min(0)
+    return float(nearest.double() @ weights.double()), labels
 
 
 def _means(
