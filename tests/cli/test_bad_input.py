@@ -227,7 +227,7 @@ def test_a_damaged_store_is_refused_with_advice(capsys, checkpoint, sums, out):
 
 
 def test_an_unknown_study_names_those_there_are(capsys, tmp_path):
-    refused(lesion(capsys, "run", "demmo"), 2, "no study 'demmo'", "(nearest: demo)")
+    refused(lesion(capsys, "run", "demmo"), 2, "no study 'demmo'", "(nearest: demo, ")
     refused(lesion(capsys, "run", tmp_path / "absent.toml"), 2, f"There is no file {tmp_path / 'absent.toml'}")
 
 

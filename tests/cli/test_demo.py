@@ -59,5 +59,9 @@ def test_the_demo_tells_every_chapter_in_one_report_and_goes_on_where_it_stopped
     assert "bundled:llama-rlvr" in (out / "layers" / "report.html").read_text(encoding="utf-8")
     again = lesion(capsys, "demo", "--out", out)
     assert again.code == 0
-    assert (out / "report.html").read_text(encoding="utf-8") == told
+
+    def lasting(text: str) -> str:
+        return re.sub(r"decomposed in .* used again", "", text)  # of this run alone
+
+    assert lasting((out / "report.html").read_text(encoding="utf-8")) == lasting(told)
     assert Path(done.out.rsplit("report: ", 1)[1].strip()) == out / "report.html"

@@ -50,7 +50,7 @@ def test_equal_arms_with_much_data_do_not_pay_and_with_little_it_cannot_be_told(
     equal = dict.fromkeys(GAINS, 0.1)
     assert made(equal, items=4000, spread=0.0)["verdict"]["word"] == "does not pay"
     assert "does not pay" in told(made(equal, items=4000, spread=0.0))
-    few = made(equal, items=60, spread=0.05)
+    few = made(equal, items=150, spread=0.02)
     assert few["verdict"] == {"word": "cannot tell", "reason": "undecided"}
     assert "that interval holds both answers" in told(few)
 

@@ -346,7 +346,7 @@ def test_the_files_name_stands_in_its_faults(tmp_path):
 def test_what_cannot_be_loaded_is_told_apart(tmp_path):
     with pytest.raises(UsageError, match=r"There is no file .*absent\.toml"):
         Study.load(tmp_path / "absent.toml")
-    with pytest.raises(UsageError, match=r"no study 'dmo', neither a file nor shipped \(nearest: demo\)"):
+    with pytest.raises(UsageError, match=r"no study 'dmo', neither a file nor shipped \(nearest: demo\b"):
         Study.load("dmo")
     (tmp_path / "latin.toml").write_bytes("title = 'é'".encode("latin-1"))
     with pytest.raises(UsageError, match=r"latin\.toml is not UTF-8 text \(byte 9\)"):

@@ -280,4 +280,4 @@ class Questions(StudyFile):
 def shipped() -> dict[str, Path]:
     """The studies shipped with the package, by name: for `lesion run NAME`."""
     folder = Path(str(resources.files("lesion.studies"))) / "papers"
-    return {file.stem: file for file in sorted(folder.glob("*.toml"))}
+    return {file.stem: file for file in sorted(folder.glob("*.toml"), key=lambda file: file.stem)}
