@@ -54,6 +54,18 @@ def test_the_curve_is_that_of_the_kinds_that_were_planted():
     assert found.layers[3].nmi < 2 * found.layers[3].null_high
 
 
+def test_the_null_is_the_mean_of_a_hundred_shuffles_and_its_height_their_quantile():
+    layers, _ = planted([1, 0.5])
+    with spooled(layers) as states:
+        found = drift(states, Settings(clusters=KINDS, starts=1))
+    first, last = found.assignments
+    rng = np.random.default_rng(11)
+    floor = [normalized_mutual_info_score(first, rng.permutation(last)) for _ in range(400)]
+    assert found.layers[1].null == pytest.approx(np.mean(floor), rel=0.08)
+    assert found.layers[1].null_high == pytest.approx(np.quantile(floor, 0.975), rel=0.15)
+    assert found.layers[1].null < found.layers[1].null_high < max(floor)
+
+
 def test_cosine_cka_and_inertia_are_those_of_the_vectors():
     layers, _ = planted([1, 0.5, 0])
     with spooled(layers) as states:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tracemalloc
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 
 from lesion.errors import LesionError, UsageError
 from lesion.methods import hidden
-from lesion.methods.hidden import HiddenStates, hidden_states
+from lesion.methods.hidden import HiddenStates, hidden_states, sweep
 from tiny import FAMILIES, model
 
 LENGTHS = (3, 9, 9, 14, 1, 6)
@@ -245,3 +246,21 @@ def test_a_watcher_hears_of_every_text():
 
     hidden_states(model("llama"), texts(), batch_tokens=14, watcher=Listener()).close()
     assert told == [("tiny:llama", 6, 0, "texts"), 1, 1, 1, 2, 1]
+
+
+def test_what_a_killed_process_left_is_swept_and_what_is_another_s_stays(tmp_path):
+    place = tmp_path / "states"
+
+    def killed():
+        with HiddenStates.of([np.ones((2, 3))], [[1, 2]], folder=place) as states:
+            shutil.copytree(states.folder, f"{states.folder}x")
+
+    sweep(place)  # nothing there is fine
+    killed()
+    assert len(list(place.iterdir())) == 1
+    sweep(place)
+    assert not place.exists()
+    killed()
+    (place / "notes.txt").write_text("mine")
+    sweep(place)
+    assert [file.name for file in place.iterdir()] == ["notes.txt"]

@@ -58,6 +58,17 @@ def test_shuffled_labels_keep_their_sizes_and_lose_their_relation():
     assert np.array_equal(floor, again)
 
 
+@pytest.mark.parametrize("normalisation", NORMALISATIONS)
+def test_the_quick_count_of_a_shuffle_is_the_nmi_of_the_permuted_labels(normalisation):
+    draw = np.random.default_rng(4)
+    a, b = draw.integers(0, 7, 90), draw.integers(0, 5, 90)
+    rng = np.random.default_rng(2)
+    expected = [normalized_mutual_info_score(a, rng.permutation(b), average_method=normalisation) for _ in range(6)]
+    assert shuffled(a, b, 6, np.random.default_rng(2), normalisation) == pytest.approx(expected, abs=1e-12)
+    assert shuffled(a, np.zeros(90), 3, rng, normalisation).tolist() == [0.0] * 3
+    assert shuffled(np.ones(90), np.zeros(90), 3, rng, normalisation).tolist() == [1.0] * 3
+
+
 def test_cosine_is_the_mean_over_tokens_and_a_vector_of_zeros_counts_as_0(monkeypatch):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 50, 7)).astype(np.float32)

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from lesion.report import drift_prose
+from lesion.report.drift_charts import null_band
 from lesion.report.drift_evidence import agreement, at_least, lost, reach, steepest
 from lesion.report.drift_read import found
 from lesion.report.drift_rows import Elbow
@@ -138,6 +139,18 @@ def test_layers_that_cannot_be_told_from_the_null_are_named(one):
     assert lost(found(summary).models[0]) == [6, 7, 8]
     assert "layers 6–8 cannot be told from it" in said(summary)
     assert "cannot be told from it" not in said(one)
+
+
+def test_a_layer_is_told_from_the_null_only_above_the_quantile_over_shuffles_even_with_one_run(one):
+    layers = copy.deepcopy(one["models"][0]["layers"])
+    for layer in layers:
+        layer |= {"nmi_std": None, "null_std": None, "null_high": layer["null"] + 0.03}
+    for layer, more in zip(layers[6:], (0.02, 0.031, 0.029), strict=True):
+        layer["nmi"] = layer["null"] + more
+    model = found(changed(one, layers=layers)).models[0]
+    assert lost(model) == [6, 8]
+    for (_, low, mean, high), layer in zip(null_band([model.curve]), layers, strict=True):
+        assert (low, mean, high) == (layer["null"], layer["null"], layer["null_high"])
 
 
 def test_the_height_above_the_null_is_that_of_the_last_layer(one):

@@ -300,3 +300,28 @@ def test_a_checkpoint_that_changed_under_its_name_is_refused(file, tmp_path):
     changed.network.save_pretrained(place)
     with pytest.raises(LesionError, match="not those that this study began with"):
         run_drift(what, tmp_path / "out")
+
+
+def test_hidden_states_lie_in_the_study_s_folder_and_those_of_a_killed_run_go(tinies, file, tmp_path, monkeypatch):
+    out, places = tmp_path / "out", []
+    left = out / drift_measuring.STATES / "lesion-states-killed"
+    left.mkdir(parents=True)
+    (left / "layer-0000.float32").write_bytes(b"left")
+    real = drift_measuring.drift
+
+    def seen(states, *arguments, **named):
+        assert not left.exists()
+        places.append(states.folder.parent)
+        return real(states, *arguments, **named)
+
+    monkeypatch.setattr(drift_measuring, "drift", seen)
+    run_drift(study(file), out, models=tinies)
+    assert places == [out / drift_measuring.STATES] * 2
+    assert not (out / drift_measuring.STATES).exists()
+
+
+def test_the_summary_tells_the_null_as_mean_and_quantile_over_shuffles(tinies, file, tmp_path):
+    entry = run_drift(study(file, runs=1), tmp_path / "out", models=tinies).summary["models"][0]
+    for layer in (*entry["layers"], *entry["by_clusters"][0]["layers"]):
+        assert layer["null"] < layer["null_high"]
+        assert layer["null_std"] is None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -26,6 +26,8 @@ from lesion.methods.observation import batches
 from lesion.methods.readers import stopped_at_head
 from lesion.models.load import Model
 from lesion.watching import Watcher
+
+_PREFIX = "lesion-states-"
 
 # Tokens of a batch, padding included. One layer's states of a batch are what a pass holds beyond the model's own work.
 TOKENS_ON_ACCELERATOR = 16_384
@@ -245,6 +247,18 @@ def hidden_states(
     return states
 
 
+def sweep(folder: Path) -> None:
+    """Remove the hidden states that a process which was killed left in `folder`, and the folder where nothing is left.
+
+    Whoever calls this holds the lock of the folder: states that another process still reads would go too. What
+    `hidden_states` did not make stays.
+    """
+    for leftover in folder.glob(f"{_PREFIX}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with suppress(OSError):  # absent, or other files are in it
+        folder.rmdir()
+
+
 class _Spool:
     """The hooks of one pass: they write what every block gets and gives into the files of the layers."""
 
@@ -330,12 +344,13 @@ def _room(folder: Path | None, needed: int) -> tempfile.TemporaryDirectory[str]:
         place.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(place).free
         if free >= needed:
-            return tempfile.TemporaryDirectory(prefix="lesion-states-", dir=place)
+            return tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place)
     except OSError as error:
         raise LesionError(f"Hidden states cannot be kept in {place}: {error}. Name another folder.") from error
+    way = " (TMPDIR)" if folder is None else ""
     raise LesionError(
         f"Hidden states of these texts take {needed / 2**30:.1f} GiB, and {place} has {free / 2**30:.1f} GiB free; use"
-        f" fewer or shorter texts, or a folder on a larger disk (TMPDIR)."
+        f" fewer or shorter texts, or a folder on a larger disk{way}."
     )
 
 

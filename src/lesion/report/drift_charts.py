@@ -11,6 +11,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from lesion.report import charts, wording
+from lesion.report.drift_evidence import null_reach
 from lesion.report.drift_rows import Curve, Elbow, Family, Followed, Value
 from lesion.report.scales import Scale, axes
 
@@ -160,17 +161,22 @@ def height_at(places: Sequence[tuple[int, Value]], layer: float) -> float | None
 
 
 def null_band(curves: Sequence[Curve]) -> list[tuple[int, float, float, float]]:
-    """(layer, low, mean, high) of the null over all curves: a standard deviation below the least to one above."""
-    found: dict[int, list[Value]] = {}
+    """(layer, low, mean, high) of the null over all curves.
+
+    From a standard deviation between runs below the least to the highest 97.5 % quantile over shuffles, which one run
+    has as well.
+    """
+    found: dict[int, list[tuple[Value, float]]] = {}
     for curve in curves:
+        high = null_reach(curve)
         for layer, value in curve.along("null"):
-            found.setdefault(layer, []).append(value)
+            found.setdefault(layer, []).append((value, high[layer]))
     return [
         (
             layer,
-            min(value.mean - (value.std or 0.0) for value in values),
-            sum(value.mean for value in values) / len(values),
-            max(value.mean + (value.std or 0.0) for value in values),
+            min(value.mean - (value.std or 0.0) for value, _ in values),
+            sum(value.mean for value, _ in values) / len(values),
+            max(high for _, high in values),
         )
         for layer, values in sorted(found.items())
     ]

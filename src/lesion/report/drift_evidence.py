@@ -79,12 +79,24 @@ def at_least(hits: int, chances: Sequence[float]) -> float:
 
 
 def lost(model: Followed) -> list[int]:
-    """The layers at which NMI, less a standard deviation, is no higher than the null with one more."""
-    nmi, null = dict(model.curve.along("nmi")), dict(model.curve.along("null"))
+    """The layers at which NMI, less a standard deviation, is no higher than the null reaches."""
+    nmi = dict(model.curve.along("nmi"))
     return [
-        layer for layer in nmi
-        if layer in null and nmi[layer].mean - (nmi[layer].std or 0.0) <= null[layer].mean + (null[layer].std or 0.0)
+        layer for layer, high in null_reach(model.curve).items()
+        if layer in nmi and nmi[layer].mean - (nmi[layer].std or 0.0) <= high
     ]  # fmt: skip
+
+
+def null_reach(curve: Curve) -> dict[int, float]:
+    """By layer, how high shuffled tokens reach: the 97.5 % quantile over shuffles, the mean of the runs.
+
+    Older summaries do not tell it; of these it is the null and a standard deviation between runs.
+    """
+    high = dict(curve.along("null_high"))
+    return {
+        layer: high[layer].mean if layer in high else value.mean + (value.std or 0.0)
+        for layer, value in curve.along("null")
+    }
 
 
 def wide(model: Followed) -> bool:

@@ -78,7 +78,7 @@ def _model(entry: Mapping[str, Any], task: str, level: float) -> Followed:
 
 
 def _layer(row: Mapping[str, Any]) -> Layer:
-    measures = {name: _value(row, name) for name in ("nmi", "null", "cosine", "cka")}
+    measures = {name: _value(row, name) for name in ("nmi", "null", "null_high", "cosine", "cka")}
     labels = {
         str(name): _value({"nmi": one.get("nmi"), "nmi_std": one.get("std")}, "nmi")
         for name, one in (row.get("labels") or {}).items()

@@ -25,8 +25,8 @@ class Measured:
 
     Attributes:
         clusters: how many.
-        layers: per layer its measures: layer, nmi, null, cosine, cka, and nmi against each labelling in `labels`; a
-            measure that there is none of is None.
+        layers: per layer its measures: layer, nmi, null, null_high, cosine, cka, and nmi against each labelling in
+            `labels`; a measure that there is none of is None.
         ceiling: NMI between two clusterings of the reference layer from different starts.
         distinct: how many different vectors the reference layer has.
         assignments: [layers][tokens] cluster of every token that counts, at every layer of `layers`.

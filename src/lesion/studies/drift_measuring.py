@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from jaxtyping import Bool, Shaped
 
 from lesion.errors import UsageError
 from lesion.methods.drift import Drift, Settings, drift
-from lesion.methods.hidden import hidden_states
+from lesion.methods.hidden import hidden_states, sweep
 from lesion.methods.token_classes import primer_lexicon, token_classes
 from lesion.models.load import Model
 from lesion.studies import drift_cells
@@ -26,6 +27,20 @@ from lesion.watching import Watcher
 
 CLASS, TOKEN = "token class", "token"
 """What clusters are compared with beside those of the reference layer."""
+STATES = "states"
+"""Where hidden states lie in the folder of a study while they are clustered."""
+SHUFFLES = 100
+"""So many shuffles are the null of a layer in every run; its mean and its 97.5 % quantile are told."""
+
+
+@contextmanager
+def spooling(folder: Path) -> Iterator[None]:
+    """Hidden states of a killed run go at the beginning, those of this one at its end; the folder is locked by then."""
+    sweep(folder / STATES)
+    try:
+        yield
+    finally:
+        sweep(folder / STATES)
 
 
 def in_part(study: DriftStudy, texts: Texts) -> Bool[np.ndarray, " tokens"]:
@@ -41,21 +56,21 @@ def labels_of(study: DriftStudy, task: Task, model: Model, texts: Texts) -> dict
     return {CLASS: token_classes(model.tokenizer, texts.flat, text_of, lexicon=lexicon), TOKEN: texts.flat}
 
 
-def _placeless(model: Model, token: int) -> bool:
+def _placeless(model: Model, token: int, folder: Path) -> bool:
     """Whether what enters block 0 is the token alone, wherever it stands, as where positions are rotations."""
-    with hidden_states(model, [(token, token)]) as states:
+    with hidden_states(model, [(token, token)], folder=folder / STATES) as states:
         first, second = states.layer(0)
     return bool(np.array_equal(first, second))
 
 
-def refuse_few(study: DriftStudy, chosen: ModelChoice, model: Model, texts: Sequence[Texts]) -> None:
+def refuse_few(study: DriftStudy, chosen: ModelChoice, model: Model, texts: Sequence[Texts], folder: Path) -> None:
     """Said before any run is measured, so that no hours are lost to the last one.
 
     Raises:
         UsageError: a run has fewer tokens than clusters, or fewer that the embedding tells apart.
     """
     most = max(study.clusters)
-    placeless = study.layer_zero == "embedding" and _placeless(model, texts[0].ids[0][0])
+    placeless = study.layer_zero == "embedding" and _placeless(model, texts[0].ids[0][0], folder)
     for one in texts:
         mask = in_part(study, one)
         tokens, distinct = int(mask.sum()), len(np.unique(one.flat[mask]))
@@ -81,6 +96,7 @@ def _settings(study: DriftStudy, run: int, clusters: int) -> Settings:
         normalisation=study.nmi,
         starts=study.starts,
         seed=seed_of(study, f"clusters {run}"),
+        null=SHUFFLES,
         part=study.part,
     )
 
@@ -135,7 +151,7 @@ def measure(
         model: whose states.
         texts: of every run.
         labels: of every run, from `labels_of`.
-        folder: where cells are kept.
+        folder: of the study: cells are kept there, and states while they are clustered (`spooling`).
         watcher: is told how it goes, layer by layer.
 
     Returns:
@@ -169,7 +185,7 @@ def measure(
         wanted = [clusters for clusters in study.clusters if (one.run, clusters) not in found]
         if not wanted:
             continue
-        with hidden_states(model, one.ids, prompt_tokens=one.prompts) as states:
+        with hidden_states(model, one.ids, folder=folder / STATES, prompt_tokens=one.prompts) as states:
             for clusters in wanted:
                 counted = _Counted(watcher)
                 settings = _settings(study, one.run, clusters)

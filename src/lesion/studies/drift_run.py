@@ -18,7 +18,7 @@ from lesion.models.source import find as find_source
 from lesion.models.tokenizer import read_tokenizer
 from lesion.studies import drift_summary
 from lesion.studies.drift_critical import Critical, read_critical
-from lesion.studies.drift_measuring import CLASS, in_part, labels_of, measure, occurrences_of, refuse_few
+from lesion.studies.drift_measuring import CLASS, in_part, labels_of, measure, occurrences_of, refuse_few, spooling
 from lesion.studies.drift_study import DriftStudy
 from lesion.studies.drift_texts import Texts, ask_own, draw_runs, read_texts, seed_of, speaks
 from lesion.studies.questions import ModelChoice
@@ -83,7 +83,7 @@ def run_drift(
     asked = measured = 0
     told: list[dict[str, Any]] = []
     notes = _notes(study, task, critical)
-    with Store.open(folder, study.identity(), study.to_toml()) as store:
+    with Store.open(folder, study.identity(), study.to_toml()) as store, spooling(folder):
         store.add_items(study.task.name, {item.id: item for run in runs for item in run}.values())
         for number, chosen in enumerate(study.models, start=1):
             model = (models or {}).get(chosen.name) or load(
@@ -212,7 +212,7 @@ def _model(
     own = ask_own(study, chosen, model, task, runs, store, watcher, make_engine) if speaks(study, task) else None
     texts = read_texts(study, chosen, model, task, runs, store, own)
     labels = [labels_of(study, task, model, one) for one in texts]
-    refuse_few(study, chosen, model, texts)
+    refuse_few(study, chosen, model, texts, folder)
     cells, made = measure(study, chosen, model, texts, labels, folder, watcher)
     blocks = len(model.anatomy.blocks)
     curves = drift_summary.curves(study, cells, seed_of(study, "elbow"))

@@ -17,7 +17,7 @@ from lesion.studies.drift_critical import Critical, distance
 from lesion.studies.drift_study import DriftStudy
 from lesion.tasks.catalogue import canonical
 
-MEASURES = ("nmi", "null", "cosine", "cka")
+MEASURES = ("nmi", "null", "null_high", "cosine", "cka")
 
 
 def told_of(study: DriftStudy, identity: str) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def curves(study: DriftStudy, cells: Mapping[int, Sequence[Measured]], seed: int
         "by_clusters": [
             {
                 "clusters": clusters,
-                "layers": _layers(cells[clusters], ("nmi", "null")),
+                "layers": _layers(cells[clusters], ("nmi", "null", "null_high")),
                 "elbow": find_elbow(study, cells[clusters], seed),
                 "ceiling": _mean([one.ceiling for one in cells[clusters]]),
             }
