@@ -12,7 +12,7 @@ from test_page import HOSTILE, Elements
 from lesion.errors import LesionError
 from lesion.report import overlay as page
 from lesion.report import overlay_charts, overlay_prose
-from lesion.studies.overlay import Of, Overlay, correlations, recalled, summarise
+from lesion.studies.overlay import Correlation, Of, Overlay, corrected, correlations, recalled, summarise
 from lesion.studies.profiles import Profile
 
 NAN = float("nan")
@@ -81,22 +81,59 @@ def test_agreement_beyond_chance_is_told_with_its_corrected_p_and_what_depth_lea
         "Of 3 pairs of profiles from different studies of made, 1 agrees beyond chance"
     )
     assert "drop · sums rises with lost in the block (ρ\N{NO-BREAK SPACE}1, corrected p" in finding.headline[0]
-    assert any("6 blocks make p coarse" in sentence for sentence in finding.sentences)
+    [coarse] = [sentence for sentence in finding.sentences if "Few blocks make p coarse" in sentence]
+    assert "must reach |ρ|\N{NO-BREAK SPACE}.94 over 6 blocks and 1 over 5 blocks to stay" in coarse
     assert "Block\N{NO-BREAK SPACE}5 is the largest of drop · sums and lost in the block." in finding.sentences
 
 
 def test_without_agreement_the_page_says_so_and_how_much_would_be_needed():
     profiles = (profile("drop", (0.1, 0.5, 0.2, 0.6, 0.3, 0.4)), profile("lost", (3, 1, 2, 2.5, 1.5, 0.5), "drift"))
-    of = Of("made", None, profiles, correlations(profiles))
-    [finding] = overlay_prose.findings([of])
+    [finding] = overlay_prose.findings(corrected([Of("made", None, profiles, correlations(profiles))]))
     assert finding.headline[0].startswith("No two studies of made agree beyond chance about its blocks: of 1 pair none")
     assert "must reach |ρ|" in finding.sentences[0]
 
 
 def test_one_kind_of_study_alone_is_not_tested_against_itself():
     profiles = (profile("a", (0.1, 0.5, 0.2, 0.6)), profile("b", (0.1, 0.4, 0.2, 0.6)))
-    [finding] = overlay_prose.findings([Of("made", None, profiles, correlations(profiles))])
-    assert "are of one kind of study (layer ablation)" in finding.headline[0]
+    models = [Of(name, None, profiles, correlations(profiles)) for name in ("made", "other")]
+    *peaks, missing = overlay_prose.findings(models)
+    assert [one.headline for one in peaks] == [(), ()]  # block 1 is the largest of a and b, in each
+    assert missing.subject == overlay_prose.MISSING
+    assert len(missing.headline) == 1
+    assert missing.headline[0].startswith("All that is told of made and other comes from one kind of study (layer abl")
+    assert "add the folder of `lesion drift`, `lesion isolate` or `lesion truncate` on" in missing.headline[0]
+    out = io.StringIO()
+    Console(file=out, width=300).print(page.text_tables(summarise(Overlay(tuple(models), (), ()))))
+    assert out.getvalue().count("one kind of study") == 1
+
+
+def test_the_surest_pair_is_named_before_a_larger_rho_over_fewer_blocks_whose_number_is_told():
+    profiles = (profile("drop", (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)), profile("lost", (1, 2, 3, 4, 5, 6), "drift"))
+    told = (
+        Correlation("drop", "few", 4, 1.0, 0.08, 0.16, NAN),
+        Correlation("drop", "weak", 6, 0.5, 0.04, 0.16, NAN),
+        Correlation("drop", "lost", 6, 0.8, 0.04, 0.16, NAN),
+    )
+    of = Of("made", None, profiles, told)
+    assert [one.b for one in overlay_prose.tested(of)] == ["lost", "weak", "few"]
+    [finding] = overlay_prose.findings([of])
+    assert "The strongest is drop with lost (ρ\N{NO-BREAK SPACE}.80, p" in finding.headline[1]
+    [finding] = overlay_prose.findings([Of("made", None, profiles, told[:1])])
+    assert "(ρ\N{NO-BREAK SPACE}1 over 4 blocks, p" in finding.headline[1]
+
+
+def test_the_threshold_counts_the_pairs_of_all_models_and_tells_its_blocks():
+    told = summary()
+    told["models"].append({**told["models"][0], "model": "other"})
+    one, _ = overlay_prose.findings(recalled(told).models)
+    assert "the strongest of 6 pairs of all models must reach |ρ|" in one.sentences[0]
+    assert "over 6 blocks to stay" in one.sentences[0]
+    assert "with 6 pairs of all models even a perfect agreement over 5 blocks stays above 0.05" in one.sentences[0]
+    assert "all pairs of different studies of all models" in page.page(told)
+
+
+def test_the_page_says_that_the_first_step_of_drift_is_left_out():
+    assert "agrees with itself at 1, so that this step is large by construction" in page.page(summary())
 
 
 @pytest.mark.parametrize(("value", "text"), [(1.0, "1"), (0.804, ".80"), (-0.31, "−.31"), (-0.001, ".00"), (NAN, "–")])

@@ -75,6 +75,30 @@ def test_equal_orders_have_rho_1_and_p_is_corrected_over_the_pairs_of_different_
     assert len(told) == 3  # the drift curve takes no part, only the loss in a block
 
 
+def test_p_is_corrected_over_the_pairs_of_all_models(folders, tmp_path):
+    more = [
+        made.layers(tmp_path / "more", {"sums": [0.3, 0.1, 0.2, 0.6, 0.5, 0.4]}, model="other"),
+        made.drift(tmp_path / "turns", [1.0, 0.95, 0.85, 0.8, 0.5, 0.3, 0.2], model="other"),
+    ]
+    found = profiles([*folders, *more])
+    told = [one for one in found.correlations if one.p is not None]
+    assert len(told) == 4
+    assert len({of.model for of in found.models}) == 2
+    assert [one.p_corrected for one in told] == pytest.approx(holm(one.p for one in told))
+    [alone] = profiles(folders).models
+    assert min(one.p_corrected for one in told) > min(
+        one.p_corrected for one in alone.correlations if one.p is not None
+    )
+    assert {entry["needed"]["pairs"] for entry in summarise(found)["models"]} == {4}
+
+
+def test_a_summary_that_was_corrected_within_models_is_corrected_anew(folders):
+    told = json.loads(json.dumps(summarise(profiles(folders))))
+    for one in told["models"][0]["correlations"]:
+        one["p_corrected"] = one["p"]
+    assert summarise(recalled(told)) == summarise(profiles(folders))
+
+
 def test_two_profiles_of_one_kind_have_a_rho_and_no_p(tmp_path):
     [of] = profiles([made.layers(tmp_path / "a", {"sums": [0.1, 0.3, 0.2, 0.5], "facts": [0.1, 0.3, 0.2, 0.4]})]).models
     [one] = of.correlations
@@ -87,7 +111,9 @@ def test_what_is_left_beyond_depth_is_the_correlation_of_the_residuals_of_the_ra
     [of] = profiles(folders).models
     one = next(one for one in of.correlations if {one.a[:4], one.b[:5]} == {"drop", "drift"})
     a, b = (next(p.values for p in of.profiles if p.label == label) for label in (one.a, one.b))
-    depth = np.arange(6.0)
+    drop, lost = a[1:], b  # the step out of the reference layer is not ranked
+    a, b = drop, lost
+    depth = np.arange(5.0)
     residual = [r - np.polyval(np.polyfit(depth, r, 1), depth) for r in map(stats.rankdata, (a, b))]
     assert one.beyond_depth == pytest.approx(np.corrcoef(*residual)[0, 1])
 
@@ -96,7 +122,7 @@ def test_only_blocks_that_both_have_are_ranked_and_of_fewer_than_four_nothing_is
     few = made.layers(tmp_path / "a", {"sums": [0.1, None, 0.2, None, 0.4, None]})
     drift = made.drift(tmp_path / "b", [1.0, 0.9, 0.7, 0.6, 0.2, 0.1, 0.0])
     one = profiles([few, drift]).models[0].correlations[0]
-    assert one.blocks == 3
+    assert one.blocks == 2
     assert math.isnan(one.rho)
     assert one.p is None
 

@@ -33,11 +33,21 @@ def test_places_and_factors_of_a_layer_study_are_profiles_of_their_own(tmp_path)
 
 
 def test_drift_after_a_block_is_that_of_the_next_layer_and_the_loss_in_a_block_is_the_step_over_it(tmp_path):
-    lost, after = read(made.drift(tmp_path, [1.0, 0.9, 0.5])).profiles
-    assert numbers(lost) == {0: 0.1, 1: 0.4}
-    assert numbers(after) == {0: 0.9, 1: 0.5}
+    lost, after = read(made.drift(tmp_path, [1.0, 0.9, 0.5, 0.4])).profiles
+    assert numbers(lost) == {1: 0.4, 2: 0.1}
+    assert numbers(after) == {0: 0.9, 1: 0.5, 2: 0.4}
     assert after.at(1) == pytest.approx((0.5, 0.49, 0.51))
     assert (lost.ranked, after.ranked, lost.unit) == (True, False, "nmi")
+
+
+@pytest.mark.parametrize(("layer_zero", "known"), [("embedding", {1: 0.1, 2: 0.2}), ("block", {2: 0.2})])
+def test_the_step_out_of_the_layer_that_all_are_compared_with_is_no_loss_to_be_ranked(tmp_path, layer_zero, known):
+    place = made.drift(tmp_path, [1.0, 0.5, 0.4, 0.2])
+    told = (place / "drift.json").read_text()
+    (place / "drift.json").write_text(
+        told.replace('{"task": "sums"}', f'{{"task": "sums", "layer_zero": "{layer_zero}"}}')
+    )
+    assert numbers(read(place).profiles[0]) == known
 
 
 def test_density_counts_all_matrices_of_a_block_and_leaves_the_head_out(tmp_path):

@@ -104,18 +104,25 @@ def pairs(summary: Mapping[str, Any]) -> pd.DataFrame:
 def text_tables(summary: Mapping[str, Any]) -> RenderableType:
     """The findings and, per model, the pairs of different studies, for a terminal."""
     parts: list[RenderableType] = []
-    for of, finding in zip(recalled(summary).models, overlay_prose.findings(recalled(summary).models), strict=True):
+    models = recalled(summary).models
+    findings = overlay_prose.findings(models)
+    for of in models:
         shown = Table(box=box.SIMPLE_HEAD, show_edge=False)
         shown.add_column("profile", overflow="fold", ratio=3)
         shown.add_column("with", overflow="fold", ratio=3)
-        for name in ("ρ", "p", "corrected", "beyond depth"):
+        for name in ("blocks", "ρ", "p", "corrected", "beyond depth"):
             shown.add_column(name, justify="right", no_wrap=True)
         for one in overlay_prose.tested(of)[:12]:
             numbers = (wording.p_value(one.p), wording.p_value(one.p_corrected), overlay_prose.rho(one.beyond_depth))
-            shown.add_row(Text(one.a), Text(one.b), overlay_prose.rho(one.rho), *numbers)
-        parts += [Text(of.model, style="bold"), *([shown] if shown.row_count else []), Text()]
-        parts += [Text(sentence) for sentence in (*finding.headline, *finding.sentences)]
-        parts.append(Text())
+            shown.add_row(Text(one.a), Text(one.b), str(one.blocks), overlay_prose.rho(one.rho), *numbers)
+        said = [text for its in findings if its.subject == of.model for text in (*its.headline, *its.sentences)]
+        if shown.row_count or said:
+            parts += [Text(of.model, style="bold"), *([shown] if shown.row_count else []), Text()]
+            parts += [*map(Text, said), Text()]
+    names = {of.model for of in models}
+    for finding in findings:
+        if finding.subject not in names:
+            parts += [Text(finding.subject, style="bold"), *map(Text, (*finding.headline, *finding.sentences)), Text()]
     return Group(*parts)
 
 

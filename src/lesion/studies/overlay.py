@@ -37,7 +37,7 @@ class Correlation:
         rho: Spearman's, −1…1; NaN where one is constant or there are fewer than four blocks.
         p: two-sided permutation p: the share of orders of one profile whose |ρ| is at least as large. None within one
             kind of study: whether two tasks of one ablation agree is not what is asked here.
-        p_corrected: by Holm over all pairs of the model that have a p.
+        p_corrected: by Holm over all pairs of all models that have a p; None until `corrected` has seen them all.
         beyond_depth: the partial rank correlation given the block's number: what is left when both merely rise or fall
             with depth.
     """
@@ -134,7 +134,24 @@ def profiles(folders: Iterable[str | Path], seed: int = 0) -> Overlay:
             f"Only one profile per model was found ({told}): there is nothing to lay over it. Name folders of other"
             " studies of the same model, under the same name."
         )
-    return Overlay(tuple(models), tuple(map(str, places)), tuple(dict.fromkeys(notes)))
+    return Overlay(corrected(models), tuple(map(str, places)), tuple(dict.fromkeys(notes)))
+
+
+def corrected(models: Sequence[Of]) -> tuple[Of, ...]:
+    """The models with `p_corrected` by Holm (1979) over every pair that has a p, of all of them together.
+
+    Verdicts are read off one page, so that a false alarm in any model is one of the page.
+    """
+    told = iter(holm(one.p for of in models for one in of.correlations if one.p is not None))
+    return tuple(
+        replace(
+            of,
+            correlations=tuple(
+                replace(one, p_corrected=None if one.p is None else next(told)) for one in of.correlations
+            ),
+        )
+        for of in models
+    )
 
 
 def _refuse_other_weights(model: str, fingerprint: str, place: Path, known: str, where: Path) -> None:
@@ -163,7 +180,8 @@ def correlations(of_model: Sequence[Profile], seed: int = 0) -> tuple[Correlatio
     """Spearman's rank correlations between all profiles of a model that are `ranked`, pair by pair.
 
     The permutation p (see `permutation_p`) takes blocks for exchangeable. Neighbouring blocks are alike, so a small p
-    is too small where both profiles are smooth; `beyond_depth` shows what a common trend makes of it.
+    is too small where both profiles are smooth; `beyond_depth` shows what a common trend makes of it. `p_corrected` is
+    None: it needs the pairs of all models (`corrected`).
     """
     told = []
     for a, b in itertools.combinations([profile for profile in of_model if profile.ranked], 2):
@@ -176,9 +194,7 @@ def correlations(of_model: Sequence[Profile], seed: int = 0) -> tuple[Correlatio
         if a.kind != b.kind and math.isfinite(rho):
             p = permutation_p(x, y, seed)
         told.append(Correlation(a.label, b.label, len(both), rho, p, None, beyond))
-    asked = [one.p for one in told if one.p is not None]
-    corrected = iter(holm(asked))
-    return tuple(one if one.p is None else replace(one, p_corrected=next(corrected)) for one in told)
+    return tuple(told)
 
 
 def spearman(x: Float[np.ndarray, " blocks"], y: Float[np.ndarray, " blocks"]) -> float:
@@ -250,7 +266,7 @@ def summarise(overlay: Overlay) -> dict[str, Any]:
                     {name: _finite(value) for name, value in vars(correlation).items()}
                     for correlation in of.correlations
                 ],
-                "needed": _needed(of),
+                "needed": _needed(of, sum(one.p is not None for one in overlay.correlations)),
             }
             for of in overlay.models
         ],
@@ -260,7 +276,7 @@ def summarise(overlay: Overlay) -> dict[str, Any]:
 
 
 def recalled(summary: Mapping[str, Any]) -> Overlay:
-    """The overlay of a `summary.json`: the inverse of `summarise`.
+    """The overlay of a `summary.json`: the inverse of `summarise`; p is corrected over all its models anew.
 
     Raises:
         LesionError: it is not the summary of an overlay.
@@ -278,7 +294,7 @@ def recalled(summary: Mapping[str, Any]) -> Overlay:
             )
             for entry in summary["models"]
         )
-        return Overlay(models, tuple(summary["study"]["folders"]), tuple(summary["notes"]))
+        return Overlay(corrected(models), tuple(summary["study"]["folders"]), tuple(summary["notes"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LesionError(
             f"The summary is not one of an overlay ({type(error).__name__}: {error}); run `lesion overlay` again."
@@ -295,12 +311,12 @@ def _known(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _needed(of: Of) -> dict[str, Any] | None:
+def _needed(of: Of, pairs: int) -> dict[str, Any] | None:
     told = [correlation for correlation in of.correlations if correlation.p is not None]
     if not told:
         return None
     blocks = max(correlation.blocks for correlation in told)
-    return {"blocks": blocks, "pairs": len(told), "rho": needed(blocks, len(told))}
+    return {"blocks": blocks, "pairs": pairs, "rho": needed(blocks, pairs)}
 
 
 def _profile(profile: Profile) -> Mapping[str, Any]:

@@ -163,16 +163,20 @@ def _stored(folder: Path, names: Sequence[str]) -> dict[str, str | None]:
 def _drift(folder: Path, told: Mapping[str, Any]) -> Found:
     """Of a drift study: NMI with the first layer's clusters after each block, and what each block takes of it.
 
-    Layer l of the hidden states is the output of block l − 1, so block b stands between layers b and b + 1.
+    Layer l of the hidden states is the output of block l − 1, so block b stands between layers b and b + 1. The step
+    out of the layer that all are compared with is no loss like the others: that layer agrees with itself at 1, so that
+    the step is large by construction. It is left out of the losses, and with them of the ranks.
     """
-    task = (told.get("study") or {}).get("task")
+    study = told.get("study") or {}
+    task = study.get("task")
+    reference = 1 if study.get("layer_zero") == "block" else 0
     about = f" · {task}" if isinstance(task, str) and task else ""
     found: list[Profile | None] = []
     for model in told["models"]:
         nmi = {int(layer["layer"]): _number(layer["nmi"]) for layer in model["layers"]}
         spread = {int(layer["layer"]): _number(layer.get("nmi_std")) for layer in model["layers"]}
         after = [(n - 1, nmi[n], nmi[n] - spread[n], nmi[n] + spread[n]) for n in nmi if n > 0]
-        lost = [(n, nmi[n] - nmi[n + 1], math.nan, math.nan) for n in nmi if n + 1 in nmi]
+        lost = [(n, nmi[n] - nmi[n + 1], math.nan, math.nan) for n in nmi if n > reference and n + 1 in nmi]
         more: dict[str, Any] = {"unit": "nmi", "source": folder.name}
         found.append(_profile(model["model"], "drift", f"drift, NMI lost in the block{about}", lost, **more))
         # The curve adds up what the blocks take, so that its ranks are mostly those of the depth.
