@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from markupsafe import Markup
+from scipy.stats import binom
 
 from lesion.labs.text import visible
 from lesion.report.drift_rows import Leaving
+from lesion.report.evidence import ALPHA
+from lesion.studies.statistics import holm
 
 WIDE = 120.0
 """Of a bar, in SVG units."""
+FEWEST = 5
+"""A token that stood there less often is not tested, and not named: 1 of 1 says nothing."""
+
+
+def named(tokens: Sequence[Leaving], overall: float, total: int) -> list[Leaving]:
+    """The tokens that leave more often than all tokens do beyond chance, the surest first.
+
+    One-sided binomial test of left of count against the overall share, corrected by Holm (1979) over all types that
+    stood there at least `FEWEST` times. Only the foremost types are listed; of the others there are at most as many as
+    the rest of the tokens allows, and so many are counted in, each with p = 1, so that having chosen the foremost
+    makes no p too small. Occurrences are taken for independent.
+
+    Args:
+        tokens: the types that are listed, of one pair of layers.
+        overall: the share of all tokens that leave, 0…1.
+        total: how many tokens there are.
+    """
+    often = [one for one in tokens if one.count >= FEWEST]
+    unlisted = max(0, total - sum(one.count for one in tokens)) // FEWEST
+    p = [float(binom.sf(one.left - 1, one.count, overall)) for one in often]
+    corrected = holm([*p, *[1.0] * unlisted])
+    sure = [
+        (after, before, -one.share, place)
+        for place, (one, before, after) in enumerate(zip(often, p, corrected[: len(p)], strict=True))
+        if after <= ALPHA
+    ]
+    return [often[place] for *_, place in sorted(sure)]
 
 
 def token_text(token: str) -> str:
