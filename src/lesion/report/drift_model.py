@@ -5,7 +5,7 @@ from __future__ import annotations
 from lesion.report import wording
 from lesion.report.drift_evidence import agreement, at_the_start, lost, reach, steepest
 from lesion.report.drift_rows import Drifts, Elbow, Followed, Leaving, steps
-from lesion.report.drift_tokens import token_text
+from lesion.report.drift_tokens import named, token_text
 from lesion.report.evidence import ALPHA
 from lesion.report.prose import Finding
 
@@ -188,9 +188,12 @@ def left(model: Followed) -> list[str]:
         "those included that k-means alone would move"
     )
     parts = []
+    total = sum(one.count for one in model.classes if (one.start, one.end) == (start, end))
     for kind, rows, quoted in (("classes", model.classes, False), ("tokens", model.tokens, True)):
         more = [one for one in rows if one.low is not None and one.low > model.overall]
         more.sort(key=lambda one: -(one.low or 0.0))
+        if quoted:
+            more = named([one for one in rows if (one.start, one.end) == (start, end)], model.overall, total)
         if more:
             parts.append(f"of the {kind} {wording.listed([_leaver(one, quoted=quoted) for one in more[:MOST_NAMED]])}")
     return [f"{told}. More than that leave {'; '.join(parts)}." if parts else f"{told}."]

@@ -165,10 +165,10 @@ def _checks_all(found: Drifts) -> list[str]:
             f"There is no evidence that {' or '.join(none)} with layer {found.reference} falls over the same blocks as "
             f"NMI, in any model (rank correlation of the steps, p ≤ {ALPHA:g} each; {small})."
         ]
-    told += [f"{name} in none" for name in none]
+    rest = f", {' or '.join(none)} in none" if none else ""
     return [
-        f"Measures that know of no clusters fall over the same blocks as NMI: {wording.listed(told)} models (rank "
-        f"correlation of the steps, p ≤ {ALPHA:g} each; {small})."
+        f"Measures that know of no clusters fall over the same blocks as NMI: {wording.listed(told)} models{rest} ("
+        f"rank correlation of the steps, p ≤ {ALPHA:g} each; {small})."
     ]
 
 
