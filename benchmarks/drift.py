@@ -16,12 +16,16 @@ import json
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 TOKENS, WIDTH, CLUSTERS, STARTS = 6000, 1024, 50, 10
+# Bare passes, passes with every layer spooled to disk, and passes that keep all layers, as is usual.
+WAYS, PROCESSES = ("alone", "spooled", "kept"), 3
 
 
 def main() -> None:
@@ -33,12 +37,16 @@ def main() -> None:
     )
     parser.add_argument("--layers", default="1,4,8", help="of the model; 1,4,8 by default")
     parser.add_argument("--out", type=Path, help="a JSON file for the numbers, one entry a number of threads")
+    parser.add_argument("--memory", choices=WAYS, help="only this measurement of memory, in this process")
     options = parser.parse_args()
     for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[key] = str(options.threads)
     import torch
 
     torch.set_num_threads(options.threads)
+    if options.memory:
+        print(json.dumps(measure(options.memory, options.model)))
+        return
     spool, layers = spooled(options.model, [int(layer) for layer in options.layers.split(",")])
     found = {
         "machine": f"{platform.machine()} CPU, {options.threads} threads",
@@ -59,8 +67,29 @@ def main() -> None:
 
 
 def spooled(name: str, layers: list[int]) -> tuple[dict[str, Any], dict[int, Any]]:
-    """Some layers of a model over its own task, and what spooling the states of a wide model on its texts takes."""
+    """Some layers of a model over its own task, and what passes of a wide model over its texts take, each way."""
     from lesion.methods.hidden import hidden_states
+
+    model, texts = calibration(name)
+    with hidden_states(model, texts) as states:
+        found = {layer: states.layer(layer)[:TOKENS] for layer in layers}
+    tokens, config = sum(map(len, texts)), wide(model.tokenizer)
+    told: dict[str, Any] = {
+        "model": f"random Llama, {config.num_hidden_layers} blocks, width {WIDTH}",
+        "tokens": tokens,
+        "mib_of_one_layer": mib(tokens * WIDTH * 4),
+        "mib_of_all_layers": mib((config.num_hidden_layers + 1) * tokens * WIDTH * 4),
+    }
+    for way in WAYS:
+        # Memory that an earlier measurement gave back and the process kept would hide what a later one needs.
+        alone = [sys.executable, __file__, "--memory", way, "--model", name, "--threads", os.environ["OMP_NUM_THREADS"]]
+        runs = [json.loads(subprocess.check_output(alone, text=True)) for _ in range(PROCESSES)]
+        told[way] = {key: [run[key] for run in runs] for key in runs[0]}
+    return told, found
+
+
+def calibration(name: str) -> tuple[Any, list[tuple[int, ...]]]:
+    """A model and its own task's texts, as many as have the tokens."""
     from lesion.models.load import load
     from lesion.tasks.catalogue import draw, find
     from lesion.tasks.continuations import encode_solved
@@ -73,41 +102,45 @@ def spooled(name: str, layers: list[int]) -> tuple[dict[str, Any], dict[int, Any
         texts.append(tuple(encode_solved(model, task, item, style)))
         if sum(map(len, texts)) >= TOKENS:
             break
-    with hidden_states(model, texts) as states:
-        found = {layer: states.layer(layer)[:TOKENS] for layer in layers}
-    return memory(texts, model.tokenizer), found
+    return model, texts
 
 
-def memory(texts: list[tuple[int, ...]], tokenizer: Any) -> dict[str, Any]:
-    """Seconds and the high-water mark of a pass over the texts with a random model as wide as the benchmark, without
-    and with its states spooled, both with batches of as many tokens.
-    """
+def wide(tokenizer: Any) -> Any:
+    """The configuration of a Llama as wide as the benchmark."""
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        hidden_size=WIDTH, intermediate_size=2816, num_hidden_layers=8, num_attention_heads=16, num_key_value_heads=4,
+        vocab_size=len(tokenizer),
+    )  # fmt: skip
+
+
+def measure(way: str, name: str) -> dict[str, Any]:
+    """Seconds, and MiB above the model at the high-water mark, of one pass of a wide random model over the texts."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaForCausalLM
 
     from isolation_alone import bare, measured
     from lesion.methods.hidden import TOKENS_ON_CPU, hidden_states
     from lesion.models.load import wrap
 
+    source, texts = calibration(name)
     torch.manual_seed(0)
-    config = LlamaConfig(
-        hidden_size=WIDTH, intermediate_size=2816, num_hidden_layers=8, num_attention_heads=16, num_key_value_heads=4,
-        vocab_size=len(tokenizer),
-    )  # fmt: skip
-    model = wrap(LlamaForCausalLM(config), tokenizer, "random Llama")
-    bare(model, tuple(texts), TOKENS_ON_CPU)  # warm-up
-    alone = measured(lambda: bare(model, tuple(texts), TOKENS_ON_CPU))
-    spooled = measured(lambda: hidden_states(model, texts).close())
-    tokens = sum(map(len, texts))
-    return {
-        "model": f"random Llama, {config.num_hidden_layers} blocks, width {WIDTH}",
-        "tokens": tokens,
-        "mib_of_the_model": mib(sum(p.numel() * p.itemsize for p in model.network.parameters())),
-        "mib_of_one_layer": mib(tokens * WIDTH * 4),
-        "mib_of_all_layers": mib((config.num_hidden_layers + 1) * tokens * WIDTH * 4),
-        "passes_alone": {"seconds": alone["seconds"], "mib_above_the_model": mib(alone["bytes"])},
-        "passes_spooled": {"seconds": spooled["seconds"], "mib_above_the_model": mib(spooled["bytes"])},
+    model = wrap(LlamaForCausalLM(wide(source.tokenizer)), source.tokenizer, "random Llama")
+    bare(model, (texts[0],), TOKENS_ON_CPU)  # warm-up, on one text: what a whole batch needs is measured
+
+    def kept() -> None:
+        with torch.inference_mode():
+            states = [model.network(torch.tensor([text]), output_hidden_states=True).hidden_states for text in texts]
+        assert len(states) == len(texts)
+
+    run: dict[str, Callable[[], object]] = {
+        "alone": lambda: bare(model, tuple(texts), TOKENS_ON_CPU),
+        "spooled": lambda: hidden_states(model, texts).close(),
+        "kept": kept,
     }
+    found = measured(run[way])
+    return {"seconds": found["seconds"], "mib_above_the_model": mib(found["bytes"])}
 
 
 def mib(count: float) -> float:
