@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from lesion.edits.edit import BASELINE, Edit
 from lesion.errors import UsageError
+from lesion.models.load import Model
 from lesion.tasks.task import Answer
 
 
@@ -63,11 +64,19 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """The answer to the request with the same key."""
+    """The answer to the request with the same key.
+
+    Attributes:
+        key: of the request.
+        answer: what the model said.
+        token_ids: of the answer.
+        engine: what answered, in words: library and version, dtype, attention, device. Stored with the answer.
+    """
 
     key: str
     answer: Answer
     token_ids: tuple[int, ...] = ()
+    engine: str = ""
 
 
 @runtime_checkable
@@ -81,4 +90,12 @@ class Engine(Protocol):
             UsageError: an edit names a place that the model does not have.
             LesionError: a prompt does not fit the context.
         """
+        ...
+
+
+class MakeEngine(Protocol):
+    """What makes the engine of a model: an engine's class, or `lesion.engines.choice.EngineChoice.opened`."""
+
+    def __call__(self, model: Model, batch_size: int | str) -> Engine:
+        """An engine that answers with this model; `batch_size` rows at once, or `auto`."""
         ...

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import torch
+import transformers
 from jaxtyping import Float
 from torch import Tensor
 
@@ -122,7 +123,17 @@ class TransformersEngine:
             for (weights, truncations), group in groups.items():
                 with written(self.model, weights, truncations):
                     for part in self._that_fit(group, truncated):
-                        yield from self._group(gates, part, table, column, stops)
+                        for response in self._group(gates, part, table, column, stops):
+                            yield replace(response, engine=self.description)
+
+    @cached_property
+    def description(self) -> str:
+        """What answers, in words: `transformers 5.23.0, torch 2.13.0, float32, sdpa, cpu`."""
+        attention = getattr(self.model.network.config, "_attn_implementation", None) or "eager"
+        dtype, device = str(self.model.dtype).removeprefix("torch."), self.model.device
+        where = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        versions = f"transformers {transformers.__version__}, torch {torch.__version__.partition('+')[0]}"
+        return f"{versions}, {dtype}, {attention}, {where}"
 
     def _by_row(self, edit: Edit) -> Compose:
         """What of an edit each row of a batch can have for itself."""

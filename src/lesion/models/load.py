@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,23 @@ DTYPES = {
 }
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a model was loaded from, as `load` was told: enough for another process to load the same.
+
+    Attributes:
+        source: `bundled:NAME`, a local folder or a hub id, as typed.
+        revision: branch, tag, commit or checkpoint.
+        dtype: of the weights as loaded: `float32`, `bfloat16` or `float16`.
+        trust_remote_code: whether code that comes with the checkpoint runs.
+    """
+
+    source: str
+    revision: str | None
+    dtype: str
+    trust_remote_code: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A language model on the table.
@@ -45,6 +62,7 @@ class Model:
         anatomy: its blocks and matrices.
         name: as the person typed it.
         fingerprint: 16 hexadecimal digits that tell one set of weights from another (see `fingerprint.py`).
+        origin: where it was loaded from; None of a model made in memory.
     """
 
     network: PreTrainedModel
@@ -52,6 +70,7 @@ class Model:
     anatomy: Anatomy
     name: str
     fingerprint: str
+    origin: Origin | None = None
 
     @property
     def device(self) -> torch.device:
@@ -272,4 +291,6 @@ def load(
             **settings,
         )
         _refuse_misfits(found, typed)
-        return wrap(network, tokenizer, typed)
+        model = wrap(network, tokenizer, typed)
+        stored = str(model.dtype).removeprefix("torch.")
+        return replace(model, origin=Origin(typed, revision, stored, trust_remote_code))

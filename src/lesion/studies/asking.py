@@ -212,6 +212,7 @@ def _row(model: Model, name: str, cell: Cell, response: Response) -> Row:
         group=cell.item.group,
         question=cell.item.question,
         gold=cell.item.gold,
+        engine=response.engine,
     )
 
 

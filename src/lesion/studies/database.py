@@ -11,7 +11,7 @@ from pathlib import Path
 from lesion.errors import LesionError
 
 FILE = "answers.sqlite"
-VERSION = 2
+VERSION = 3
 APPLICATION = 0x4C45534E  # "LESN": tells a store from any other SQLite file
 
 SCHEMA = """
@@ -28,7 +28,7 @@ CREATE TABLE answers (
     key TEXT PRIMARY KEY, model TEXT NOT NULL REFERENCES models (fingerprint), edit TEXT NOT NULL,
     task TEXT NOT NULL, item TEXT NOT NULL, decoding TEXT NOT NULL, prompt_style TEXT NOT NULL,
     text TEXT NOT NULL, tokens INTEGER NOT NULL, finish TEXT NOT NULL, correct INTEGER NOT NULL,
-    parsed TEXT, scores TEXT, ranks TEXT, FOREIGN KEY (task, item) REFERENCES items (task, item)
+    parsed TEXT, scores TEXT, ranks TEXT, engine TEXT, FOREIGN KEY (task, item) REFERENCES items (task, item)
 );
 """
 
@@ -162,18 +162,18 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
         raise LesionError(f"{file} was made by a newer lesion (format {version}); upgrade lesion to read it.")
 
 
-def has_ranks(connection: sqlite3.Connection) -> bool:
-    """Whether the table of answers has a column for ranks, which stores of format 1 have not."""
-    columns = connection.execute("SELECT name FROM pragma_table_info('answers')")
-    return "ranks" in {name for (name,) in columns}
+def columns(connection: sqlite3.Connection) -> frozenset[str]:
+    """The columns of the table of answers: `ranks` is there from format 2 on, `engine` from format 3 on."""
+    return frozenset(name for (name,) in connection.execute("SELECT name FROM pragma_table_info('answers')"))
 
 
 def _renew(connection: sqlite3.Connection) -> None:
     """Bring a store of an earlier format to this one; answers and their keys stay as they are."""
-    if connection.execute("PRAGMA user_version").fetchone()[0] == 1:
+    if 1 <= connection.execute("PRAGMA user_version").fetchone()[0] < VERSION:
         with transaction(connection):
-            if not has_ranks(connection):
-                connection.execute("ALTER TABLE answers ADD COLUMN ranks TEXT")
+            for column in ("ranks", "engine"):
+                if column not in columns(connection):
+                    connection.execute(f"ALTER TABLE answers ADD COLUMN {column} TEXT")
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
 

@@ -34,6 +34,7 @@ class Row:
         group: the item's label to break the accuracy down by, or "".
         question: the item's question.
         gold: the item's right answer.
+        engine: what answered, in words (`Response.engine`).
     """
 
     model: str
@@ -53,6 +54,7 @@ class Row:
     group: str = ""
     question: str = ""
     gold: str = ""
+    engine: str = ""
 
     @cached_property
     def key(self) -> str:

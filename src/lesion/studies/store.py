@@ -17,10 +17,10 @@ from lesion.errors import LesionError
 from lesion.studies.database import (
     FILE,
     advice,
+    columns,
     connect_to_read,
     connect_to_write,
     create_tables,
-    has_ranks,
     has_tables,
     transaction,
 )
@@ -30,7 +30,9 @@ from lesion.studies.row import Row, ranks_from_json, ranks_to_json, scores_from_
 from lesion.studies.truncation_study import TruncationStudy
 from lesion.tasks.task import Item
 
-_COLUMNS = "key, model, edit, task, item, decoding, prompt_style, text, tokens, finish, correct, parsed, scores, ranks"
+_COLUMNS = (
+    "key, model, edit, task, item, decoding, prompt_style, text, tokens, finish, correct, parsed, scores, ranks, engine"
+)
 _PLACES = ", ".join("?" * len(_COLUMNS.split(",")))
 
 
@@ -248,17 +250,18 @@ class Store:
         Returns:
             One row per answer with the columns key, model, model_name, edit, task, item, decoding,
             prompt_style, text, tokens, finish, correct (bool), parsed (None: no answer could be read), scores
-            (tuple of floats, empty for generated answers), ranks (tuple of ints, empty for all but contrasts), group,
-            question, gold.
+            (tuple of floats, empty for generated answers), ranks (tuple of ints, empty for all but contrasts), engine
+            ("" where an earlier version stored the answer), group, question, gold.
         """
         with advice(self.file):
-            ranks = "a.ranks" if has_ranks(self._connection) else "NULL"
+            there = columns(self._connection)
+        ranks, engine = (f"a.{name}" if name in there else "NULL" for name in ("ranks", "engine"))
         frame = self._frame(
             f"""
             SELECT a.key, a.model, m.name AS model_name, a.edit, a.task, a.item, a.decoding, a.prompt_style,
             a.text,
-                   a.tokens, a.finish, a.correct, a.parsed, a.scores, {ranks} AS ranks, i."group",
-                   i.question, i.gold
+                   a.tokens, a.finish, a.correct, a.parsed, a.scores, {ranks} AS ranks, {engine} AS engine,
+                   i."group", i.question, i.gold
             FROM answers AS a JOIN models AS m ON m.fingerprint = a.model
                  JOIN items AS i ON i.task = a.task AND i.item = a.item
             WHERE (:model IS NULL OR m.name = :model) AND (:task IS NULL OR a.task = :task)
@@ -269,6 +272,7 @@ class Store:
         frame["correct"] = frame["correct"].astype(bool)
         frame["tokens"] = frame["tokens"].astype("int64")
         frame["scores"] = pd.Series([scores_from_json(text) for text in frame["scores"]], dtype=object)
+        frame["engine"] = frame["engine"].fillna("")
         frame["ranks"] = pd.Series([ranks_from_json(text) for text in frame["ranks"]], dtype=object)
         return frame
 
@@ -308,6 +312,7 @@ def _values(row: Row) -> tuple[str | int | None, ...]:
         None if row.parsed is None else storable(row.parsed),
         scores_to_json(row.scores),
         ranks_to_json(row.ranks),
+        row.engine,
     )
 
 
