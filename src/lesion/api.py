@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -17,6 +17,7 @@ from lesion.api_truncation import Truncated
 from lesion.api_tune import Tuned
 from lesion.edits.apply import as_it_is
 from lesion.edits.edit import Unit
+from lesion.engines.choice import EngineChoice
 from lesion.labs.recall.study import run_recall
 from lesion.models.load import Model
 from lesion.report import page, tables
@@ -28,7 +29,7 @@ from lesion.studies.isolation_study import IsolationStudy
 from lesion.studies.kinds import AnyStudy, load_study
 from lesion.studies.recall_study import RecallStudy
 from lesion.studies.run import recall, run
-from lesion.studies.study import Study
+from lesion.studies.study import Study, stopping
 from lesion.studies.truncation_run import run_truncation
 from lesion.studies.truncation_study import TruncationStudy
 from lesion.studies.tuning_run import run_tuning
@@ -89,6 +90,13 @@ def ablate(
     batch_size: int | str = "auto",
     dtype: str = "auto",
     device: str = "auto",
+    engine: str = "transformers",
+    workers: int | None = None,
+    ray: str | None = None,
+    gpus_per_worker: int = 1,
+    stop_when: Literal["decided"] | None = None,
+    effect: float = 0.1,
+    screen: bool = False,
     out: str | Path | None = None,
     watcher: Watcher | None = None,
 ) -> Result:
@@ -111,6 +119,13 @@ def ablate(
         batch_size: rows decoded at once, or `auto`.
         dtype: for models that are loaded here.
         device: likewise.
+        engine: `transformers` or `vllm`.
+        workers: answer on so many workers, each with the whole model; needs Ray.
+        ray: address of a Ray cluster to answer on.
+        gpus_per_worker: over how many GPUs of a worker a model is spread.
+        stop_when: `decided` stops asking a cell as soon as it is; by default all items are asked.
+        effect: for `stop_when`, the smallest drop of accuracy that counts.
+        screen: also score gold solutions under every edit, a cheap look that says where generating will show a drop.
         out: folder of the study; what lies there already is not asked again. A temporary folder by default.
         watcher: is told how it goes.
 
@@ -135,10 +150,11 @@ def ablate(
         tasks=[tasks] if isinstance(tasks, str) else list(tasks),
         items=items,
         seed=seed,
-        level=level,
         batch_size=batch_size,
         dtype=dtype,
         device=device,
+        engine=engine,
+        **{"level": level, **stopping(stop_when, effect, level, screen)},
         edits={
             "unit": unit if isinstance(unit, str) else list(unit),
             "layers": layers if isinstance(layers, str) else list(layers),
@@ -152,7 +168,8 @@ def ablate(
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-"))
-    outcome = run(study, folder, watcher=watcher, models=loaded)
+    with EngineChoice(engine, workers, ray, gpus_per_worker).opened(watcher) as make_engine:
+        outcome = run(study, folder, watcher=watcher, models=loaded, make_engine=make_engine)
     return Result(outcome.folder, outcome.summary, outcome.asked)
 
 

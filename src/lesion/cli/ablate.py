@@ -8,10 +8,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from lesion.cli import hands
 from lesion.cli.numbers import whole
 from lesion.cli.progress import Bar
+from lesion.engines.choice import EngineChoice
 from lesion.errors import UsageError
-from lesion.studies.study import Study, shipped
+from lesion.studies.study import Study, shipped, stopping
 
 Out = Annotated[
     Path | None,
@@ -44,10 +46,24 @@ def ablate(
     ] = None,
     temperature: Annotated[float, typer.Option(help="0 decodes greedily.")] = 0.0,
     top_p: Annotated[float, typer.Option(help="Nucleus for sampling.")] = 1.0,
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    level: Annotated[
+        float, typer.Option(help="Of the intervals; with --stop-when 0.05, the wrong decisions allowed, says the same.")
+    ] = 0.95,
+    stop_when: Annotated[
+        str | None,
+        typer.Option("--stop-when", metavar="decided", help="Stop asking about a layer as soon as it is decided."),
+    ] = None,
+    effect: Annotated[float, typer.Option(help="With --stop-when: the smallest drop of accuracy that counts.")] = 0.1,
+    screen: Annotated[
+        bool, typer.Option("--screen", help="First score gold solutions under every edit: cheap, and it ranks layers.")
+    ] = False,
     batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    engine: hands.Engine = "transformers",
+    workers: hands.Workers = None,
+    ray: hands.Ray = None,
+    gpus_per_worker: hands.GpusPerWorker = 1,
     out: Out = None,
 ) -> None:
     """Switch off one block after another and show, with intervals, what each task loses."""
@@ -67,20 +83,24 @@ def ablate(
         tasks=task,
         items=whole(items),
         seed=seed,
-        level=level,
         batch_size=whole(batch_size),
         dtype=dtype,
         device=device,
+        engine=engine,
+        **{"level": level, **stopping(stop_when, effect, level, screen)},
         edits={"unit": unit or ["block"], "layers": layers, "factor": factor},
         decoding=decoding,
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
-    _run(study, out)
+    _run(study, out, EngineChoice(engine, workers, ray, gpus_per_worker))
 
 
 def run_study(
     study: Annotated[str | None, typer.Argument(metavar="[STUDY.toml|NAME]")] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the studies shipped with the package.")] = False,
+    workers: hands.Workers = None,
+    ray: hands.Ray = None,
+    gpus_per_worker: hands.GpusPerWorker = 1,
     out: Out = None,
 ) -> None:
     """Run a study file, or a study shipped with the package."""
@@ -99,16 +119,19 @@ def run_study(
         raise UsageError("Say which study to run: a file, or one of `lesion run --list`.")
     found = load_study(study)
     folder = out or Path("lesion-out") / f"{found.name}-{found.identity()[:8]}"
+    choice = EngineChoice(getattr(found, "engine", None) or "transformers", workers, ray, gpus_per_worker)
     if isinstance(found, Study):
-        _run(found, folder)
+        _run(found, folder, choice)
     elif isinstance(found, TruncationStudy):
-        truncate.run(found, folder)
+        truncate.run(found, folder, choice)
     elif isinstance(found, TuningStudy):
-        tune.run(found, folder)
+        tune.run(found, folder, choice)
     elif isinstance(found, DriftStudy):
-        drift.run(found, folder)
+        drift.run(found, folder, choice)
     elif isinstance(found, IsolationStudy):
-        isolate.run(found, folder)
+        isolate.run(found, folder, choice)
+    elif choice.distributed:
+        raise UsageError("A laboratory trains its models in this process; leave --workers and --ray out.")
     else:
         recall.run(found, folder)
 
@@ -142,7 +165,7 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
     print(f"report: {path}")
 
 
-def _run(study: Study, out: Path | None) -> None:
+def _run(study: Study, out: Path | None, choice: EngineChoice) -> None:
     # Imported when there is something to run: help and wrong options need not wait for torch.
     from lesion.report import page, tables
     from lesion.studies.run import recall, run
@@ -150,7 +173,8 @@ def _run(study: Study, out: Path | None) -> None:
     folder = out or Path("lesion-out") / f"{study.name}-{study.identity()[:8]}"
     with Bar() as bar:
         try:
-            outcome = run(study, folder, watcher=bar)
+            with choice.opened(bar) as make_engine:
+                outcome = run(study, folder, watcher=bar, make_engine=make_engine)
         except KeyboardInterrupt:
             bar.say(
                 f"Stopped. Every answer so far is kept in {folder}; the same command goes on from there,"

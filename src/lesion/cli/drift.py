@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from lesion.cli import hands
 from lesion.cli.numbers import numbers, whole
 from lesion.cli.progress import Bar
+from lesion.engines.choice import EngineChoice
 from lesion.studies.drift_study import DriftStudy
 
 
@@ -60,6 +62,10 @@ def drift(
     batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    engine: hands.Engine = "transformers",
+    workers: hands.Workers = None,
+    ray: hands.Ray = None,
+    gpus_per_worker: hands.GpusPerWorker = 1,
 ) -> None:
     """Cluster the hidden states of every layer and show how far tokens leave the clusters they began in."""
     asked = DriftStudy.make(
@@ -81,21 +87,23 @@ def drift(
         batch_size=whole(batch_size),
         dtype=dtype,
         device=device,
+        engine=engine,
         **({} if between is None else {"between": numbers(between, int, "--between")}),
         **({} if study is None else {"study": study}),
         **({} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}),
         **({} if prompt_style is None else {"prompt_style": prompt_style}),
     )
-    run(asked, out)
+    run(asked, out, EngineChoice(engine, workers, ray, gpus_per_worker))
 
 
-def run(study: DriftStudy, out: Path) -> None:
+def run(study: DriftStudy, out: Path, choice: EngineChoice) -> None:
     """Run a drift study into a folder and show what it found."""
     from lesion.studies.drift_run import run_drift
 
     with Bar() as bar:
         try:
-            outcome = run_drift(study, out, watcher=bar)
+            with choice.opened(bar) as make_engine:
+                outcome = run_drift(study, out, watcher=bar, make_engine=make_engine)
         except KeyboardInterrupt:
             bar.say(f"Stopped. Every solution and clustering so far is kept in {out}; the same command goes on.")
             raise

@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from lesion.cli import hands
 from lesion.cli.numbers import numbers, whole
 from lesion.cli.progress import Bar
+from lesion.engines.choice import EngineChoice
 from lesion.errors import UsageError
 from lesion.studies.isolation_study import METHODS, EvaluationStudy, IsolationStudy
 
@@ -43,6 +45,10 @@ def isolate(
     prompt_style: Style = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
+    engine: hands.Engine = "transformers",
+    workers: hands.Workers = None,
+    ray: hands.Ray = None,
+    gpus_per_worker: hands.GpusPerWorker = 1,
 ) -> None:
     """Find the weights that a skill needs and its controls do not, and keep them as edits, with forward passes only."""
     study = IsolationStudy.make(
@@ -58,9 +64,10 @@ def isolate(
         replacement=replacement,
         dtype=dtype,
         device=device,
+        engine=engine,
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
-    run(study, out)
+    run(study, out, EngineChoice(engine, workers, ray, gpus_per_worker))
 
 
 def evaluate(
@@ -81,6 +88,10 @@ def evaluate(
     batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
     dtype: Dtype = "auto",
     device: Device = "auto",
+    engine: hands.Engine = "transformers",
+    workers: hands.Workers = None,
+    ray: hands.Ray = None,
+    gpus_per_worker: hands.GpusPerWorker = 1,
     force: Annotated[
         bool, typer.Option("--force", help="Also edits made for another model, where shapes fit.")
     ] = False,
@@ -99,6 +110,7 @@ def evaluate(
         batch_size=whole(batch_size),
         dtype=dtype,
         device=device,
+        engine=engine,
         decoding={} if max_new_tokens is None else {"max_new_tokens": max_new_tokens},
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
@@ -108,29 +120,32 @@ def evaluate(
     files = [read_edit(file) for file in edit or []]
     with Bar() as bar:
         try:
-            outcome = run_evaluation(
-                study,
-                files,
-                out,
-                factors=factors,
-                random_controls=random_controls,
-                validation=validation,
-                force=force,
-                watcher=bar,
-            )
+            with EngineChoice(engine, workers, ray, gpus_per_worker).opened(bar) as make_engine:
+                outcome = run_evaluation(
+                    study,
+                    files,
+                    out,
+                    factors=factors,
+                    random_controls=random_controls,
+                    validation=validation,
+                    force=force,
+                    watcher=bar,
+                    make_engine=make_engine,
+                )
         except KeyboardInterrupt:
             bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
             raise
     show(out, outcome.asked, outcome.planned, bar.told)
 
 
-def run(study: IsolationStudy, out: Path) -> None:
+def run(study: IsolationStudy, out: Path, choice: EngineChoice) -> None:
     """Run an isolation study into a folder and show what it found."""
     from lesion.studies.isolation_run import run_isolation
 
     with Bar() as bar:
         try:
-            outcome = run_isolation(study, out, watcher=bar)
+            with choice.opened(bar) as make_engine:
+                outcome = run_isolation(study, out, watcher=bar, make_engine=make_engine)
         except KeyboardInterrupt:
             bar.say(f"Stopped. What was observed and answered so far is kept in {out}; the same command goes on.")
             raise

@@ -9,8 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from lesion.cli import hands
 from lesion.cli.numbers import numbers, whole
 from lesion.cli.progress import Bar
+from lesion.engines.choice import EngineChoice
 from lesion.errors import UsageError
 from lesion.studies.truncation_study import TruncationStudy
 
@@ -63,6 +65,10 @@ def truncate(
     batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    engine: hands.Engine = "transformers",
+    workers: hands.Workers = None,
+    ray: hands.Ray = None,
+    gpus_per_worker: hands.GpusPerWorker = 1,
 ) -> None:
     """Search for a part of a matrix whose removal makes a model better: chosen on some items, told on the others."""
     study = TruncationStudy.make(
@@ -84,11 +90,12 @@ def truncate(
         batch_size=whole(batch_size),
         dtype=dtype,
         device=device,
+        engine=engine,
         decoding={} if max_new_tokens is None else {"max_new_tokens": max_new_tokens},
         **({} if eliminate is None else {"eliminate": eliminate}),
         **({} if prompt_style is None else {"prompt_style": prompt_style}),
     )
-    run(study, out)
+    run(study, out, EngineChoice(engine, workers, ray, gpus_per_worker))
 
 
 def _words(text: str, option: str) -> list[str]:
@@ -109,13 +116,14 @@ def _screen(screen: str, items: str) -> Any:
     return {**best, "items": whole(items)}
 
 
-def run(study: TruncationStudy, out: Path) -> None:
+def run(study: TruncationStudy, out: Path, choice: EngineChoice) -> None:
     """Run a truncation study into a folder and show what it found."""
     from lesion.studies.truncation_run import run_truncation
 
     with Bar() as bar:
         try:
-            outcome = run_truncation(study, out, watcher=bar)
+            with choice.opened(bar) as make_engine:
+                outcome = run_truncation(study, out, watcher=bar, make_engine=make_engine)
         except KeyboardInterrupt:
             bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
             raise

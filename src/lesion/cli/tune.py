@@ -9,8 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from lesion.cli import hands
 from lesion.cli.numbers import numbers, whole
 from lesion.cli.progress import Bar
+from lesion.engines.choice import EngineChoice
 from lesion.errors import UsageError
 from lesion.studies.tuning_study import TuningStudy
 
@@ -58,6 +60,9 @@ def tune(
     batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
     dtype: Annotated[str, typer.Option(help="float32, in which alone small steps are kept.")] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    workers: hands.Workers = None,
+    ray: hands.Ray = None,
+    gpus_per_worker: hands.GpusPerWorker = 1,
 ) -> None:
     """Fine-tune only chosen blocks on a task, and show what it gains there and costs elsewhere."""
     if dtype not in ("float32", "fp32", "auto"):
@@ -84,20 +89,21 @@ def tune(
         device=device,
         **_given(adapter=adapter, layers_from=study, max_new_tokens=max_new_tokens, prompt_style=prompt_style),
     )
-    run(asked, out)
+    run(asked, out, EngineChoice("transformers", workers, ray, gpus_per_worker))
 
 
 def _given(**options: Any) -> dict[str, Any]:
     return {key: value for key, value in options.items() if value is not None}
 
 
-def run(study: TuningStudy, out: Path) -> None:
+def run(study: TuningStudy, out: Path, choice: EngineChoice) -> None:
     """Run a tuning study into a folder and show what it found."""
     from lesion.studies.tuning_run import run_tuning
 
     with Bar() as bar:
         try:
-            outcome = run_tuning(study, out, watcher=bar)
+            with choice.opened(bar) as make_engine:
+                outcome = run_tuning(study, out, watcher=bar, make_engine=make_engine)
         except KeyboardInterrupt:
             bar.say(f"Stopped. What is trained and answered is kept in {out}; the same command goes on from there.")
             raise

@@ -53,4 +53,5 @@ def as_it_is(model: Model) -> Model:
                     f"{model.name} has a hook on block {block.index}, an edit in force perhaps: leave `applied` before"
                     " you go on, so that the baseline is the model as it is."
                 )
-    return replace(model, fingerprint=fingerprint(model.network))
+    now = fingerprint(model.network)
+    return replace(model, fingerprint=now, origin=model.origin if now == model.fingerprint else None)

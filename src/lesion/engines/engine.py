@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lesion.edits.edit import BASELINE, Edit
 from lesion.errors import UsageError
-from lesion.models.load import Model
 from lesion.tasks.task import Answer
+
+if TYPE_CHECKING:
+    from lesion.models.load import Model
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,9 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
 class MakeEngine(Protocol):
-    """What makes the engine of a model: an engine's class, or `lesion.engines.choice.EngineChoice.opened`."""
+    """What makes the engine of a model: an engine's class, or what `EngineChoice.opened` gives."""
 
     def __call__(self, model: Model, batch_size: int | str) -> Engine:
         """An engine that answers with this model; `batch_size` rows at once, or `auto`."""

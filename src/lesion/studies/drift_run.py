@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lesion import whole
-from lesion.engines.engine import Engine
+from lesion.engines.engine import MakeEngine
+from lesion.engines.opened import load_for
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import Model, load, peek, quiet
+from lesion.models.load import Model, peek, quiet
 from lesion.models.source import find as find_source
 from lesion.models.tokenizer import read_tokenizer
 from lesion.studies import drift_summary
@@ -55,7 +56,7 @@ def run_drift(
     *,
     watcher: Watcher | None = None,
     models: Mapping[str, Model] | None = None,
-    make_engine: Callable[[Model, int | str], Engine] = TransformersEngine,
+    make_engine: MakeEngine = TransformersEngine,
 ) -> DriftOutcome:
     """Run a drift study into a folder; what it has already, solutions or cells, is not made again.
 
@@ -86,8 +87,12 @@ def run_drift(
     with Store.open(folder, study.identity(), study.to_toml()) as store, spooling(folder):
         store.add_items(study.task.name, {item.id: item for run in runs for item in run}.values())
         for number, chosen in enumerate(study.models, start=1):
-            model = (models or {}).get(chosen.name) or load(
-                chosen.source, revision=chosen.revision, dtype=study.questions().dtype_of(chosen), device=study.device
+            model = (models or {}).get(chosen.name) or load_for(
+                make_engine,
+                chosen.source,
+                revision=chosen.revision,
+                dtype=study.questions().dtype_of(chosen),
+                device=study.device,
             )
             # What was asked for between two layers is told before anything is asked.
             drift_summary.between(study, len(model.anatomy.blocks), None, chosen.name)
@@ -206,7 +211,7 @@ def _model(
     folder: Path,
     watcher: Watcher,
     critical: Critical | None,
-    make_engine: Callable[[Model, int | str], Engine],
+    make_engine: MakeEngine,
 ) -> tuple[dict[str, Any], int, int, list[str]]:
     """The entry of one model in the summary, how many answers and cells were made for it, and notes."""
     own = ask_own(study, chosen, model, task, runs, store, watcher, make_engine) if speaks(study, task) else None

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lesion.studies.questions import (
     Dtype,
+    EngineName,
     ModelChoice,
     Number,
     Questions,
@@ -100,6 +101,7 @@ class DriftStudy(StudyFile):
     )
     dtype: Dtype = Field(default="auto", description="auto, float32, bfloat16 or float16")
     device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")
+    engine: EngineName = Field(default=None, description="transformers or vllm")
 
     @model_validator(mode="after")
     def _has_texts(self) -> DriftStudy:
@@ -124,5 +126,6 @@ class DriftStudy(StudyFile):
             batch_size=self.batch_size,
             dtype=self.dtype,
             device=self.device,
+            engine=self.engine,
             decoding={} if self.max_new_tokens is None else {"max_new_tokens": self.max_new_tokens},
         )

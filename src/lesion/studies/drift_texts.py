@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Int
 
-from lesion.engines.engine import Engine
+from lesion.engines.engine import MakeEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.studies.asking import Cell, ask, clamped, missing
@@ -105,7 +105,7 @@ def ask_own(
     runs: Sequence[Sequence[Item]],
     store: Store,
     watcher: Watcher,
-    make_engine: Callable[[Model, int | str], Engine],
+    make_engine: MakeEngine,
 ) -> Asked:
     """Have a model answer every item once, greedily, as far as the store does not have its answer.
 

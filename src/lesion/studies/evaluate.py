@@ -13,7 +13,7 @@ from lesion.edits.drawing import Random
 from lesion.edits.edit import Edit, ScaleParameters
 from lesion.edits.selection import Count, Selection, count
 from lesion.edits.weights import written
-from lesion.engines.engine import Engine
+from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError
 from lesion.models.load import Model
@@ -177,7 +177,7 @@ def evaluate(
     folder: Path,
     watcher: Watcher,
     roles: Roles | None = None,
-    make_engine: Callable[[Model, int | str], Engine] = TransformersEngine,
+    make_engine: MakeEngine = TransformersEngine,
 ) -> tuple[dict[str, Any], int, int]:
     """Ask the baseline and every edit; a folder of the same questions takes further edits.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -15,10 +15,11 @@ import pandas as pd
 
 from lesion.edits.artefact import EditFile
 from lesion.edits.edit import ScaleParameters, parts
-from lesion.engines.engine import Engine
+from lesion.engines.engine import MakeEngine
+from lesion.engines.opened import load_for
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import Model, load
+from lesion.models.load import Model
 from lesion.studies.evaluate import Candidate, Planned, Roles, evaluate, plan, read_plan
 from lesion.studies.evaluation import summarise
 from lesion.studies.isolate import isolate
@@ -41,7 +42,7 @@ def run_isolation(
     *,
     watcher: Watcher | None = None,
     model: Model | None = None,
-    make_engine: Callable[[Model, int | str], Engine] = TransformersEngine,
+    make_engine: MakeEngine = TransformersEngine,
 ) -> Outcome:
     """Isolate a skill into a folder and, where the study has tasks, evaluate every edit.
 
@@ -62,7 +63,7 @@ def run_isolation(
     watcher = watcher or Silent()
     for choice in study.tasks:
         draw(find(choice.name), study.items_of(choice), study.seed)
-    model = model or _load(study, study.model)
+    model = model or _load(study, study.model, make_engine)
     folder = Path(folder)
     with _locked(folder):
         texts = draw_texts(study, model)
@@ -105,7 +106,7 @@ def run_evaluation(
     force: bool = False,
     watcher: Watcher | None = None,
     model: Model | None = None,
-    make_engine: Callable[[Model, int | str], Engine] = TransformersEngine,
+    make_engine: MakeEngine = TransformersEngine,
 ) -> Outcome:
     """Evaluate the edits of files on one model, each beside its matched random controls, into a folder.
 
@@ -128,7 +129,7 @@ def run_evaluation(
     watcher = watcher or Silent()
     for choice in study.tasks:
         draw(find(choice.name), study.items_of(choice), study.seed)
-    model = model or _load(study, study.model)
+    model = model or _load(study, study.model, make_engine)
     candidates: dict[tuple[float, ...], list[Candidate]] = {}
     skills: list[str] = []
     afresh: list[str] = []
@@ -191,8 +192,14 @@ def recall_isolation(folder: Path) -> tuple[dict[str, Any], pd.DataFrame | None,
     return _summary(study, None if kept is None else kept.isolation, evaluation, notes), answers, items
 
 
-def _load(study: Questions, chosen: ModelChoice) -> Model:
-    return load(chosen.source, revision=chosen.revision, dtype=study.dtype_of(chosen), device=study.device)
+def _load(study: Questions, chosen: ModelChoice, make_engine: MakeEngine) -> Model:
+    return load_for(
+        make_engine,
+        chosen.source,
+        revision=chosen.revision,
+        dtype=study.dtype_of(chosen),
+        device=study.device,
+    )
 
 
 @contextmanager

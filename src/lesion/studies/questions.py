@@ -30,6 +30,10 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 Whole = Annotated[int, Strict()]
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(lambda value: value + 0.0)]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+# "transformers" is kept as None, so that studies from before there was a choice keep their identity.
+EngineName = Annotated[
+    Literal["vllm"] | None, BeforeValidator(lambda value: None if value == "transformers" else value)
+]
 
 VARIANTS = ("base", "instruct", "distill", "rlvr")
 """What models of one family are called after the training that made them; a study may say anything else."""
@@ -257,6 +261,7 @@ class Questions(StudyFile):
     )
     dtype: Dtype = Field(default="auto", description="auto, float32, bfloat16 or float16")
     device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")
+    engine: EngineName = Field(default=None, description="transformers or vllm")
     decoding: DecodingPlan = Field(default=DecodingPlan(), description="a table [decoding]")
 
     def items_of(self, task: TaskChoice) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,11 @@ from typing import Any
 import pandas as pd
 
 from lesion.edits.edit import Scale
-from lesion.engines.engine import Engine
+from lesion.engines.engine import MakeEngine
+from lesion.engines.opened import load_for
 from lesion.engines.transformers import TransformersEngine
 from lesion.methods.ablation import sweep
-from lesion.models.load import Model, load, peek
+from lesion.models.load import Model, peek
 from lesion.studies.asking import ask, clamped, identity, missing
 from lesion.studies.invariance import invariance
 from lesion.studies.layers import parse_layers
@@ -47,7 +48,7 @@ def run(
     *,
     watcher: Watcher | None = None,
     models: Mapping[str, Model] | None = None,
-    make_engine: Callable[[Model, int | str], Engine] = TransformersEngine,
+    make_engine: MakeEngine = TransformersEngine,
 ) -> Outcome:
     """Run a study into a folder; what is stored there already is not asked again.
 
@@ -73,8 +74,12 @@ def run(
         for choice, items in drawn.items():
             store.add_items(choice.name, items)
         for chosen in study.models:
-            model = (models or {}).get(chosen.name) or load(
-                chosen.source, revision=chosen.revision, dtype=study.dtype_of(chosen), device=study.device
+            model = (models or {}).get(chosen.name) or load_for(
+                make_engine,
+                chosen.source,
+                revision=chosen.revision,
+                dtype=study.dtype_of(chosen),
+                device=study.device,
             )
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
             plan[chosen.name] = sweep(model.anatomy, study.edits.unit, layers, study.edits.factor)

@@ -331,7 +331,7 @@ def _difference(stored: str, asked: str) -> str:
     except tomllib.TOMLDecodeError:
         return ""
     # These do not decide any answer, so they are not why the identities differ.
-    silent = {"name", "title", "level", "batch_size", "device"}
+    silent = {"name", "title", "level", "batch_size", "device", "stop", "screen"}
     if there.get("kind") == here.get("kind") == "truncation":
         silent |= set(TruncationStudy.SILENT)
     if there.get("kind") == here.get("kind") == "drift":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -21,7 +21,7 @@ from lesion.studies.questions import (
     table_of,
 )
 
-__all__ = ["EditPlan", "Layers", "ModelChoice", "Study", "TaskChoice", "shipped"]
+__all__ = ["EditPlan", "Layers", "ModelChoice", "StopPlan", "Study", "TaskChoice", "shipped"]
 
 
 def _layers(value: object) -> object:
@@ -57,6 +57,18 @@ class EditPlan(Table):
     )
 
 
+class StopPlan(Table):
+    """When to stop asking a cell, that is an edit on a task: as soon as it is decided (`lesion.studies.sequential`)."""
+
+    when: Literal["decided"] = Field(default="decided", description="decided")
+    effect: Annotated[Number, Field(gt=0, lt=1)] = Field(
+        default=0.1, description="the smallest drop of accuracy that counts, a number between 0 and 1"
+    )
+    level: Annotated[Number, Field(gt=0, lt=1)] = Field(
+        default=0.05, description="the share of wrong decisions that is allowed, a number between 0 and 1"
+    )
+
+
 class Study(Questions):
     """A question, asked in full: models × edits × tasks × items, and how they are decoded.
 
@@ -66,6 +78,8 @@ class Study(Questions):
     """
 
     FORM: ClassVar[str] = "lesion study"
+    # Neither changes any answer: a stopped study goes on to the full table when it is run again without `stop`.
+    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "stop", "screen")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("models",), ("tasks",), ("edits", "unit"), ("edits", "factor"))
 
     models: Annotated[
@@ -75,3 +89,18 @@ class Study(Questions):
         AfterValidator(different),
     ] = Field(description="a list of at least one model: strings, or tables with a source")
     edits: EditPlan = Field(default=EditPlan(), description="a table [edits]")
+    stop: StopPlan | None = Field(default=None, description="a table [stop]")
+    screen: Literal[True] | None = Field(default=None, description="true")
+
+
+def stopping(stop_when: str | None, effect: float, level: float, screen: bool) -> dict[str, Any]:
+    """The keys `stop`, `level` and `screen` of a study, from options.
+
+    With stopping, `level` may be said as that of the intervals or as the share of wrong decisions allowed: 0.95 and
+    0.05 mean the same.
+    """
+    keys: dict[str, Any] = {"screen": True} if screen else {}
+    if stop_when is None:
+        return keys
+    wrong = min(level, 1 - level)
+    return {**keys, "stop": {"when": stop_when, "effect": effect, "level": wrong}, "level": 1 - wrong}

@@ -51,8 +51,14 @@ def summarise(
         f"`lesion evaluate` compares log-probabilities."
         for task in scored
     ]
+    engines = list(dict.fromkeys(answers["engine"])) if "engine" in answers else []
+    if len(engines) > 1:
+        notes.append(
+            f"Answers were given by more than one engine: {'; '.join(each or 'not recorded' for each in engines)}."
+        )
     return {
         "models": models,
+        "engine": "; ".join(filter(None, engines)),
         "study": {
             "name": study.name,
             "title": study.title,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ import numpy as np
 from lesion.edits.artefact import save_edit
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.spectra import spectra
-from lesion.engines.engine import Engine
+from lesion.engines.engine import MakeEngine
+from lesion.engines.opened import load_for
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError
 from lesion.methods.truncation import Grid, grid
-from lesion.models.load import Model, load
+from lesion.models.load import Model
 from lesion.studies import truncation_summary as numbers
 from lesion.studies.asking import identity
 from lesion.studies.layers import parse_layers
@@ -50,7 +51,7 @@ def run_truncation(
     *,
     watcher: Watcher | None = None,
     model: Model | None = None,
-    make_engine: Callable[[Model, int | str], Engine] = TransformersEngine,
+    make_engine: MakeEngine = TransformersEngine,
 ) -> Outcome:
     """Search for a truncation into a folder; answers that it has already are not asked again.
 
@@ -72,7 +73,7 @@ def run_truncation(
     refuse_scores(tasks)
     drawn = {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
     refuse_few(drawn)
-    model = model or _load(study, study.model)
+    model = model or _load(study, study.model, make_engine)
     refuse_broken(model, study.model.name)
     cells = grid(
         model.anatomy,
@@ -134,11 +135,11 @@ def _follow(
     told: dict[str, ModelChoice],
     store: Store,
     watcher: Watcher,
-    make_engine: Callable[[Model, int | str], Engine],
+    make_engine: MakeEngine,
 ) -> Recollection:
     """A checkpoint ready to be asked. One with the weights of a model in `told` goes by that one's name and answers."""
     chosen = _at(study.model, revision)
-    there = _load(study, chosen)
+    there = _load(study, chosen, make_engine)
     refuse_broken(there, chosen.name)
     refuse_other_shape(model, study.model.name, there, chosen.name)
     if there.fingerprint in told:
@@ -180,8 +181,14 @@ def _refuse_unfinished(folder: Path) -> None:
         )
 
 
-def _load(study: TruncationStudy, chosen: ModelChoice) -> Model:
-    return load(chosen.source, revision=chosen.revision, dtype=study.dtype_of(chosen), device=study.device)
+def _load(study: TruncationStudy, chosen: ModelChoice, make_engine: MakeEngine) -> Model:
+    return load_for(
+        make_engine,
+        chosen.source,
+        revision=chosen.revision,
+        dtype=study.dtype_of(chosen),
+        device=study.device,
+    )
 
 
 def _at(chosen: ModelChoice, revision: str) -> ModelChoice:

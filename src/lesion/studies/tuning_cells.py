@@ -127,7 +127,7 @@ def tuned(
             blocks=cell.arm.blocks,
             rank=cell.arm.rank,
         )
-        changed = replace(model, fingerprint=fingerprint(model.network))
+        changed = replace(model, fingerprint=fingerprint(model.network), origin=None)
         seconds = float(curve[-1].get("seconds", 0.0)) if curve else 0.0
         found = Trained(changed.fingerprint, tuple(curve), seconds)
         _note(place, cell, found)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lesion.engines.engine import Engine
+from lesion.engines.engine import MakeEngine
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.load import Model
 from lesion.studies.run import run
@@ -53,7 +52,7 @@ def ablated(
     model: Model,
     folder: Path,
     watcher: Watcher,
-    make_engine: Callable[[Model, int | str], Engine],
+    make_engine: MakeEngine,
 ) -> Drops:
     """Switch off one block after another on a few items, in `layers` of the study's folder; what is there is kept.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,10 +14,11 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from lesion.engines.engine import Engine
+from lesion.engines.engine import MakeEngine
+from lesion.engines.opened import load_for
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import Model, load
+from lesion.models.load import Model
 from lesion.studies import tuning_layers as layers
 from lesion.studies.asking import ask, identity, missing
 from lesion.studies.questions import TaskChoice
@@ -62,7 +63,7 @@ def run_tuning(
     *,
     watcher: Watcher | None = None,
     models: Mapping[str, Model] | None = None,
-    make_engine: Callable[[Model, int | str], Engine] = TransformersEngine,
+    make_engine: MakeEngine = TransformersEngine,
 ) -> TuningOutcome:
     """Run a tuning study into a folder, or go on where an interrupted run stopped.
 
@@ -83,8 +84,8 @@ def run_tuning(
     folder = Path(folder)
     data = prepare(study)
     refuse(folder, study)
-    model = (models or {}).get(study.model.name) or load(
-        study.model.source, revision=study.model.revision, dtype="float32", device=study.device
+    model = (models or {}).get(study.model.name) or load_for(
+        make_engine, study.model.source, revision=study.model.revision, dtype="float32", device=study.device
     )
     if model.dtype != torch.float32:
         raise UsageError(f"{study.model.name} is in {model.dtype}; a tuning needs it loaded with dtype='float32'.")
@@ -107,7 +108,7 @@ class _Work:
     model: Model
     data: Data
     store: Store
-    make_engine: Callable[[Model, int | str], Engine]
+    make_engine: MakeEngine
     trainings: int = 0
     notes: list[str] = field(default_factory=list)
     read: tuple[tuple[str, int], pd.DataFrame] | None = None
