@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from lesion.edits.gates import gated
     from lesion.edits.neurons import LAPE
     from lesion.edits.shares import Magnitude, MathNeuro, Wanda
+    from lesion.engines.choice import EngineChoice
     from lesion.errors import LesionError, UsageError
     from lesion.methods.calibration import calibration
     from lesion.methods.observation import observe
@@ -74,6 +75,7 @@ _HOME = {
     "calibration": "lesion.methods.calibration",
     "observe": "lesion.methods.observation",
     "find_task": "lesion.tasks.catalogue",
+    "EngineChoice": "lesion.engines.choice",
     "applied": "lesion.edits.apply",
     "gated": "lesion.edits.gates",
     "BASELINE": "lesion.edits.edit",
@@ -96,6 +98,7 @@ __all__ = [
     "LAPE",
     "Compose",
     "Drifted",
+    "EngineChoice",
     "Isolated",
     "LesionError",
     "Magnitude",

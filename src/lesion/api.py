@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from lesion.api_tune import Tuned
 from lesion.edits.apply import as_it_is
 from lesion.edits.edit import Unit
 from lesion.engines.choice import EngineChoice
+from lesion.engines.engine import MakeEngine
 from lesion.labs.recall.study import run_recall
 from lesion.models.load import Model
 from lesion.report import page, tables
@@ -90,10 +91,7 @@ def ablate(
     batch_size: int | str = "auto",
     dtype: str = "auto",
     device: str = "auto",
-    engine: str = "transformers",
-    workers: int | None = None,
-    ray: str | None = None,
-    gpus_per_worker: int = 1,
+    engine: str | EngineChoice = "transformers",
     stop_when: Literal["decided"] | None = None,
     effect: float = 0.1,
     screen: bool = False,
@@ -119,10 +117,7 @@ def ablate(
         batch_size: rows decoded at once, or `auto`.
         dtype: for models that are loaded here.
         device: likewise.
-        engine: `transformers` or `vllm`.
-        workers: answer on so many workers, each with the whole model; needs Ray.
-        ray: address of a Ray cluster to answer on.
-        gpus_per_worker: over how many GPUs of a worker a model is spread.
+        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
         stop_when: `decided` stops asking a cell as soon as it is; by default all items are asked.
         effect: for `stop_when`, the smallest drop of accuracy that counts.
         screen: also score gold solutions under every edit, a cheap look that says where generating will show a drop.
@@ -153,7 +148,7 @@ def ablate(
         batch_size=batch_size,
         dtype=dtype,
         device=device,
-        engine=engine,
+        engine=EngineChoice.of(engine).engine,
         **{"level": level, **stopping(stop_when, effect, level, screen)},
         edits={
             "unit": unit if isinstance(unit, str) else list(unit),
@@ -168,15 +163,25 @@ def ablate(
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-"))
-    with EngineChoice(engine, workers, ray, gpus_per_worker).opened(watcher) as make_engine:
+    with EngineChoice.of(engine).opened(watcher) as make_engine:
         outcome = run(study, folder, watcher=watcher, models=loaded, make_engine=make_engine)
     return Result(outcome.folder, outcome.summary, outcome.asked)
 
 
 def study(
-    source: str | Path | AnyStudy, out: str | Path, *, watcher: Watcher | None = None
+    source: str | Path | AnyStudy,
+    out: str | Path,
+    *,
+    workers: EngineChoice | None = None,
+    watcher: Watcher | None = None,
 ) -> Result | Isolated | Truncated | Tuned | Drifted | Recalled:
     """Run a study file of any kind, or one shipped with the package, into a folder.
+
+    Args:
+        source: the file, the name of a shipped study, or the study itself.
+        out: the folder.
+        workers: on what it runs; the engine is the study's own.
+        watcher: is told how it goes.
 
     Example:
         >>> lesion.study("demo", out="demo").report()
@@ -188,17 +193,26 @@ def study(
     asked = source if isinstance(source, AnyStudy) else load_study(source)
     if isinstance(asked, RecallStudy):
         return Recalled(Path(out), run_recall(asked, Path(out), watcher))
+    own = getattr(asked, "engine", None) or "transformers"
+    with replace(workers or EngineChoice(), engine=own).opened(watcher) as make_engine:
+        return _run(asked, Path(out), watcher, make_engine)
+
+
+def _run(
+    asked: AnyStudy, out: Path, watcher: Watcher | None, make_engine: MakeEngine
+) -> Result | Isolated | Truncated | Tuned | Drifted:
     if isinstance(asked, TruncationStudy):
-        searched = run_truncation(asked, Path(out), watcher=watcher)
+        searched = run_truncation(asked, out, watcher=watcher, make_engine=make_engine)
         return Truncated(searched.folder, searched.summary, searched.asked)
     if isinstance(asked, TuningStudy):
-        tuned = run_tuning(asked, Path(out), watcher=watcher)
+        tuned = run_tuning(asked, out, watcher=watcher, make_engine=make_engine)
         return Tuned(tuned.folder, tuned.summary, tuned.model)
     if isinstance(asked, DriftStudy):
-        drifted = run_drift(asked, Path(out), watcher=watcher)
+        drifted = run_drift(asked, out, watcher=watcher, make_engine=make_engine)
         return Drifted(drifted.folder, drifted.summary, drifted.asked)
     if isinstance(asked, IsolationStudy):
-        isolated = run_isolation(asked, Path(out), watcher=watcher)
+        isolated = run_isolation(asked, out, watcher=watcher, make_engine=make_engine)
         return Isolated(isolated.folder, isolated.summary, isolated.asked)
-    outcome = run(asked, Path(out), watcher=watcher)
+    assert isinstance(asked, Study)
+    outcome = run(asked, out, watcher=watcher, make_engine=make_engine)
     return Result(outcome.folder, outcome.summary, outcome.asked)

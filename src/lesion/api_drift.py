@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from lesion.edits.apply import as_it_is
+from lesion.engines.choice import EngineChoice
 from lesion.models.load import Model
 from lesion.report import drift as page
 from lesion.studies.drift_run import run_drift
@@ -93,6 +94,7 @@ def drift(
     batch_size: int | str = "auto",
     dtype: str = "auto",
     device: str = "auto",
+    engine: str | EngineChoice = "transformers",
     out: str | Path | None = None,
     watcher: Watcher | None = None,
 ) -> Drifted:
@@ -120,6 +122,7 @@ def drift(
         batch_size: rows decoded at once, or `auto`.
         dtype: for models that are loaded here.
         device: likewise.
+        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
         out: folder of the study; what it has is not made again. A temporary folder by default.
         watcher: is told how it goes.
 
@@ -152,11 +155,13 @@ def drift(
         batch_size=batch_size,
         dtype=dtype,
         device=device,
+        engine=EngineChoice.of(engine).engine,
         **({} if between is None else {"between": list(between)}),
         **({} if study is None else {"study": str(study)}),
         **({} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}),
         **({} if prompt_style is None else {"prompt_style": prompt_style}),
     )
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-"))
-    outcome = run_drift(asked, folder, watcher=watcher, models=loaded)
+    with EngineChoice.of(engine).opened(watcher) as make_engine:
+        outcome = run_drift(asked, folder, watcher=watcher, models=loaded, make_engine=make_engine)
     return Drifted(outcome.folder, outcome.summary, outcome.asked)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from lesion.edits.apply import as_it_is
 from lesion.edits.artefact import EditFile, read_edit
+from lesion.engines.choice import EngineChoice
 from lesion.models.load import Model
 from lesion.report import evaluation_tables
 from lesion.report import isolation as isolation_page
@@ -136,6 +137,7 @@ def evaluate(
     batch_size: int | str = "auto",
     dtype: str = "auto",
     device: str = "auto",
+    engine: str | EngineChoice = "transformers",
     force: bool = False,
     out: str | Path | None = None,
     watcher: Watcher | None = None,
@@ -157,6 +159,7 @@ def evaluate(
         batch_size: rows decoded at once, or `auto`.
         dtype: for a model that is loaded here.
         device: likewise.
+        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
         force: also edits that were made for another model, where shapes fit.
         out: folder of the answers; it takes further edits later. A temporary folder by default.
         watcher: is told how it goes.
@@ -181,19 +184,22 @@ def evaluate(
         batch_size=batch_size,
         dtype=dtype,
         device=device,
+        engine=EngineChoice.of(engine).engine,
         decoding={} if max_new_tokens is None else {"max_new_tokens": max_new_tokens},
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
     factors = () if factor is None else tuple(factor) if isinstance(factor, Sequence) else (factor,)
-    outcome = run_evaluation(
-        study,
-        files,
-        Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-")),
-        factors=[float(one) for one in factors],
-        random_controls=random_controls,
-        validation=validation,
-        force=force,
-        watcher=watcher,
-        model=as_it_is(model) if isinstance(model, Model) else None,
-    )
+    with EngineChoice.of(engine).opened(watcher) as make_engine:
+        outcome = run_evaluation(
+            study,
+            files,
+            Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-")),
+            factors=[float(one) for one in factors],
+            random_controls=random_controls,
+            validation=validation,
+            force=force,
+            watcher=watcher,
+            model=as_it_is(model) if isinstance(model, Model) else None,
+            make_engine=make_engine,
+        )
     return Isolated(outcome.folder, outcome.summary, outcome.asked)

@@ -11,6 +11,7 @@ from typing import Any, SupportsFloat, SupportsIndex
 import pandas as pd
 
 from lesion.edits.apply import as_it_is
+from lesion.engines.choice import EngineChoice
 from lesion.methods.truncation import KEEP
 from lesion.models.load import Model
 from lesion.report import truncation as page
@@ -75,6 +76,7 @@ def truncate(
     batch_size: int | str = "auto",
     dtype: str = "auto",
     device: str = "auto",
+    engine: str | EngineChoice = "transformers",
     out: str | Path | None = None,
     watcher: Watcher | None = None,
 ) -> Truncated:
@@ -102,6 +104,7 @@ def truncate(
         batch_size: rows decoded at once, or `auto`.
         dtype: for models that are loaded here.
         device: likewise.
+        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
         out: folder of the search; what it has is not asked again. A temporary folder by default.
         watcher: is told how it goes.
 
@@ -132,13 +135,15 @@ def truncate(
         batch_size=batch_size,
         dtype=dtype,
         device=device,
+        engine=EngineChoice.of(engine).engine,
         decoding={} if max_new_tokens is None else {"max_new_tokens": max_new_tokens},
         **({} if eliminate is None else {"eliminate": eliminate}),
         **({} if prompt_style is None else {"prompt_style": prompt_style}),
     )
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-"))
     loaded = as_it_is(model) if isinstance(model, Model) else None
-    outcome = run_truncation(study, folder, watcher=watcher, model=loaded)
+    with EngineChoice.of(engine).opened(watcher) as make_engine:
+        outcome = run_truncation(study, folder, watcher=watcher, model=loaded, make_engine=make_engine)
     return Truncated(outcome.folder, outcome.summary, outcome.asked)
 
 

@@ -388,9 +388,10 @@ def test_a_damaged_store_is_refused_with_advice_and_left_alone(tmp_path, damage)
 
 
 def as_format_1(folder: Path) -> None:
-    """Make a store what it was before answers had ranks."""
+    """Make a store what it was before answers had ranks, or said who gave them."""
     connection = sqlite3.connect(folder / "answers.sqlite")
     connection.execute("ALTER TABLE answers DROP COLUMN ranks")
+    connection.execute("ALTER TABLE answers DROP COLUMN engine")
     connection.execute("PRAGMA user_version = 1")
     connection.commit()
     connection.close()
@@ -405,6 +406,22 @@ def test_ranks_come_back_as_they_were_written(tmp_path):
 @given(st.lists(st.integers(min_value=1)).map(tuple))
 def test_ranks_survive_their_json(ranks):
     assert ranks_from_json(ranks_to_json(ranks)) == ranks
+
+
+def test_a_store_from_before_answers_named_their_engine_is_read_and_written_on(tmp_path):
+    with Store.open(tmp_path, *STUDY) as store:
+        store.write([row(0, ranks=(2, 5))])
+    connection = sqlite3.connect(tmp_path / "answers.sqlite")
+    connection.execute("ALTER TABLE answers DROP COLUMN engine")
+    connection.execute("PRAGMA user_version = 2")
+    connection.commit()
+    connection.close()
+    with Store.read(tmp_path) as store:
+        assert list(store.answers()["engine"]) == [""]
+    with Store.open(tmp_path, *STUDY) as store:
+        store.write([row(1, engine="vllm 0.32.0, float32")])
+        assert list(store.answers()["engine"]) == ["", "vllm 0.32.0, float32"]
+        assert list(store.answers()["ranks"]) == [(2, 5), ()]
 
 
 def test_a_store_from_before_there_were_ranks_is_read_and_written_on(tmp_path):

@@ -45,10 +45,6 @@ def isolate(
     prompt_style: Style = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
-    engine: hands.Engine = "transformers",
-    workers: hands.Workers = None,
-    ray: hands.Ray = None,
-    gpus_per_worker: hands.GpusPerWorker = 1,
 ) -> None:
     """Find the weights that a skill needs and its controls do not, and keep them as edits, with forward passes only."""
     study = IsolationStudy.make(
@@ -64,10 +60,9 @@ def isolate(
         replacement=replacement,
         dtype=dtype,
         device=device,
-        engine=engine,
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
-    run(study, out, EngineChoice(engine, workers, ray, gpus_per_worker))
+    run(study, out, EngineChoice())
 
 
 def evaluate(

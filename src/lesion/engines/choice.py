@@ -55,6 +55,11 @@ class EngineChoice:
         if self.gpus_per_worker < 1:
             raise UsageError(f"A worker has at least 1 GPU or none at all, not {self.gpus_per_worker}.")
 
+    @classmethod
+    def of(cls, engine: str | EngineChoice) -> EngineChoice:
+        """A choice as it is; the name of an engine as that engine in this process."""
+        return engine if isinstance(engine, EngineChoice) else cls(engine)
+
     @property
     def distributed(self) -> bool:
         """Whether other processes answer."""
