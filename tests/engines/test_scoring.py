@@ -144,8 +144,29 @@ def test_an_empty_choice_and_one_that_exceeds_the_context_are_refused_by_name():
         ask(model, [Request("item-7", (5, 6), choices=((9,), ()))])
     long = tuple([9] * 200)
     with pytest.raises(LesionError, match=r"item-8 .*context of tiny:llama, 256"):
-        ask(model, [Request("item-8", long, choices=((9,), tuple([9] * 57)))])
-    assert ask(model, [Request("item-9", long, choices=(tuple([9] * 56),))])["item-9"].answer.scores
+        ask(model, [Request("item-8", long, choices=((9,), tuple([9] * 58)))])
+
+
+def test_a_choice_may_reach_one_token_beyond_the_context_for_its_last_is_only_looked_up():
+    model = tiny.model("llama")
+    prompt, choice = tuple([9] * 200), tuple([7] * 57)
+    (score,) = ask(model, [Request("item-9", prompt, choices=(choice,))])["item-9"].answer.scores
+    assert score == pytest.approx(log_probability(model, prompt, choice), abs=1e-3)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_a_choice_is_greedy_when_greedy_decoding_says_it_also_under_an_edit(family):
+    model = tiny.model(family)
+    prompt = (5, 6, 7)
+    for edit in (BASELINE, ScaleBlock(0, 0.0)):
+        said = prompt
+        while len(said) < 7:
+            said = (*said, int(forward(model, said, edit)[0][-1].argmax()))
+        greedy = said[3:]
+        others = [(*greedy[:place], (greedy[place] + 1) % 64, *greedy[place + 1 :]) for place in range(4)]
+        choices = (greedy, *others, greedy[:2], greedy[:1])
+        answer = ask(model, [Request("one", prompt, edit, choices=choices)])["one"].answer
+        assert answer.greedy == (True, False, False, False, False, True, True)
 
 
 def test_when_memory_runs_out_the_batch_is_halved_and_every_choice_is_still_scored_once(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -19,6 +20,13 @@ from lesion.engines.work import Work
 from lesion.models.load import Model
 
 
+class Scored(NamedTuple):
+    """What is known of a choice: its summed log-probability in nats, and whether greedy decoding would have said it."""
+
+    score: float
+    greedy: bool
+
+
 def score(
     model: Model,
     gates: Gates,
@@ -27,8 +35,8 @@ def score(
     column: Mapping[Edit, int],
     padding: int,
     work: Work,
-) -> Iterator[tuple[Request, tuple[float, ...]]]:
-    """For each request the summed log-probability, in nats, of every choice given the prompt.
+) -> Iterator[tuple[Request, tuple[Scored, ...]]]:
+    """For each request the summed log-probability, in nats, of every choice given the prompt, and if it is greedy.
 
     A choice is scored token by token in one pass over prompt and choice; sums are float64, whatever the model's dtype.
     Between two of them no place is edited.
@@ -70,7 +78,7 @@ def _score(
     column: Mapping[Edit, int],
     padding: int,
     work: Work,
-) -> list[tuple[float, ...]]:
+) -> list[tuple[Scored, ...]]:
     # A row is a prompt and a choice but for its last token, whose log-probability is told by the one before it. Choices
     # of one request that differ in that token alone share a row: of single tokens, all.
     rows: dict[tuple[tuple[int, ...], int], int] = {}
@@ -93,14 +101,15 @@ def _score(
     work.prompt += found.token_steps
     return [
         tuple(
-            float(_log_probabilities(found.computed[found.places[row], -len(choice) :], choice).sum())
+            _told(found.computed[found.places[row], -len(choice) :], choice)
             for row, choice in zip(rows_of_request, request.choices, strict=True)
         )
         for request, rows_of_request in zip(requests, places, strict=True)
     ]
 
 
-def _log_probabilities(logits: Float[Tensor, "tokens vocabulary"], choice: Sequence[int]) -> Float[Tensor, " tokens"]:
-    """Of each token of a choice, by a float64 softmax."""
-    ids = torch.tensor(choice, device=logits.device)[:, None]
-    return logits.double().log_softmax(-1).gather(1, ids)[:, 0]
+def _told(logits: Float[Tensor, "tokens vocabulary"], choice: Sequence[int]) -> Scored:
+    """A choice by the logits at its tokens; the softmax is float64. Of equally probable tokens the first is greedy."""
+    ids = torch.tensor(choice, device=logits.device)
+    score = logits.double().log_softmax(-1).gather(1, ids[:, None]).sum()
+    return Scored(float(score), bool((logits.argmax(-1) == ids).all()))

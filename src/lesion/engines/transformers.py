@@ -27,7 +27,7 @@ from lesion.engines.decoding import StopStrings, luck, sample
 from lesion.engines.engine import Request, Response
 from lesion.engines.memory import halve, ran_out, rows_that_fit
 from lesion.engines.prefill import TOKENS, prefill
-from lesion.engines.scoring import score
+from lesion.engines.scoring import Scored, score
 from lesion.engines.slots import Slots
 from lesion.engines.work import Work
 from lesion.errors import LesionError, UsageError
@@ -173,8 +173,8 @@ class TransformersEngine:
         stops: Mapping[tuple[str, ...], StopStrings],
     ) -> Iterator[Response]:
         choosing = [request for request in group if request.choices]
-        for request, scores in score(self.model, gates, choosing, table, column, self._padding, self.work):
-            yield _chosen(request, scores, self.model)
+        for request, scored in score(self.model, gates, choosing, table, column, self._padding, self.work):
+            yield _chosen(request, scored, self.model)
         contrasting = [request for request in group if request.tokens]
         yield from look_up(self.model, gates, contrasting, table, column, self._padding, self.work)
         asked = [request for request in group if not request.choices and not request.tokens]
@@ -188,7 +188,8 @@ class TransformersEngine:
         known = self.model.network.get_input_embeddings().num_embeddings
         context = self.model.context
         for request in requests:
-            longest = len(request.prompt) + max((len(choice) for choice in request.choices), default=1)
+            # The last token of a choice is told by the one before it and needs no place of its own.
+            longest = len(request.prompt) + max((len(choice) - 1 for choice in request.choices), default=1)
             if not all(request.choices):
                 raise LesionError(
                     f"A choice of {request.key} is empty; a choice needs at least one token to be scored."
@@ -369,9 +370,11 @@ def _nucleus(row: _Row) -> tuple[float, float]:
     return row.request.decoding.temperature, row.request.decoding.top_p
 
 
-def _chosen(request: Request, scores: Sequence[float], model: Model) -> Response:
+def _chosen(request: Request, scored: Sequence[Scored], model: Model) -> Response:
+    scores, greedy = zip(*scored, strict=True)
     best = int(np.argmax(scores)) if np.isfinite(scores).all() else None
     if best is None:
-        return Response(request.key, Answer("", 0, "nonfinite", tuple(scores)))
+        return Response(request.key, Answer("", 0, "nonfinite", scores))
     ids = request.choices[best]
-    return Response(request.key, Answer(model.tokenizer.decode(ids).strip(), 0, "stop", tuple(scores)), ids)
+    text = model.tokenizer.decode(ids).strip()
+    return Response(request.key, Answer(text, 0, "stop", scores, greedy=greedy), ids)

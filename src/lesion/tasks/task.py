@@ -52,6 +52,8 @@ class Answer:
             the log-probabilities of the right and of the tempting token; empty for `generate`.
         ranks: for `contrast`, the ranks of the right and of the tempting token among all tokens, 1 for the most
             probable; empty for the others, and where logits were not finite.
+        greedy: per choice that was scored, whether greedy decoding would have said it: each of its tokens is the most
+            probable one at its place. Empty where nothing was scored or logits were not finite.
     """
 
     text: str
@@ -59,6 +61,7 @@ class Answer:
     finish: Finish = "stop"
     scores: tuple[float, ...] = ()
     ranks: tuple[int, ...] = ()
+    greedy: tuple[bool, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
