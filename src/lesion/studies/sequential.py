@@ -1,8 +1,8 @@
-"""Asking no more than the answer needs: evidence on one cell that may be looked at at any time, decisions over all.
+"""Asking no more than the answer needs: evidence on a cell that may be looked at at any time, decisions over all cells.
 
-A cell is an edit on a task. It is *critical* when its drop of accuracy exceeds an effect, and *not* when it does not; until
-the evidence for either is enough it is *open*, and is asked more. The evidence are e-values from bets (`sequential_bets`),
-so that looking after every round, stopping some cells and asking others on costs no error.
+A cell is an edit on a task. It is *critical* when its drop of accuracy exceeds an effect, and *not* when it does not;
+until either is established it is *open*, and is asked more. The evidence are e-values from bets (`sequential_bets`), so
+that looking after every round, stopping some cells and asking others on costs no error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from lesion.errors import LesionError, UsageError
 from lesion.studies.sequential_bets import log_capital, log_capital_of_population, lower_limit
@@ -28,10 +28,10 @@ class Evidence:
     Attributes:
         items: pairs seen.
         drop: mean of baseline − edited over them.
-        low, high: the confidence sequence: with a chance of at least 1 − level the true drop is between them after every
-            number of items. Limits only close in, unless the mean itself drifts out of them.
+        low, high: the confidence sequence: with a chance of at least 1 − level the true drop lies between them after
+            every number of items. They only close in, unless the mean itself drifts out of them.
         log_above: log e-value against "drop ≤ effect".
-        log_below: log e-value against "drop ≥ effect"; with a population, against "drop > effect".
+        log_below: log e-value against "drop ≥ effect"; with a population against "drop > effect".
     """
 
     items: int
@@ -51,18 +51,20 @@ def evidence(
 ) -> Evidence:
     """The evidence on a cell after any number of items, drawn in an order that no answer had a part in.
 
-    Without a population the true drop is that of whatever the items were drawn from: right for a claim about the skill,
-    and for answers that would come out differently another time. With it, the true drop is that of the whole population,
-    the very number that the full table would show: right for reproducing that table with fewer answers. It is sharper the
-    larger the share seen, decides every cell when all are, and says nothing beyond these items: where the drop over all of
-    them exceeds the effect by luck, the cell is critical.
+    With a population the question is what the full table would say, with fewer answers. The limits and `log_below` are
+    about the drop over these very items, so they sharpen as the items run out, and when all have been seen only cells
+    whose drop exceeds the effect can still be open. `log_above` is the smaller of two e-values, one about these items,
+    one about whatever they were drawn from: a critical cell exceeds the effect in the full table, and not by luck, also
+    where answers would come out differently another time. Without a population everything is about what the items were
+    drawn from: right for claims beyond the table in both directions. It takes more answers, and cells close to the
+    effect stay open.
 
     Args:
         baseline: [items] whether the unedited model is right, in the seeded random order of the items.
         edited: [items] whether the edited model is right on the same items.
         effect: the drop of accuracy that counts, between 0 and 1.
         level: the chance of error of the confidence sequence, between 0 and 1.
-        population: how many items there are in all, of which these are the first; None for infinitely many.
+        population: how many items the full table has, of which these are the first; None for a claim beyond it.
 
     Raises:
         UsageError: the effect or the level is not between 0 and 1.
@@ -80,19 +82,39 @@ def evidence(
         raise LesionError(f"{items} items cannot be drawn from a population of {population}.")
     differences = baseline.astype(np.int64) - edited.astype(np.int64)
     drop = float(differences.mean())
-    if population is None:
-        above = log_capital(differences, effect)[-1]
-        below = log_capital(-differences, -effect)[-1]
-    else:
-        # A drop over the population is a whole number of items; the largest that does not exceed the effect.
-        within = math.floor(effect * population + 1e-9)
-        above = log_capital_of_population(differences, within, population)[-1]
-        below = log_capital_of_population(-differences, -within - 1, population)[-1]
+    above, below = log_e_values(differences, effect, population)
     low = lower_limit(differences, level / 2, population)
     high = -lower_limit(-differences, level / 2, population)
-    # The mean may drift out of the limits of earlier items, and limits that err may even cross: then the interval holds
-    # all of them. It becomes no less likely to hold the truth.
-    return Evidence(items, drop, min(low, high, drop), max(low, high, drop), float(above), float(below))
+    # The mean may drift out of the limits of earlier items, and limits that err may even cross: then the interval
+    # holds all of them. It becomes no less likely to hold the truth.
+    return Evidence(
+        items, drop, min(low, high, drop), max(low, high, drop), float(above[..., -1]), float(below[..., -1])
+    )
+
+
+def log_e_values(
+    differences: Int[np.ndarray, "*cells items"], effect: float, population: int | None = None
+) -> tuple[Float[np.ndarray, "*cells items"], Float[np.ndarray, "*cells items"]]:
+    """`log_above` and `log_below` of `Evidence` after every item.
+
+    Args:
+        differences: [..., items] baseline − edited, in the random order of the items.
+        effect, population: see `evidence`.
+    """
+    above = log_capital(differences, effect)
+    if population is None:
+        return above, log_capital(-differences, -effect)
+    within = within_effect(effect, population)
+    return (
+        np.minimum(above, log_capital_of_population(differences, within, population)),
+        log_capital_of_population(-differences, -within - 1, population),
+    )
+
+
+def within_effect(effect: float, population: int) -> int:
+    """The most items that may be lost, net, over a population before the drop exceeds the effect."""
+    # 0.07 · 100 is 7.000000000000001 in floating point, 0.29 · 100 is 28.999999999999996.
+    return math.floor(effect * population + 1e-9)
 
 
 def decide(cells: Sequence[Evidence], level: float) -> list[Decision]:
@@ -100,12 +122,12 @@ def decide(cells: Sequence[Evidence], level: float) -> list[Decision]:
 
     Among the cells called critical the expected share of wrong ones is at most `level`, and among those called not
     likewise, whatever the dependence between cells. If no cell's drop exceeds the effect, the chance that any is called
-    critical is at most `level`; and so is, for each cell by itself, the chance of a wrong call, as the bar is never under
-    1/level. All this holds at any time of looking, if a cell that is decided is asked no more and keeps its evidence: then
-    it also stays decided, as the bar only falls.
+    critical is at most `level`. The chance that a given cell is ever called wrongly is at most `level` too, since the
+    bar is never under 1/level. This holds at any time of looking, if a cell that is decided is asked no more and keeps
+    its evidence: then it also stays decided, as the bar for it only falls.
 
     Args:
-        cells: of the whole family, also those that are decided or hardly asked.
+        cells: of the whole family, also those that are decided or have hardly been asked.
         level: between 0 and 1.
 
     Raises:
@@ -121,9 +143,10 @@ def decide(cells: Sequence[Evidence], level: float) -> list[Decision]:
 
 
 def e_bh(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.ndarray, " cells"]:
-    """Which hypotheses e-BH rejects: the k with the largest e-values, for the largest k such that all k are ≥ cells / (k · level).
+    """Which hypotheses e-BH rejects: the k with the largest e-values, for the largest k whose values all reach a bar.
 
-    The expected share of true hypotheses among the rejected is at most `level`, whatever the dependence of the e-values.
+    The bar is cells / (k · level). The expected share of true hypotheses among the rejected is at most `level`,
+    whatever the dependence of the e-values.
 
     Args:
         log_e: [cells] natural logarithms of e-values.
@@ -142,10 +165,11 @@ def e_bh(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.ndarray, "
     return rejected
 
 
-def rounds(total: int, first: int = 8, growth: float = 1.25) -> Iterator[tuple[int, int]]:
+def rounds(total: int, first: int = 16, growth: float = 1.15) -> Iterator[tuple[int, int]]:
     """Slices of the item order that are asked together; between them the evidence is looked at.
 
     Each round ends after `growth` times as many items as the one before it, rounded up, and after at least one more.
+    Few cells can be decided before 16 items. A larger growth asks more than is needed, a smaller one takes more rounds.
 
     Args:
         total: how many items there are.
@@ -158,9 +182,9 @@ def rounds(total: int, first: int = 8, growth: float = 1.25) -> Iterator[tuple[i
     Raises:
         UsageError: a number is too small.
     """
-    if total < 0 or first < 1 or not growth >= 1:
+    if first < 1 or not 1 <= growth < math.inf:
         raise UsageError(
-            f"Rounds need a first one of at least 1 item and a growth of at least 1, not {first} and {growth}."
+            f"Rounds begin with at least 1 item and grow by a factor of at least 1, not {first} and {growth:g}."
         )
     start, stop = 0, min(first, total)
     while start < total:

@@ -1,14 +1,14 @@
 """Bets on a drop: the capital of a gambler who doubts a hypothesis, an e-value however often one looks.
 
-A pair's difference is D = baseline − edited, each 1 if right and 0 if wrong, so D is −1, 0 or 1. Against "the mean of D is
-at most m" a gambler stakes the share g of the capital on 1 + D at its fair price 1 + m, and keeps the rest: the capital is
-multiplied by 1 − g + g (1 + D) / (1 + m). If the hypothesis holds this is on average at most 1, whatever came before, so the
-capital, which begins at 1, is an e-value at any stopping time, and reaches 1/a at any time at all with a chance of at most
-a (Ville's inequality). Waudby-Smith and Ramdas (2024), with their bet λ written as g / (1 + m). What the price and the pay
-become under "at least m" follows from turning all signs round.
+A pair's difference is D = baseline − edited, each 1 if right and 0 if wrong, so D is −1, 0 or 1. Against "the mean of D
+is at most m" a gambler stakes the share g of the capital on 1 + D at its fair price 1 + m, and keeps the rest: the
+capital is multiplied by 1 − g + g (1 + D) / (1 + m). If the hypothesis holds this is on average at most 1, whatever
+came before. So the capital, which begins at 1, is an e-value at any stopping time, and it ever reaches 1/a with a chance
+of at most a (Ville's inequality). This is the capital of Waudby-Smith and Ramdas (2024), "Estimating means of bounded
+random variables by betting", with λ = g / (1 + m). "At least m" is the same with all signs turned round.
 
 The best g depends on what is true: near 1 where few pairs differ, small where many do. So the capital is spread over
-`SHARES` of it at the start and every part is played on its own; the sum is what the best part has, but for a factor.
+`SHARES` at the start and every part is played on its own; together they have what the best part has, but for a factor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scipy.special import logsumexp
 # after more items than studies have; with all at the top, a few pairs that differ would ruin the gambler.
 SHARES = np.sqrt((np.arange(16) + 0.5) / 16)
 # How finely a limit of the mean of an infinite population is found, in steps of bisection of −1…1.
-_STEPS = 24
+_STEPS = 20
 
 
 def log_capital(differences: Int[np.ndarray, "*batch items"], mean: float) -> Float[np.ndarray, "*batch items"]:
@@ -59,9 +59,9 @@ def log_capital_of_population(
 ) -> Float[np.ndarray, "*batch items"]:
     """The log capital after each item against "over the whole population, the sum of D is at most `total`".
 
-    Items are drawn without replacement, so the mean of those that are left follows from those seen: the price moves with
-    (total − sum so far) / (items left). Where even −1 from all that are left would exceed the total, the hypothesis is
-    refuted and the capital infinite; so it is 0 or infinite, in effect, when all items have been seen.
+    Items are drawn without replacement, so the hypothesis tells from those seen what those that are left can have on
+    average: (total − sum so far) / (items left), and the price moves with it. Where even −1 from all that are left
+    would exceed the total, the hypothesis is refuted and the capital infinite.
 
     Args:
         differences: [..., items] −1, 0 or 1, in a random order.
@@ -73,7 +73,7 @@ def log_capital_of_population(
     left_before = population - np.arange(items)
     price = 1.0 + np.clip((total - (after - differences)) / left_before, -1.0, 1.0)
     refuted = after - (left_before - 1) > total
-    # Price 0: the hypothesis says that −1 comes for certain. Nothing is to be won; if something else comes, it is refuted.
+    # Price 0: the hypothesis says that −1 comes for certain. Nothing is to be won; anything else refutes it.
     pay = np.where(price > 0, (1.0 + differences) / np.where(price > 0, price, 1.0), 1.0)
     parts = np.stack([np.cumsum(np.log(1 - share + share * pay), axis=-1) for share in SHARES])
     mixed = logsumexp(parts, axis=0) - math.log(len(SHARES))
@@ -92,7 +92,7 @@ def lower_limit(differences: Int[np.ndarray, " items"], error: float, population
         population: how many items there are in all, for their mean; None for the mean of what they are drawn from.
 
     Returns:
-        −1…1. Of a finite population, exactly the smallest mean it can have; else short of the limit by at most 1e-6.
+        −1…1. Of a finite population, exactly the smallest mean it can have; else short of the limit by at most 2⁻²⁰.
     """
     bar = -math.log(error)
     if population is None:
@@ -109,7 +109,7 @@ def lower_limit(differences: Int[np.ndarray, " items"], error: float, population
 
 
 def _bisect(holds: Callable[[int], bool], low: int, high: int) -> tuple[int, int]:
-    """Neighbouring whole numbers between which `holds` turns from true to false; `low` counts as true, `high` as false."""
+    """Neighbouring whole numbers between which `holds` turns from true to false; `low` counts as true, `high` not."""
     while high - low > 1:
         middle = (low + high) // 2
         if holds(middle):
