@@ -1,0 +1,43 @@
+"""What every engine checks of requests before it answers the first, and the tokens that end an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lesion.engines.engine import Request
+from lesion.errors import LesionError
+from lesion.models.load import Model
+
+
+def ends_of(model: Model) -> set[int]:
+    """The tokens that end an answer: those of the generation settings, and the tokenizer's."""
+    ends = model.network.generation_config.eos_token_id
+    return {*(ends if isinstance(ends, list) else [ends]), model.tokenizer.eos_token_id} - {None}
+
+
+def check_requests(model: Model, requests: Iterable[Request]) -> None:
+    """That every request can be answered.
+
+    Raises:
+        LesionError: a prompt or a choice is empty or does not fit the context, or has tokens that the network does not
+            know.
+    """
+    # Looked up once: a configuration takes its time, and a search has many requests.
+    known = model.network.get_input_embeddings().num_embeddings
+    context = model.context
+    for request in requests:
+        longest = len(request.prompt) + max((len(choice) for choice in request.choices), default=1)
+        if not all(request.choices):
+            raise LesionError(f"A choice of {request.key} is empty; a choice needs at least one token to be scored.")
+        if not request.prompt:
+            raise LesionError(f"The prompt of {request.key} is empty; a model needs at least one token to start from.")
+        if max(*request.prompt, *request.tokens, *(max(choice) for choice in request.choices), 0) >= known:
+            raise LesionError(
+                f"The tokenizer of {model.name} does not fit its network: it writes tokens beyond the {known:,} that"
+                f" the network has embeddings for. Put the tokenizer that the model was trained with into its folder."
+            )
+        if longest > context:
+            raise LesionError(
+                f"The prompt of {request.key} has {len(request.prompt)} tokens and does not fit the context of"
+                f" {model.name}, {context} tokens; leave this item out or shorten it."
+            )

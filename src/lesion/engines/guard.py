@@ -1,0 +1,107 @@
+"""The effect guard: before a sweep counts, an edit must be shown to change answers, and to leave nothing behind.
+
+Engines that keep running between edits can fool in three ways: the edit does nothing, it is still there afterwards, or
+keys and values from before it are served after it. Each looks like a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from lesion.engines.engine import Request
+from lesion.errors import LesionError
+
+# Prompts, their length and what is generated after them. Stale keys and values do not show in prompts under 128 tokens.
+PROMPTS, LENGTH, NEW = 4, 256, 16
+SHORTEST = 200
+
+Said = tuple[tuple[int, ...], ...]
+
+
+class Trial(Protocol):
+    """A control edit on an engine, and what the engine says to prompts with it and without."""
+
+    def edited(self) -> AbstractContextManager[None]:
+        """The control edit is made as edits of a study are, and taken back at the end of the `with`."""
+        ...
+
+    def said(self, prompts: Sequence[tuple[int, ...]], *, edited: bool, fresh: bool) -> Said:
+        """Greedy answers to the prompts.
+
+        Args:
+            prompts: token ids.
+            edited: whether they are under the control edit.
+            fresh: nothing may be used that was computed for an earlier prompt, and the engine must vouch for that.
+        """
+        ...
+
+
+def probes(requests: Sequence[Request], context: int) -> tuple[tuple[int, ...], ...]:
+    """Prompts to try an engine with: as long as stale keys and values need to show, of tokens that are asked anyway.
+
+    Args:
+        requests: of the study.
+        context: positions that a prompt and its answer may take.
+    """
+    length = max(1, min(LENGTH, context - NEW))
+    wanted = PROMPTS * length
+    tokens: list[int] = []
+    for request in requests:
+        tokens += request.prompt
+        if len(tokens) >= wanted:
+            break
+    while 0 < len(tokens) < wanted:
+        tokens += tokens
+    return tuple(tuple(tokens[start : start + length]) for start in range(0, wanted, length)) if tokens else ()
+
+
+def prove(trials: Sequence[Trial], prompts: Sequence[tuple[int, ...]], what: str, same: float = 1.0) -> None:
+    """Show that edits take hold on an engine, that nothing stale is served, and that the baseline comes back.
+
+    Args:
+        trials: control edits, each stronger than the one before; one that changes an answer suffices.
+        prompts: from `probes`.
+        what: the engine and the kind of edit, for messages: `edits of blocks on vllm 0.32.0`.
+        same: share of the answers that must be the same token for token, where they ought to be; less than 1 only where
+            two computations of one thing round differently.
+
+    Raises:
+        LesionError: the control edit changes no answer; answers under it are not those of a fresh computation; or the
+            baseline does not come back.
+    """
+    if not prompts:
+        return
+    for trial in trials:
+        before = trial.said(prompts, edited=False, fresh=False)
+        with trial.edited():
+            under = trial.said(prompts, edited=True, fresh=False)
+            anew = trial.said(prompts, edited=True, fresh=True)
+        after = trial.said(prompts, edited=False, fresh=False)
+        if _agreement(under, anew) < same:
+            raise LesionError(
+                f"The effect guard stops this study, {what}: {_differing(under, anew)} of {len(prompts)} answers under"
+                f" a control edit are not those of a fresh computation of the same. Keys and values from before the"
+                f" edit are in use; switch prefix caching off."
+            )
+        if _agreement(before, after) < same:
+            raise LesionError(
+                f"The effect guard stops this study, {what}: after a control edit was taken back,"
+                f" {_differing(before, after)} of {len(prompts)} answers are not those of the unedited model any more."
+                f" Start again with --engine transformers."
+            )
+        if before != under:
+            return
+    raise LesionError(
+        f"The effect guard stops this study, {what}: not one of {len(prompts)} answers changed under a control edit"
+        f" that silences whole parts of the model. Edits do not take hold; use --engine transformers."
+    )
+
+
+def _differing(first: Said, second: Said) -> int:
+    return sum(one != other for one, other in zip(first, second, strict=True))
+
+
+def _agreement(first: Said, second: Said) -> float:
+    return 1 - _differing(first, second) / len(first)

@@ -1,0 +1,260 @@
+"""The contract of an engine on vLLM: edits are made and undone in place while it runs, one batch holds many of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from lesion.edits.edit import BASELINE, Compose, Edit, ScaleParameters, Truncate, of_places, of_spectra, of_weights
+from lesion.edits.factors import factors
+from lesion.engines.checking import check_requests, ends_of
+from lesion.engines.decoding import StopStrings
+from lesion.engines.engine import Request, Response
+from lesion.engines.guard import probes, prove
+from lesion.engines.memory import rows_that_fit
+from lesion.engines.vllm_building import start
+from lesion.engines.vllm_jobs import Job, Jobs
+from lesion.engines.vllm_scoring import chosen, contrasted, looks
+from lesion.engines.vllm_trials import trials_of_places, trials_of_weights
+from lesion.engines.vllm_weights import edited_on, place_of, touched
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+from lesion.tasks.task import Answer
+
+_Written = tuple[tuple[ScaleParameters, ...], tuple[Truncate, ...]]
+
+
+class VllmEngine:
+    """Answers requests with a model that vLLM runs.
+
+    Scaled blocks and branches are gates: hooks in vLLM's workers scale what each token of the flattened batch adds to
+    the stream by the factor of its request's edit, so that a sweep over all blocks is one job. Edits of weights, and
+    truncations, are made one after another: computed on the network that lies here, handed to the workers, taken back.
+    No answer counts before the effect guard (`lesion.engines.guard`) has seen that edits of its kind take hold.
+
+    In float32 answers agree with those of the transformers engine token for token, sampled ones too; in half precision
+    the two round differently.
+
+    Args:
+        model: what answers; its network stays where it is, best on the CPU, and vLLM loads the same weights.
+        batch_size: requests at work at once; `auto` starts from what memory there is.
+        tensor_parallel: devices (on a CPU: processes) that every matrix is split over.
+        gates: False makes edits of places one after another too, each for a batch of its own.
+        prefix_caching: keep keys and values of the beginning of a prompt for others. They are kept apart by edit of
+            places, and thrown away around every edit of weights.
+        in_process: compute in this process; None: where possible.
+        guard: whether the effect guard looks.
+        settings: further ones, for vLLM's `EngineArgs`.
+
+    One iterator of answers at a time; a second one before the first is exhausted or closed is refused.
+
+    Raises:
+        UsageError: the batch size is less than 1.
+        LesionError: vLLM is not installed or refuses the model, or builds it in a way that is not known.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        batch_size: int | str = "auto",
+        *,
+        tensor_parallel: int = 1,
+        gates: bool = True,
+        prefix_caching: bool = False,
+        in_process: bool | None = None,
+        guard: bool = True,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.batch_size = rows_that_fit(model) if batch_size == "auto" else int(batch_size)
+        if self.batch_size < 1:
+            raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
+        self.gates = gates
+        self.prefix_caching = prefix_caching
+        self._ends = ends_of(model)
+        self._columns: dict[Edit, int] = {BASELINE: 0}
+        self._unproven = {"places", "weights"} if guard else set()
+        self._busy = False
+        self._running = start(
+            model,
+            self.batch_size,
+            tensor_parallel=tensor_parallel,
+            prefix_caching=prefix_caching,
+            in_process=in_process,
+            settings=settings or {},
+        )
+        self.jobs = Jobs(self._running, self.batch_size, self._ends, self.salt)
+        try:
+            end = min(self._ends, default=-1)
+            begun = self.calls("lesion_begin", len(model.anatomy.blocks), model.anatomy.family, model.name, end)
+        except BaseException:
+            self.close()
+            raise
+        told = json.loads(begun[0])
+        dtype = str(model.dtype).removeprefix("torch.")
+        spread = f", {tensor_parallel} × tensor parallel" if tensor_parallel > 1 else ""
+        self.description = f"vllm {self._running.version}, {dtype}, {told['attention']}, {told['device']}{spread}"
+
+    def __enter__(self) -> VllmEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of vLLM and its memory; more than once does no harm."""
+        self._running.close()
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
+        """Responses as they are finished, in any order; every request gets exactly one.
+
+        Raises:
+            UsageError: an edit names a place that the model does not have.
+            LesionError: a prompt or a choice is empty, a prompt does not fit the context, an edit of weights does not
+                do what it says (see `lesion.edits.weights.written`), the effect guard has found that edits do not take
+                hold, answers to other requests are not finished yet, or the engine is closed.
+        """
+        waiting = list(requests)
+        check_requests(self.model, waiting)
+        if self._busy:
+            raise LesionError(
+                f"The engine of {self.model.name} is at work on other requests; finish or close those answers first."
+            )
+        self._busy = True
+        try:
+            groups: dict[tuple[_Written, Edit], list[Request]] = {(((), ()), BASELINE): []}
+            for request in waiting:
+                self.column(of_places(request.edit))  # refuses a place that is not there before anything is asked
+                alone = BASELINE if self.gates else of_places(request.edit)
+                groups.setdefault(((of_weights(request.edit), of_spectra(request.edit)), alone), []).append(request)
+            for written in {written for written, _ in groups}:
+                for matrix in touched(self.model, *written):
+                    place_of(self.model, matrix)  # likewise
+            self._prove(waiting)
+            stops = {stop: StopStrings(self.model.tokenizer, stop) for stop in {r.decoding.stop for r in waiting}}
+            for (written, _), group in groups.items():
+                with self._written(*written):
+                    for response in self._group(group, stops):
+                        yield replace(response, engine=self.description)
+        finally:
+            self._busy = False
+
+    def calls(self, method: str, *arguments: object) -> list[Any]:
+        """What a method of `lesion.engines.vllm_worker.LesionWorker` gives in each worker.
+
+        Raises:
+            LesionError: the worker says so, or the engine is closed.
+        """
+        if self._running.engine is None:
+            raise LesionError(f"The engine of {self.model.name} is closed.")
+        results: list[Any] = self._running.engine.collective_rpc(method, args=arguments)
+        return results
+
+    def column(self, places: Compose) -> int:
+        """The number by which the workers know an edit of places; they are told of one that they do not know.
+
+        Raises:
+            UsageError: it names a place that the model does not have.
+        """
+        if places not in self._columns:
+            table = factors([places], self.model.anatomy)
+            self.calls("lesion_edits", table.permute(2, 0, 1).tolist())
+            self._columns[places] = len(self._columns)
+        return self._columns[places]
+
+    def salt(self, column: int) -> str | None:
+        """Under what keys and values of a prompt's beginning are kept: apart by edit of places."""
+        return f"edit {column}" if self.prefix_caching else None
+
+    def forget(self) -> None:
+        """Throw away the keys and values of earlier prompts.
+
+        Raises:
+            LesionError: vLLM keeps them.
+        """
+        if self.prefix_caching and not self._running.engine.reset_prefix_cache():
+            raise LesionError("vLLM does not let go of keys and values from before an edit; switch prefix caching off.")
+
+    @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """At the end of the `with`, throw away the keys and values of earlier prompts."""
+        try:
+            yield
+        finally:
+            self.forget()
+
+    @contextmanager
+    def _written(self, weights: Sequence[ScaleParameters], truncations: Sequence[Truncate]) -> Iterator[None]:
+        if not weights and not truncations:
+            yield
+            return
+        with self.forgetting(), edited_on(self, self.model, weights, truncations):
+            self.forget()
+            yield
+
+    def _prove(self, requests: Sequence[Request]) -> None:
+        """Let the effect guard look at the kinds of edits that are asked for and that it has not seen yet."""
+        asked = set()
+        if any(of_places(request.edit) != BASELINE for request in requests):
+            asked.add("places")
+        if any(of_weights(request.edit) or of_spectra(request.edit) for request in requests):
+            asked.add("weights")
+        for kind in sorted(asked & self._unproven):
+            trials = trials_of_places(self) if kind == "places" else trials_of_weights(self)
+            # Beside keys and values that were kept, a prompt is computed in another shape, which half precision shows.
+            same = 0.5 if self.prefix_caching and self.model.dtype != torch.float32 else 1.0
+            what = f"edits of {'blocks' if kind == 'places' else 'weights'} on {self.description}"
+            prove(trials, probes(requests, self.model.context), what, same)
+            self._unproven.discard(kind)
+
+    def _group(self, group: Sequence[Request], stops: Mapping[tuple[str, ...], StopStrings]) -> Iterator[Response]:
+        """Answers to requests under one edit of weights."""
+        missing: dict[str, int] = {}
+        parts: dict[str, list[Job]] = {}
+        for job in self.jobs.run(job for request in group for job in self._jobs(request, stops, missing)):
+            request = job.request
+            assert request is not None
+            if job.look is None:
+                yield self._said(request, job)
+                continue
+            done = parts.setdefault(request.key, [])
+            done.append(job)
+            if len(done) == missing[request.key]:
+                del parts[request.key]
+                found = [one.found for one in sorted(done, key=lambda one: one.part)]
+                if request.tokens:
+                    yield contrasted(request, found[0][0], self.model)
+                else:
+                    yield chosen(request, found, self.model)
+
+    def _jobs(
+        self, request: Request, stops: Mapping[tuple[str, ...], StopStrings], missing: dict[str, int]
+    ) -> Iterator[Job]:
+        column = self.column(of_places(request.edit))
+        if request.choices or request.tokens:
+            wanted = looks(request)
+            missing[request.key] = len(wanted)
+            for part, look in enumerate(wanted):
+                yield Job(look.tokens, column=column, look=look, request=request, part=part)
+            return
+        decoding = request.decoding
+        drawn = (decoding.temperature, decoding.top_p, decoding.seed, decoding.max_new_tokens)
+        yield Job(
+            request.prompt,
+            min(decoding.max_new_tokens, self.model.context - len(request.prompt)),
+            column,
+            stops[decoding.stop],
+            draw=drawn if decoding.temperature > 0 else (),
+            request=request,
+        )
+
+    def _said(self, request: Request, job: Job) -> Response:
+        said = job.said[:-1] if job.said and job.said[-1] in self._ends else job.said
+        text = self.model.tokenizer.decode(said, skip_special_tokens=True)
+        assert job.stop is not None
+        return Response(request.key, Answer(job.stop.cut(text), len(job.said), job.finish), tuple(job.said))
