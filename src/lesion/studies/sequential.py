@@ -30,8 +30,9 @@ class Evidence:
         drop: mean of baseline − edited over them.
         low, high: the confidence sequence: with a chance of at least 1 − level the true drop lies between them after
             every number of items. They only close in, unless the mean itself drifts out of them.
-        log_above: log e-value against "drop ≤ effect".
-        log_below: log e-value against "drop ≥ effect"; with a population against "drop > effect".
+        log_above: log e-value against "drop ≤ effect"; with a population −∞ where that is certain.
+        log_below: log e-value against "drop ≥ effect"; with a population against "drop > effect", ∞ where that is
+            refuted for certain, −∞ where it is certain.
     """
 
     items: int
@@ -105,10 +106,12 @@ def log_e_values(
     if population is None:
         return above, log_capital(-differences, -effect)
     within = within_effect(effect, population)
-    return (
-        np.minimum(above, log_capital_of_population(differences, within, population)),
-        log_capital_of_population(-differences, -within - 1, population),
-    )
+    above = np.minimum(above, log_capital_of_population(differences, within, population))
+    below = log_capital_of_population(-differences, -within - 1, population)
+    # What is certain, whatever the items that are left will say, has no evidence against it.
+    lost = np.cumsum(differences, axis=-1)
+    left = population - np.arange(1, differences.shape[-1] + 1)
+    return np.where(lost + left <= within, -np.inf, above), np.where(lost - left > within, -np.inf, below)
 
 
 def within_effect(effect: float, population: int) -> int:

@@ -3,9 +3,9 @@
 A pair's difference is D = baseline − edited, each 1 if right and 0 if wrong, so D is −1, 0 or 1. Against "the mean of D
 is at most m" a gambler stakes the share g of the capital on 1 + D at its fair price 1 + m, and keeps the rest: the
 capital is multiplied by 1 − g + g (1 + D) / (1 + m). If the hypothesis holds this is on average at most 1, whatever
-came before. So the capital, which begins at 1, is an e-value at any stopping time, and it ever reaches 1/a with a chance
-of at most a (Ville's inequality). This is the capital of Waudby-Smith and Ramdas (2024), "Estimating means of bounded
-random variables by betting", with λ = g / (1 + m). "At least m" is the same with all signs turned round.
+came before. So the capital, which begins at 1, is an e-value at any stopping time, and the chance that it ever gets to
+1/a is at most a (Ville's inequality). This is the capital of Waudby-Smith and Ramdas (2024), "Estimating means of
+bounded random variables by betting", with λ = g / (1 + m). "At least m" is the same with all signs turned round.
 
 The best g depends on what is true: near 1 where few pairs differ, small where many do. So the capital is spread over
 `SHARES` at the start and every part is played on its own; together they have what the best part has, but for a factor.
