@@ -17,6 +17,8 @@ from lesion.studies.questions import ModelChoice, Questions, TaskChoice
 from lesion.studies.row import Row, answer_key
 from lesion.tasks.continuations import encode_choices, encode_contrast, encode_gold, encode_passage
 from lesion.tasks.gold import Gold
+from lesion.tasks.harness import Harness
+from lesion.tasks.harness_tokens import Part
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Answer, Item, Task
 
@@ -52,6 +54,7 @@ class Cell:
         continuations: token ids that are scored after the prompt; empty where an answer is generated.
         tokens: of a contrast, the right and the tempting token; empty for all others.
         alike: of a contrast, whether the name that stands twice begins with the right token too.
+        parts: of a task of lm-evaluation-harness, what is asked, in one request or several; the prompt is the first's.
     """
 
     task: Task
@@ -64,6 +67,14 @@ class Cell:
     continuations: tuple[tuple[int, ...], ...] = ()
     tokens: tuple[int, ...] = ()
     alike: bool = False
+    parts: tuple[Part, ...] = ()
+
+    def requests(self, key: str) -> Iterator[Request]:
+        """What is asked of an engine: one request of this key, or one for every part, numbered behind it."""
+        if not self.parts:
+            yield Request(key, self.prompt, self.edit, self.decoding, self.continuations, self.tokens)
+        for place, part in enumerate(self.parts):
+            yield Request(f"{key}/{place}", part.prompt, self.edit, self.decoding, part.choices)
 
 
 def identity(study: Questions, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]) -> str:
@@ -106,11 +117,12 @@ def missing(
         )
         how = str(decoding)
         for item in drawn[choice]:
-            put = _put(model, task, item, style)
+            parts = task.parts(model, item, style, decoding.max_new_tokens) if isinstance(task, Harness) else ()
+            put = (parts[0].prompt, (), (), False) if parts else _put(model, task, item, style)
             for edit, text in everything:
                 key = answer_key(model.fingerprint, text, choice.name, item.id, how, style)
                 if key not in stored:
-                    cells[key] = Cell(task, choice, item, edit, style, decoding, *put)
+                    cells[key] = Cell(task, choice, item, edit, style, decoding, *put, parts)
     return cells
 
 
@@ -139,7 +151,10 @@ def clamped(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
     short: dict[str, set[str]] = {}
     asked: dict[str, set[str]] = {}
     alike: dict[str, set[str]] = {}
+    cut: dict[str, set[str]] = {}
     for cell in cells:
+        if any(part.cut for part in cell.parts):
+            cut.setdefault(cell.choice.name, set()).add(cell.item.id)
         if cell.tokens:
             asked.setdefault(cell.choice.name, set()).add(cell.item.id)
         if cell.alike:
@@ -150,6 +165,11 @@ def clamped(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
         yield (
             f"{task}: for {len(items)} items the context of {model.name} ({model.context} tokens) ends before the"
             " token limit; such answers count as truncated."
+        )
+    for task, items in cut.items():
+        yield (
+            f"{task}: for {len(items)} items the prompt is longer than the context of {model.name} ({model.context}"
+            " tokens) leaves room for; its beginning is left out, as lm-evaluation-harness does."
         )
     for task, items in alike.items():
         yield (
@@ -162,15 +182,10 @@ def ask(engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], stor
     """Ask for every cell, store the answers as they come, and say how many were stored at a time."""
     waiting: list[Row] = []
     last = time.monotonic()
-    responses = engine.answer(
-        [
-            Request(key, cell.prompt, cell.edit, cell.decoding, cell.continuations, cell.tokens)
-            for key, cell in cells.items()
-        ]
-    )
+    responses = engine.answer([request for key, cell in cells.items() for request in cell.requests(key)])
     try:
-        for response in responses:
-            waiting.append(_row(model, name, cells[response.key], response))
+        for cell, response in _gathered(cells, responses):
+            waiting.append(_row(model, name, cell, response))
             if time.monotonic() - last >= COMMIT_EVERY:
                 yield _flush(store, waiting)
                 last = time.monotonic()
@@ -179,6 +194,23 @@ def ask(engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], stor
         count = _flush(store, waiting)
     if count:
         yield count
+
+
+def _gathered(cells: Mapping[str, Cell], responses: Iterable[Response]) -> Iterator[tuple[Cell, Response]]:
+    """Each cell with its response; those to the parts of a cell as one, once they are all there."""
+    waiting: dict[str, dict[int, Response]] = {}
+    for response in responses:
+        if response.key in cells:
+            yield cells[response.key], response
+            continue
+        key, _, place = response.key.rpartition("/")
+        cell, there = cells[key], waiting.setdefault(key, {})
+        there[int(place)] = response
+        if len(there) < len(cell.parts) or not isinstance(cell.task, Harness):
+            continue
+        del waiting[key]
+        answers = [there[index].answer for index in range(len(cell.parts))]
+        yield cell, replace(response, key=key, answer=cell.task.joined(cell.item, cell.parts, answers))
 
 
 def _flush(store: Keeper, waiting: list[Row]) -> int:
@@ -222,6 +254,8 @@ def _chosen(cell: Cell, answer: Answer) -> Answer:
     Raises:
         LesionError: the engine gave another number of scores or ranks than was asked for.
     """
+    if cell.parts:  # joined by the task
+        return answer
     if cell.tokens and answer.finish != "nonfinite" and not len(answer.scores) == len(answer.ranks) == len(cell.tokens):
         raise LesionError(
             f"The engine gave {len(answer.scores)} scores and {len(answer.ranks)} ranks for {len(cell.tokens)} tokens "

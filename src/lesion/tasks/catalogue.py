@@ -13,6 +13,8 @@ from lesion.tasks.facts import Facts
 from lesion.tasks.fewshot import FewShot
 from lesion.tasks.gold import Gold
 from lesion.tasks.gsm8k import Gsm8k
+from lesion.tasks.harness import Harness
+from lesion.tasks.harness_name import HEAD, HarnessName
 from lesion.tasks.ioi import Ioi
 from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.math500 import Math500
@@ -68,6 +70,8 @@ def canonical(name: str) -> str:
     if head in BEFORE and rest:
         count, colon, inner = rest.partition(":") if head == "fewshot" else ("", "", rest)
         return ":".join(filter(None, (head, count, canonical(inner)))) if inner else name
+    if head == HEAD and colon:
+        return HarnessName.parse(name).canonical
     if not colon:
         head, rest = ("jsonl", name) if Path(name.partition("?")[0]).suffix == ".jsonl" else (head, "")
     place, mark, query = rest.partition("?")
@@ -85,7 +89,8 @@ def find(name: str) -> Task:
             `race…?form=…`, `text:PATH` (running text of any kind), `wikitext` (running text from the hub),
             `jsonl:PATH` or `PATH.jsonl` (any questions), `primer:arithmetic`, `primer:atlas`, `primer:reading`,
             `primer:text`, `primer:atlas?form=contrast`; `ioi` and `facts` (contrasts, of this project), the same with
-            `:PATH`, `ioi…?tempting=subject|TEXT` and `facts…?tempting=frequent|TEXT`. Before any of them may stand
+            `:PATH`, `ioi…?tempting=subject|TEXT` and `facts…?tempting=frequent|TEXT`; `harness:NAME` (any task of
+            lm-evaluation-harness, with `?metric=…&filter=…&shots=K&path=FOLDER`). Before any of them may stand
             `gold:` (score the gold answers), `shuffled:` (deal out the gold answers anew) and `fewshot:K:` (put K
             solved questions first), in this order.
 
@@ -101,6 +106,8 @@ def find(name: str) -> Task:
         return _wrapped(name, head, rest)
     if head == "primer" and colon:
         return _primer(name, rest)
+    if head == HEAD:
+        return Harness.read(name)
     if bare in BENCHMARKS:
         return _benchmark(name, bare)
     if head == "text":
@@ -116,9 +123,9 @@ def find(name: str) -> Task:
             raise UsageError("Say which file: jsonl:PATH.")
         return JsonLines.read(file, name)
     raise UsageError(
-        f"There is no task '{name}'{nearest(name, NAMES)}. There are {', '.join(NAMES)}; "
-        f"a file of your own questions is jsonl:PATH, a file of running text text:PATH. Before a task may stand gold:, "
-        f"shuffled: and fewshot:K:."
+        f"There is no task '{name}'{nearest(name, (*NAMES, f'{HEAD}:NAME'))}. There are {', '.join(NAMES)}; "
+        f"a file of your own questions is jsonl:PATH, a file of running text text:PATH, any task of "
+        f"lm-evaluation-harness {HEAD}:NAME. Before a task may stand gold:, shuffled: and fewshot:K:."
     )
 
 
@@ -139,6 +146,11 @@ def _wrapped(name: str, head: str, rest: str) -> Task:
             f"gold:shuffled:fewshot:K:TASK."
         )
     task = find(rest)
+    if isinstance(task, Harness) and head != "gold":
+        instead = f"'{rest}?shots={count}'" if head == "fewshot" else f"gold:{rest}, or shuffled: before another task"
+        raise UsageError(
+            f"The prompts and verdicts of {rest} are the harness's own; instead of {head}: take {instead}."
+        )
     if head == "fewshot":
         return FewShot(task, int(count))
     return Gold(task) if head == "gold" else Shuffled(task)

@@ -7,6 +7,7 @@ from typing import Any
 
 from lesion.errors import LesionError
 from lesion.tasks.gold import Gold
+from lesion.tasks.harness import Harness
 from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.prompts import Speaker, encode, resolve, templates, write
 from lesion.tasks.shuffled import Shuffled
@@ -145,6 +146,9 @@ def encode_gold(
         UsageError: see `resolve`.
         LesionError: there is no gold answer, or the prompt leaves no room for a token of it.
     """
+    if isinstance(task.of, Harness):
+        part = task.of.gold(model, item)
+        return part.prompt, part.choices[0]
     solution = item.gold if item.choices else item.solution or item.gold
     if not solution.strip():
         raise LesionError(f"Item {item.id} of {task.of.name} has no gold answer that could be scored; leave it out.")
@@ -199,6 +203,8 @@ def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = No
     style = resolve(model, task, style)
     while isinstance(task, Gold | Shuffled):
         task = task.of
+    if isinstance(task, Harness):
+        return task.solved(model, item)
     if isinstance(task, JsonLines) and style == "raw":
         return tuple(Written(item.question + item.gold, begin=True).ids(model.tokenizer))
     solution = item.gold if item.choices else item.solution or item.gold

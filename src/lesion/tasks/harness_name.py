@@ -1,0 +1,87 @@
+"""Names of tasks of lm-evaluation-harness: `harness:NAME?metric=…&shots=…`, taken apart and put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lesion.errors import UsageError, nearest
+
+HEAD = "harness"
+OPTIONS = ("metric", "filter", "shots", "path", "decoding")
+_EXAMPLES = {
+    "metric": "acc_norm",
+    "filter": "strict-match",
+    "shots": "5",
+    "path": "FOLDER",
+    "decoding": "study",
+}
+
+
+@dataclass(frozen=True)
+class HarnessName:
+    """The name of a task and how it differs from what the harness has by default.
+
+    Attributes:
+        task: name of a task, a group or a tag.
+        metric: what decides whether an answer is right; None: the first that can.
+        filter: what reads the answer; None: the first of the task.
+        shots: how many solved questions stand before each; None: as many as the task has by default.
+        path: a folder with further tasks (YAML files), which come before those of the same name.
+        study_decoding: whether a task that wants its answers sampled may be asked as the study decodes instead.
+    """
+
+    task: str
+    metric: str | None = None
+    filter: str | None = None
+    shots: int | None = None
+    path: str | None = None
+    study_decoding: bool = False
+
+    @classmethod
+    def parse(cls, name: str) -> HarnessName:
+        """From what was typed, `harness:gsm8k_cot?filter=strict-match&shots=4`.
+
+        Raises:
+            UsageError: there is no name, an option is unknown, given twice or without a value, or has a wrong one.
+        """
+        task, mark, query = name.removeprefix(f"{HEAD}:").partition("?")
+        if not task:
+            raise UsageError(f"Say which task of lm-evaluation-harness: {HEAD}:NAME, for example {HEAD}:gsm8k_cot.")
+        given: dict[str, str] = {}
+        for piece in query.split("&") if mark else ():
+            key, equals, value = piece.partition("=")
+            if key not in OPTIONS:
+                raise UsageError(
+                    f"There is no option '{key}' in '{name}'{nearest(key, OPTIONS)}; a task of the harness has "
+                    f"{', '.join(OPTIONS)}, as in '{HEAD}:{task}?shots=5&metric=acc_norm'."
+                )
+            if key in given:
+                raise UsageError(f"The option '{key}' stands twice in '{name}'; write it once.")
+            if not equals or not value:
+                raise UsageError(f"The option '{key}' of '{name}' has no value; write {key}={_EXAMPLES[key]}.")
+            given[key] = value
+        shots = given.pop("shots", None)
+        if shots is not None and not (shots.isascii() and shots.isdigit()):
+            raise UsageError(f"In '{name}' the number of solved questions is '{shots}'; write a whole number from 0.")
+        decoding = given.pop("decoding", None)
+        if decoding not in (None, "study"):
+            raise UsageError(f"There is no decoding '{decoding}' in '{name}'; leave it out, or write decoding=study.")
+        return cls(task, shots=None if shots is None else int(shots), study_decoding=decoding is not None, **given)
+
+    def __str__(self) -> str:
+        options = {
+            "metric": self.metric,
+            "filter": self.filter,
+            "shots": self.shots,
+            "path": self.path,
+            "decoding": "study" if self.study_decoding else None,
+        }
+        query = "&".join(f"{key}={value}" for key, value in options.items() if value is not None)
+        return f"{HEAD}:{self.task}" + (f"?{query}" if query else "")
+
+    @property
+    def canonical(self) -> str:
+        """One text for all the ways to type it: options in one order, the folder's whole path."""
+        folder = None if self.path is None else str(Path(self.path).expanduser().resolve())
+        return str(HarnessName(self.task, self.metric, self.filter, self.shots, folder, self.study_decoding))
