@@ -18,11 +18,11 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import logsumexp
+from numpy.typing import NDArray
 
 # Shares of the capital that are staked, as many of them below s as s² says: the density 2s. Small ones would only pay
 # after more items than studies have; with all at the top, a few pairs that differ would ruin the gambler.
-SHARES = np.sqrt((np.arange(16) + 0.5) / 16)
+SHARES = np.sqrt((np.arange(8) + 0.5) / 8)
 # How finely a limit of the mean of an infinite population is found, in steps of bisection of −1…1.
 _STEPS = 20
 
@@ -50,8 +50,7 @@ def log_capital_of_counts(
         + down * math.log(1 - share)
         for share in SHARES
     ]
-    mixed: Float[np.ndarray, "*batch"] = logsumexp(np.stack(parts), axis=0) - math.log(len(SHARES))
-    return mixed
+    return _together(np.stack(parts))
 
 
 def log_capital_of_population(
@@ -76,8 +75,14 @@ def log_capital_of_population(
     # Price 0: the hypothesis says that −1 comes for certain. Nothing is to be won; anything else refutes it.
     pay = np.where(price > 0, (1.0 + differences) / np.where(price > 0, price, 1.0), 1.0)
     parts = np.stack([np.cumsum(np.log(1 - share + share * pay), axis=-1) for share in SHARES])
-    mixed = logsumexp(parts, axis=0) - math.log(len(SHARES))
-    return np.where(refuted, np.inf, mixed)
+    return np.where(refuted, np.inf, _together(parts))
+
+
+def _together(parts: Float[np.ndarray, "shares ..."]) -> NDArray[np.float64]:
+    """The log of the mean of what the parts have, from the log of each."""
+    largest = parts.max(axis=0)
+    together: NDArray[np.float64] = np.log(np.exp(parts - largest).mean(axis=0)) + largest
+    return together
 
 
 def lower_limit(differences: Int[np.ndarray, " items"], error: float, population: int | None = None) -> float:
