@@ -23,7 +23,7 @@ _INTERRUPTED = 130
 def app() -> typer.Typer:
     """The command line as a typer application."""
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import ablate, apply, demo, drift, edit, isolate, lab, overlay, show, truncate, tune
+    from lesion.cli import ablate, apply, demo, drift, edit, harness, isolate, lab, overlay, show, truncate, tune
 
     made = typer.Typer(
         name="lesion",
@@ -45,6 +45,7 @@ def app() -> typer.Typer:
     made.command("apply")(apply.apply)
     made.command("run")(ablate.run_study)
     made.command("report")(ablate.report)
+    made.command("lm-eval", context_settings=harness.SETTINGS)(harness.lm_eval)
     made.add_typer(edit.app, name="edit")
     made.add_typer(lab.app, name="lab")
     return made

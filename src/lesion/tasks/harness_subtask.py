@@ -23,7 +23,7 @@ KINDS: dict[str, Kind] = {
     "loglikelihood_rolling": "score",
 }
 # What a task may say about how its answers are generated, besides how they are sampled; the rest is refused.
-_LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _SAMPLING = ("do_sample", "temperature", "top_p")
 DEFAULT_LIMIT = 256
 """New tokens of an answer where a task states no limit, as the harness has it."""
@@ -263,8 +263,8 @@ def _decoding(task: Any, name: HarnessName, title: str) -> tuple[int, tuple[str,
     sampled = sampled or bool(settings.get("do_sample"))
     repeats = int(task.config.repeats or 1)
     until = settings.pop("until", None) or ()
-    limit = next((int(settings[key]) for key in _LIMITS if settings.get(key) is not None), DEFAULT_LIMIT)
-    others = [key for key in settings if key not in (*_LIMITS, *_SAMPLING)]
+    limit = next((int(settings[key]) for key in LIMITS if settings.get(key) is not None), DEFAULT_LIMIT)
+    others = [key for key in settings if key not in (*LIMITS, *_SAMPLING)]
     wants = (
         ["to sample its answers"] * sampled
         + [f"{repeats} answers to every question"] * (repeats > 1)

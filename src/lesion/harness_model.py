@@ -1,0 +1,312 @@
+"""A model under an edit for lm-evaluation-harness: `lm_eval --model lesion --model_args model=…,edit=…`.
+
+Importing this module makes the harness know the model, for its Python interface too; it needs the harness installed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import lm_eval.models  # noqa: F401  (the harness's own models; it looks for them only where none is known)
+from lm_eval.api.model import LM, TemplateLM
+from lm_eval.api.registry import register_model
+from tqdm import tqdm
+
+import lesion.harness_entry
+from lesion.edits.apply import applied
+from lesion.edits.artefact import read_edit
+from lesion.edits.edit import BASELINE, Edit, of_places, of_spectra, parse
+from lesion.engines.choice import EngineChoice
+from lesion.engines.engine import Decoding, Request, Response
+from lesion.errors import UsageError, nearest
+from lesion.models.load import Model, load
+from lesion.tasks.harness_subtask import DEFAULT_LIMIT, LIMITS
+from lesion.tasks.harness_tokens import HarnessTokens, Part
+
+# What the harness's command passes on where nothing is said.
+_DEFAULTS = {"batch_size": 1, "max_batch_size": None, "device": "cuda:0"}
+
+
+@register_model(lesion.harness_entry.NAME)
+class LesionModel(LM):
+    """What the harness asks: a model, every one of whose answers is given under one edit.
+
+    Texts become tokens as they do in the harness's own `hf` model; chat templates are applied as there.
+
+    Args:
+        model: `bundled:NAME`, a folder, a hub id, or a model that is loaded already.
+        edit: an `.edit` file or the text of an edit (`23×0`, `23x0 + 7.mlp×0.5`); None or `baseline`: none.
+        pretrained: another name for `model`, as `hf` has it.
+        revision, dtype, device, trust_remote_code: see `lesion.load`; `auto` is float32 on a CPU.
+        engine: `transformers` or `vllm`.
+        batch_size: rows at once; `auto`: as many as fit.
+        max_batch_size: the most rows at once where the batch size is `auto`.
+        max_length: the most tokens of a prompt and its answer together; the model's context where None.
+        add_bos_token: whether texts begin with the tokenizer's special tokens; None: as the tokenizer has it.
+        chat_template_args: further arguments of the chat template.
+        seed: of sampled answers.
+
+    Raises:
+        UsageError: there is no such model, edit file or argument, or the edit names a place that the model lacks.
+        LesionError: the model cannot be loaded, or the edit was made for another one.
+    """
+
+    def __init__(
+        self,
+        model: str | Model | None = None,
+        edit: str | Path | Edit | None = None,
+        pretrained: str | None = None,
+        revision: str | None = None,
+        dtype: str = "auto",
+        device: str = "auto",
+        engine: str = "transformers",
+        batch_size: int | str = "auto",
+        max_batch_size: int | None = None,
+        max_length: int | None = None,
+        add_bos_token: bool | None = None,
+        trust_remote_code: bool = False,
+        chat_template_args: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        **unknown: Any,
+    ) -> None:
+        super().__init__()
+        _refuse(unknown)
+        source = pretrained if model is None else model
+        if source is None:
+            raise UsageError("Say which model: --model_args model=bundled:llama-base, a folder or a hub id.")
+        self._stack = ExitStack()
+        opened = self._stack.enter_context(EngineChoice(engine).opened())
+        if isinstance(source, Model):
+            self.model = source
+        elif trust_remote_code:
+            self.model = load(
+                source, revision=revision, dtype=dtype, device=device, trust_remote_code=trust_remote_code
+            )
+        else:
+            self.model = opened.load(source, revision=revision, dtype=str(dtype), device=device)
+        self.edit = edit_of(edit, self.model)
+        self.engine = opened(self.model, _batch_size(batch_size, max_batch_size))
+        self.tokenizer = self.model.tokenizer
+        self.max_length = self.model.context if max_length is None else min(int(max_length), self.model.context)
+        self.tokens = HarnessTokens(self.tokenizer, self.max_length, self.model.name, add_bos_token)
+        self.chat_template_args = dict(chat_template_args or {})
+        self.seed = int(seed)
+        self._device = self.model.device
+        self._told = ""
+
+    @classmethod
+    def create_from_arg_obj(
+        cls, arg_dict: dict[str, Any], additional_config: dict[str, Any] | None = None
+    ) -> LesionModel:
+        """From `--model_args`, which come before what the command says elsewhere (`--batch_size`, `--device`).
+
+        What the command has for these where nothing is said is left to lesion.
+        """
+        further = {key: value for key, value in (additional_config or {}).items() if value != _DEFAULTS.get(key)}
+        return cls(**{**further, **arg_dict})
+
+    @classmethod
+    def create_from_arg_string(cls, arg_string: str, additional_config: dict[str, Any] | None = None) -> LesionModel:
+        """From `--model_args` as one text."""
+        from lm_eval.utils import simple_parse_args_string
+
+        return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
+
+    def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """For every (context, continuation) its log-probability in nats, and whether greedy decoding says it."""
+        texts = [request.args for request in requests]
+        parts = [self.tokens.likelihood([(context, behind)]) for context, behind, *_ in texts]
+        found = []
+        for text, (response,) in zip(texts, self._asked("loglikelihood", parts, disable_tqdm), strict=True):
+            (score,), greedy = response.answer.scores, response.answer.greedy or (False,)
+            found.append((score, greedy[0]))
+            self.cache_hook.add_partial("loglikelihood", text, found[-1])
+        return found
+
+    def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
+        """For every text its log-probability in nats, long ones in windows of `max_length` tokens."""
+        texts = [request.args for request in requests]
+        parts = [self.tokens.rolling(text) for text, *_ in texts]
+        found = []
+        for text, responses in zip(texts, self._asked("loglikelihood_rolling", parts, disable_tqdm), strict=True):
+            found.append(float(sum(response.answer.scores[0] for response in responses)))
+            self.cache_hook.add_partial("loglikelihood_rolling", text, found[-1])
+        return found
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        """For every (context, settings) what the model says, up to a stop string.
+
+        Raises:
+            UsageError: the settings ask for a way of decoding that is not known here, or for more new tokens than the
+                context holds.
+        """
+        texts = [request.args for request in requests]
+        before: Counter[str] = Counter()  # a question that is asked several times is to be sampled anew each time
+        decodings = []
+        for context, settings, *_ in texts:
+            decodings.append(decoding_of(settings, self.seed + before[context]))
+            before[context] += 1
+        parts = [
+            (self.tokens.generation(context, decoding.max_new_tokens),)
+            for (context, *_), decoding in zip(texts, decodings, strict=True)
+        ]
+        found = []
+        for text, (response,) in zip(texts, self._asked("generate_until", parts, disable_tqdm, decodings), strict=True):
+            found.append(response.answer.text)
+            self.cache_hook.add_partial("generate_until", text, found[-1])
+        return found
+
+    def _asked(
+        self,
+        kind: str,
+        parts: Sequence[Sequence[Part]],
+        disable_tqdm: bool,
+        decodings: Sequence[Decoding] | None = None,
+    ) -> Iterator[list[Response]]:
+        """The responses to the parts of every request, in their order."""
+        asked = [
+            Request(
+                f"request {index}/{place}",
+                part.prompt,
+                self.edit,
+                decodings[index] if decodings else Decoding(),
+                part.choices,
+            )
+            for index, several in enumerate(parts)
+            for place, part in enumerate(several)
+        ]
+        answers = self.engine.answer(asked)
+        found = {
+            response.key: response
+            for response in tqdm(answers, f"Running {kind} requests", len(asked), disable=disable_tqdm)
+        }
+        self._told = next((response.engine for response in found.values()), self._told)
+        for index, several in enumerate(parts):
+            yield [found[f"request {index}/{place}"] for place in range(len(several))]
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """A conversation as one text; a template that takes no system message is asked again without it."""
+        for turns in (chat_history, [turn for turn in chat_history if turn["role"] != "system"]):
+            try:
+                return str(
+                    self.tokenizer.apply_chat_template(
+                        turns,
+                        tokenize=False,
+                        add_generation_prompt=add_generation_prompt,
+                        continue_final_message=not add_generation_prompt,
+                        **self.chat_template_args,
+                    )
+                )
+            except jinja2.exceptions.TemplateError as error:
+                refused = error
+        raise UsageError(f"The chat template of {self.model.name} refuses the conversation: {refused}.") from refused
+
+    chat_template = TemplateLM.chat_template
+
+    @property
+    def tokenizer_name(self) -> str:
+        """A name for the harness's cache of prompts."""
+        return str(self.tokenizer.name_or_path).replace("/", "__")
+
+    @property
+    def eot_token_id(self) -> int | None:
+        """The token that ends a text."""
+        token: int | None = self.tokenizer.eos_token_id
+        return token
+
+    def get_model_info(self) -> dict[str, Any]:
+        """What stands in the harness's results beside the arguments."""
+        return {
+            "model_dtype": str(self.model.dtype),
+            "lesion_model": self.model.name,
+            "lesion_fingerprint": self.model.fingerprint,
+            "lesion_edit": str(self.edit),
+            "lesion_engine": self._told,
+        }
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self._stack.close()
+
+
+def edit_of(edit: str | Path | Edit | None, model: Model) -> Edit:
+    """The edit that is meant, checked against the model.
+
+    Args:
+        edit: a file, a text or an edit; None for none.
+        model: what it is for.
+
+    Raises:
+        UsageError: there is no such file, the text is no edit, or it names a place that the model does not have.
+        LesionError: the file was made for another model.
+    """
+    if edit is None:
+        return BASELINE
+    if isinstance(edit, str | Path):
+        file = Path(edit).expanduser()
+        if file.suffix == ".edit" or file.is_file():
+            return read_edit(file).fit(model)
+        try:
+            edit = parse(str(edit))
+        except UsageError as error:
+            raise UsageError(f"There is no file '{edit}', and as a text it is no edit: {error}") from error
+    with applied(model, of_places(edit)):
+        for cut in of_spectra(edit):
+            model.anatomy.matrix(cut.address)
+    return edit
+
+
+def decoding_of(settings: Mapping[str, Any], seed: int) -> Decoding:
+    """How an answer is decoded, by what a task of the harness states.
+
+    Args:
+        settings: `until`, a limit under any of its names, `do_sample`, `temperature`, `top_p`.
+        seed: of sampled answers.
+
+    Raises:
+        UsageError: something else is stated, which would be another way of decoding.
+    """
+    left = dict(settings)
+    until = left.pop("until", None) or ()
+    limits = [left.pop(name, None) for name in LIMITS]
+    limit = next((int(one) for one in limits if one is not None), DEFAULT_LIMIT)
+    sample, top_p = left.pop("do_sample", None), float(left.pop("top_p", None) or 1.0)
+    stated = left.pop("temperature", None)
+    temperature = float(stated) if stated else (1.0 if sample else 0.0)
+    if left:
+        raise UsageError(
+            f"lesion decodes with until, max_gen_toks, do_sample, temperature and top_p; {', '.join(sorted(left))} is "
+            f"not known to it. Leave it out of --gen_kwargs or of the task."
+        )
+    stop = (until,) if isinstance(until, str) else tuple(until)
+    return Decoding(
+        max_new_tokens=limit,
+        stop=tuple(text for text in stop if text),
+        temperature=0.0 if sample is False else temperature,
+        top_p=top_p,
+        seed=seed,
+    )
+
+
+def _batch_size(batch_size: int | str, most: int | None) -> int | str:
+    if str(batch_size).startswith("auto"):
+        return "auto" if most is None else int(most)
+    if not str(batch_size).isdigit():
+        raise UsageError(f"The batch size is a whole number or auto, not '{batch_size}'.")
+    return int(batch_size)
+
+
+def _refuse(unknown: Mapping[str, Any]) -> None:
+    if unknown:
+        known = [name for name in inspect.signature(LesionModel).parameters if name != "unknown"]
+        name = next(iter(unknown))
+        raise UsageError(
+            f"The model lesion has no argument '{name}'{nearest(name, known)}; in --model_args there may stand "
+            f"{', '.join(known)}."
+        )
