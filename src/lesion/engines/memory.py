@@ -17,12 +17,13 @@ ROWS_ON_CPU = 192
 POSITIONS = 2048
 
 
-def rows_that_fit(model: Model) -> int:
+def rows_that_fit(model: Model, sharers: int = 1) -> int:
     """A first guess of a batch size: what keys and values take of the memory that they may have.
 
-    That is half of what an accelerator has free, or a quarter of all that a machine without one has.
+    That is half of what an accelerator has free, or a quarter of all that a machine without one has, divided among
+    so many `sharers`.
     """
-    most, memory = ROWS_ON_CPU, _machine_bytes() // 4
+    most, memory = ROWS_ON_CPU, _machine_bytes() // (4 * sharers)
     if model.device.type == "cuda":
         most, memory = ROWS_ON_ACCELERATOR, torch.cuda.mem_get_info(model.device)[0] // 2
     config = model.network.config.get_text_config(decoder=True)

@@ -64,7 +64,12 @@ class Opened:
             if spread and device == "auto":
                 return load(source, revision=revision, dtype=dtype, device_map="auto")
             return load(source, revision=revision, dtype=dtype, device=device)
-        accelerated = self.cluster.accelerated if self.cluster is not None else torch.cuda.is_available()
+        if self.cluster is not None:
+            self.cluster.prepare(device)
+            device = "auto"
+            accelerated = self.cluster.accelerated
+        else:
+            accelerated = torch.cuda.is_available()
         if dtype == "auto" and accelerated and device == "auto":
             dtype = stated_dtype(source, revision)
         return load(source, revision=revision, dtype=dtype, device="cpu" if device == "auto" else device)
