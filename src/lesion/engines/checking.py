@@ -26,7 +26,8 @@ def check_requests(model: Model, requests: Iterable[Request]) -> None:
     known = model.network.get_input_embeddings().num_embeddings
     context = model.context
     for request in requests:
-        longest = len(request.prompt) + max((len(choice) for choice in request.choices), default=1)
+        # The last token of a choice is told by the one before it and needs no place of its own.
+        longest = len(request.prompt) + max((len(choice) - 1 for choice in request.choices), default=1)
         if not all(request.choices):
             raise LesionError(f"A choice of {request.key} is empty; a choice needs at least one token to be scored.")
         if not request.prompt:

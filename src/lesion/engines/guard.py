@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from lesion.engines.engine import Request
 from lesion.errors import LesionError
@@ -20,6 +20,7 @@ SHORTEST = 200
 Said = tuple[tuple[int, ...], ...]
 
 
+@runtime_checkable
 class Trial(Protocol):
     """A control edit on an engine, and what the engine says to prompts with it and without."""
 

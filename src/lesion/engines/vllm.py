@@ -150,10 +150,7 @@ class VllmEngine:
         Raises:
             LesionError: the worker says so, or the engine is closed.
         """
-        if self._running.engine is None:
-            raise LesionError(f"The engine of {self.model.name} is closed.")
-        results: list[Any] = self._running.engine.collective_rpc(method, args=arguments)
-        return results
+        return self._running.calls(method, *arguments)
 
     def column(self, places: Compose) -> int:
         """The number by which the workers know an edit of places; they are told of one that they do not know.
@@ -177,7 +174,11 @@ class VllmEngine:
         Raises:
             LesionError: vLLM keeps them.
         """
-        if self.prefix_caching and not self._running.engine.reset_prefix_cache():
+        if not self.prefix_caching or self._running.engine is None:
+            return
+        with self._running.speaking() as engine:
+            gone = engine.reset_prefix_cache()
+        if not gone:
             raise LesionError("vLLM does not let go of keys and values from before an edit; switch prefix caching off.")
 
     @contextmanager

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import importlib
+import multiprocessing
 import os
 import random
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lesion.errors import LesionError
+from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, quiet
 from lesion.models.source import find
 
@@ -38,37 +40,65 @@ class Running:
     """A vLLM that answers.
 
     Attributes:
-        engine: vLLM's own.
+        engine: vLLM's own; None once it is closed.
         version: of vLLM.
         here: whether it computes in this process.
+        folder: with weights that were saved for it.
+        set_threads: `torch.set_num_threads` as it was before; vLLM takes it away on a CPU.
     """
 
     engine: Any
     version: str
     here: bool
-    _folder: tempfile.TemporaryDirectory[str] | None
-    _set_threads: Any
+    folder: tempfile.TemporaryDirectory[str] | None
+    set_threads: Any
 
-    def call(self, method: str, *arguments: Any) -> Any:
-        """What a method of `LesionWorker` gives, called in every worker; the result of the first."""
-        return self.engine.collective_rpc(method, args=arguments)[0]
+    def calls(self, method: str, *arguments: object) -> list[Any]:
+        """What a method of `LesionWorker` gives in each worker.
+
+        Raises:
+            LesionError: the worker says so, or vLLM is closed.
+        """
+        with self.speaking() as engine:
+            results: list[Any] = engine.collective_rpc(method, args=arguments)
+        return results
+
+    @contextmanager
+    def speaking(self) -> Iterator[Any]:
+        """vLLM's engine; what goes wrong in it becomes a sentence.
+
+        Raises:
+            LesionError: something went wrong, or vLLM is closed.
+        """
+        if self.engine is None:
+            raise LesionError("This vLLM is closed; make a new engine.")
+        try:
+            yield self.engine
+        except (LesionError, UsageError):
+            raise
+        except Exception as error:
+            raise LesionError(
+                f"vLLM broke off: {reason(error)} With less at once (a smaller batch size) or --engine transformers it"
+                " may work."
+            ) from error
 
     def close(self) -> None:
         """Let go of everything; more than once does no harm."""
-        if self.engine is None:
-            return
         engine, self.engine = self.engine, None
         try:
-            engine.engine_core.shutdown()
+            if engine is not None:
+                engine.engine_core.shutdown()
         finally:
             del engine
             if self.here:
+                self.here = False
                 _leave_nothing()
-                torch.set_num_threads = self._set_threads
+                torch.set_num_threads = self.set_threads
                 if self in _HERE:
                     _HERE.remove(self)
-            if self._folder is not None:
-                self._folder.cleanup()
+            if self.folder is not None:
+                self.folder.cleanup()
+                self.folder = None
 
 
 def start(
@@ -91,35 +121,60 @@ def start(
         settings: further ones of vLLM's `EngineArgs`.
 
     Raises:
+        UsageError: other processes are needed, and are started by a script that is not made for that.
         LesionError: vLLM is not installed, or refuses the model.
     """
-    here = (tensor_parallel == 1 and not _HERE) if in_process is None else in_process
-    if here and tensor_parallel > 1:
+    if in_process and tensor_parallel > 1:
         raise LesionError("A model that is split over several workers cannot be computed in one process.")
-    if here and _HERE:
+    if in_process and _HERE:
         raise LesionError("One vLLM is running in this process already; close it before another is started.")
-    set_threads = torch.set_num_threads
-    with _environment(here), _same_luck():
-        library = _library()
-        folder, place, revision = _place(model)
-        try:
+    here = tensor_parallel == 1 and not _HERE and in_process is not False
+    if not here and getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise UsageError(
+            "vLLM starts processes of its own, and these read your script first: put what it does under"
+            " `if __name__ == '__main__':`."
+        )
+    running = Running(None, "", here, None, torch.set_num_threads)
+    try:
+        with _environment(here), _same_luck():
             # What vLLM warns of while it starts is not for the person who asked for a study.
             with warnings.catch_warnings(), quiet():
                 warnings.simplefilter("ignore")
-                engine = _start(library, model, rows, place, revision, here, tensor_parallel, prefix_caching, settings)
-        except Exception as error:
-            if here:
-                _leave_nothing()
-                torch.set_num_threads = set_threads
-            if folder is not None:
-                folder.cleanup()
+                library = _library()
+                running.version = library.__version__
+                place, revision = _place(model, running)
+                given = _settings(model, rows, place, revision, tensor_parallel, prefix_caching) | dict(settings)
+                running.engine = _engine(library, given, here)
+    except _ElsewhereError:
+        running.close()
+        if in_process:
             raise LesionError(
-                f"vLLM does not take {model.name}: {_reason(error)} Use --engine transformers for this model."
-            ) from error
-    running = Running(engine, library.__version__, here, folder, set_threads)
+                f"vLLM takes {model.name} from transformers and changes that while it does so; it cannot run in this"
+                " process."
+            ) from None
+        return start(
+            model,
+            rows,
+            tensor_parallel=tensor_parallel,
+            prefix_caching=prefix_caching,
+            in_process=False,
+            settings=settings,
+        )
+    except LesionError:
+        running.close()
+        raise
+    except Exception as error:
+        running.close()
+        raise LesionError(
+            f"vLLM does not take {model.name}: {reason(error)} Use --engine transformers for this model."
+        ) from error
     if here:
         _HERE.append(running)
     return running
+
+
+class _ElsewhereError(Exception):
+    """The model must be computed in another process."""
 
 
 def _library() -> Any:
@@ -130,31 +185,22 @@ def _library() -> Any:
             raise LesionError(MISSING) from error
         raise LesionError(f"vLLM is installed, but {error.name} is not, which it needs: pip install it.") from error
     except ImportError as error:
-        raise LesionError(f"vLLM is installed, but cannot be loaded: {_reason(error)}") from error
+        raise LesionError(f"vLLM is installed, but cannot be loaded: {reason(error)}") from error
 
 
-def _start(
-    library: Any,
-    model: Model,
-    rows: int,
-    place: str,
-    revision: str | None,
-    here: bool,
-    tensor_parallel: int,
-    prefix_caching: bool,
-    settings: Mapping[str, Any],
-) -> Any:
+def _settings(
+    model: Model, rows: int, place: str, revision: str | None, tensor_parallel: int, prefix_caching: bool
+) -> dict[str, Any]:
+    """What vLLM is told."""
     from vllm.platforms import current_platform
-    from vllm.v1.engine.llm_engine import LLMEngine
-    from vllm.v1.executor import Executor
 
-    importlib.import_module("vllm.envs").disable_envs_cache()
     given: dict[str, Any] = {
         "model": place,
         "revision": revision,
         "dtype": str(model.dtype).removeprefix("torch."),
         "trust_remote_code": bool(model.origin and model.origin.trust_remote_code),
-        "max_model_len": model.context,
+        # A choice is scored up to its last token but one, after which vLLM wants room for a token to say.
+        "max_model_len": model.context + 1,
         "max_num_seqs": rows,
         "tensor_parallel_size": tensor_parallel,
         "enable_prefix_caching": prefix_caching,
@@ -169,7 +215,18 @@ def _start(
     }
     if current_platform.is_cpu():
         given["kv_cache_memory_bytes"] = _cache_bytes(model, rows) // tensor_parallel
-    config = library.EngineArgs(**{**given, **settings}).create_engine_config()
+    return given
+
+
+def _engine(library: Any, given: Mapping[str, Any], here: bool) -> Any:
+    from vllm.v1.engine.llm_engine import LLMEngine
+    from vllm.v1.executor import Executor
+
+    importlib.import_module("vllm.envs").disable_envs_cache()
+    config = library.EngineArgs(**given).create_engine_config()
+    if here and config.model_config.using_transformers_backend():
+        # It would put its own code into the classes of transformers, by which the network here is computed.
+        raise _ElsewhereError
     return LLMEngine(
         vllm_config=config,
         executor_class=Executor.get_class(config),
@@ -178,16 +235,16 @@ def _start(
     )
 
 
-def _place(model: Model) -> tuple[tempfile.TemporaryDirectory[str] | None, str, str | None]:
-    """Where vLLM finds the weights: a folder made for it or None, the folder or hub id, and the revision of that."""
+def _place(model: Model, running: Running) -> tuple[str, str | None]:
+    """Where vLLM finds the weights: a folder or hub id, and the revision of that; a folder is made where need be."""
     if model.origin is not None:
         source = find(model.origin.source, model.origin.revision)
-        return None, source.place, source.revision
-    folder = tempfile.TemporaryDirectory(prefix="lesion-vllm-")
+        return source.place, source.revision
+    running.folder = tempfile.TemporaryDirectory(prefix="lesion-vllm-")
     with quiet():
-        model.network.save_pretrained(folder.name)
-        model.tokenizer.save_pretrained(folder.name)
-    return folder, folder.name, None
+        model.network.save_pretrained(running.folder.name)
+        model.tokenizer.save_pretrained(running.folder.name)
+    return running.folder.name, None
 
 
 def _cache_bytes(model: Model, rows: int) -> int:
@@ -205,7 +262,11 @@ def _cache_bytes(model: Model, rows: int) -> int:
 @contextmanager
 def _environment(here: bool) -> Iterator[None]:
     """What vLLM reads from the environment while it starts; afterwards it is as it was."""
-    given = {"VLLM_ENABLE_V1_MULTIPROCESSING": str(int(not here)), "VLLM_USE_V2_MODEL_RUNNER": "0"}
+    given = {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(not here)),
+        "VLLM_USE_V2_MODEL_RUNNER": "0",
+        "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
+    }
     if not here:
         given["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
     asked = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
@@ -236,13 +297,15 @@ def _same_luck() -> Iterator[None]:
 
 def _leave_nothing() -> None:
     """Undo what vLLM has set up in this process."""
+    if "vllm.distributed.parallel_state" not in sys.modules:
+        return
     cleanup = getattr(importlib.import_module("vllm.distributed.parallel_state"), "cleanup_dist_env_and_memory", None)
     if cleanup is not None:
         cleanup()
     gc.collect()
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """What vLLM says, in one sentence."""
     text = str(error) or type(error).__name__
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -89,7 +89,9 @@ class Jobs:
                     return
                 done: list[str] = []
                 stopped: list[str] = []
-                for output in self.running.engine.step():
+                with self.running.speaking() as engine:
+                    outputs = engine.step()
+                for output in outputs:
                     job = at_work.get(output.request_id)
                     if job is None:
                         continue
@@ -133,7 +135,8 @@ class Jobs:
             extra_args={KEY: wish.plain()},
         )
         salt = f"fresh {number}" if job.fresh else self.salt(job.column)
-        self.running.engine.add_request(str(number), tokens_input(list(job.tokens), cache_salt=salt), parameters)
+        with self.running.speaking() as engine:
+            engine.add_request(str(number), tokens_input(list(job.tokens), cache_salt=salt), parameters)
         return str(number)
 
     def _hear(self, job: Job, tokens: Iterable[int]) -> bool:
@@ -145,7 +148,7 @@ class Jobs:
         return False
 
     def _collect(self) -> None:
-        found = json.loads(self.running.call("lesion_found"))
+        found = json.loads(self.running.calls("lesion_found")[0])
         for key, value in found.items():
             known = self._found.get(int(key))
             if isinstance(known, dict) and isinstance(value, dict):

@@ -55,17 +55,19 @@ def chosen(request: Request, found: Sequence[Sequence[Mapping[str, Any]]], model
         found: per look and position, what `lesion.engines.vllm_logits.looked_up` gives.
         model: whose tokenizer writes the choice.
     """
-    places = {look.tokens[len(request.prompt) :]: place for place, look in enumerate(looks(request))}
-    scores = []
+    wanted = looks(request)
+    places = {look.tokens[len(request.prompt) :]: place for place, look in enumerate(wanted)}
+    scores, greedy = [], []
     for choice in request.choices:
         place = places[choice[:-1]]
-        *before, last = found[place]
-        ends = looks(request)[place].targets[-1]
-        scores.append(math.fsum([*(one["scores"][0] for one in before), last["scores"][ends.index(choice[-1])]]))
+        at = [*(0 for _ in choice[:-1]), wanted[place].targets[-1].index(choice[-1])]
+        scores.append(math.fsum(one["scores"][index] for one, index in zip(found[place], at, strict=True)))
+        greedy.append(all(one["best"] == token for one, token in zip(found[place], choice, strict=True)))
     if not np.isfinite(scores).all():
         return Response(request.key, Answer("", 0, "nonfinite", tuple(scores)))
     ids = request.choices[int(np.argmax(scores))]
-    return Response(request.key, Answer(model.tokenizer.decode(ids).strip(), 0, "stop", tuple(scores)), ids)
+    text = model.tokenizer.decode(ids).strip()
+    return Response(request.key, Answer(text, 0, "stop", tuple(scores), greedy=tuple(greedy)), ids)
 
 
 def contrasted(request: Request, found: Mapping[str, Any], model: Model) -> Response:

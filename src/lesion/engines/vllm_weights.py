@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -27,10 +27,11 @@ from lesion.models.matrices import Matrix
 Place = tuple[int, str]
 
 
+@runtime_checkable
 class Workers(Protocol):
     """What calls a method of `lesion.engines.vllm_worker.LesionWorker` in every worker."""
 
-    def calls(self, method: str, *arguments: object) -> list[object]:
+    def calls(self, method: str, *arguments: object) -> list[Any]:
         """The result of each worker."""
         ...
 
@@ -115,7 +116,7 @@ def handed(workers: Workers, model: Model, places: Sequence[Place], zero: bool =
         try:
             done = workers.calls("lesion_write", str(file))
             file.unlink()
-            if not any(changed or packed for changed, packed in done):  # type: ignore[attr-defined]
+            if not any(changed or packed for changed, packed in done):
                 raise LesionError(
                     f"The weights that vLLM has of {model.name} did not change when edited ones were written; use"
                     f" --engine transformers."
@@ -125,7 +126,7 @@ def handed(workers: Workers, model: Model, places: Sequence[Place], zero: bool =
             workers.calls("lesion_restore")
 
 
-def _first(results: list[object]) -> list[list[object]]:
+def _first(results: list[Any]) -> list[list[object]]:
     found = results[0]
     assert isinstance(found, list)
     return found
