@@ -15,6 +15,8 @@ from lesion.engines.choice import EngineChoice
 from lesion.errors import UsageError
 from lesion.studies.study import Study, shipped, stopping
 
+EFFECT = 0.1  # as in a study file
+
 Out = Annotated[
     Path | None,
     typer.Option("--out", help="Folder of the study; run again into the same folder, it goes on where it stopped."),
@@ -53,7 +55,10 @@ def ablate(
         str | None,
         typer.Option("--stop-when", metavar="decided", help="Stop asking about a layer as soon as it is decided."),
     ] = None,
-    effect: Annotated[float, typer.Option(help="With --stop-when: the smallest drop of accuracy that counts.")] = 0.1,
+    effect: Annotated[
+        float | None,
+        typer.Option(help="With --stop-when: the smallest drop of accuracy that counts.", show_default=str(EFFECT)),
+    ] = None,
     screen: Annotated[
         bool, typer.Option("--screen", help="First score gold solutions under every edit: cheap, and it ranks layers.")
     ] = False,
@@ -74,6 +79,8 @@ def ablate(
         chosen, notes = over_time(models, revisions)
         for note in notes:
             print(f"note: {note}")
+    if effect is not None and stop_when is None:
+        raise UsageError("--effect says when to stop asking; give --stop-when decided with it, or leave it out.")
     decoding: dict[str, Any] = {"temperature": temperature, "top_p": top_p}
     if max_new_tokens is not None:
         decoding["max_new_tokens"] = max_new_tokens
@@ -87,7 +94,7 @@ def ablate(
         dtype=dtype,
         device=device,
         engine=engine,
-        **{"level": level, **stopping(stop_when, effect, level, screen)},
+        **{"level": level, **stopping(stop_when, EFFECT if effect is None else effect, level, screen)},
         edits={"unit": unit or ["block"], "layers": layers, "factor": factor},
         decoding=decoding,
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
@@ -186,7 +193,8 @@ def _run(study: Study, out: Path | None, choice: EngineChoice) -> None:
     console = Console(highlight=False)
     console.print(tables.text(outcome.summary))
     for note in outcome.summary["notes"]:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        if note not in bar.told:
+            console.print(f"note: {note}", markup=False, soft_wrap=True)
     _tell_families(console, outcome.summary)
     stored = outcome.planned - outcome.asked
     print(

@@ -92,6 +92,13 @@ def critical_swatch() -> Markup:
     )
 
 
+def undecided_swatch() -> Markup:
+    """The legend's picture of a layer that is not decided: a dotted mark."""
+    return Markup('<svg class="swatch t0" viewBox="0 0 34 14" aria-hidden="true">{}</svg>').format(
+        mark(17.0, 7.0, 4.8, 0, undecided=True)
+    )
+
+
 def _axes(frame: Frame, name: str) -> list[Markup]:
     right = frame.width - frame.right
     floor = frame.height - frame.bottom
@@ -174,14 +181,15 @@ def _strokes(line: Line, view: View, frame: Frame) -> Markup:
             radius * (1.25 if p.critical else 1),
             index,
             critical=p.critical,
+            undecided=p.decided == "open",
         )
         for p in line.points
     ]
     return Markup('<g class="t{}">{}</g>').format(index % SERIES, Markup("").join(joined + marks))
 
 
-def mark(x: float, y: float, radius: float, index: int, *, critical: bool = False) -> Markup:
-    """The mark of line number `index` at a place; filled when critical."""
+def mark(x: float, y: float, radius: float, index: int, *, critical: bool = False, undecided: bool = False) -> Markup:
+    """The mark of line number `index` at a place; filled when critical, dotted when asking left it undecided."""
     name = MARKERS[index % len(MARKERS)]
     r = radius
     paths = {
@@ -193,7 +201,8 @@ def mark(x: float, y: float, radius: float, index: int, *, critical: bool = Fals
         "pentagon": f"M{x:.1f} {y + 1.3 * r:.1f}l{1.3 * r:.1f} {-2.2 * r:.1f}h{-2.6 * r:.1f}Z",
         "cross": f"M{x - r:.1f} {y - r / 2:.1f}h{2 * r:.1f}v{r:.1f}h{-2 * r:.1f}Z",
     }
-    return Markup('<path class="mark{}" d="{}"/>').format(" critical" if critical else "", paths[name])
+    kind = " critical" if critical else " undecided" if undecided else ""
+    return Markup('<path class="mark{}" d="{}"/>').format(kind, paths[name])
 
 
 def _labels(of_task: Sequence[Line], frame: Frame) -> list[Markup]:
@@ -250,10 +259,12 @@ def _column(of_task: Sequence[Line], layer: int, frame: Frame, view: View, level
 
 
 def numbers(point: Point) -> str:
-    """A point in words: accuracy and drop with their intervals, corrected p, and whether it is critical."""
+    """A point in words: accuracy and drop with their intervals, corrected p, items if stopped, whether critical."""
     told = f"{wording.percent(point.accuracy)} {wording.interval(point.low, point.high)}"
     if point.drop is not None:
         told += f", drop {wording.points(point.drop)} {wording.interval(point.drop_low, point.drop_high)}"
     if point.p_corrected is not None:
         told += f", p {wording.p_value(point.p_corrected)}"
+    if point.decided is not None:
+        told += f", {wording.asked(point.items, point.decided)}"
     return f"{told}, critical" if point.critical else told

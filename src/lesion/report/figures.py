@@ -53,8 +53,7 @@ def accuracy(view: View, level: float) -> bytes:
             axis.set_axis_off()
         for axis, (task, of_task) in zip(axes.flat, view.panels.items(), strict=False):
             _panel(axis, view, of_task)
-            counts = sorted({line.items for line in of_task})
-            axis.set_title(f"{wording.short(task, 30)}  (n = {', '.join(f'{n:,}' for n in counts)})", loc="left")
+            axis.set_title(_title(task, of_task), loc="left")
         for row in axes:
             row[0].set_ylabel("accuracy")
         figure.legend(
@@ -67,8 +66,20 @@ def accuracy(view: View, level: float) -> bytes:
         return png(figure)
 
 
+def _title(task: str, of_task: Sequence[Line]) -> str:
+    """The task's name with the number of items; of a study that stopped asking, the most that a cell was asked."""
+    counts = ", ".join(f"{n:,}" for n in sorted({line.items for line in of_task}))
+    drawn = sorted({line.drawn for line in of_task if line.drawn is not None})
+    if not drawn:
+        return f"{wording.short(task, 30)}  (n = {counts})"
+    return f"{wording.short(task, 30)}\nstopped, n ≤ {counts} of {', '.join(f'{n:,}' for n in drawn)}"
+
+
 def heat(of_view: View) -> bytes:
-    """Drops as PNG: a row per model and task, a column per layer; dot: critical, grey: not answered."""
+    """Drops as PNG: a row per model and task, a column per layer.
+
+    Dot: critical; question mark: asking left it undecided; grey: not answered.
+    """
     of_lines = of_view.lines
     several = len(of_view.labels) > 1
     names = [
@@ -89,11 +100,14 @@ def heat(of_view: View) -> bytes:
             for point in line.points:
                 if point.critical:
                     axis.plot(of_view.layers.index(point.layer), row, "o", color="black", markersize=2.6)
+                elif point.decided == "open":
+                    axis.text(of_view.layers.index(point.layer), row, "?", ha="center", va="center", fontsize=7)
         axis.set_yticks(range(len(names)), names)
         stride = next(s for s in (1, 2, 4, 5, 10, 20, 50, 1000) if len(of_view.layers) <= 16 * s)
         shown = [i for i, layer in enumerate(of_view.layers) if layer % stride == 0]
         axis.set_xticks(shown, [str(of_view.layers[i]) for i in shown])
-        axis.set_xlabel(wording.axis_name(of_view.unit, of_view.factor))
+        stopped = " (asking stopped when decided)" if any(line.stopped for line in of_lines) else ""
+        axis.set_xlabel(wording.axis_name(of_view.unit, of_view.factor) + stopped)
         axis.tick_params(length=0)
         for row in range(1, len(of_lines)):
             if several and of_lines[row].task != of_lines[row - 1].task:
@@ -146,6 +160,10 @@ def _panel(axis: Axes, view: View, of_task: Sequence[Line]) -> None:
                 point.layer, point.accuracy, marker, color=colour, markerfacecolor=face,
                 markersize=size * (1.25 if point.critical else 1), markeredgewidth=0.8, zorder=3,
             )  # fmt: skip
+            if point.decided == "open":
+                axis.plot(
+                    point.layer, point.accuracy, "x", color=colour, markersize=2.2 * size, markeredgewidth=0.8, zorder=4
+                )
     _number_critical(axis, of_task, len(view.layers))
     axis.set_ylim(-0.12, 1.04)
     axis.set_yticks([0, 0.25, 0.5, 0.75, 1])
@@ -188,11 +206,16 @@ def _legend(view: View, level: float) -> list[Line2D]:
         for i, label in enumerate(view.labels)
     ]  # fmt: skip
     grey = "#555555"
+    undecided = [
+        Line2D([], [], color=grey, marker="x", linestyle="", markersize=5, label="left undecided"),
+    ] if any(point.decided == "open" for line in view.lines for point in line.points) else []  # fmt: skip
+    kind = "confidence sequence" if any(line.stopped for line in view.lines) else "interval"
     return [
         *lines,
         Line2D([], [], color=grey, linestyle=(0, (5, 3)), linewidth=0.9, label="unedited model"),
         Line2D([], [], color=grey, marker="o", linestyle="", markersize=4.2, label="critical block (numbered)"),
-        Line2D([], [], color=grey, alpha=0.25, linewidth=6, label=f"{100 * level:g} % interval"),
+        *undecided,
+        Line2D([], [], color=grey, alpha=0.25, linewidth=6, label=f"{100 * level:g} % {kind}"),
     ]
 
 

@@ -44,7 +44,10 @@ class Breakdown:
 def breakdowns(
     of_lines: tuple[Line, ...], answers: pd.DataFrame, items: pd.DataFrame, level: float
 ) -> tuple[Breakdown, ...]:
-    """One breakdown per line whose task has 2 to `MOST_GROUPS` groups; others are left out."""
+    """One breakdown per line whose task has 2 to `MOST_GROUPS` groups; others are left out.
+
+    So are lines of a study that stopped asking: what is left of a group then was not chosen by chance.
+    """
     if answers.empty or items.empty or "group" not in items:
         return ()
     known = items.assign(group=items["group"].fillna("").astype(str)).drop_duplicates(["task", "item"])
@@ -63,7 +66,7 @@ def breakdowns(
         counted[tuple(cell)] += 1
     found = []
     for line in of_lines:
-        if line.task not in grouped:
+        if line.task not in grouped or line.stopped:
             continue
         groups = sorted(set(known.loc[known["task"] == line.task, "group"]) - {""}, key=natural)
         edits: dict[int | None, str] = {None: str(BASELINE)} | {point.layer: point.edit for point in line.points}

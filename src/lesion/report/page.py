@@ -10,7 +10,18 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from lesion.report import browser, charts, figures, groups, invariance, invariance_tables, prose, tables, wording
+from lesion.report import (
+    browser,
+    charts,
+    figures,
+    groups,
+    invariance,
+    invariance_tables,
+    prose,
+    screen,
+    tables,
+    wording,
+)
 from lesion.report.files import HERE as HERE
 from lesion.report.files import finite, plain_json, rendered, writing
 from lesion.report.views import Line, Summary, View, drop_scale, lines, views
@@ -92,6 +103,10 @@ def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: i
         heat_class=heat_class,
         families=invariance.sections(summary, level),
         told=summary.get("invariance") or {},
+        stopped=prose.stopped(summary),
+        interval="confidence sequence" if any(line.stopped for line in every) else "Wilson interval",
+        screens=screen.screens(summary),
+        screen_sentences=screen.sentences(summary),
         rho=invariance_tables.rho,
         limits=invariance_tables.limits,
     )
@@ -124,12 +139,15 @@ def _drawn(view: View, level: float) -> dict[str, Any]:
             task: {
                 "narrow": panel(task, NARROW, 270),
                 "wide": panel(task, WIDE, 300) if roomy else None,
-                "items": sorted({line.items for line in of_task}),
+                "items": sorted({wording.up_to(line.items, line.drawn) for line in of_task}),
             }
             for task, of_task in view.panels.items()
         },
         "legend": [(charts.swatch(view, label), label) for label in view.labels],
         "critical": charts.critical_swatch(),
+        "undecided": charts.undecided_swatch()
+        if any(point.decided == "open" for line in view.lines for point in line.points)
+        else "",
     }
 
 
@@ -153,7 +171,12 @@ def _details(study: Mapping[str, Any], every: Sequence[Line]) -> list[tuple[str,
     """The study's own entries and what follows from the lines, for whoever wants to repeat it."""
     told = [(str(name), _plain(value)) for name, value in study.items() if name not in ("title", "rule")]
     told.append(("models", ", ".join(dict.fromkeys(line.model for line in every))))
-    tasks = dict.fromkeys(f"{line.task} ({wording.counted(line.items, 'item')})" for line in every)
+    tasks = dict.fromkeys(
+        f"{line.task} ({wording.up_to(line.items, line.drawn)} items)"
+        if line.stopped
+        else f"{line.task} ({wording.counted(line.items, 'item')})"
+        for line in every
+    )
     told.append(("tasks", ", ".join(tasks)))
     edits = dict.fromkeys(
         f"{wording.UNIT_NAMES[line.unit]} × {line.factor:g} on layers "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lesion.edits.edit import BASELINE
 from lesion.report import wording
-from lesion.report.views import Line, Point, View
+from lesion.report.views import Line, Point, Summary, View
 
 STOPPING_SHARE = 0.5
 """Share of failing answers hitting the token limit from which a loss is said to be one of stopping."""
@@ -35,6 +35,23 @@ def findings(of_views: Sequence[View]) -> list[Finding]:
         if view.factor is not None and (shared := _shared(view)):
             told.append(Finding("", tuple(shared)))
         told.extend(found for label in view.labels if (found := _model(view, label)) is not None)
+    return told
+
+
+def stopped(summary: Summary) -> list[str]:
+    """What each stopped model and task saved, a sentence each; empty for a full table."""
+    told = []
+    for model in summary["models"]:
+        for task in model["tasks"]:
+            found = task.get("stopping")
+            if not found:
+                continue
+            counts = wording.listed([f"{found['critical']} critical", f"{found['not']} not", f"{found['open']} open"])
+            told.append(
+                f"{model['model']} on {task['task']}: {found['answers']:,} of {found['full']:,} answers, that is"
+                f" {found['evaluations']:.1f} evaluations of the unedited model instead of"
+                f" {found['full'] / found['items']:.1f}; of its cells {counts}."
+            )
     return told
 
 
@@ -84,12 +101,12 @@ def _task(line: Line, selective: Sequence[int]) -> str:
         return f"{line.task} was never answered rightly ({n}), so no cut can show a loss."
     found = critical(line)
     if not found:
-        whole = "" if not line.missing else " so far"
+        whole = "" if not line.missing and line.finished else " so far"
         largest = max(line.points, key=lambda point: point.drop or 0.0)
         return (
             f"No {wording.UNIT_NAMES[line.unit]} is critical for {line.task}{whole}; the largest drop is "
-            f"{wording.points(largest.drop)} points {wording.interval(largest.drop_low, largest.drop_high)} "
-            f"at {wording.place('block', largest.layer)}."
+            f"{wording.points(largest.drop)} points {wording.interval(largest.drop_low, largest.drop_high)}"
+            f"{_asked(largest)} at {wording.place('block', largest.layer)}.{_open(line)}"
         )
     worst = next((point for point in found if point.layer in selective), found[0])
     verb = "is" if len(found) == 1 else "are"
@@ -98,7 +115,7 @@ def _task(line: Line, selective: Sequence[int]) -> str:
         f"{places[0].upper()}{places[1:]} {verb} critical for {line.task}: without "
         f"{'it' if len(found) == 1 else wording.place('block', worst.layer)} accuracy falls from "
         f"{wording.percent(base.accuracy)} {wording.interval(base.low, base.high)} to "
-        f"{wording.percent(worst.accuracy)} {wording.interval(worst.low, worst.high)}"
+        f"{wording.percent(worst.accuracy)} {wording.interval(worst.low, worst.high)}{_asked(worst)}"
     )
     wrong = 1 - worst.accuracy
     if worst.truncated is not None and wrong > 0 and worst.truncated >= STOPPING_SHARE * wrong:
@@ -106,7 +123,22 @@ def _task(line: Line, selective: Sequence[int]) -> str:
             f" (there {wording.percent(worst.truncated, 0)} of the answers hit the token limit: "
             "part of the loss may be one of stopping)"
         )
-    return f"{sentence}."
+    return f"{sentence}.{_open(line)}"
+
+
+def _asked(point: Point) -> str:
+    """` (n = 24, stopped)` where asking stopped, else nothing."""
+    told = wording.asked(point.items, point.decided)
+    return f" ({told})" if told else ""
+
+
+def _open(line: Line) -> str:
+    """A sentence on the places that asking left undecided, or nothing."""
+    undecided = [point.layer for point in line.points if point.decided == "open"]
+    if not undecided:
+        return ""
+    places, verb = _places(line.unit, undecided), "is" if len(undecided) == 1 else "are"
+    return f" {places[0].upper()}{places[1:]} {verb} {'left' if line.finished else 'still'} open."
 
 
 Needed = dict[int, frozenset[str]]
@@ -205,6 +237,10 @@ def missing(
     }
     for line in (line for view in of_views for line in view.lines):
         where = f"{line.model} on {line.task}"
+        if line.stopped:
+            if not line.finished:
+                told[f"{where}: not all is decided after {line.items:,} of {line.drawn:,} items."] = None
+            continue
         if line.baseline.accuracy is None:
             told[f"{where}: the unedited model not measured yet."] = None
         how = "" if line.factor == 0 else f", factor {line.factor:g}"

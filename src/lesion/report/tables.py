@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 
 import pandas as pd
@@ -10,14 +11,21 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lesion.report import wording
+from lesion.report import screen, wording
 from lesion.report.views import Line, Summary, View, lines, views
 
 COLUMNS = (
     *("model", "task", "unit", "factor", "layer", "items"),
-    *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected", "critical"),
+    *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected", "critical", "decided"),
     *("truncated", "unparsed", "nonfinite"),
-    *("baseline_accuracy", "baseline_low", "baseline_high", "baseline_truncated", "baseline_unparsed"),
+    *(
+        "baseline_items",
+        "baseline_accuracy",
+        "baseline_low",
+        "baseline_high",
+        "baseline_truncated",
+        "baseline_unparsed",
+    ),
 )
 
 WORTH_SAYING = 0.05
@@ -27,7 +35,8 @@ WORTH_SAYING = 0.05
 def layers(summary: Summary) -> pd.DataFrame:
     """One row per model, task, unit, factor and layer, with the baseline beside it: what `layers.csv` holds.
 
-    Accuracies, drops and rates in 0…1; NaN where not known.
+    Accuracies, drops and rates in 0…1; NaN where not known. `items` are those that the cell was asked, `decided` is
+    empty in a full table.
 
     Raises:
         LesionError: the summary does not have the form that a study writes.
@@ -36,8 +45,9 @@ def layers(summary: Summary) -> pd.DataFrame:
         {
             "model": line.model,
             "task": line.task,
-            "items": line.items,
             **asdict(point),
+            "decided": point.decided or math.nan,
+            "baseline_items": line.items,
             **{f"baseline_{name}": value for name, value in asdict(line.baseline).items()},
         }
         for line in lines(summary)
@@ -47,7 +57,9 @@ def layers(summary: Summary) -> pd.DataFrame:
 
 
 def text(summary: Summary) -> RenderableType:
-    """The terminal's table: a row per layer, a column per task, `●` where critical.
+    """The terminal's tables: a row per layer, a column per task, `●` where critical; then those of the screens.
+
+    Where asking stopped, every cell says after how many items, and `?` marks what was left undecided.
 
     Raises:
         LesionError: the summary does not have the form that a study writes.
@@ -55,12 +67,18 @@ def text(summary: Summary) -> RenderableType:
     study = summary.get("study") or {}
     level = float(study.get("level", 0.95))
     tables: list[RenderableType] = [_table(view, label) for view in views(summary) for label in view.labels]
+    stopped = any(line.stopped for line in lines(summary))
+    kind = "confidence sequence, which holds whenever asking stops" if stopped else "interval"
     caption = (
-        f"Accuracy in % with its {100 * level:g} % interval; ● is critical. {wording.rule(study)} "
+        f"Accuracy in % with its {100 * level:g} % {kind}; ● is critical{', ? left open' if stopped else ''}. "
+        f"{wording.rule(study)} "
         f"Beneath, from {100 * WORTH_SAYING:g} % on: answers cut off at the token limit, "
         "and answers in which none could be read."
     )
-    return Group(*tables, Text(caption, style="dim"))
+    of_screens = screen.screens(summary)
+    for model in dict.fromkeys(one.model for one in of_screens):
+        tables.append(screen.table([one for one in of_screens if one.model == model]))
+    return Group(*tables, *(Text(told, style="dim") for told in (caption, *screen.sentences(summary))))
 
 
 def _table(view: View, label: str) -> Table:
@@ -76,7 +94,8 @@ def _table(view: View, label: str) -> Table:
     )
     table.add_column("block", justify="right")
     for task, line in of_label.items():
-        table.add_column(Text(f"{task}\n{wording.counted(line.items, 'item')}"), justify="right", overflow="fold")
+        count = f"n {wording.up_to(line.items, line.drawn)}" if line.stopped else wording.counted(line.items, "item")
+        table.add_column(Text(f"{task}\n{count}"), justify="right", overflow="fold")
     table.add_row("baseline", *(_baseline_cell(line) for line in of_label.values()), end_section=True)
     # A family beside it may be deeper: only what this model has, or will have.
     own = {point.layer for line in of_label.values() for point in line.points}.union(
@@ -89,14 +108,17 @@ def _table(view: View, label: str) -> Table:
 
 def _baseline_cell(line: Line) -> Text:
     found = line.baseline
-    return _written(found.accuracy, found.low, found.high, found.truncated, found.unparsed, critical=False)
+    asked = f"n{wording.SPACE}={wording.SPACE}{line.items:,}" if line.stopped else ""
+    return _written(found.accuracy, found.low, found.high, found.truncated, found.unparsed, asked=asked)
 
 
 def _cell(line: Line, layer: int) -> Text:
     point = line.at(layer)
     if point is None:
         return Text("not yet", style="dim")
-    return _written(point.accuracy, point.low, point.high, point.truncated, point.unparsed, critical=point.critical)
+    mark = "●" if point.critical else "?" if point.decided == "open" else ""
+    asked = wording.asked(point.items, point.decided)
+    return _written(point.accuracy, point.low, point.high, point.truncated, point.unparsed, mark=mark, asked=asked)
 
 
 def _written(
@@ -106,18 +128,19 @@ def _written(
     truncated: float | None,
     unparsed: float | None,
     *,
-    critical: bool,
+    mark: str = "",
+    asked: str = "",
 ) -> Text:
     if accuracy is None:
         return Text("not yet", style="dim")
-    mark = "● " if critical else ""
-    cell = Text(f"{mark}{wording.points(accuracy)} ", style="bold red" if critical else "")
+    before = f"{mark} " if mark else ""
+    cell = Text(f"{before}{wording.points(accuracy)} ", style="bold red" if mark == "●" else "")
     cell.append(wording.interval(low, high), style="not bold dim")
     faults = [
         f"{wording.percent(rate, 0)} {name}"
         for rate, name in ((truncated, "cut off"), (unparsed, "unread"))
         if rate is not None and rate >= WORTH_SAYING
     ]
-    if faults:
-        cell.append("\n" + ", ".join(faults), style="not bold dim")
+    for beneath in filter(None, (asked, ", ".join(faults))):
+        cell.append(f"\n{beneath}", style="not bold dim")
     return cell

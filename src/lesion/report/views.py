@@ -30,7 +30,12 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Point:
-    """One model on one task under one edit: accuracies, drops, rates in 0…1, `None` where unknown."""
+    """One model on one task under one edit: accuracies, drops, rates in 0…1, `None` where unknown.
+
+    Attributes:
+        items: how many items it was asked.
+        decided: where asking stopped, `critical`, `not` or `open`; None in a full table.
+    """
 
     layer: int
     unit: Unit
@@ -47,6 +52,8 @@ class Point:
     truncated: float | None
     unparsed: float | None
     nonfinite: float | None
+    items: int
+    decided: str | None = None
 
     @property
     def edit(self) -> str:
@@ -60,8 +67,11 @@ class Line:
 
     Attributes:
         label: what the legend says.
+        items: how many items the unedited model was asked; where asking stopped, the most that any cell was.
         points: by layer, ascending.
         missing: layers that the study will have and this line has not yet.
+        drawn: where asking stops as soon as a cell is decided, how many items there are; None in a full table.
+        finished: whether no more is asked, since all is decided or all items have been asked.
     """
 
     label: str
@@ -73,6 +83,13 @@ class Line:
     baseline: Baseline
     points: tuple[Point, ...]
     missing: tuple[int, ...]
+    drawn: int | None = None
+    finished: bool = True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its cells were asked only until they were decided."""
+        return self.drawn is not None
 
     def at(self, layer: int) -> Point | None:
         """The point of a layer, or `None`."""
@@ -112,7 +129,7 @@ def baseline_of(task: Mapping[str, Any]) -> Baseline:
     return Baseline(*(_number(entry.get(name)) for name in ("accuracy", "low", "high", "truncated", "unparsed")))
 
 
-def _point(entry: Mapping[str, Any]) -> Point | None:
+def _point(entry: Mapping[str, Any], items: int) -> Point | None:
     accuracy = _number(entry.get("accuracy"))
     if accuracy is None:
         return None
@@ -123,6 +140,8 @@ def _point(entry: Mapping[str, Any]) -> Point | None:
         factor=float(entry.get("factor", 0.0)),
         accuracy=accuracy,
         critical=bool(entry.get("critical", False)),
+        items=int(entry.get("items") or items),
+        decided=entry.get("decided"),
         **optional,
     )
 
@@ -153,7 +172,7 @@ def _lines_of(model: Mapping[str, Any]) -> list[Line]:
         for entry in task["layers"]:
             key = (entry.get("unit", "block"), float(entry.get("factor", 0.0)))
             expected.setdefault(key, set()).add(int(entry["layer"]))
-            point = _point(entry)
+            point = _point(entry, int(task["items"]))
             if point is not None:
                 kept.setdefault(key, []).append(point)
     for task in model["tasks"]:
@@ -170,6 +189,8 @@ def _lines_of(model: Mapping[str, Any]) -> list[Line]:
             baseline=baseline_of(task),
             points=tuple(sorted(found, key=lambda point: point.layer)),
             missing=tuple(sorted(layers - {point.layer for point in found})),
+            drawn=int(task["stopping"]["items"]) if task.get("stopping") else None,
+            finished=bool(task["stopping"]["finished"]) if task.get("stopping") else True,
         )
         for task in model["tasks"]
         for (unit, factor), layers in expected.items()

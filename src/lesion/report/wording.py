@@ -86,6 +86,18 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def asked(items: int, decided: str | None) -> str:
+    """How many items a cell was asked and why no more: `n = 24, stopped`, `n = 200, open`; empty in a full table."""
+    if decided is None:
+        return ""
+    return f"n{SPACE}={SPACE}{items:,}, {'open' if decided == 'open' else 'stopped'}"
+
+
+def up_to(items: int, drawn: int | None) -> str:
+    """The items of a line: `200`, or `up to 117 of 200, stopped` where asking stopped; there are `drawn`."""
+    return f"{items:,}" if drawn is None else f"up to {items:,} of {drawn:,}, stopped"
+
+
 UNIT_NAMES = {"block": "block", "attention": "attention", "mlp": "MLP"}
 
 

@@ -47,7 +47,8 @@ def read_critical(folder: str | Path, models: Iterable[str]) -> Critical:
         models: names of the models that are to be found there; one at least.
 
     Raises:
-        UsageError: there is no such folder, it has no layer study, or the study has none of the models.
+        UsageError: there is no such folder, it has no layer study, the study has none of the models, or asking stopped
+            there before the full table.
         LesionError: its `summary.json` cannot be read.
     """
     path = Path(folder).expanduser() / "summary.json"
@@ -73,6 +74,13 @@ def read_critical(folder: str | Path, models: Iterable[str]) -> Critical:
         raise UsageError(
             f"The study in {folder} is about {', '.join(blocks) or 'no model'}, not about {', '.join(wanted)}{near};"
             f" give a layer study of the same models with --study, or leave it out."
+        )
+    tasks = [told for entry in summary["models"] if str(entry["model"]) in wanted for told in entry["tasks"]]
+    if any(layer.get("decided") is not None for told in tasks for layer in told["layers"]):
+        raise UsageError(
+            f"In the layer study in {folder} asking stopped as soon as a block was decided, and what is critical there"
+            f" is told by another rule. Run the same study without stopping into that folder, which asks the rest, or"
+            f" leave --study out."
         )
     return Critical(str(folder), blocks)
 

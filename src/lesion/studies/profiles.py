@@ -132,13 +132,21 @@ def _profile(
 def _layers(folder: Path, told: Mapping[str, Any]) -> Found:
     """Of a layer study: what each task loses without each block (Nepal et al. 2025, Figures 1 and 2)."""
     found: list[Profile | None] = []
+    notes = []
     for model in told["models"]:
         for task in model["tasks"]:
+            stopped = any(entry.get("decided") is not None for entry in task["layers"])
+            if stopped:
+                notes.append(
+                    f"{folder.name}: asking about {task['task']} of {model['model']} stopped block by block, when it"
+                    " was decided whether the drop exceeds the effect; these drops stand on different items, so that"
+                    " they are drawn and not ranked."
+                )
             groups: dict[tuple[str, float], list[Mapping[str, Any]]] = {}
             for entry in task["layers"]:
                 groups.setdefault((entry.get("unit", "block"), float(entry.get("factor", 0.0))), []).append(entry)
             for (unit, factor), entries in groups.items():
-                scaled = "" if factor == 0 else f", ×{factor:g}"
+                scaled = ("" if factor == 0 else f", ×{factor:g}") + (", stopped" if stopped else "")
                 rows = (
                     (int(e["layer"]), _number(e["drop"]), _number(e.get("drop_low")), _number(e.get("drop_high")))
                     for e in entries
@@ -146,9 +154,12 @@ def _layers(folder: Path, told: Mapping[str, Any]) -> Found:
                 critical = tuple(sorted(int(entry["layer"]) for entry in entries if entry.get("critical")))
                 label = f"drop · {PLACES.get(unit, f'{unit}, ')}{task['task']}{scaled}"
                 found.append(
-                    _profile(model["model"], "layers", label, rows, critical=critical, source=folder.name)
+                    _profile(
+                        model["model"], "layers", label, rows,
+                        critical=critical, ranked=not stopped, source=folder.name,
+                    )
                 )  # fmt: skip
-    return Found(folder, _present(found), _stored(folder, [model["model"] for model in told["models"]]), ())
+    return Found(folder, _present(found), _stored(folder, [model["model"] for model in told["models"]]), tuple(notes))
 
 
 def _stored(folder: Path, names: Sequence[str]) -> dict[str, str | None]:

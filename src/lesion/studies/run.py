@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from lesion.methods.ablation import sweep
 from lesion.models.load import Model, peek
 from lesion.studies.asking import ask, clamped, identity, missing
 from lesion.studies.invariance import invariance
+from lesion.studies.invariance_families import families
 from lesion.studies.layers import parse_layers
+from lesion.studies.screening import refuse_doubled, screen, seconds, timed
+from lesion.studies.stopping import Stopping, ask_until_decided
 from lesion.studies.store import Store
 from lesion.studies.study import Study
 from lesion.studies.summary import summarise
@@ -33,7 +37,7 @@ class Outcome:
         folder: where the store lies.
         summary: the numbers, as in `summary.json`.
         asked: answers asked for in this run; fewer than `planned` when earlier ones were stored.
-        planned: answers that the study consists of.
+        planned: answers that the study consists of; where asking stopped, those that its table looks at.
     """
 
     folder: Path
@@ -67,6 +71,7 @@ def run(
     watcher = watcher or Silent()
     tasks = {choice: find(choice.name) for choice in study.tasks}
     drawn = {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
+    refuse_doubled(study)
     _look_ahead(study, models or {})
     asked = planned = 0
     plan: dict[str, Sequence[Scale]] = {}
@@ -86,14 +91,41 @@ def run(
             _note_model(store, chosen.name, model, plan[chosen.name])
             cells = missing(study, chosen, model, tasks, drawn, plan[chosen.name], store)
             total = (len(plan[chosen.name]) + 1) * sum(map(len, drawn.values()))
-            watcher.begin(chosen.name, total, total - len(cells))
+            engine = make_engine(model, study.batch_size)
+            if study.screen:
+                scored, of_screen = screen(
+                    study, chosen, model, tasks, drawn, plan[chosen.name], engine, store, watcher
+                )
+                asked, planned = asked + scored, planned + of_screen
+            what = "answers" if study.stop is None else "answers at most, fewer where all is decided sooner"
+            watcher.begin(chosen.name, total, total - len(cells), what)
             for text in clamped(model, cells.values()):
                 watcher.note(text)
-            for count in ask(make_engine(model, study.batch_size), model, chosen.name, cells, store):
-                watcher.answered(count)
-            asked, planned = asked + len(cells), planned + total
+            if study.stop is None:
+                coming = ask(engine, model, chosen.name, cells, store)
+            else:
+                ids = {choice.name: [item.id for item in items] for choice, items in drawn.items()}
+                stopping = Stopping(study.stop, ids, plan[chosen.name])
+                coming = ask_until_decided(stopping, engine, model, chosen.name, cells, store)
+            count = _told(coming, watcher, timed(store.folder, chosen.name, "study") if study.screen else nullcontext())
+            asked += count
+            planned += total if study.stop is None else stopping.answers
+            if study.stop is not None:
+                watcher.note(f"{chosen.name}: {stopping.told()}")
         summary, _, _ = _summary(study, plan, store)
     return Outcome(Path(folder), summary, asked, planned)
+
+
+def _told(coming: Iterator[int], watcher: Watcher, timed: AbstractContextManager[Callable[[int], None] | None]) -> int:
+    """Have the answers come, and tell whoever wants to know; how many came."""
+    total = 0
+    with timed as done:
+        for count in coming:
+            total += count
+            watcher.answered(count)
+            if done is not None:
+                done(count)
+    return total
 
 
 def _look_ahead(study: Study, loaded: Mapping[str, Model]) -> None:
@@ -129,7 +161,19 @@ def _summary(
 ) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
     """The numbers of the answers so far, also of models of one family together; the answers; the items."""
     answers, items = store.answers(), store.items()
+    items = items[items["task"].isin([choice.name for choice in study.tasks])].reset_index(drop=True)  # no screen's
     summary = summarise(study, plan, answers, items)
+    if study.screen:
+        spent = seconds(store.folder)
+        for model in summary["models"]:
+            model["seconds"] = spent.get(model["model"])
+    if study.stop is not None:
+        if families(study.models, {}):
+            summary["notes"].append(
+                "Models of one family are compared on full tables only, since cells stop after different items: run the"
+                " same study without stopping into the same folder."
+            )
+        return summary, answers, items
     known = {row["name"]: row["metadata"].get("blocks") for row in store.models().to_dict("records")}
     blocks = {name: number for name, number in known.items() if isinstance(number, int)}
     shared = invariance(study, summary, answers, items, blocks)

@@ -11,8 +11,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lesion.edits.edit import BASELINE, Scale
+from lesion.studies.screening import no_screen
 from lesion.studies.statistics import critical, holm, mcnemar_exact, paired_drop, rule, wilson
 from lesion.studies.study import Study
+from lesion.studies.summary_screen import screened
+from lesion.studies.summary_stopped import replayed, stopped_rule, stopped_task
 
 
 def summarise(
@@ -22,6 +25,8 @@ def summarise(
 
     An edit that is still missing answers is left out and named in the task's `planned`; a task without a complete
     baseline is left out with a note. A task that is scored by log-probability has a note that its accuracy says little.
+    Every layer says how many `items` it was asked, and what was `decided` of it: null in a full table; where asking
+    stopped (`study.stop`) see `summary_stopped`. With `study.screen`, a task has a section `screen` (`summary_screen`).
 
     Args:
         study: what was asked.
@@ -31,17 +36,30 @@ def summarise(
     """
     notes: list[str] = []
     scored: dict[str, None] = {}
+    unscreened: dict[str, None] = {}
     models = []
     for model, edits in plan.items():
         tasks = []
+        of_model = answers[answers["model_name"] == model]
+        stopping = replayed(study, edits, items, of_model) if study.stop is not None else None
+        if stopping is not None and stopping.answers:
+            notes.append(f"{model}: {stopping.told()}")
         for choice in study.tasks:
             asked = list(items["item"][items["task"] == choice.name])
-            of_task = answers[(answers["model_name"] == model) & (answers["task"] == choice.name)]
-            entry = _task(study, choice.name, asked, of_task, edits)
+            of_task = of_model[of_model["task"] == choice.name]
+            if stopping is None:
+                entry = _task(study, choice.name, asked, of_task, edits)
+                begun = "all items"
+            else:
+                entry = stopped_task(study, choice.name, of_task, edits, stopping)
+                begun = "the items of the first round"
             if entry is None:
-                notes.append(f"{model} has not answered all items of {choice.name} without an edit yet.")
+                notes.append(f"{model} has not answered {begun} of {choice.name} without an edit yet.")
                 continue
             tasks.append(entry)
+            if study.screen:
+                entry["screen"] = screened(choice.name, of_model, asked, entry, level=study.level, seed=study.seed)
+                unscreened |= {choice.name: None} if any(map(len, of_task["scores"])) else {}
             notes += _nonfinite(model, choice.name, of_task, edits)
             if _scored(of_task):
                 scored[choice.name] = None
@@ -51,6 +69,7 @@ def summarise(
         f"`lesion evaluate` compares log-probabilities."
         for task in scored
     ]
+    notes += map(no_screen, unscreened)
     engines = list(dict.fromkeys(answers["engine"])) if "engine" in answers else []
     if len(engines) > 1:
         notes.append(
@@ -64,7 +83,7 @@ def summarise(
             "title": study.title,
             "seed": study.seed,
             "level": study.level,
-            "rule": rule(study.level),
+            "rule": rule(study.level) if study.stop is None else stopped_rule(study.stop),
             "version": version("lesion"),
         },
         "notes": notes,
@@ -98,6 +117,7 @@ def _task(
         for entry, corrected in zip(family, holm([*(e["p"] for e in family), *[1.0] * missing]), strict=False):
             entry["p_corrected"] = corrected
             entry["critical"] = critical(float(right.mean()), entry["drop_low"], corrected)
+            entry["decided"] = None
     return {
         "task": task,
         "items": len(asked),
@@ -121,6 +141,7 @@ def _right(frame: pd.DataFrame) -> NDArray[np.bool_]:
 def _accuracy(right: NDArray[np.bool_], frame: pd.DataFrame, level: float) -> dict[str, Any]:
     low, high = wilson(int(right.sum()), len(right), level)
     return {
+        "items": len(right),
         "accuracy": float(right.mean()),
         "low": low,
         "high": high,

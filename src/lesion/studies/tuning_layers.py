@@ -140,6 +140,12 @@ def _drops(summary: Any, study: TuningStudy, blocks: int, place: Path, source: s
             f"The layer study in {place} did not switch off every block of {study.model.name}: block {missing[0]} is"
             f" missing. Finish it, or leave --study out."
         )
+    if any(off[layer].get("decided") is not None for layer in range(blocks)):
+        raise UsageError(
+            f"In the layer study in {place} asking stopped as soon as a block was decided, so that its drops stand on"
+            f" different items and do not rank the blocks. Run the same study without stopping into that folder, which"
+            f" asks the rest, or leave --study out."
+        )
     return Drops(
         tuple(float(off[layer]["drop"]) for layer in range(blocks)),
         tuple(layer for layer in range(blocks) if off[layer].get("critical")),

@@ -1,0 +1,125 @@
+"""The numbers of a study that stopped asking: what was decided of every cell, on the items that it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool
+
+from lesion.edits.edit import BASELINE, Scale
+from lesion.studies.sequential import evidence
+from lesion.studies.stopping import Stopping, Verdicts
+from lesion.studies.study import StopPlan, Study
+
+HALF = 0.5  # any effect will do where only the confidence sequence is wanted
+
+
+def stopped_rule(stop: StopPlan) -> str:
+    """What a stopped study calls critical, as a sentence for reports."""
+    return (
+        f"Asking stopped as soon as a cell was decided. A place is critical when its drop exceeds {100 * stop.effect:g}"
+        f" points, on all items of the study and beyond them, and it is not when its drop on all of them does not; told"
+        f" from the items asked so far by e-values from bets, with e-BH over the layers of one model, task, unit and"
+        f" factor, so that at most {100 * stop.level:g} % of the places called critical, and of those called not, are"
+        f" expected to be wrong. What was not decided is open."
+    )
+
+
+def replayed(study: Study, edits: Sequence[Scale], items: pd.DataFrame, answers: pd.DataFrame) -> Stopping:
+    """Where the stopped study of one model stands, from its stored answers.
+
+    Args:
+        study: one with `stop`.
+        edits: of this model.
+        items: from `Store.items`.
+        answers: those of the model, from `Store.answers`.
+    """
+    assert study.stop is not None
+    asked = {choice.name: list(items["item"][items["task"] == choice.name]) for choice in study.tasks}
+    rows = zip(*(answers[column] for column in ("task", "edit", "item", "correct")), strict=True)
+    return Stopping(study.stop, asked, edits).replay(Verdicts(rows))
+
+
+def stopped_task(
+    study: Study, task: str, answers: pd.DataFrame, edits: Sequence[Scale], stopping: Stopping
+) -> dict[str, Any] | None:
+    """The entry of a task in `summary.json`; None where its first round is not answered yet.
+
+    Every number is over the items that the cell was asked before it was decided, whatever else is stored. Intervals of
+    accuracies and drops are confidence sequences, which hold at whatever number of items asking stopped, for what the
+    items were drawn from, as do those of a full table; there are no p-values.
+    """
+    reached = stopping.asked[task]
+    if not reached:
+        return None
+    by_edit = {str(edit): frame.set_index("item") for edit, frame in answers.groupby("edit", sort=False)}
+    entries = []
+    for edit in edits:
+        ids = stopping.items[task][: stopping.evidence[task, str(edit)].items]
+        unedited, edited = (by_edit[str(one)].loc[list(ids)] for one in (BASELINE, edit))
+        found = evidence(_right(unedited), _right(edited), stopping.plan.effect, 1 - study.level)
+        decided = stopping.decided[task, str(edit)]
+        entries.append(
+            {
+                "layer": edit.layer,
+                "unit": edit.unit,
+                "factor": edit.factor,
+                **_accuracy(edited, study.level),
+                "drop": found.drop,
+                "drop_low": found.low,
+                "drop_high": found.high,
+                "p": None,
+                "p_corrected": None,
+                "critical": decided == "critical",
+                "decided": decided,
+            }
+        )
+    return {
+        "task": task,
+        "items": reached,
+        "baseline": _accuracy(by_edit[str(BASELINE)].loc[list(stopping.items[task][:reached])], study.level),
+        "layers": entries,
+        "planned": sorted({edit.layer for edit in edits}),
+        "stopping": _stopping(task, entries, stopping),
+    }
+
+
+def _stopping(task: str, entries: Sequence[Mapping[str, Any]], stopping: Stopping) -> dict[str, Any]:
+    items = len(stopping.items[task])
+    answers = stopping.asked[task] + sum(entry["items"] for entry in entries)
+    undecided = sum(entry["decided"] == "open" for entry in entries)
+    return {
+        "effect": stopping.plan.effect,
+        "level": stopping.plan.level,
+        "items": items,
+        "answers": answers,
+        "full": items * (1 + len(entries)),
+        "evaluations": answers / items,
+        "critical": sum(entry["decided"] == "critical" for entry in entries),
+        "not": sum(entry["decided"] == "not" for entry in entries),
+        "open": undecided,
+        "finished": not undecided or stopping.asked[task] == items,
+    }
+
+
+def _right(frame: pd.DataFrame) -> Bool[np.ndarray, " items"]:
+    return frame["correct"].to_numpy(dtype=bool)
+
+
+def _accuracy(frame: pd.DataFrame, level: float) -> dict[str, Any]:
+    """Accuracy with its confidence sequence, and rates, over the items asked."""
+    right = _right(frame)
+    # Right minus wrong is 1 or −1: of an accuracy p its mean is 2p − 1, and what is known of that is known of p.
+    found = evidence(right, ~right, HALF, 1 - level)
+    return {
+        "items": len(frame),
+        "accuracy": float(right.mean()),
+        "low": (1 + found.low) / 2,
+        "high": (1 + found.high) / 2,
+        "truncated": float((frame["finish"] == "length").mean()),
+        "unparsed": float(frame["parsed"].isna().mean()),
+        "nonfinite": float((frame["finish"] == "nonfinite").mean()),
+    }
