@@ -168,7 +168,7 @@ def e_bh(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.ndarray, "
     return rejected
 
 
-def rounds(total: int, first: int = 16, growth: float = 1.15) -> Iterator[tuple[int, int]]:
+def rounds(total: int, first: int = 16, growth: float = 1.1) -> Iterator[tuple[int, int]]:
     """Slices of the item order that are asked together; between them the evidence is looked at.
 
     Each round ends after `growth` times as many items as the one before it, rounded up, and after at least one more.

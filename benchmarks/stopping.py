@@ -1,0 +1,357 @@
+"""Asking until it is decided, against the full table: false alarms, wrong calls, and answers saved.
+
+    python benchmarks/stopping.py                       # simulated studies, under two minutes on one core
+    python benchmarks/stopping.py --studies 5000        # more of them
+    python benchmarks/stopping.py --study FOLDER        # what stopping would have asked of a stored full table
+
+A simulated study has 28 cells, as a model of 28 blocks has on one task. It is stopped as `lesion ablate --stop-when
+decided` does it, with the library's evidence, decisions and rounds. Three things are measured:
+
+    errors   studies without any edit, whose answers are drawn anew each time by how hard the item is; studies whose
+             drops are exactly the effect, or in the table next to it, the hardest that must not be called; and such
+             cells among others that must be. Of each the share of studies with a wrong call and its Wilson interval,
+             or the mean share of wrong ones among the calls.
+    savings  effects like the paper's: one block loses everything, two lose 0.6 to 0.8, the others 0 to 0.05. Answers
+             until all is decided, in evaluations of the base model (answers / items), of 29 for the full table; what
+             was called wrongly and what stayed open; the same of the full table under a score test on both sides of
+             the effect, Benjamini–Hochberg over the cells. `bound` is what the best bets need beyond the table, those
+             of somebody who knows each cell's shares of lost and won items: log(bar) / KL items of every cell.
+    levers   the same under other effects, levels and rounds.
+
+`table` asks what the full table would say, `beyond` what holds for items like these. `won` is the share of items that
+an edit wins while it loses others: the more there are of both, the more answers a small drop takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lesion.edits.edit import BASELINE, Scale, parse
+from lesion.studies.statistics import wilson
+from lesion.studies.store import Store
+from stopping_simulated import (
+    Differences,
+    Generator,
+    Rule,
+    World,
+    fixed,
+    least,
+    like_the_paper,
+    redrawn,
+    stopped,
+    tables,
+    told_by_table,
+)
+
+AIM = 3.0
+MODES = {"table": True, "beyond": False}
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How often a kind of study went wrong.
+
+    Attributes:
+        what: which studies, and which call is wrong.
+        mode: `table` or `beyond`.
+        studies: how many.
+        wrong: the share of studies with a wrong call; of `share` rows the mean share of wrong ones among the called.
+        low, high: Wilson's interval; of `share` rows plus or minus 1.96 standard errors.
+    """
+
+    what: str
+    mode: str
+    studies: int
+    wrong: float
+    low: float
+    high: float
+
+
+def errors(studies: int, seed: int) -> Iterable[Errors]:
+    """The worst cases, each in both modes where it is one."""
+    for accuracy in (0.5, 0.8, 0.95):
+        for mode, table in MODES.items():
+            rule = Rule(table=table)
+            yield _any(
+                f"no edit, N=200, accuracy {accuracy:g}: critical",
+                mode,
+                studies,
+                seed,
+                lambda g, accuracy=accuracy: redrawn(200, accuracy, g),  # type: ignore[misc]
+                lambda d, rule=rule: bool((stopped(d, rule).called > 0).any()),  # type: ignore[misc]
+            )
+    for won in (0.0, 0.05):
+        world = World(200, 0.8, np.full(28, 0.1), np.full(28, won))
+        for mode, table in MODES.items():
+            rule = Rule(table=table)
+            yield _any(
+                f"all drops are the effect, won {won:g}: critical", mode, studies, seed, world.draw,
+                lambda d, rule=rule: bool((stopped(d, rule).called > 0).any()),  # type: ignore[misc]
+            )  # fmt: skip
+        yield _any(
+            f"all drops are the effect, won {won:g}: not", "beyond", studies, seed, world.draw,
+            lambda d: bool((stopped(d, Rule(table=False)).called < 0).any()),
+        )  # fmt: skip
+        for total, call, name in ((20, 1, "all tables lose the effect"), (21, -1, "all tables lose an item more")):
+            yield _any(
+                f"{name}, won {won:g}: {'critical' if call > 0 else 'not'}", "table", studies, seed,
+                lambda g, total=total, won=won: tables(200, total, round(200 * won), g),  # type: ignore[misc]
+                lambda d, call=call: bool((stopped(d, Rule()).called == call).any()),  # type: ignore[misc]
+            )  # fmt: skip
+    mixed = World(200, 0.8, np.concatenate([np.full(8, 0.5), np.full(20, 0.1)]), np.full(28, 0.02))
+    clear = World(200, 0.8, np.concatenate([np.full(8, 0.1), np.zeros(20)]), np.full(28, 0.01))
+    for mode, table in MODES.items():
+        yield _share(
+            "8 critical, 20 at the effect: wrong of the critical", mode, studies, seed, mixed, Rule(table=table), 1
+        )
+        yield _share(
+            "20 lose nothing, 8 at the effect: wrong of the not", mode, studies, seed, clear, Rule(table=table), -1
+        )
+
+
+def _any(
+    what: str,
+    mode: str,
+    studies: int,
+    seed: int,
+    draw: Callable[[Generator], Differences],
+    wrong: Callable[[Differences], bool],
+) -> Errors:
+    generator = np.random.default_rng(seed)
+    count = sum(wrong(draw(generator)) for _ in range(studies))
+    return Errors(what, mode, studies, count / studies, *wilson(count, studies))
+
+
+def _share(what: str, mode: str, studies: int, seed: int, world: World, rule: Rule, call: int) -> Errors:
+    """The mean share of wrong ones among the cells called so; of a study that calls none it is 0."""
+    generator = np.random.default_rng(seed)
+    shares = []
+    for _ in range(studies):
+        differences = world.draw(generator)
+        called = stopped(differences, rule).called == call
+        # "Critical" is wrong where the drop is the effect, in both modes; "not" is wrong in a table that denies it.
+        judged_by_table = rule.table and call < 0
+        wrong = told_by_table(differences, rule) > 0 if judged_by_table else np.isclose(world.drops, rule.effect)
+        shares.append((called & wrong).sum() / max(1, called.sum()))
+    mean, error = float(np.mean(shares)), 1.96 * float(np.std(shares)) / len(shares) ** 0.5
+    return Errors(what, mode, studies, mean, max(0.0, mean - error), mean + error)
+
+
+@dataclass(frozen=True)
+class Savings:
+    """What stopping saves in studies of one kind. All shares are of cells, all evaluations of the base model.
+
+    Attributes:
+        items, accuracy, won: of the study.
+        mode, effect, level, growth: of the rule.
+        studies: how many were drawn.
+        evaluations: mean number until all is decided or asked.
+        largest: the 90th percentile of it.
+        within_aim: share of studies that need at most `AIM`.
+        bound: what the best bets need beyond the table.
+        wrong, open: shares of cells called wrongly, and not called.
+        critical_found: share of studies whose cells called critical are exactly those that are.
+        fixed_wrong, fixed_open: likewise of the full table.
+    """
+
+    items: int
+    accuracy: float
+    won: float
+    mode: str
+    effect: float
+    level: float
+    growth: float
+    studies: int
+    evaluations: float
+    largest: float
+    within_aim: float
+    bound: float
+    wrong: float
+    open: float
+    critical_found: float
+    fixed_wrong: float
+    fixed_open: float
+
+
+def savings(items: int, accuracy: float, won: float, mode: str, rule: Rule, studies: int, seed: int) -> Savings:
+    """Stop studies with effects like the paper's, each with its own drops."""
+    generator = np.random.default_rng(seed)
+    needed, bounds, found = [], [], []
+    counts = np.zeros(4)
+    for _ in range(studies):
+        world = like_the_paper(items, accuracy, won, generator)
+        differences = world.draw(generator)
+        truth = np.where(world.drops > rule.effect, 1, -1)
+        run, full = stopped(differences, rule), fixed(differences, rule)
+        asked = told_by_table(differences, rule) if rule.table else truth
+        counts += [
+            np.mean((run.called != 0) & (run.called != asked)),
+            np.mean(run.called == 0),
+            np.mean((full != 0) & (full != truth)),
+            np.mean(full == 0),
+        ]
+        needed.append(run.answers / items)
+        bounds.append(least(world, rule))
+        found.append(np.array_equal(run.called == 1, truth == 1))
+    shares = (counts / studies).tolist()
+    return Savings(
+        items, accuracy, won, mode, rule.effect, rule.level, rule.growth, studies,
+        float(np.mean(needed)), float(np.quantile(needed, 0.9)), float(np.mean(np.array(needed) <= AIM)),
+        float(np.mean(bounds)), shares[0], shares[1], float(np.mean(found)), shares[2], shares[3],
+    )  # fmt: skip
+
+
+def replay(folder: Path, rule: Rule, orders: int, seed: int) -> Iterable[dict[str, Any]]:
+    """What stopping would have asked of a stored full table, in its own order of items and in random ones.
+
+    Yields:
+        One row for every model, task, unit and factor: what the table is, and for both modes what would have been asked
+        and called. Edits that miss an answer are left out.
+    """
+    with Store.read(folder) as store:
+        answers, listed = store.answers(), store.items()
+    for (model, task), rows in answers.groupby(["model_name", "task"], sort=False):
+        order = list(listed[listed["task"] == task]["item"])
+        right = rows.pivot(index="edit", columns="item", values="correct").reindex(columns=order).dropna()
+        if str(BASELINE) not in right.index:
+            continue
+        baseline = right.loc[str(BASELINE)].to_numpy(dtype=np.int64)
+        families: dict[tuple[str, float], list[str]] = {}
+        for text in right.index:
+            if isinstance(edit := parse(text), Scale):
+                families.setdefault((edit.unit, edit.factor), []).append(text)
+        for (unit, factor), edits in families.items():
+            edits.sort(key=lambda text: int(text.partition("×")[0].partition(".")[0]))
+            differences = baseline - right.loc[edits].to_numpy(dtype=np.int64)
+            yield {
+                "model": model,
+                "task": task,
+                "unit": unit,
+                "factor": factor,
+                "effect": rule.effect,
+                "level": rule.level,
+                "items": len(order),
+                "accuracy": float(baseline.mean()),
+                "drops": dict(zip(edits, differences.mean(axis=1).tolist(), strict=True)),
+                "full": 1 + len(edits),
+                **{
+                    mode: _replayed(differences, edits, replace(rule, table=table), orders, seed)
+                    for mode, table in MODES.items()
+                },
+            }
+
+
+def _replayed(differences: Differences, edits: Sequence[str], rule: Rule, orders: int, seed: int) -> dict[str, Any]:
+    """Evaluations and calls in the study's own order, and their means over random orders."""
+    generator = np.random.default_rng(seed)
+    truth = told_by_table(differences, rule)
+    own = stopped(differences, rule)
+    runs = [stopped(differences[:, generator.permutation(differences.shape[1])], rule) for _ in range(orders)]
+    denied = [(run.called != 0) & (run.called != truth) for run in (own, *runs)]
+    return {
+        "evaluations": own.answers / differences.shape[1],
+        "called": {edit: NAMES[call] for edit, call in zip(edits, own.called.tolist(), strict=True)},
+        "denied_by_the_table": int(denied[0].sum()),
+        "orders": orders,
+        "mean_evaluations": float(np.mean([run.answers for run in runs])) / differences.shape[1],
+        "mean_open": float(np.mean([(run.called == 0).mean() for run in runs])),
+        "mean_denied": float(np.mean(denied[1:])),
+        "orders_with_any_denied": float(np.mean([one.any() for one in denied[1:]])),
+    }
+
+
+NAMES = {1: "critical", -1: "not", 0: "open"}
+
+
+def main() -> None:
+    """Measure, print, and write what was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--studies", type=int, default=1000, help="simulated studies of each kind of error")
+    parser.add_argument("--savings", type=int, default=40, help="simulated studies of each row of savings")
+    parser.add_argument("--study", type=Path, nargs="+", default=[], help="folders of stored layer studies, instead")
+    parser.add_argument("--orders", type=int, default=100, help="random orders of the items of a stored study")
+    parser.add_argument("--effect", type=float, default=0.1, help="of --study")
+    parser.add_argument("--level", type=float, default=0.05, help="of --study")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="write the numbers as JSON")
+    options = parser.parse_args()
+    began = time.process_time()
+    found: dict[str, Any] = {"machine": f"{platform.machine()} CPU", "seed": options.seed}
+    if options.study:
+        rule = Rule(options.effect, options.level)
+        rows = [row for folder in options.study for row in replay(folder, rule, options.orders, options.seed)]
+        found["replayed"] = rows
+        for row in rows:
+            _print_replayed(row)
+    else:
+        found |= _simulated(options.studies, options.savings, options.seed)
+    found["cpu_seconds"] = round(time.process_time() - began, 1)
+    print(f"{found['cpu_seconds']} CPU seconds")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def _simulated(studies: int, of_savings: int, seed: int) -> dict[str, Any]:
+    print(
+        f"Errors at level 0.05, effect 0.1, 28 cells: share of {studies} studies with a false call, or of false calls"
+    )
+    wrong = []
+    for row in errors(studies, seed):
+        wrong.append(asdict(row))
+        print(f"  {row.what:<62} {row.mode:<7} {row.wrong:.4f}  [{row.low:.4f}, {row.high:.4f}]", flush=True)
+    print(f"\nSavings, {of_savings} studies a row, evaluations of the base model (full table: 29; aim: {AIM:g})")
+    saved = []
+
+    def told(one: Savings) -> None:
+        saved.append(asdict(one))
+        print(
+            f"  N={one.items:<5} accuracy {one.accuracy:<4g} won {one.won:<5g} effect {one.effect:<5g}"
+            f" level {one.level:<5g} growth {one.growth:<5g} {one.mode:<7}"
+            f" {one.evaluations:6.2f} (90 %: {one.largest:5.2f}, bound {one.bound:5.2f})"
+            f"  wrong {one.wrong:.4f} open {one.open:.3f} critical set right {one.critical_found:.2f};"
+            f" full table: wrong {one.fixed_wrong:.4f} open {one.fixed_open:.3f}",
+            flush=True,
+        )
+
+    for items in (200, 1000):
+        for accuracy in (0.5, 0.8):
+            for won in (0.0, 0.01, 0.03):
+                for mode, table in MODES.items():
+                    told(savings(items, accuracy, won, mode, Rule(table=table), of_savings, seed))
+    print("\nLevers, at 1,000 items, accuracy 0.8, won 0.01")
+    for rule in (
+        Rule(growth=1.05), Rule(growth=1.25), Rule(growth=1.5), Rule(level=0.1), Rule(effect=0.15), Rule(effect=0.2),
+    ):  # fmt: skip
+        told(savings(1000, 0.8, 0.01, "table", rule, of_savings, seed))
+    return {"errors": wrong, "savings": saved}
+
+
+def _print_replayed(row: dict[str, Any]) -> None:
+    print(
+        f"{row['model']} · {row['task']} · {row['unit']}×{row['factor']:g}: {row['full'] - 1} cells,"
+        f" {row['items']} items, baseline {row['accuracy']:.3f}; full table {row['full']} evaluations;"
+        f" drops {', '.join(f'{drop:.3f}' for drop in row['drops'].values())}"
+    )
+    for mode in MODES:
+        one = row[mode]
+        others = [f"{edit} {call}" for edit, call in one["called"].items() if call != "not"]
+        print(
+            f"  {mode:<7} {one['evaluations']:.2f} evaluations; {', '.join(others) or 'none critical'}, all others not;"
+            f" {one['denied_by_the_table']} calls denied by the table. Mean of {one['orders']} orders:"
+            f" {one['mean_evaluations']:.2f}, open {one['mean_open']:.3f} of cells, denied {one['mean_denied']:.4f}"
+            f" (in {one['orders_with_any_denied']:.2f} of orders)"
+        )
+
+
+if __name__ == "__main__":
+    main()
