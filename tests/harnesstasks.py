@@ -62,7 +62,7 @@ def atlas(count: int = QUESTIONS) -> list[tuple[str, str, list[str]]]:
 def write_tasks(folder: Path) -> Path:
     """One task of every kind, and a group.
 
-    `local_gsm8k` (generation, two filters), `local_shots` (the same with three examples), `local_arc` (choices, acc and
+    `local_gsm8k` (generation, two filters), `local_shots` (the same with eight examples, too long for a context of 512), `local_arc` (choices, acc and
     acc_norm), `local_winogrande` (choices in the questions), `local_lambada` (the last word), `local_wikitext` (running
     text, of which one document exceeds a context of 512 tokens), `local_group` of `local_arc` and `local_arc_more`.
     """
@@ -73,7 +73,7 @@ def write_tasks(folder: Path) -> Path:
         "local_shots",
         arithmetic(),
         include="gsm8k/gsm8k.yaml",
-        num_fewshot=3,
+        num_fewshot=8,
         fewshot_split="test",
         generation_kwargs={"until": ["Question:", "\n\n"], "max_gen_toks": 40, "do_sample": False},
     )
