@@ -6,6 +6,7 @@ import pytest
 import torch
 from alone import EDITS, drawn, greedy, prompts
 
+import lesion.engines.batch
 import lesion.engines.transformers
 import tiny
 from lesion.engines.engine import Decoding, Request
@@ -61,7 +62,7 @@ def test_memory_that_runs_out_while_tokens_are_drawn_repeats_no_answer(model, mo
     # Drawing happens after the new rows have taken their slots.
     decoding = Decoding(6, temperature=1.0)
     requests = questions(decoding)
-    whole, calls = lesion.engines.transformers.sample, []
+    whole, calls = lesion.engines.batch.sample, []
 
     def sample(*args):
         calls.append(len(args[0]))
@@ -69,7 +70,7 @@ def test_memory_that_runs_out_while_tokens_are_drawn_repeats_no_answer(model, mo
             raise torch.OutOfMemoryError("CUDA out of memory")
         return whole(*args)
 
-    monkeypatch.setattr(lesion.engines.transformers, "sample", sample)
+    monkeypatch.setattr(lesion.engines.batch, "sample", sample)
     engine = TransformersEngine(model, batch_size=8)
     found = list(engine.answer(requests))
     assert len(found) == len(requests)

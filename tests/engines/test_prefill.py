@@ -120,8 +120,10 @@ def test_prompts_with_different_edits_each_and_in_any_order():
     assert_each_row_is_as_alone(model, run(model, texts, edits), texts, edits)
 
 
-def started(edit: Edit, layer: int) -> bool:
-    return any(part.layer <= layer for part in parts(edit))
+def joined(edit: Edit, layer: int, blocks: int) -> bool:
+    """Whether a row under the edit is apart from the others here; a block that is taken away need not run for it."""
+    first = min((part.layer for part in parts(edit)), default=blocks)
+    return layer >= first + (edit == ScaleBlock(first) and first < blocks - 1)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt_neox", "opt"])
@@ -135,12 +137,47 @@ def test_each_block_computes_only_rows_that_differ_there(family, with_baseline):
     seen, found = rows_per_block(model, [text for text in texts for _ in edits], edits * len(texts))
     expected = [
         # Per prompt: a row for every edit that has begun, and one for all that have not.
-        len(texts) * (sum(started(edit, layer) for edit in edits) + any(not started(edit, layer) for edit in edits))
+        len(texts) * (sum(joined(edit, layer, blocks) for edit in edits) + (with_baseline or layer < blocks - 1))
         for layer in range(blocks)
     ]
     assert seen == expected
     assert found.token_steps == sum(expected) * width // blocks
     assert found.token_steps < len(texts) * len(edits) * width
+
+
+@families
+def test_a_row_whose_first_block_is_gone_is_whole_whatever_else_its_edit_does(family):
+    model = tiny.model(family)
+    gone: list[Edit] = [
+        Compose((ScaleBlock(0), ScaleMlp(0, 3.0))),
+        Compose((ScaleBlock(0), ScaleBlock(1))),
+        Compose((ScaleBlock(0), ScaleAttention(1, 0.5), ScaleBlock(2))),
+        Compose((ScaleMlp(0, 0.5), ScaleBlock(1))),
+        ScaleBlock(1),
+    ]
+    for edits in ([*gone, BASELINE], gone, [ScaleBlock(0), ScaleBlock(0), ScaleBlock(1, 0.5)]):
+        texts = [text for text in prompts(3, seed=9) for _ in edits]
+        assert_logits_as_alone(model, run(model, texts, edits * 3), texts, edits * 3)
+
+
+def assert_logits_as_alone(model, found: Prefilled, texts, edits) -> None:
+    for row, (text, edit) in enumerate(zip(texts, edits, strict=True)):
+        assert_close(found.logits[row, -1], forward(model, text, edit)[0][-1], f"row {row} under {edit}")
+
+
+@families
+def test_a_number_of_positions_for_every_row_tells_the_logits_of_these_alone(family):
+    model = tiny.model(family)
+    edits = [BASELINE, ScaleBlock(0), ScaleBlock(1), ScaleMlp(2, 0.5), BASELINE]
+    texts = [text for text in prompts(3, seed=10, shortest=5) for _ in edits]
+    wanted = [1 + (row * 3) % 5 for row in range(len(texts))]
+    with gated(model) as gates, torch.inference_mode():
+        table = tabulate(edits * 3, model.anatomy)
+        found = prefill(model, gates, texts, table, padding=0, wanted=wanted)
+    assert len(found.computed) < sum(wanted), "the same row's logits are told once"
+    for row, (text, edit, count) in enumerate(zip(texts, edits * 3, wanted, strict=True)):
+        first = int(found.places[row])
+        assert_close(found.computed[first : first + count, 0], forward(model, text, edit)[0][-count:], f"row {row}")
 
 
 def test_a_baseline_asked_many_times_is_computed_once():

@@ -43,7 +43,7 @@ def made(tokens: list[int], layer: int) -> tuple[Tensor, Tensor]:
     return base + place, -(base + place)
 
 
-def insert(slots: Slots, naive: Naive, places: list[int], lengths: list[int]) -> None:
+def insert(slots: Slots, naive: Naive, places: list[int], lengths: list[int], unread: list[int] | None = None) -> None:
     """Prompts of these lengths enter at these places, padded on the left with NaN-free rubbish; stored in reverse."""
     prompts = [naive.tokens(length) for length in lengths]
     width = max(lengths)
@@ -56,10 +56,11 @@ def insert(slots: Slots, naive: Naive, places: list[int], lengths: list[int]) ->
             at = len(places) - 1 - row
             keys[layer][at, :, width - len(prompt) :], values[layer][at, :, width - len(prompt) :] = made(prompt, layer)
     sources = [torch.arange(len(places)).flip(0)] * LAYERS
-    slots.insert(keys, values, sources, mask, torch.tensor(places))
+    drop = unread or [0] * len(places)
+    slots.insert(keys, values, sources, mask, torch.tensor(places), None if unread is None else torch.tensor(unread))
     naive.rows += [None] * (max(places) + 1 - len(naive.rows))
-    for place, prompt in zip(places, prompts, strict=True):
-        naive.rows[place] = prompt
+    for place, prompt, dropped in zip(places, prompts, drop, strict=True):
+        naive.rows[place] = prompt[: len(prompt) - dropped]
 
 
 def step(slots: Slots, naive: Naive, look: bool = True) -> None:
@@ -123,7 +124,8 @@ def test_any_sequence_of_arrivals_steps_and_departures_leaves_every_row_its_own_
             case "insert":
                 lengths = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=3), "lengths")
                 places = [*empty, *range(len(naive.rows), len(naive.rows) + len(lengths))][: len(lengths)]
-                insert(slots, naive, places, lengths)
+                unread = [data.draw(st.integers(0, length - 1), "unread") for length in lengths]
+                insert(slots, naive, places, lengths, unread)
             case "step":
                 count = data.draw(st.integers(1, 2 * GROWTH), "steps")
                 for number in range(count):
@@ -187,12 +189,15 @@ def test_a_row_that_enters_a_used_slot_meets_nothing_of_the_row_before_it_not_ev
     step(slots, naive)
 
 
-def test_scrubbed_rows_hold_zeros_and_the_others_what_they_held():
+def test_rows_may_do_without_the_last_tokens_of_what_was_computed():
     slots, naive = Slots(CONFIG), Naive()
-    insert(slots, naive, [0, 1, 2], [4, 4, 4])
-    before = [layer.keys.clone() for layer in slots.layers]
-    slots.scrub(torch.tensor([0, 2]))
-    for layer, held in zip(slots.layers, before, strict=True):
-        assert not layer.keys[[0, 2]].any()
-        assert not layer.values[[0, 2]].any()
-        assert torch.equal(layer.keys[1], held[1])
+    insert(slots, naive, [0, 1], [30, 4])
+    step(slots, naive)
+    insert(slots, naive, [2, 3, 4], [9, 6, 7], unread=[3, 0, 6])
+    check(slots, naive)
+    step(slots, naive)
+    vacate(slots, naive, [0, 3])
+    insert(slots, naive, [0, 3], [40, 50], unread=[0, 49])
+    check(slots, naive)
+    for _ in range(GROWTH):
+        step(slots, naive)

@@ -9,6 +9,7 @@ import torch
 import transformers as hf
 from alone import EDITS, drawn, forward, greedy, prompts
 
+import lesion.engines.batch
 import lesion.engines.transformers
 import tiny
 from lesion.edits.edit import BASELINE, ScaleBlock
@@ -98,13 +99,13 @@ def test_answers_of_very_different_lengths_leave_and_enter_and_few_rows_stand_id
 def test_more_prompt_tokens_than_one_pass_should_have_enter_with_several(monkeypatch):
     model, requests = tiny.model("llama"), questions(prompts(6))
     seen = []
-    whole = lesion.engines.transformers.prefill
+    whole = lesion.engines.batch.prefill
 
-    def prefill(model, gates, prompts, *args):
+    def prefill(model, gates, prompts, *args, **kwargs):
         seen.append(len(prompts) * max(map(len, prompts)))
-        return whole(model, gates, prompts, *args)
+        return whole(model, gates, prompts, *args, **kwargs)
 
-    monkeypatch.setattr(lesion.engines.transformers, "prefill", prefill)
+    monkeypatch.setattr(lesion.engines.batch, "prefill", prefill)
     monkeypatch.setattr(lesion.engines.transformers, "TOKENS", 30)
     assert_greedy(model, requests, ask(model, requests, batch_size=64))
     assert max(seen) <= 30

@@ -2,21 +2,24 @@
 
 Rows of one prompt under different edits are the same until the first block that any of them changes. So the forward
 pass starts with one row per prompt, the trunk, which is the row whose edit begins last; every other row branches off
-from it just before the first block that its own edit changes.
+from it just before the first block that its own edit changes. Where the edit takes that block away altogether, the
+block need not run for the row: it branches off just after it, from what the trunk gave to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicLayer
 
+from lesion.edits.edit import UNITS
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
 from lesion.models.load import Model
@@ -33,8 +36,9 @@ class Prefilled:
     """What a prefill found, for rows in the order they were asked for.
 
     Attributes:
-        computed: logits of the last `kept` positions, in the order in which rows were computed.
-        places: of each asked-for row, its row of `computed`.
+        computed: logits of the last `kept` positions, in the order in which rows were computed; where a number was
+            wanted for every row, of these positions alone, one after another, and `kept` is 1.
+        places: of each asked-for row, its row of `computed`, or the first of its positions there.
         keys: per layer, what the layer computed, with as many rows as it was run on.
         values: the same for values.
         sources: per layer, the row of `keys` and `values` that each asked-for row reads.
@@ -87,6 +91,7 @@ def prefill(
     table: Table,
     padding: int,
     kept: int = 1,
+    wanted: Sequence[int] | None = None,
 ) -> Prefilled:
     """Run every row's prompt under its edit, shared below the block where the edit begins.
 
@@ -95,6 +100,7 @@ def prefill(
         table: of the rows' edits, from `lesion.edits.table.tabulate`.
         padding: token id to pad with; it is never attended to.
         kept: number of last positions whose logits are wanted.
+        wanted: that number per row, instead of one for all: the head is spared the rest.
     """
     unique = list(dict.fromkeys(map(tuple, prompts)))
     number = {prompt: index for index, prompt in enumerate(unique)}
@@ -104,20 +110,24 @@ def prefill(
     trunk = _begins_last(prompt_of_row, starts, len(unique))
     branching = starts < blocks
     branching[trunk] = False
+    without = branching & _without_its_first(table, starts)
+    joins = starts + without
     forked = branching.nonzero()[:, 0]
-    forked = forked[starts[forked].sort(stable=True).indices]
+    forked = forked[joins[forked].sort(stable=True).indices]
     # The batch grows at its end only: first the trunks, then the rows in the order in which they branch off.
     grown = torch.cat([trunk, forked])
-    prompt_of_grown = prompt_of_row[grown]
-    rows_at = [len(unique) + int((starts[forked] <= layer).sum()) for layer in range(blocks)]
+    origins = _Origins(prompt_of_row[grown], without[grown], len(unique))
+    rows_at = [len(unique) + int((joins[forked] <= layer).sum()) for layer in range(blocks)]
     place = prompt_of_row.clone()
     place[forked] = torch.arange(len(forked)) + len(unique)
 
     tokens, mask = pad_left(unique, padding)
     cache = Recorder(_cache_layers(model))
     positions = (mask.long().cumsum(1) - 1).clamp(min=0)
-    gates.assign_table(table.select(grown), growing=True)
-    with _branching(model, prompt_of_grown, rows_at):
+    gates.assign_table(_but_the_first(table, starts, without).select(grown), growing=True)
+    chosen, places = (None, place) if wanted is None else _positions(place, wanted)
+    kept = kept if wanted is None else max(wanted)
+    with _branching(model, origins, rows_at, chosen):
         output = model.network(
             input_ids=tokens.to(model.device),
             attention_mask=mask.to(model.device).long(),
@@ -131,8 +141,8 @@ def prefill(
         run = rows_at[min(layer, blocks - 1)]
         sources.append(torch.where(place < run, place, prompt_of_row))
     return Prefilled(
-        computed=output.logits[:, -kept:],
-        places=place.to(output.logits.device),
+        computed=output.logits[:, -kept:] if chosen is None else _told(output.logits, chosen)[:, None],
+        places=places.to(output.logits.device),
         keys=[layer.keys for layer in cache.layers],
         values=[layer.values for layer in cache.layers],
         sources=sources,
@@ -152,27 +162,101 @@ def _begins_last(
     return torch.tensor(last)
 
 
+def _without_its_first(table: Table, starts: Int[Tensor, " rows"]) -> Bool[Tensor, " rows"]:
+    """Which rows' edits take away the whole of the block that they begin with, and leave another to join at."""
+    inner = starts.clamp(max=table.blocks - 1)
+    gone = table.scales[inner, UNITS.index("block"), torch.arange(table.columns)] == 0
+    return gone & (starts < table.blocks - 1)
+
+
+def _but_the_first(table: Table, starts: Int[Tensor, " rows"], without: Bool[Tensor, " rows"]) -> Table:
+    """The table for rows of which some never come to the block that their edit begins with."""
+    rows = without.nonzero()[:, 0]
+    scales = table.scales.clone()
+    scales[starts[rows], :, rows] = 1.0
+    kept = dict(table.kept)
+    for address, intervals in kept.items():
+        whole = torch.tensor([0, table.ranks[address]])
+        absent = without & (starts == table.layers[address])
+        kept[address] = torch.where(absent[:, None], whole, intervals)
+    return replace(table, scales=scales, kept=kept)
+
+
+def _positions(place: Int[Tensor, " rows"], wanted: Sequence[int]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """Wanted positions of all computed rows, as rows and distances from the end, and where each row's begin."""
+    most = [0] * (int(place.max()) + 1)
+    for row, count in zip(place.tolist(), wanted, strict=True):
+        most[row] = max(most[row], count)
+    counts = torch.tensor(most)
+    ends = counts.cumsum(0)
+    rows = torch.arange(len(most)).repeat_interleave(counts)
+    return (rows, ends[rows] - torch.arange(len(rows))), ends[place] - torch.tensor(wanted)
+
+
+def _told(logits: Tensor, chosen: tuple[Tensor, Tensor]) -> Float[Tensor, "positions vocabulary"]:
+    """Logits of the chosen positions, from a network whose head was given these alone, or has none that is known."""
+    rows, back = chosen
+    if logits.shape[:2] == (1, len(rows)):
+        return logits[0]
+    return logits[rows.to(logits.device), -back.to(logits.device)]
+
+
 def _cache_layers(model: Model) -> int:
     return int(model.network.config.get_text_config(decoder=True).num_hidden_layers)
 
 
+@dataclass(frozen=True)
+class _Origins:
+    """Where the rows of a growing batch come from.
+
+    Attributes:
+        prompt: of each row, its trunk, which is the row of that number.
+        earlier: whether it starts from what the trunk gave to the block before the one it joins at.
+        prompts: the number of trunks.
+    """
+
+    prompt: Int[Tensor, " rows"]
+    earlier: Bool[Tensor, " rows"]
+    prompts: int
+
+
 @contextmanager
-def _branching(model: Model, prompt_of_grown: Int[Tensor, " rows"], rows_at: Sequence[int]) -> Iterator[None]:
-    """While inside, each block runs on the first `rows_at[l]` rows; new ones start as copies of their prompt's row."""
-    prompts = int(prompt_of_grown.max()) + 1
+def _branching(
+    model: Model,
+    origins: _Origins,
+    rows_at: Sequence[int],
+    chosen: tuple[Tensor, Tensor] | None = None,
+) -> Iterator[None]:
+    """While inside, each block runs on the first `rows_at[l]` rows; new ones start as copies of their prompt's row.
+
+    The head is given the chosen positions alone, rows and distances from the end, as if they were of one row.
+    """
+    prompts = origins.prompts
+    joined = [prompts, *rows_at]
+    # What the trunks gave to the block before, for rows that start from that.
+    before: list[Tensor] = []
 
     def hook(layer: int) -> Any:
         wanted = rows_at[layer]
+        lends = layer + 1 < len(rows_at) and bool(origins.earlier[wanted : rows_at[layer + 1]].any())
 
         def grow(
             module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
         ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
             stream = args[0] if args else kwargs["hidden_states"]
+            held = before.copy()
+            # A copy, for a block may write into its input.
+            before[:] = [stream[:prompts].clone()] if lends else []
             if wanted == prompts == stream.shape[0]:
                 return None
-            origin = prompt_of_grown[:wanted].to(stream.device)
-            new = origin[stream.shape[0] :]
-            stream = torch.cat([stream, stream.index_select(0, new)]) if len(new) else stream
+            origin = origins.prompt[:wanted].to(stream.device)
+            new = slice(joined[layer], wanted)
+            if wanted > joined[layer]:
+                branches = stream.index_select(0, origin[new])
+                if bool((earlier := origins.earlier[new]).any()):
+                    late = earlier.nonzero()[:, 0].to(stream.device)
+                    branches[late] = held[0].to(stream.device).index_select(0, origin[new][late])
+                stream = torch.cat([stream, branches])
 
             others = {
                 key: _grow_heads(value, prompts, origin) if key == "alibi" else _grow(value, prompts, origin)
@@ -191,7 +275,7 @@ def _branching(model: Model, prompt_of_grown: Int[Tensor, " rows"], rows_at: Seq
         for block in model.anatomy.blocks
     ]
     if (head := model.network.get_output_embeddings()) is not None:
-        handles.append(head.register_forward_pre_hook(_packed))
+        handles.append(head.register_forward_pre_hook(partial(_packed, chosen)))
     try:
         yield
     finally:
@@ -199,12 +283,16 @@ def _branching(model: Model, prompt_of_grown: Int[Tensor, " rows"], rows_at: Seq
             handle.remove()
 
 
-def _packed(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The last positions of every row as plain memory.
+def _packed(chosen: tuple[Tensor, Tensor] | None, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The chosen positions, or the last ones of every row, as plain memory.
 
     Cut out of a longer pass they have gaps, and then torch multiplies row by row: it reads the whole head for each.
     """
-    return tuple(value.contiguous() if isinstance(value, Tensor) else value for value in args)
+    stream = args[0]
+    if chosen is None:
+        return (stream.contiguous(), *args[1:])
+    rows, back = (index.to(stream.device) for index in chosen)
+    return (stream[rows, -back][None], *args[1:])
 
 
 def _grow(value: Any, prompts: int, origin: Tensor) -> Any:

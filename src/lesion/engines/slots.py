@@ -98,6 +98,7 @@ class Slots(Cache):
         sources: Sequence[Int[Tensor, " new"]],
         mask: Tensor,
         slots: Int[Tensor, " new"],
+        unread: Int[Tensor, " new"] | None = None,
     ) -> None:
         """Put freshly computed prompts into rows.
 
@@ -107,20 +108,26 @@ class Slots(Cache):
             sources: per layer, which stored row each new row takes its keys and values from.
             mask: [new, length] bool, False at padding.
             slots: the rows to fill; rows beyond those held are appended, without gaps.
+            unread: how many of its last tokens each new row does without; none by default.
         """
-        length = mask.shape[1]
-        device = keys[0].device
+        drop = torch.zeros_like(slots) if unread is None else unread
+        lengths = mask.sum(1).cpu() - drop
+        length = int(lengths.max())
         reused = slots[slots < self.rows]
         rows = max(self.rows, int(slots.max()) + 1)
         self._reserve(keys, values, rows, length)
-        self.scrub(reused)
-        columns = slice(self.window.end - length, self.window.end)
+        start, end = self.window.end - length, self.window.end
+        # Right-aligned anew, without the last tokens of each; what stands left of a row's first token is masked.
+        columns = (torch.arange(mask.shape[1] - length, mask.shape[1]) - drop[:, None]).clamp(min=0)
         for layer, key, value, source in zip(self.layers, keys, values, sources, strict=True):
-            layer.keys[slots.to(key.device), :, columns] = key[source.to(key.device)]
-            layer.values[slots.to(value.device), :, columns] = value[source.to(value.device)]
+            for held, new in ((layer.keys, key), (layer.values, value)):
+                chosen = slots.to(new.device)
+                held[chosen, :, start:end] = _columns(new, source.to(new.device), columns.to(new.device))
+                self._forget(held, reused, slice(self.window.start, start))
+        device = self.mask.device
         self.mask[slots.to(device)] = False
-        self.mask[slots.to(device), columns] = mask.to(device)
-        self.lengths[slots] = mask.sum(1).cpu()
+        self.mask[slots.to(device), start:end] = (torch.arange(length) >= length - lengths[:, None]).to(device)
+        self.lengths[slots] = lengths
 
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
         """Keep only these rows, in this order."""
@@ -144,11 +151,10 @@ class Slots(Cache):
         self.lengths[rows] = 1
         self._narrow(int(self.lengths[live].max()) if len(live) else 1)
 
-    def scrub(self, rows: Int[Tensor, " left"]) -> None:
-        """Forget the keys and values of these rows: a NaN left in a masked column would reach whoever comes after."""
-        for layer in self.layers:
-            layer.keys[rows.to(layer.keys.device)] = 0
-            layer.values[rows.to(layer.values.device)] = 0
+    def _forget(self, held: Tensor, rows: Tensor, columns: slice) -> None:
+        """Zeros where a row before this one may have left a NaN: also masked, it would reach whoever comes after."""
+        if len(rows) and columns.start < columns.stop:
+            held[rows.to(held.device), :, columns] = 0
 
     def step_inputs(self) -> tuple[Tensor, Tensor]:
         """Make room for one token in every row; attention mask [rows, width + 1] and positions [rows, 1] for it."""
@@ -173,7 +179,11 @@ class Slots(Cache):
             self._resize(keys, values, rows, capacity)
         if self.window.end < length:
             self._move(length - self.window.end)
-        self.window.start = min(self.window.start, self.window.end - length)
+        start, self.window.start = self.window.start, min(self.window.start, self.window.end - length)
+        # Columns seen again after they had been left: no row reads them, but all meet them.
+        for layer in self.layers:
+            layer.keys[:, :, self.window.start : start] = 0
+            layer.values[:, :, self.window.start : start] = 0
         self.lengths = torch.cat([self.lengths, self.lengths.new_ones(rows - len(self.lengths))])
 
     def _resize(self, keys: Sequence[Tensor], values: Sequence[Tensor], rows: int, capacity: int) -> None:
@@ -211,3 +221,13 @@ class Slots(Cache):
         self.mask.zero_()
         self.mask[:, start + by : end + by] = moved
         self.window.start, self.window.end = start + by, end + by
+
+
+def _columns(
+    held: Float[Tensor, "held heads length size"], rows: Int[Tensor, " new"], columns: Int[Tensor, "new width"]
+) -> Float[Tensor, "new heads width size"]:
+    """Of every chosen row its own columns."""
+    heads, length, size = held.shape[1:]
+    head = torch.arange(heads, device=held.device)
+    places = (rows[:, None, None] * heads + head[:, None]) * length + columns[:, None]
+    return held.reshape(-1, size).index_select(0, places.flatten()).view(len(rows), heads, -1, size)

@@ -1,34 +1,34 @@
 """Batched decoding on plain Hugging Face models, every row under its own edit of blocks and branches.
 
 Rows leave when their answer is finished and new ones enter without waiting for the slowest; prompts are computed once
-for all edits up to the block where they part (`prefill.py`).
+for all edits up to the block where they part (`prefill.py`), and what one edit has answered is what others' answers are
+compared with first (`drafts.py`).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 import torch
 import transformers
-from jaxtyping import Float
-from torch import Tensor
 
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleParameters, Truncate, of_places, of_spectra, of_weights
 from lesion.edits.gates import Gates, gated
 from lesion.edits.lowrank import BUDGET, factor_bytes, maskable
 from lesion.edits.table import Table, tabulate
 from lesion.edits.weights import written
+from lesion.engines.batch import Batch
 from lesion.engines.contrast import look_up
-from lesion.engines.decoding import StopStrings, luck, sample
+from lesion.engines.decoding import StopStrings
+from lesion.engines.drafts import WORTH, WORTH_ON_CPU, Drafts
 from lesion.engines.engine import Request, Response
 from lesion.engines.memory import halve, ran_out, rows_that_fit
-from lesion.engines.prefill import TOKENS, prefill
+from lesion.engines.prefill import TOKENS
+from lesion.engines.row import Row
 from lesion.engines.scoring import Scored, score
-from lesion.engines.slots import Slots
 from lesion.engines.work import Work
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -36,27 +36,10 @@ from lesion.tasks.task import Answer, Finish
 
 # Rows of a batch that may stand empty before new ones are let in, as a share: fewer prefills against idle rows.
 REFILL = 1 / 8
-# When nobody waits any more, the batch is cut down once this share of it is still at work.
-SHRINK = 0.8
 
 
 # What of an edit is written into the weights.
 _Written = tuple[tuple[ScaleParameters, ...], tuple[Truncate, ...]]
-
-
-@dataclass
-class _Row:
-    request: Request
-    column: int
-    limit: int
-    stop: StopStrings
-    said: list[int] = field(default_factory=list)
-
-    @cached_property
-    def uniform(self) -> np.ndarray | None:
-        """What decides the tokens that are drawn; None for a greedy answer. Made when the row is at work."""
-        decoding = self.request.decoding
-        return luck(decoding, self.request.prompt) if decoding.temperature > 0 else None
 
 
 class TransformersEngine:
@@ -119,11 +102,12 @@ class TransformersEngine:
         truncated = {
             edit: tuple(part.address for part in of_spectra(rows)) for edit, rows in zip(edits, by_row, strict=True)
         }
+        drafts = Drafts(table.blocks, WORTH_ON_CPU if self.model.device.type == "cpu" else WORTH)
         with gated(self.model) as gates:
             for (weights, truncations), group in groups.items():
                 with written(self.model, weights, truncations):
                     for part in self._that_fit(group, truncated):
-                        for response in self._group(gates, part, table, column, stops):
+                        for response in self._group(gates, part, table, column, stops, drafts):
                             yield replace(response, engine=self.description)
 
     @cached_property
@@ -171,6 +155,7 @@ class TransformersEngine:
         table: Table,
         column: Mapping[Edit, int],
         stops: Mapping[tuple[str, ...], StopStrings],
+        drafts: Drafts,
     ) -> Iterator[Response]:
         choosing = [request for request in group if request.choices]
         for request, scored in score(self.model, gates, choosing, table, column, self._padding, self.work):
@@ -178,10 +163,9 @@ class TransformersEngine:
         contrasting = [request for request in group if request.tokens]
         yield from look_up(self.model, gates, contrasting, table, column, self._padding, self.work)
         asked = [request for request in group if not request.choices and not request.tokens]
-        rows = [self._row(request, column, stops) for request in asked]
-        # Long prompts first: later ones fit under them. Edits of one prompt stay together and share it.
-        rows.sort(key=lambda row: (-len(row.request.prompt), row.request.prompt, row.column))
-        yield from self._generate(gates, deque(rows), table)
+        starts = table.first_edited().tolist()
+        drafts.wait(self._row(request, column[request.edit], starts[column[request.edit]], stops) for request in asked)
+        yield from self._generate(gates, drafts, table)
 
     def _check_lengths(self, requests: Iterable[Request]) -> None:
         # Looked up once: a configuration takes its time, and a search has many requests.
@@ -210,22 +194,21 @@ class TransformersEngine:
                     f" {self.model.name}, {context} tokens; leave this item out or shorten it."
                 )
 
-    def _row(self, request: Request, column: Mapping[Edit, int], stops: Mapping[tuple[str, ...], StopStrings]) -> _Row:
+    def _row(self, request: Request, column: int, start: int, stops: Mapping[tuple[str, ...], StopStrings]) -> Row:
         decoding = request.decoding
         limit = min(decoding.max_new_tokens, self.model.context - len(request.prompt))
-        return _Row(request, column[request.edit], limit, stops[decoding.stop])
+        return Row(request, column, start, limit, self._ends, stops[decoding.stop])
 
-    def _generate(self, gates: Gates, waiting: deque[_Row], table: Table) -> Iterator[Response]:
-        batch = _Batch(self, gates, table)
+    def _generate(self, gates: Gates, waiting: Drafts, table: Table) -> Iterator[Response]:
+        batch = Batch(self.model, gates, table, self._padding, self.work)
         while waiting or batch.live:
-            taken: list[_Row] = []
+            taken: list[Row] = []
             try:
                 free = self.work.batch_size - batch.live
-                if waiting and (free >= max(1, self.work.batch_size * REFILL) or not batch.live):
-                    # The longest is first; what exceeds one pass enters with the next.
-                    fits = max(1, TOKENS // len(waiting[0].request.prompt))
-                    taken = [waiting.popleft() for _ in range(min(free, fits, len(waiting)))]
+                if waiting.ready and (free >= max(1, self.work.batch_size * REFILL) or not batch.live):
+                    taken = waiting.take(free, TOKENS)
                     finished = batch.enter(taken)
+                    waiting.entered(taken)
                 else:
                     if not waiting:
                         batch.shrink()
@@ -234,140 +217,22 @@ class TransformersEngine:
                 if not ran_out(error):
                     raise
                 # Some of those that were to enter may have done so already.
-                again = {id(row): row for row in [*batch.leave(), *taken]}
-                waiting.extendleft(reversed(again.values()))
-                batch = _Batch(self, gates, table)
+                for row in taken:
+                    row.forget()
+                waiting.again({id(row): row for row in [*batch.leave(), *taken]}.values())
+                batch = Batch(self.model, gates, table, self._padding, self.work)
                 halve(self.work, self.model, error)
                 continue
             if finished:
                 batch.rest()
-                yield from (self._response(row, finish) for row, finish in finished)
+                for row, finish in finished:
+                    waiting.finished(row)
+                    yield self._response(row, finish)
 
-    def _response(self, row: _Row, finish: Finish) -> Response:
-        said = row.said[:-1] if row.said and row.said[-1] in self._ends else row.said
+    def _response(self, row: Row, finish: Finish) -> Response:
+        said = row.said[:-1] if row.said and row.said[-1] in row.ends else row.said
         text = self.model.tokenizer.decode(said, skip_special_tokens=True)
         return Response(row.request.key, Answer(row.stop.cut(text), len(row.said), finish), tuple(row.said))
-
-    def finish(self, row: _Row, token: int, finite: bool) -> Finish | None:
-        """What ends the row now that it has said `token`, or None."""
-        if not finite:
-            return "nonfinite"
-        row.said.append(token)
-        if token in self._ends or row.stop.hit(row.said):
-            return "stop"
-        return "length" if len(row.said) >= row.limit else None
-
-
-class _Batch:
-    """The rows at work. A slot whose row has finished is None until another row takes it."""
-
-    def __init__(self, engine: TransformersEngine, gates: Gates, table: Table) -> None:
-        self.engine = engine
-        self.model = engine.model
-        self.gates = gates
-        self.table = table
-        self.slots = Slots(engine.model.network.config)
-        self.rows: list[_Row | None] = []
-        self.assigned = False
-
-    @property
-    def live(self) -> int:
-        return sum(row is not None for row in self.rows)
-
-    @torch.inference_mode()
-    def enter(self, rows: list[_Row]) -> list[tuple[_Row, Finish]]:
-        """Compute the prompts of new rows and let them in; those that one token finishes are given back at once."""
-        self.assigned = False
-        columns = torch.tensor([row.column for row in rows])
-        prompts = [row.request.prompt for row in rows]
-        found = prefill(self.model, self.gates, prompts, self.table.select(columns), self.engine._padding)
-        self.engine.work.prompt += found.token_steps
-        free = [slot for slot, row in enumerate(self.rows) if row is None]
-        free += range(len(self.rows), len(self.rows) + len(rows) - len(free))
-        taken = free[: len(rows)]
-        self.rows += [None] * (max([*taken, -1]) + 1 - len(self.rows))
-        self.slots.insert(found.keys, found.values, found.sources, found.mask, torch.tensor(taken))
-        for slot, row in zip(taken, rows, strict=True):
-            self.rows[slot] = row
-        return self._say(found.logits[:, -1], taken)
-
-    @torch.inference_mode()
-    def step(self) -> list[tuple[_Row, Finish]]:
-        """One token for every row; the rows that it finishes."""
-        if not self.assigned:
-            columns = torch.tensor([row.column if row else 0 for row in self.rows])
-            self.gates.assign_table(self.table.select(columns))
-            self.assigned = True
-        device = self.model.device
-        tokens = torch.tensor([[row.said[-1] if row else self.engine._padding] for row in self.rows]).to(device)
-        mask, positions = self.slots.step_inputs()
-        output = self.model.network(
-            input_ids=tokens,
-            attention_mask=mask.to(device).long(),
-            position_ids=positions.to(device),
-            past_key_values=self.slots,
-            use_cache=True,
-        )
-        self.slots.advance()
-        work, live = self.engine.work, self.live
-        work.steps += 1
-        work.decoded += live
-        work.idle += len(self.rows) - live
-        return self._say(output.logits[:, -1], range(len(self.rows)))
-
-    @torch.inference_mode()
-    def shrink(self) -> None:
-        """Give up the slots of finished rows once enough of them stand empty."""
-        kept = [slot for slot, row in enumerate(self.rows) if row is not None]
-        if kept and len(kept) <= SHRINK * len(self.rows):
-            self.slots.keep(torch.tensor(kept))
-            self.rows = [self.rows[slot] for slot in kept]
-            self.assigned = False
-
-    def rest(self) -> None:
-        """Edit nothing until the next step."""
-        self.gates.assign_everywhere(BASELINE)
-        self.assigned = False
-
-    def leave(self) -> list[_Row]:
-        """All rows still at work, as if they had never begun."""
-        rows = [row for row in self.rows if row is not None]
-        for row in rows:
-            row.said.clear()
-        return rows
-
-    def _say(self, logits: Float[Tensor, "rows vocabulary"], slots: Sequence[int]) -> list[tuple[_Row, Finish]]:
-        largest, tokens = logits.max(-1)
-        finite = largest.isfinite().tolist()
-        drawing = [
-            (index, row)
-            for index, slot in enumerate(slots)
-            if (row := self.rows[slot]) is not None and row.uniform is not None and finite[index]
-        ]
-        if drawing:
-            indices = torch.tensor([index for index, _ in drawing], device=logits.device)
-            settings = [(*_nucleus(row), row.uniform[len(row.said)]) for _, row in drawing if row.uniform is not None]
-            numbers = torch.tensor(settings, dtype=torch.float64, device=logits.device)
-            tokens[indices] = sample(logits[indices], *numbers.T)
-        done: list[tuple[_Row, Finish]] = []
-        left = []
-        for slot, token, is_finite in zip(slots, tokens.tolist(), finite, strict=True):
-            row = self.rows[slot]
-            if row is None:
-                continue
-            finish = self.engine.finish(row, token, is_finite)
-            if finish:
-                done.append((row, finish))
-                self.rows[slot] = None
-                left.append(slot)
-        if left:
-            live = [slot for slot, row in enumerate(self.rows) if row is not None]
-            self.slots.vacate(torch.tensor(left), torch.tensor(live, dtype=torch.long))
-        return done
-
-
-def _nucleus(row: _Row) -> tuple[float, float]:
-    return row.request.decoding.temperature, row.request.decoding.top_p
 
 
 def _chosen(request: Request, scored: Sequence[Scored], model: Model) -> Response:

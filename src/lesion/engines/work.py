@@ -10,10 +10,12 @@ class Work:
     """What an engine has computed so far, in token steps: one token of one row through all blocks.
 
     Attributes:
-        prompt: prompt tokens, sharing counted as saved; padding included.
+        prompt: tokens of prompts and drafts, sharing counted as saved; padding included.
         decoded: decoding steps of rows at work.
         idle: decoding steps spent on rows that had finished.
         steps: forward passes of decoding.
+        drafted: tokens of drafts that were looked at.
+        accepted: of them, those that were said: so many decoding steps of rows were saved.
         batch_size: rows at most, as it stands now.
     """
 
@@ -21,4 +23,6 @@ class Work:
     decoded: int = 0
     idle: int = 0
     steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
     batch_size: int = 0

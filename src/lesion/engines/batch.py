@@ -1,0 +1,172 @@
+"""Batch: the rows at work, and what a pass makes them say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lesion.edits.edit import BASELINE
+from lesion.edits.gates import Gates
+from lesion.edits.table import Table
+from lesion.engines.decoding import sample
+from lesion.engines.prefill import Prefilled, prefill
+from lesion.engines.row import Row
+from lesion.engines.slots import Slots
+from lesion.engines.work import Work
+from lesion.models.load import Model
+from lesion.tasks.task import Finish
+
+# When nobody waits any more, the batch is cut down once this share of it is still at work.
+SHRINK = 0.8
+
+Finished = list[tuple[Row, Finish]]
+
+
+class Batch:
+    """The rows at work. A slot whose row has finished is None until another row takes it."""
+
+    def __init__(self, model: Model, gates: Gates, table: Table, padding: int, work: Work) -> None:
+        self.model = model
+        self.gates = gates
+        self.table = table
+        self.padding = padding
+        self.work = work
+        self.slots = Slots(model.network.config)
+        self.rows: list[Row | None] = []
+        self.assigned = False
+
+    @property
+    def live(self) -> int:
+        """The number of rows at work."""
+        return sum(row is not None for row in self.rows)
+
+    @torch.inference_mode()
+    def enter(self, rows: Sequence[Row]) -> Finished:
+        """Compute the prompts and drafts of new rows and let in those that this does not finish; the others."""
+        self.assigned = False
+        columns = torch.tensor([row.column for row in rows])
+        wanted = [len(row.draft) + 1 for row in rows]
+        given = [row.given for row in rows]
+        found = prefill(self.model, self.gates, given, self.table.select(columns), self.padding, wanted=wanted)
+        self.work.prompt += found.token_steps
+        positions = torch.cat(
+            [torch.arange(first, first + count) for first, count in zip(found.places.tolist(), wanted, strict=True)]
+        )
+        logits = found.computed[:, 0]
+        if len(positions) != len(logits) or not torch.equal(positions, torch.arange(len(logits))):
+            logits = logits.index_select(0, positions.to(logits.device))
+        tokens, finite = _next(logits, [(row, step) for row in rows for step in range(len(row.draft) + 1)])
+        done: Finished = []
+        staying = []
+        at = 0
+        for index, (row, count) in enumerate(zip(rows, wanted, strict=True)):
+            finish = row.judge(tokens[at : at + count], finite[at : at + count])
+            at += count
+            self.work.drafted += len(row.draft)
+            self.work.accepted += row.accepted
+            if finish:
+                done.append((row, finish))
+            else:
+                staying.append(index)
+        if staying:
+            self._seat([rows[index] for index in staying], found, torch.tensor(staying))
+        return done
+
+    def _seat(self, rows: Sequence[Row], found: Prefilled, chosen: Tensor) -> None:
+        free = [slot for slot, row in enumerate(self.rows) if row is None]
+        free += range(len(self.rows), len(self.rows) + len(rows) - len(free))
+        taken = free[: len(rows)]
+        self.rows += [None] * (max([*taken, -1]) + 1 - len(self.rows))
+        sources = [source.index_select(0, chosen) for source in found.sources]
+        unread = torch.tensor([len(row.draft) - row.accepted for row in rows])
+        mask = found.mask.index_select(0, chosen.to(found.mask.device))
+        self.slots.insert(found.keys, found.values, sources, mask, torch.tensor(taken), unread)
+        for slot, row in zip(taken, rows, strict=True):
+            self.rows[slot] = row
+
+    @torch.inference_mode()
+    def step(self) -> Finished:
+        """One token for every row; the rows that it finishes."""
+        if not self.assigned:
+            columns = torch.tensor([row.column if row else 0 for row in self.rows])
+            self.gates.assign_table(self.table.select(columns))
+            self.assigned = True
+        device = self.model.device
+        tokens = torch.tensor([[row.said[-1] if row else self.padding] for row in self.rows]).to(device)
+        mask, positions = self.slots.step_inputs()
+        output = self.model.network(
+            input_ids=tokens,
+            attention_mask=mask.to(device).long(),
+            position_ids=positions.to(device),
+            past_key_values=self.slots,
+            use_cache=True,
+        )
+        self.slots.advance()
+        live = self.live
+        self.work.steps += 1
+        self.work.decoded += live
+        self.work.idle += len(self.rows) - live
+        return self._say(output.logits[:, -1])
+
+    def _say(self, logits: Float[Tensor, "rows vocabulary"]) -> Finished:
+        tokens, finite = _next(logits, [(row, 0) for row in self.rows])
+        done: Finished = []
+        left = []
+        for slot, (row, token, is_finite) in enumerate(zip(self.rows, tokens, finite, strict=True)):
+            if row is not None and (finish := row.say(token, is_finite)):
+                done.append((row, finish))
+                self.rows[slot] = None
+                left.append(slot)
+        if left:
+            live = [slot for slot, row in enumerate(self.rows) if row is not None]
+            self.slots.vacate(torch.tensor(left), torch.tensor(live, dtype=torch.long))
+        return done
+
+    @torch.inference_mode()
+    def shrink(self) -> None:
+        """Give up the slots of finished rows once enough of them stand empty."""
+        kept = [slot for slot, row in enumerate(self.rows) if row is not None]
+        if kept and len(kept) <= SHRINK * len(self.rows):
+            self.slots.keep(torch.tensor(kept))
+            self.rows = [self.rows[slot] for slot in kept]
+            self.assigned = False
+
+    def rest(self) -> None:
+        """Edit nothing until the next step."""
+        self.gates.assign_everywhere(BASELINE)
+        self.assigned = False
+
+    def leave(self) -> list[Row]:
+        """All rows still at work, as if they had never begun."""
+        rows = [row for row in self.rows if row is not None]
+        for row in rows:
+            row.forget()
+        return rows
+
+
+def _next(
+    logits: Float[Tensor, "places vocabulary"], places: Sequence[tuple[Row | None, int]]
+) -> tuple[list[int], list[bool]]:
+    """The token that each place tells, and whether its logits are finite.
+
+    Args:
+        logits: of all places.
+        places: the row that reads each, None for nobody, and how many tokens from now on the told one is.
+    """
+    largest, tokens = logits.max(-1)
+    finite = largest.isfinite().tolist()
+    drawing: list[int] = []
+    settings: list[tuple[float, float, float]] = []
+    for index, (row, ahead) in enumerate(places):
+        if row is not None and row.uniform is not None and finite[index]:
+            decoding = row.request.decoding
+            drawing.append(index)
+            settings.append((decoding.temperature, decoding.top_p, row.uniform[len(row.said) + ahead]))
+    if drawing:
+        indices = torch.tensor(drawing, device=logits.device)
+        numbers = torch.tensor(settings, dtype=torch.float64, device=logits.device)
+        tokens[indices] = sample(logits[indices], *numbers.T)
+    return tokens.tolist(), finite

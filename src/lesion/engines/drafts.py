@@ -1,0 +1,141 @@
+"""Drafts: what a prompt was answered under one edit is what another edit's answer is first compared with.
+
+Most edits change an answer late or not at all. So one row of every prompt goes ahead, the baseline where it is asked
+for, and its answer is the draft of the others: the pass over their prompt runs over the draft as well, each row keeps
+what it would have said itself, and goes on from there. Nothing is guessed: every token is the row's own.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Iterable
+
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.row import Row
+
+# Share of the drafted tokens that an edit must have said for the next draft to be worth its pass. A processor computes
+# every token of a pass; an accelerator computes a hundred in the time of one.
+WORTH_ON_CPU, WORTH = 0.25, 0.05
+# Of edits that are not worth a draft, one prompt in so many is drafted all the same: later questions may be others.
+AGAIN = 16
+# Tokens of a draft that are compared in any case.
+SHORT = 4
+# Rows that are shorter than this share of the longest are not padded to its length.
+FILLED = 0.8
+
+_Question = tuple[tuple[int, ...], Decoding]
+
+
+class Drafts:
+    """The rows that wait, in the order in which they should enter, and the answers that they may begin with.
+
+    Rows of one prompt enter together, and share what they can of its pass; the longest first, so that later ones fit
+    under them.
+
+    Args:
+        blocks: of the model.
+        worth: share of drafted tokens that must be accepted.
+    """
+
+    def __init__(self, blocks: int, worth: float) -> None:
+        self.blocks = blocks
+        self.worth = worth
+        self.ready: list[Row] = []
+        self._following: dict[_Question, list[Row]] = {}
+        self._lent: dict[_Question, tuple[int, ...]] = {}
+        self._tally: dict[tuple[int, Decoding], _Tally] = defaultdict(_Tally)
+
+    def __len__(self) -> int:
+        return len(self.ready) + sum(map(len, self._following.values()))
+
+    def wait(self, rows: Iterable[Row]) -> None:
+        """Let rows wait: one of every question goes ahead, unless its answer is known."""
+        together: dict[_Question, list[Row]] = defaultdict(list)
+        for row in rows:
+            together[_question(row.request)].append(row)
+        for question, group in together.items():
+            if question in self._lent:
+                self._let(group, self._lent[question])
+                continue
+            leader = self._leader(group)
+            self._insert(leader)
+            group.remove(leader)
+            if group:
+                self._following[question] = group
+
+    def take(self, rows: int, tokens: int) -> list[Row]:
+        """The next rows: so many at most, and no more than so many tokens, padding included, but always one.
+
+        Rows of one prompt stay together, and much shorter ones wait for a pass of their own, where that can be.
+        """
+        # The longest is first; what exceeds one pass enters with the next.
+        longest = len(self.ready[0].given)
+        count = min(rows, max(1, tokens // longest), len(self.ready))
+        short = (at for at in range(count) if len(self.ready[at].given) < FILLED * longest)
+        count = next(short, count)
+        if count < len(self.ready):
+            whole = count
+            while whole and self.ready[whole].given == self.ready[whole - 1].given:
+                whole -= 1
+            count = whole or count
+        taken, self.ready = self.ready[:count], self.ready[count:]
+        return taken
+
+    def entered(self, rows: Iterable[Row]) -> None:
+        """Take note of how these rows' drafts went."""
+        for row in rows:
+            if row.draft:
+                tally = self._tally[row.column, row.request.decoding]
+                tally.drafted += len(row.draft)
+                tally.accepted += row.accepted
+
+    def finished(self, row: Row) -> None:
+        """Lend the answer of a row that went ahead to those that follow it."""
+        question = _question(row.request)
+        if question not in self._lent:
+            # What follows the last token is never asked.
+            self._lent[question] = tuple(row.said[:-1])
+            self._let(self._following.pop(question, []), self._lent[question])
+
+    def again(self, rows: Iterable[Row]) -> None:
+        """Let rows wait that could not enter, as they are."""
+        for row in rows:
+            self._insert(row)
+
+    def _let(self, rows: Iterable[Row], draft: tuple[int, ...]) -> None:
+        for row in rows:
+            if len(draft) <= SHORT or self._tally[row.column, row.request.decoding].worth(self.worth):
+                row.draft = draft[: row.limit - 1]
+            self._insert(row)
+
+    def _insert(self, row: Row) -> None:
+        insort(self.ready, row, key=_order)
+
+    def _leader(self, rows: list[Row]) -> Row:
+        """The row without an edit, or one whose edit begins in the middle: the blocks there are missed least."""
+        return min(rows, key=lambda row: (row.start < self.blocks, abs(row.start - self.blocks / 2)))
+
+
+class _Tally:
+    """How much of its drafts an edit has said."""
+
+    def __init__(self) -> None:
+        self.drafted = 0
+        self.accepted = 0
+        self.passed = 0
+
+    def worth(self, share: float) -> bool:
+        """Whether another draft is worth its pass, and now and then although it is not."""
+        if self.accepted >= share * self.drafted:
+            return True
+        self.passed += 1
+        return self.passed % AGAIN == 0
+
+
+def _question(request: Request) -> _Question:
+    return request.prompt, request.decoding
+
+
+def _order(row: Row) -> tuple[int, tuple[int, ...], int]:
+    return -len(row.given), row.request.prompt, row.column
