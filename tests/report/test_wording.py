@@ -53,7 +53,7 @@ def test_a_long_name_is_shortened_in_the_middle(name, longest):
     short = wording.short(name, longest)
     assert len(short) <= longest
     assert short == wording.printable(name) or (
-        short[0] == name[0] and wording.printable(name).endswith(short.partition("…")[2][-1])
+        short[0] == wording.printable(name)[0] and wording.printable(name).endswith(short.partition("…")[2][-1])
     )
 
 

@@ -53,7 +53,7 @@ def accuracy(view: View, level: float) -> bytes:
             axis.set_axis_off()
         for axis, (task, of_task) in zip(axes.flat, view.panels.items(), strict=False):
             _panel(axis, view, of_task)
-            axis.set_title(_title(task, of_task), loc="left")
+            axis.set_title(title(task, of_task), loc="left")
         for row in axes:
             row[0].set_ylabel("accuracy")
         figure.legend(
@@ -66,7 +66,7 @@ def accuracy(view: View, level: float) -> bytes:
         return png(figure)
 
 
-def _title(task: str, of_task: Sequence[Line]) -> str:
+def title(task: str, of_task: Sequence[Line]) -> str:
     """The task's name with the number of items; of a study that stopped asking, the most that a cell was asked."""
     counts = ", ".join(f"{n:,}" for n in sorted({line.items for line in of_task}))
     drawn = sorted({line.drawn for line in of_task if line.drawn is not None})

@@ -67,6 +67,9 @@ def screen(
         LesionError: an item has neither solution nor gold answer, or its prompt leaves no room for it.
     """
     generating = {choice: task for choice, task in tasks.items() if task.kind == "generate"}
+    for choice in tasks:
+        if choice not in generating:
+            watcher.note(no_screen(choice.name))
     items = {gold_of(choice): drawn[choice][:ITEMS] for choice in generating}
     for choice, some in items.items():
         store.add_items(choice.name, some)
