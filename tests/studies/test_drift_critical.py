@@ -46,6 +46,18 @@ def test_a_folder_with_another_kind_of_study_is_refused(text, tmp_path):
         read_critical(tmp_path, ["a"])
 
 
+@pytest.mark.parametrize("decided", ["critical", "not", "open"])
+def test_a_study_that_stopped_asking_is_refused_with_what_to_do(decided, folder):
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["models"].append({"model": "c", "tasks": summary["models"][0]["tasks"]})
+    summary["models"][0] = json.loads(json.dumps(summary["models"][0]))
+    summary["models"][0]["tasks"][0]["layers"][1]["decided"] = decided
+    (folder / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(UsageError, match="Run the same study without stopping into that folder"):
+        read_critical(folder, ["a"])
+    assert read_critical(folder, ["c"]).of("c", "gsm8k") == (1, 3)
+
+
 def test_a_folder_without_a_summary_and_a_broken_one_are_told_apart(tmp_path):
     with pytest.raises(UsageError, match=r"There is no .*summary\.json"):
         read_critical(tmp_path / "absent", ["a"])

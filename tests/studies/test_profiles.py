@@ -1,5 +1,6 @@
 """Profiles: which number per block is read from which study's folder."""
 
+import json
 import math
 
 import made_profiles as made
@@ -21,6 +22,20 @@ def test_a_layer_study_gives_the_drop_per_task_with_its_interval_and_its_critica
     assert sums.at(2) == pytest.approx((0.3, 0.2, 0.4))
     assert sums.at(1) is None
     assert numbers(facts) == {0: 0.1, 1: 0.0, 2: -0.1}
+
+
+def test_drops_of_a_study_that_stopped_asking_are_drawn_with_a_note_and_not_ranked(tmp_path):
+    place = made.layers(tmp_path, {"sums": [0.8, 0.2, 0.3], "facts": [0.1, 0.0, 0.0]}, critical=(0,))
+    told = json.loads((place / "summary.json").read_text(encoding="utf-8"))
+    for entry in told["models"][0]["tasks"][0]["layers"]:
+        entry["decided"] = "critical" if entry["critical"] else "open"
+    (place / "summary.json").write_text(json.dumps(told), encoding="utf-8")
+    found = read(place)
+    sums, facts = found.profiles
+    assert (sums.label, sums.ranked, sums.critical) == ("drop · sums, stopped", False, (0,))
+    assert (facts.label, facts.ranked) == ("drop · facts", True)
+    (note,) = found.notes
+    assert "sums of made stopped block by block" in note
 
 
 def test_places_and_factors_of_a_layer_study_are_profiles_of_their_own(tmp_path):

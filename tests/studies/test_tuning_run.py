@@ -213,9 +213,9 @@ def test_the_rate_is_chosen_on_held_out_items_and_only_its_models_meet_the_test_
 
 
 def test_a_layer_studys_folder_says_which_blocks_are_critical_and_no_ablation_is_run(llama, tmp_path):
-    def layer_study(drops, name="tiny:llama", task="sums"):
+    def layer_study(drops, name="tiny:llama", task="sums", **more):
         layers = [
-            {"layer": layer, "unit": "block", "factor": 0.0, "drop": drop, "critical": drop > 0.5}
+            {"layer": layer, "unit": "block", "factor": 0.0, "drop": drop, "critical": drop > 0.5, **more}
             for layer, drop in enumerate(drops)
         ]
         (tmp_path / "layers").mkdir(exist_ok=True)
@@ -232,6 +232,7 @@ def test_a_layer_studys_folder_says_which_blocks_are_critical_and_no_ablation_is
         ([0.1, 0.2], {}, "did not switch off every block of tiny:llama: block 2 is missing"),
         ([0.1] * 3, {"name": "tiny:lama"}, r"is about tiny:lama, not tiny:llama \(nearest: tiny:lama\)"),
         ([0.1] * 3, {"task": "gsm8k"}, "asked gsm8k, not sums"),
+        ([0.1] * 3, {"decided": "not"}, "Run the same study without stopping into that folder"),
     ):
         layer_study(drops, **more)
         with pytest.raises(UsageError, match=told):
