@@ -17,7 +17,7 @@ from lesion.engines.decoding import StopStrings
 from lesion.engines.engine import Request, Response
 from lesion.engines.guard import probes, prove
 from lesion.engines.memory import rows_that_fit
-from lesion.engines.vllm_building import start
+from lesion.engines.vllm_building import refused, start
 from lesion.engines.vllm_jobs import Job, Jobs
 from lesion.engines.vllm_scoring import chosen, contrasted, looks
 from lesion.engines.vllm_trials import trials_of_places, trials_of_weights
@@ -92,6 +92,7 @@ class VllmEngine:
         try:
             end = min(self._ends, default=-1)
             begun = self.calls("lesion_begin", len(model.anatomy.blocks), model.anatomy.family, model.name, end)
+            self._try()
         except BaseException:
             self.close()
             raise
@@ -197,6 +198,18 @@ class VllmEngine:
         with self.forgetting(), edited_on(self, self.model, weights, truncations):
             self.forget()
             yield
+
+    def _try(self) -> None:
+        """Say a few tokens: some models vLLM refuses not when it starts, but when it first computes.
+
+        Raises:
+            LesionError: it refuses this one.
+        """
+        try:
+            for _ in self.jobs.run([Job((0, 0), 2)]):
+                pass
+        except LesionError as error:
+            raise refused(self.model, error.__cause__ or error) from error
 
     def _prove(self, requests: Sequence[Request]) -> None:
         """Let the effect guard look at the kinds of edits that are asked for and that it has not seen yet."""

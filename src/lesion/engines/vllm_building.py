@@ -165,9 +165,7 @@ def start(
         raise
     except Exception as error:
         running.close()
-        raise LesionError(
-            f"vLLM does not take {model.name}: {reason(error)} Use --engine transformers for this model."
-        ) from error
+        raise refused(model, error) from error
     if here:
         _HERE.append(running)
     return running
@@ -303,6 +301,11 @@ def _leave_nothing() -> None:
     if cleanup is not None:
         cleanup()
     gc.collect()
+
+
+def refused(model: Model, error: BaseException) -> LesionError:
+    """What to say of a model that vLLM does not run."""
+    return LesionError(f"vLLM does not take {model.name}: {reason(error)} Use --engine transformers for this model.")
 
 
 def reason(error: BaseException) -> str:
