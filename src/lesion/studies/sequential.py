@@ -84,13 +84,15 @@ def evidence(
     differences = baseline.astype(np.int64) - edited.astype(np.int64)
     drop = float(differences.mean())
     above, below = log_e_values(differences, effect, population)
-    low = lower_limit(differences, level / 2, population)
-    high = -lower_limit(-differences, level / 2, population)
+    if items == population:
+        low = high = drop
+    else:
+        low = lower_limit(differences, level / 2, population)
+        high = -lower_limit(-differences, level / 2, population)
     # The mean may drift out of the limits of earlier items, and limits that err may even cross: then the interval
     # holds all of them. It becomes no less likely to hold the truth.
-    return Evidence(
-        items, drop, min(low, high, drop), max(low, high, drop), float(above[..., -1]), float(below[..., -1])
-    )
+    low, high = min(low, high, drop), max(low, high, drop)
+    return Evidence(items, drop, low, high, float(above[..., -1]), float(below[..., -1]))
 
 
 def log_e_values(
