@@ -18,7 +18,7 @@ from lesion.engines.cluster_joining import connected, ray_module
 from lesion.engines.cluster_rooms import Node, Plan, cores_here, planned, refuse_crowd
 from lesion.engines.cluster_units import Unit
 from lesion.engines.cluster_worker import Answerer, Order, Parcel
-from lesion.models.load import Model
+from lesion.models.load import Model, quiet
 from lesion.models.source import BUNDLED, find
 from lesion.watching import Watcher
 
@@ -36,6 +36,7 @@ class Worker:
         asked: what it was asked and has not told yet, oldest first.
         started: when its process was asked for, by the monotonic clock.
         host: of its process; empty until it has said hello.
+        process: the number of its process there.
         order: the engine that it has open or is opening.
         rows: that it answers at once; 0 until it is ready.
         units: that it was given, the first of them at work.
@@ -49,6 +50,7 @@ class Worker:
     asked: deque[Any] = field(default_factory=deque)
     started: float = 0.0
     host: str = ""
+    process: int = 0
     order: Order | None = None
     rows: int = 0
     units: deque[Unit] = field(default_factory=deque)
@@ -62,7 +64,7 @@ class Worker:
 
     def greet(self, actor: Any) -> None:
         """Begin with a process that was just asked for."""
-        self.actor, self.host, self.order, self.rows = actor, "", None, 0
+        self.actor, self.host, self.process, self.order, self.rows = actor, "", 0, None, 0
         self.started = time.monotonic()
         self.units.clear()
         self.rest()
@@ -220,8 +222,9 @@ class Cluster:
         if model.fingerprint not in self._saved:
             folder = tempfile.TemporaryDirectory(prefix="lesion-model-", ignore_cleanup_errors=True)
             self._folders.append(folder)
-            model.network.save_pretrained(folder.name)
-            model.tokenizer.save_pretrained(folder.name)
+            with quiet():
+                model.network.save_pretrained(folder.name)
+                model.tokenizer.save_pretrained(folder.name)
             self._saved[model.fingerprint] = folder.name
         return self._saved[model.fingerprint]
 

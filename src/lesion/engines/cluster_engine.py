@@ -6,6 +6,7 @@ again, so that every request gets exactly one response.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -112,9 +113,12 @@ class Call:
 
     def _ready(self, worker: Worker) -> None:
         """Have a worker open the engine of this call, unless it has it open."""
-        if not worker.host or worker.order == self.order:
+        if not worker.host:
             return
-        if worker.order is not None and "vllm" in (worker.order.engine, self.order.engine):
+        if worker.order == self.order:
+            if worker.rows:
+                self._cut(worker.rows)
+        elif worker.order is not None and "vllm" in (worker.order.engine, self.order.engine):
             self.cluster.replace(worker)  # what vLLM holds of an accelerator goes with its process alone
         else:
             worker.open(self.order)
@@ -176,14 +180,17 @@ class Call:
                 f"On {hello.host} lesion {hello.version} is installed, and here {here}: install the same version on all"
                 f" machines of the cluster."
             )
-        worker.host = hello.host
+        worker.host, worker.process = hello.host, hello.process
         worker.open(self.order)
 
     def _opened(self, worker: Worker, ready: Ready) -> None:
         worker.rows, worker.deaths = ready.rows, 0
+        self._cut(ready.rows)
+
+    def _cut(self, rows: int) -> None:
+        """Cut the requests into units, once it is known how many rows a worker answers at once."""
         if self.units is None:
-            count = len(self.cluster.workers)
-            self.units = cut(self.requests, count, ready.rows, self._in_weights)
+            self.units = cut(self.requests, len(self.cluster.workers), rows, self._in_weights)
             self.queue = deque(self.units)
             self.open = {key: unit for unit in self.units for key in unit.requests}
 
@@ -241,6 +248,11 @@ class Call:
         Raises:
             LesionError: this has happened too often.
         """
+        if lacking := re.search(r"No module named '[\w.]+'", str(error)):
+            raise LesionError(
+                f"A machine of {self.cluster.name} lacks a library ({lacking[0]}): install the same version of lesion"
+                f" and its extras on all of them, in the Python that Ray was started with."
+            )
         reason = cause(error)
         if worker.units:
             unit = worker.units[0]

@@ -30,7 +30,6 @@ class Unit:
     requests: dict[str, Request]
     cost: float
     deaths: int = 0
-    begun: bool = field(default=False)
 
     def __str__(self) -> str:
         prompts = len({request.prompt for request in self.requests.values()})
