@@ -134,7 +134,7 @@ def test_slices_end_where_rounds_do_and_grow_so_that_batches_stay_full():
     while slices := state.round():
         for one in slices:
             assert one.stop in {stop for _, stop in sequential.rounds(len(ITEMS[one.task]))}
-        to_the_end = all(one.stop == len(ITEMS[one.task]) for one in slices)
+        to_the_end = any(one.stop == len(ITEMS[one.task]) for one in slices)
         sizes.append((sum(len(one.edits) for one in slices), sum(one.answers for one in slices)))
         assert sizes[-1][1] >= stopping.BUDGET or to_the_end
         state.look(answers)
