@@ -9,7 +9,7 @@ from typing import Any
 
 from lesion.tasks.catalogue import find
 
-QUESTIONS = 12
+QUESTIONS = 8
 
 
 def _yaml(value: object) -> str:
@@ -62,22 +62,23 @@ def atlas(count: int = QUESTIONS) -> list[tuple[str, str, list[str]]]:
 def write_tasks(folder: Path) -> Path:
     """One task of every kind, and a group.
 
-    `local_gsm8k` (generation, two filters), `local_shots` (the same with eight examples, too long for a context of 512), `local_arc` (choices, acc and
-    acc_norm), `local_winogrande` (choices in the questions), `local_lambada` (the last word), `local_wikitext` (running
-    text, of which one document exceeds a context of 512 tokens), `local_group` of `local_arc` and `local_arc_more`.
+    `local_gsm8k` (generation, two filters), `local_shots` (the same with eight examples, too long for a context of 512
+    tokens), `local_arc` (choices, acc and acc_norm), `local_winogrande` (choices in the questions), `local_lambada`
+    (the last word), `local_wikitext` (running text, of which one document exceeds a context of 512 tokens), `local_group` of
+    `local_arc` and `local_arc_more`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_task(folder, "local_gsm8k", arithmetic(), include="gsm8k/gsm8k.yaml", num_fewshot=None)
     write_task(
         folder,
         "local_shots",
-        arithmetic(),
+        arithmetic(9),
         include="gsm8k/gsm8k.yaml",
         num_fewshot=8,
         fewshot_split="test",
-        generation_kwargs={"until": ["Question:", "\n\n"], "max_gen_toks": 40, "do_sample": False},
+        generation_kwargs={"until": ["Question:", "\n\n"], "max_gen_toks": 16, "do_sample": False},
     )
-    for name, rows in (("local_arc", atlas()), ("local_arc_more", atlas(20)[QUESTIONS:])):
+    for name, rows in (("local_arc", atlas()), ("local_arc_more", atlas(14)[QUESTIONS:])):
         write_task(
             folder,
             name,
@@ -112,7 +113,7 @@ def write_tasks(folder: Path) -> Path:
         [{"text": f"Question: {question}\nAnswer: {right}"} for question, right, _ in atlas()],
         include="lambada/lambada_openai.yaml",
     )
-    told = [f"{row['question']} {row['answer']} " for row in arithmetic(60)]
+    told = [f"{row['question']} {row['answer']} " for row in arithmetic(20)]
     write_task(
         folder,
         "local_wikitext",

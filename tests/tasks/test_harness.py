@@ -239,7 +239,7 @@ def test_the_command_asks_a_task_of_the_harness(folder, tmp_path, capsys):
         "--task",
         name,
         "--items",
-        12,
+        8,
         "--layers",
         0,
         "--out",

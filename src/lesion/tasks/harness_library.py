@@ -113,10 +113,13 @@ def loaded(name: HarnessName) -> dict[str, Any]:
 
 def packaged() -> dict[str, Path]:
     """The names of all tasks and groups that come with the library, each with its file."""
-    spec = importlib.util.find_spec("lm_eval")
-    if spec is None or spec.origin is None:
-        return {}
-    return _named(Path(spec.origin).parent / "tasks")
+    return _named(_tasks())
+
+
+def _tasks() -> Path:
+    import lm_eval.tasks
+
+    return Path(str(lm_eval.tasks.__file__)).parent
 
 
 @lru_cache(maxsize=4)
@@ -139,21 +142,41 @@ def _built(name: HarnessName) -> dict[str, Any]:
     folder = _folder(name)
     if folder is not None:
         manager = _manager(str(folder), False)
-        if name.task in manager.all_subtasks:
+        if _whole(manager, name.task):
             return _made(manager, name.task, name)
+    # An index of all tasks takes many seconds: a task by itself needs none, nor does a name that stands nowhere.
     file = packaged().get(name.task)
     if file is not None and folder is None and _kind(file) == "task":
-        # Alone, a task is there at once; an index of all of them takes seconds.
         return _made(_manager(None, False), str(file), name)
+    if file is not None or name.task in _named(folder or _tasks()) or _tagged(name.task, folder):
+        manager = _manager(None if folder is None else str(folder), True)
+        if name.task in manager.all_tasks:
+            return _made(manager, name.task, name)
     known = [*packaged(), *(_named(folder) if folder else ())]
-    manager = _manager(None if folder is None else str(folder), True)
-    if name.task not in manager.all_tasks:
-        here = f" {folder} has {', '.join(sorted(_named(folder))) or 'none'}." if folder is not None else ""
-        raise UsageError(
-            f"lm-evaluation-harness has no task '{name.task}'{nearest(name.task, known)}.{here} `lm-eval ls tasks` "
-            f"lists all of them; a folder with YAML files of your own is {name_with_path(name)}."
-        )
-    return _made(manager, name.task, name)
+    here = f" {folder} has {', '.join(sorted(_named(folder))) or 'none'}." if folder is not None else ""
+    raise UsageError(
+        f"lm-evaluation-harness has no task '{name.task}'{nearest(name.task, known)}.{here} `lm-eval ls tasks` "
+        f"lists all of them; a folder with YAML files of your own is {name_with_path(name)}."
+    )
+
+
+def _whole(manager: Any, name: str) -> bool:
+    """Whether a manager knows a task, or a group and everything in it."""
+    entry = manager.task_index.get(name)
+    if entry is None:
+        return False
+    members = (entry.cfg or {}).get("task") if name in manager.all_groups else sorted(entry.tags)
+    if name in manager.all_subtasks or not isinstance(members, list):
+        return name in manager.all_subtasks
+    names = [member if isinstance(member, str) else member.get("task", member.get("group")) for member in members]
+    return all(isinstance(member, str) and _whole(manager, member) for member in names)
+
+
+def _tagged(name: str, folder: Path | None) -> bool:
+    """Whether a name stands in any file where that of a tag would stand."""
+    line = re.compile(rb"""^[ \t]*(?:-|tag:)[ \t]*["']?%s["']?[ \t]*\r?$""" % re.escape(name.encode()), re.M)
+    places = [_tasks(), *([folder] if folder is not None else [])]
+    return any(line.search(file.read_bytes()) for place in places for file in place.rglob("*.yaml"))
 
 
 def name_with_path(name: HarnessName) -> str:

@@ -68,10 +68,10 @@ class HarnessTokens:
         if begun is not None and text.startswith(begun):
             return self._plain(text)
         settings = {} if self.add_bos is None else {"add_special_tokens": self.add_bos}
-        return list(self.tokenizer.encode(text, **settings))
+        return list(self.tokenizer.encode(text, verbose=False, **settings))
 
     def _plain(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(text, add_special_tokens=False))
+        return list(self.tokenizer.encode(text, add_special_tokens=False, verbose=False))
 
     def pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         """The ids of a context and those of what follows it.
