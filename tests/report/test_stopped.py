@@ -77,7 +77,6 @@ def test_the_page_says_it_at_the_top_and_in_every_cell(tmp_path):
         assert of_layer[-1] == decided
     heat = html[html.index('id="drops"') : html.index('id="cells"')]
     assert cells(heat, "sums")[:4] == ["0? open n 10", "−10 n 6", "90 critical n 3", "0 n 6"]
-    assert html.count("<h3>sums <span") == 1
     assert f"n = up to 10 of {DRAWN}, stopped" in text
     assert "Accuracy by group of items" not in text
 
@@ -91,9 +90,9 @@ def test_a_full_table_has_none_of_that(tmp_path):
 def test_open_cells_have_a_mark_of_their_own_in_the_charts():
     (view,) = views(stopped()[0])
     drawn = str(charts.panel(view, "sums", charts.Frame(view.layers), 0.95))
-    assert drawn.count('class="mark undecided"') == 1
+    assert drawn.count('class="crossed"') == 1
     assert drawn.count('class="mark critical"') == 1
-    assert 'class="mark undecided"' not in str(charts.panel(views(study()[0])[0], "sums", charts.Frame((0, 1)), 0.95))
+    assert 'class="crossed"' not in str(charts.panel(views(study()[0])[0], "sums", charts.Frame((0, 1)), 0.95))
     point = view.panels["sums"][0].at(0)
     assert "n = 10, open" in plain(charts.numbers(point))
     assert "n =" not in plain(charts.numbers(views(study()[0])[0].panels["sums"][0].at(0)))
@@ -121,12 +120,22 @@ def test_the_title_of_a_figure_says_that_asking_stopped():
 
 def test_findings_say_after_how_many_items_and_what_is_open():
     told = plain(" ".join(s for found in prose.findings(views(stopped()[0])) for s in found.sentences))
-    assert "to 0.0 % [0.0, 27.8] (n = 3, stopped)" in told
+    assert "from 90.0 % [59.6, 98.2] (n = 10) to 0.0 % [0.0, 27.8] (n = 3, stopped)" in told
     assert "Block 0 is left open." in told
     unfinished = prose.findings(views(stopped(finished=False)[0]))
     told = plain(" ".join(s for found in unfinished for s in found.sentences))
     assert "Block 0 is still open." in told
     assert "No block is critical for facts so far" in told
+
+
+def test_a_block_left_open_on_a_task_is_not_said_to_be_spared_by_it():
+    def headline(decided: str) -> str:
+        summary = stopped()[0]
+        summary["models"][0]["tasks"][1]["layers"][2]["decided"] = decided
+        return plain(" ".join(s for found in prose.findings(views(summary)) for s in found.headline))
+
+    assert headline("not") == "Block 2 is critical for sums, not for facts."
+    assert headline("open") == ""
 
 
 def test_a_stopped_cell_is_not_a_missing_one_but_a_study_that_goes_on_is_not_finished():

@@ -130,6 +130,7 @@ def test_every_number_is_over_the_first_items_of_the_draw_and_its_limits_hold_at
         best = max(_likelihood(p, k, n) for p in np.linspace(0.001, 0.999, 999))
         assert all(best - _likelihood(p, k, n) > 1 for p in outside)
     assert summary["study"]["level"] == 0.9
+    assert summary["study"]["stop"] == {"when": "decided", **STOP}
     assert "exceeds 10 points" in summary["study"]["rule"]
     assert "e-BH" in summary["study"]["rule"]
 

@@ -93,7 +93,7 @@ def critical_swatch() -> Markup:
 
 
 def undecided_swatch() -> Markup:
-    """The legend's picture of a layer that is not decided: a dotted mark."""
+    """The legend's picture of a layer that is not decided: a crossed mark."""
     return Markup('<svg class="swatch t0" viewBox="0 0 34 14" aria-hidden="true">{}</svg>').format(
         mark(17.0, 7.0, 4.8, 0, undecided=True)
     )
@@ -189,7 +189,7 @@ def _strokes(line: Line, view: View, frame: Frame) -> Markup:
 
 
 def mark(x: float, y: float, radius: float, index: int, *, critical: bool = False, undecided: bool = False) -> Markup:
-    """The mark of line number `index` at a place; filled when critical, dotted when asking left it undecided."""
+    """The mark of line number `index` at a place; filled when critical, crossed when asking left it undecided."""
     name = MARKERS[index % len(MARKERS)]
     r = radius
     paths = {
@@ -201,8 +201,13 @@ def mark(x: float, y: float, radius: float, index: int, *, critical: bool = Fals
         "pentagon": f"M{x:.1f} {y + 1.3 * r:.1f}l{1.3 * r:.1f} {-2.2 * r:.1f}h{-2.6 * r:.1f}Z",
         "cross": f"M{x - r:.1f} {y - r / 2:.1f}h{2 * r:.1f}v{r:.1f}h{-2 * r:.1f}Z",
     }
-    kind = " critical" if critical else " undecided" if undecided else ""
-    return Markup('<path class="mark{}" d="{}"/>').format(kind, paths[name])
+    drawn = Markup('<path class="mark{}" d="{}"/>').format(" critical" if critical else "", paths[name])
+    if undecided:
+        a = 1.7 * r
+        drawn += Markup('<path class="crossed" d="M{:.1f} {:.1f}l{:.1f} {:.1f}m0 {:.1f}l{:.1f} {:.1f}"/>').format(
+            x - a, y - a, 2 * a, 2 * a, -2 * a, -2 * a, 2 * a
+        )
+    return drawn
 
 
 def _labels(of_task: Sequence[Line], frame: Frame) -> list[Markup]:

@@ -114,7 +114,8 @@ def _task(line: Line, selective: Sequence[int]) -> str:
     sentence = (
         f"{places[0].upper()}{places[1:]} {verb} critical for {line.task}: without "
         f"{'it' if len(found) == 1 else wording.place('block', worst.layer)} accuracy falls from "
-        f"{wording.percent(base.accuracy)} {wording.interval(base.low, base.high)} to "
+        f"{wording.percent(base.accuracy)} {wording.interval(base.low, base.high)}"
+        f"{f' (n{wording.SPACE}={wording.SPACE}{line.items:,})' if line.stopped else ''} to "
         f"{wording.percent(worst.accuracy)} {wording.interval(worst.low, worst.high)}{_asked(worst)}"
     )
     wrong = 1 - worst.accuracy
@@ -148,10 +149,11 @@ Needed = dict[int, frozenset[str]]
 def _needed(models: Sequence[Sequence[Line]], quantifier: Callable[[Iterable[bool]], bool]) -> Needed:
     """Layers critical for at least one task, with those tasks, in all (or any) of the models.
 
-    Only layers that were measured on every task of every model count: of others nothing is known yet.
+    Only layers that were measured, and not left open, on every task of every model count: of others it is not known.
     """
     every = [line for of_model in models for line in of_model]
-    measured = set.intersection(*({point.layer for point in line.points} for line in every)) if every else set()
+    known = [{point.layer for point in line.points if point.decided != "open"} for line in every]
+    measured = set.intersection(*known) if known else set()
     tasks = dict.fromkeys(line.task for line in every)
     found: Needed = {}
     for layer in sorted(measured):
@@ -212,7 +214,8 @@ def _shared(view: View) -> list[str]:
     if len(models) < 2:
         return []
     told = _by_tasks(_needed(models, all), view.lines, f"In all {len(models)} models ", _needed(models, any))
-    if not told and any(point.critical for line in view.lines for point in line.points):
+    points = [point for line in view.lines for point in line.points]
+    if not told and any(point.critical for point in points) and all(point.decided != "open" for point in points):
         told = [f"No {_unit(view)} is critical for the same task in all {len(models)} models."]
     return told
 

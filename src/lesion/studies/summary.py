@@ -84,6 +84,7 @@ def summarise(
             "seed": study.seed,
             "level": study.level,
             "rule": rule(study.level) if study.stop is None else stopped_rule(study.stop),
+            **({} if study.stop is None else {"stop": study.stop.model_dump()}),
             "version": version("lesion"),
         },
         "notes": notes,
