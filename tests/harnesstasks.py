@@ -64,8 +64,8 @@ def write_tasks(folder: Path) -> Path:
 
     `local_gsm8k` (generation, two filters), `local_shots` (the same with eight examples, too long for a context of 512
     tokens), `local_arc` (choices, acc and acc_norm), `local_winogrande` (choices in the questions), `local_lambada`
-    (the last word), `local_wikitext` (running text, of which one document exceeds a context of 512 tokens), `local_group` of
-    `local_arc` and `local_arc_more`.
+    (the last word), `local_wikitext` (running text, of which one document exceeds a context of 512 tokens),
+    `local_group` of `local_arc` and `local_arc_more`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_task(folder, "local_gsm8k", arithmetic(), include="gsm8k/gsm8k.yaml", num_fewshot=None)

@@ -84,6 +84,16 @@ def test_the_windows_of_a_text_are_those_of_the_harness(name, context, text):
     assert [(list(part.prompt), list(part.choices[0])) for part in parts] == list(map(make_disjoint_window, windows))
 
 
+@quick
+@given(context=words, continuation=words, limit=st.integers(1, 400))
+def test_a_tokenizer_that_puts_a_mark_before_every_text_is_used_as_in_the_harness(shared, context, continuation, limit):
+    name = str(shared / "models" / "stories260K")
+    if context:
+        assert ours(name).pair(context, continuation) == theirs(name)._encode_pair(context, continuation)
+    ids, _ = theirs(name).tok_batch_encode([context], left_truncate_len=512 - limit)
+    assert ours(name).generation(context, limit).prompt == tuple(int(one) for one in ids[0])
+
+
 def test_every_token_of_a_long_text_is_predicted_once():
     tokens = replace(ours(MODELS[0]), context=7)
     text = "the town " * 40
