@@ -152,7 +152,7 @@ class Savings:
 
     Attributes:
         items, accuracy, won: of the study.
-        mode, effect, level, growth: of the rule.
+        mode, effect, level, growth, budget: of the rule.
         studies: how many were drawn.
         evaluations: mean number until all is decided or asked.
         largest: the 90th percentile of it.
@@ -170,6 +170,7 @@ class Savings:
     effect: float
     level: float
     growth: float
+    budget: int
     studies: int
     evaluations: float
     largest: float
@@ -204,7 +205,7 @@ def savings(items: int, accuracy: float, won: float, mode: str, rule: Rule, stud
         found.append(np.array_equal(run.called == 1, truth == 1))
     shares = (counts / studies).tolist()
     return Savings(
-        items, accuracy, won, mode, rule.effect, rule.level, rule.growth, studies,
+        items, accuracy, won, mode, rule.effect, rule.level, rule.growth, rule.budget, studies,
         float(np.mean(needed)), float(np.quantile(needed, 0.9)), float(np.mean(np.array(needed) <= AIM)),
         float(np.mean(bounds)), shares[0], shares[1], float(np.mean(found)), shares[2], shares[3],
     )  # fmt: skip
@@ -316,7 +317,7 @@ def _simulated(studies: int, of_savings: int, seed: int) -> dict[str, Any]:
         saved.append(asdict(one))
         print(
             f"  N={one.items:<5} accuracy {one.accuracy:<4g} won {one.won:<5g} effect {one.effect:<5g}"
-            f" level {one.level:<5g} growth {one.growth:<5g} {one.mode:<7}"
+            f" level {one.level:<5g} growth {one.growth:<5g} budget {one.budget:<4} {one.mode:<7}"
             f" {one.evaluations:6.2f} (90 %: {one.largest:5.2f}, bound {one.bound:5.2f})"
             f"  wrong {one.wrong:.4f} open {one.open:.3f} critical set right {one.critical_found:.2f};"
             f" full table: wrong {one.fixed_wrong:.4f} open {one.fixed_open:.3f}",
@@ -330,8 +331,14 @@ def _simulated(studies: int, of_savings: int, seed: int) -> dict[str, Any]:
                     told(savings(items, accuracy, won, mode, Rule(table=table), of_savings, seed))
     print("\nLevers, at 1,000 items, accuracy 0.8, won 0.01")
     for rule in (
-        Rule(growth=1.05), Rule(growth=1.25), Rule(growth=1.5), Rule(level=0.1), Rule(effect=0.15), Rule(effect=0.2),
-    ):  # fmt: skip
+        Rule(growth=1.25),
+        Rule(growth=1.5),
+        Rule(growth=1.05, budget=32),
+        Rule(budget=512),
+        Rule(level=0.1),
+        Rule(effect=0.15),
+        Rule(effect=0.2),
+    ):
         told(savings(1000, 0.8, 0.01, "table", rule, of_savings, seed))
     return {"errors": wrong, "savings": saved}
 

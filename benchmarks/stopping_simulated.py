@@ -27,12 +27,14 @@ class Rule:
         level: the share of wrong calls that is allowed.
         table: ask what the full table would say (`population` of `evidence`); else what holds beyond it.
         growth: of the rounds.
+        budget: answers of a round, at least, so that batches are full.
     """
 
     effect: float = 0.1
     level: float = 0.05
     table: bool = True
     growth: float = 1.1
+    budget: int = BUDGET
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,7 @@ def stopped(differences: Differences, rule: Rule) -> Stopped:
     above, below = _at(differences, ends, rule)
     called, looked, look = np.zeros(cells, dtype=np.int64), np.zeros(cells, dtype=np.int64), -1
     while look < len(ends) - 1 and (called == 0).any():
-        want = math.ceil(BUDGET / (1 + int((called == 0).sum())))
+        want = math.ceil(rule.budget / (1 + int((called == 0).sum())))
         least = (ends[look] if look >= 0 else 0) + want
         look = next((at for at in range(look + 1, len(ends)) if ends[at] >= least), len(ends) - 1)
         looked[called == 0] = look
