@@ -198,7 +198,7 @@ def test_a_question_that_is_asked_several_times_is_sampled_anew_and_again_the_sa
         ({"until": "a", "max_new_tokens": 7, "do_sample": False, "temperature": 0.7}, (("a",), 7, 0.0)),
         ({"temperature": 0.7}, ((), 256, 0.7)),
         ({"do_sample": True}, ((), 256, 1.0)),
-        ({"do_sample": False}, ((), 256, 0.0)),
+        ({"do_sample": False, "num_beams": 1}, ((), 256, 0.0)),
         ({"max_tokens": 3, "max_gen_toks": 4}, ((), 4, 0.0)),
     ],
 )

@@ -26,7 +26,7 @@ from lesion.engines.choice import EngineChoice
 from lesion.engines.engine import Decoding, Request, Response
 from lesion.errors import UsageError, nearest
 from lesion.models.load import Model, load
-from lesion.tasks.harness_subtask import DEFAULT_LIMIT, LIMITS
+from lesion.tasks.harness_subtask import DEFAULT_LIMIT, LIMITS, NEUTRAL
 from lesion.tasks.harness_tokens import HarnessTokens, Part
 
 # What the harness's command passes on where nothing is said.
@@ -272,7 +272,7 @@ def decoding_of(settings: Mapping[str, Any], seed: int) -> Decoding:
     Raises:
         UsageError: something else is stated, which would be another way of decoding.
     """
-    left = dict(settings)
+    left = {key: value for key, value in settings.items() if NEUTRAL.get(key) != value}
     until = left.pop("until", None) or ()
     limits = [left.pop(name, None) for name in LIMITS]
     limit = next((int(one) for one in limits if one is not None), DEFAULT_LIMIT)

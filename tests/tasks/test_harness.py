@@ -333,7 +333,7 @@ def test_a_task_that_wants_another_decoding_is_asked_only_when_that_is_said(tmp_
         arithmetic(2),
         include="gsm8k/gsm8k.yaml",
         num_fewshot=0,
-        generation_kwargs={"until": "\n", "max_gen_toks": 7, **settings},
+        generation_kwargs={"until": "\n", "max_gen_toks": 7, "repetition_penalty": 1.0, **settings},
     )
     harness_library._manager.cache_clear()
     message = refusal(tmp_path, f"harness:{name}?HERE")

@@ -25,6 +25,8 @@ KINDS: dict[str, Kind] = {
 # What a task may say about how its answers are generated, besides how they are sampled; the rest is refused.
 LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _SAMPLING = ("do_sample", "temperature", "top_p")
+# Settings that say what is so anyhow.
+NEUTRAL = {"num_beams": 1, "repetition_penalty": 1.0}
 DEFAULT_LIMIT = 256
 """New tokens of an answer where a task states no limit, as the harness has it."""
 
@@ -264,7 +266,7 @@ def _decoding(task: Any, name: HarnessName, title: str) -> tuple[int, tuple[str,
     repeats = int(task.config.repeats or 1)
     until = settings.pop("until", None) or ()
     limit = next((int(settings[key]) for key in LIMITS if settings.get(key) is not None), DEFAULT_LIMIT)
-    others = [key for key in settings if key not in (*LIMITS, *_SAMPLING)]
+    others = [key for key, value in settings.items() if key not in (*LIMITS, *_SAMPLING) and NEUTRAL.get(key) != value]
     wants = (
         ["to sample its answers"] * sampled
         + [f"{repeats} answers to every question"] * (repeats > 1)
