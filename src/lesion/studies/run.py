@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,14 @@ from lesion.studies.asking import ask, clamped, identity, missing
 from lesion.studies.invariance import invariance
 from lesion.studies.invariance_families import families
 from lesion.studies.layers import parse_layers
+from lesion.studies.questions import ModelChoice, TaskChoice
 from lesion.studies.screening import refuse_doubled, screen, seconds, timed
 from lesion.studies.stopping import Stopping, ask_until_decided
 from lesion.studies.store import Store
 from lesion.studies.study import Study
 from lesion.studies.summary import summarise
 from lesion.tasks.catalogue import draw, find
+from lesion.tasks.task import Item, Task
 from lesion.watching import Silent, Watcher
 
 
@@ -89,43 +91,52 @@ def run(
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
             plan[chosen.name] = sweep(model.anatomy, study.edits.unit, layers, study.edits.factor)
             _note_model(store, chosen.name, model, plan[chosen.name])
-            cells = missing(study, chosen, model, tasks, drawn, plan[chosen.name], store)
-            total = (len(plan[chosen.name]) + 1) * sum(map(len, drawn.values()))
-            engine = make_engine(model, study.batch_size)
-            if study.screen:
-                scored, of_screen = screen(
-                    study, chosen, model, tasks, drawn, plan[chosen.name], engine, store, watcher
-                )
-                asked, planned = asked + scored, planned + of_screen
-            what = "answers" if study.stop is None else "answers at most, fewer where all is decided sooner"
-            watcher.begin(chosen.name, total, total - len(cells), what)
-            for text in clamped(model, cells.values()):
-                watcher.note(text)
-            if study.stop is None:
-                coming = ask(engine, model, chosen.name, cells, store)
-            else:
-                ids = {choice.name: [item.id for item in items] for choice, items in drawn.items()}
-                stopping = Stopping(study.stop, ids, plan[chosen.name])
-                coming = ask_until_decided(stopping, engine, model, chosen.name, cells, store)
-            count = _told(coming, watcher, timed(store.folder, chosen.name, "study") if study.screen else nullcontext())
-            asked += count
-            planned += total if study.stop is None else stopping.answers
-            if study.stop is not None:
-                watcher.note(f"{chosen.name}: {stopping.told()}")
+            more, there = _ask(study, chosen, model, tasks, drawn, plan[chosen.name], make_engine, store, watcher)
+            asked, planned = asked + more, planned + there
         summary, _, _ = _summary(study, plan, store)
     return Outcome(Path(folder), summary, asked, planned)
 
 
-def _told(coming: Iterator[int], watcher: Watcher, timed: AbstractContextManager[Callable[[int], None] | None]) -> int:
-    """Have the answers come, and tell whoever wants to know; how many came."""
-    total = 0
-    with timed as done:
+def _ask(
+    study: Study,
+    chosen: ModelChoice,
+    model: Model,
+    tasks: Mapping[TaskChoice, Task],
+    drawn: Mapping[TaskChoice, Sequence[Item]],
+    edits: Sequence[Scale],
+    make_engine: MakeEngine,
+    store: Store,
+    watcher: Watcher,
+) -> tuple[int, int]:
+    """Ask one model all that has no answer yet; how many answers came, and how many its tables look at."""
+    # What is wrong with an item is told before anything is asked.
+    cells = missing(study, chosen, model, tasks, drawn, edits, store)
+    total = (len(edits) + 1) * sum(map(len, drawn.values()))
+    engine = make_engine(model, study.batch_size)
+    asked = planned = 0
+    if study.screen:
+        asked, planned = screen(study, chosen, model, tasks, drawn, edits, engine, store, watcher)
+    what = "answers" if study.stop is None else "answers at most, fewer where all is decided sooner"
+    watcher.begin(chosen.name, total, total - len(cells), what)
+    for text in clamped(model, cells.values()):
+        watcher.note(text)
+    stopping: Stopping | None = None
+    if study.stop is None:
+        coming = ask(engine, model, chosen.name, cells, store)
+    else:
+        ids = {choice.name: [item.id for item in items] for choice, items in drawn.items()}
+        stopping = Stopping(study.stop, ids, edits)
+        coming = ask_until_decided(stopping, engine, model, chosen.name, cells, store)
+    with timed(store.folder, chosen.name, "study") if study.screen else nullcontext() as done:
         for count in coming:
-            total += count
+            asked += count
             watcher.answered(count)
             if done is not None:
                 done(count)
-    return total
+    if stopping is None:
+        return asked, planned + total
+    watcher.note(f"{chosen.name}: {stopping.told()}")
+    return asked, planned + stopping.answers
 
 
 def _look_ahead(study: Study, loaded: Mapping[str, Model]) -> None:
