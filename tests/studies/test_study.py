@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 
 import pytest
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 
 from lesion.errors import LesionError, UsageError
 from lesion.studies.kinds import load_study
-from lesion.studies.study import ModelChoice, Study, TaskChoice, shipped
+from lesion.studies.study import ModelChoice, Study, TaskChoice, shipped, stopping
 from lesion.studies.truncation_study import TruncationStudy
 
 FULL = """
@@ -112,6 +113,43 @@ def test_the_full_study_survives_writing_and_reading():
     study = Study.parse(FULL)
     assert Study.parse(study.to_toml()) == study
     assert tomllib.loads(study.to_toml())["edits"]["layers"] == "0-3,7"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"stop": {}},
+        {"stop": {"effect": 0.3, "level": 0.01}},
+        {"screen": True},
+        {"stop": {"effect": 0.3}, "screen": True},
+    ],
+)
+def test_stopping_and_screening_are_no_part_of_what_a_study_is_and_are_written_with_it(more):
+    plain, study = Study.make(models="m", tasks="t"), Study.make(models="m", tasks="t", **more)
+    assert study.identity() == plain.identity()
+    assert Study.parse(study.to_toml()) == study != plain
+
+
+def test_a_study_that_says_it_has_no_screen_has_none():
+    assert Study.make(models="m", tasks="t", screen=False) == Study.make(models="m", tasks="t")
+    with pytest.raises(UsageError, match='screen must be true or false, not "yes"'):
+        Study.make(models="m", tasks="t", screen="yes")
+
+
+@pytest.mark.parametrize("level", [0.05, 0.95])
+def test_the_level_of_a_stopped_study_is_the_share_of_errors_or_that_of_the_intervals(level):
+    study = Study.make(models="m", tasks="t", **stopping("decided", 0.2, level, screen=False))
+    assert (study.stop.effect, study.stop.level, study.level) == (0.2, pytest.approx(0.05), pytest.approx(0.95))
+    assert stopping(None, 0.2, level, screen=True) == {"screen": True}
+
+
+@pytest.mark.parametrize(
+    "table", [{"effect": 0.0}, {"effect": 1.0}, {"level": 0}, {"level": 1.5}, {"effect": math.nan}]
+)
+def test_an_effect_and_a_level_lie_between_0_and_1(table):
+    (key,) = table
+    with pytest.raises(UsageError, match=rf"stop\.{key} must be .* a number between 0 and 1, not"):
+        Study.make(models="m", tasks="t", stop=table)
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)

@@ -90,7 +90,9 @@ class Study(Questions):
     ] = Field(description="a list of at least one model: strings, or tables with a source")
     edits: EditPlan = Field(default=EditPlan(), description="a table [edits]")
     stop: StopPlan | None = Field(default=None, description="a table [stop]")
-    screen: Literal[True] | None = Field(default=None, description="true")
+    screen: Annotated[Literal[True] | None, BeforeValidator(lambda value: None if value is False else value)] = Field(
+        default=None, description="true or false"
+    )
 
 
 def stopping(stop_when: str | None, effect: float, level: float, screen: bool) -> dict[str, Any]:
