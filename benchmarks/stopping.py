@@ -28,17 +28,17 @@ import argparse
 import json
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lesion.edits.edit import BASELINE, Scale, parse
 from lesion.studies.statistics import wilson
-from lesion.studies.store import Store
+from stopping_replayed import replay, told
 from stopping_simulated import (
+    MODES,
     Differences,
     Generator,
     Rule,
@@ -53,7 +53,6 @@ from stopping_simulated import (
 )
 
 AIM = 3.0
-MODES = {"table": True, "beyond": False}
 
 
 @dataclass(frozen=True)
@@ -211,68 +210,6 @@ def savings(items: int, accuracy: float, won: float, mode: str, rule: Rule, stud
     )  # fmt: skip
 
 
-def replay(folder: Path, rule: Rule, orders: int, seed: int) -> Iterable[dict[str, Any]]:
-    """What stopping would have asked of a stored full table, in its own order of items and in random ones.
-
-    Yields:
-        One row for every model, task, unit and factor: what the table is, and for both modes what would have been asked
-        and called. Edits that miss an answer are left out.
-    """
-    with Store.read(folder) as store:
-        answers, listed = store.answers(), store.items()
-    for (model, task), rows in answers.groupby(["model_name", "task"], sort=False):
-        order = list(listed[listed["task"] == task]["item"])
-        right = rows.pivot(index="edit", columns="item", values="correct").reindex(columns=order).dropna()
-        if str(BASELINE) not in right.index:
-            continue
-        baseline = right.loc[str(BASELINE)].to_numpy(dtype=np.int64)
-        families: dict[tuple[str, float], list[str]] = {}
-        for text in right.index:
-            if isinstance(edit := parse(text), Scale):
-                families.setdefault((edit.unit, edit.factor), []).append(text)
-        for (unit, factor), edits in families.items():
-            edits.sort(key=lambda text: int(text.partition("×")[0].partition(".")[0]))
-            differences = baseline - right.loc[edits].to_numpy(dtype=np.int64)
-            yield {
-                "model": model,
-                "task": task,
-                "unit": unit,
-                "factor": factor,
-                "effect": rule.effect,
-                "level": rule.level,
-                "items": len(order),
-                "accuracy": float(baseline.mean()),
-                "drops": dict(zip(edits, differences.mean(axis=1).tolist(), strict=True)),
-                "full": 1 + len(edits),
-                **{
-                    mode: _replayed(differences, edits, replace(rule, table=table), orders, seed)
-                    for mode, table in MODES.items()
-                },
-            }
-
-
-def _replayed(differences: Differences, edits: Sequence[str], rule: Rule, orders: int, seed: int) -> dict[str, Any]:
-    """Evaluations and calls in the study's own order, and their means over random orders."""
-    generator = np.random.default_rng(seed)
-    truth = told_by_table(differences, rule)
-    own = stopped(differences, rule)
-    runs = [stopped(differences[:, generator.permutation(differences.shape[1])], rule) for _ in range(orders)]
-    denied = [(run.called != 0) & (run.called != truth) for run in (own, *runs)]
-    return {
-        "evaluations": own.answers / differences.shape[1],
-        "called": {edit: NAMES[call] for edit, call in zip(edits, own.called.tolist(), strict=True)},
-        "denied_by_the_table": int(denied[0].sum()),
-        "orders": orders,
-        "mean_evaluations": float(np.mean([run.answers for run in runs])) / differences.shape[1],
-        "mean_open": float(np.mean([(run.called == 0).mean() for run in runs])),
-        "mean_denied": float(np.mean(denied[1:])),
-        "orders_with_any_denied": float(np.mean([one.any() for one in denied[1:]])),
-    }
-
-
-NAMES = {1: "critical", -1: "not", 0: "open"}
-
-
 def main() -> None:
     """Measure, print, and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -292,7 +229,7 @@ def main() -> None:
         rows = [row for folder in options.study for row in replay(folder, rule, options.orders, options.seed)]
         found["replayed"] = rows
         for row in rows:
-            _print_replayed(row)
+            told(row)
     else:
         found |= _simulated(options.studies, options.savings, options.seed)
     found["cpu_seconds"] = round(time.process_time() - began, 1)
@@ -313,7 +250,7 @@ def _simulated(studies: int, of_savings: int, seed: int) -> dict[str, Any]:
     print(f"\nSavings, {of_savings} studies a row, evaluations of the base model (full table: 29; aim: {AIM:g})")
     saved = []
 
-    def told(one: Savings) -> None:
+    def tell(one: Savings) -> None:
         saved.append(asdict(one))
         print(
             f"  N={one.items:<5} accuracy {one.accuracy:<4g} won {one.won:<5g} effect {one.effect:<5g}"
@@ -328,7 +265,7 @@ def _simulated(studies: int, of_savings: int, seed: int) -> dict[str, Any]:
         for accuracy in (0.5, 0.8):
             for won in (0.0, 0.01, 0.03):
                 for mode, table in MODES.items():
-                    told(savings(items, accuracy, won, mode, Rule(table=table), of_savings, seed))
+                    tell(savings(items, accuracy, won, mode, Rule(table=table), of_savings, seed))
     print("\nLevers, at 1,000 items, accuracy 0.8, won 0.01")
     for rule in (
         Rule(growth=1.25),
@@ -339,25 +276,8 @@ def _simulated(studies: int, of_savings: int, seed: int) -> dict[str, Any]:
         Rule(effect=0.15),
         Rule(effect=0.2),
     ):
-        told(savings(1000, 0.8, 0.01, "table", rule, of_savings, seed))
+        tell(savings(1000, 0.8, 0.01, "table", rule, of_savings, seed))
     return {"errors": wrong, "savings": saved}
-
-
-def _print_replayed(row: dict[str, Any]) -> None:
-    print(
-        f"{row['model']} · {row['task']} · {row['unit']}×{row['factor']:g}: {row['full'] - 1} cells,"
-        f" {row['items']} items, baseline {row['accuracy']:.3f}; full table {row['full']} evaluations;"
-        f" drops {', '.join(f'{drop:.3f}' for drop in row['drops'].values())}"
-    )
-    for mode in MODES:
-        one = row[mode]
-        others = [f"{edit} {call}" for edit, call in one["called"].items() if call != "not"]
-        print(
-            f"  {mode:<7} {one['evaluations']:.2f} evaluations; {', '.join(others) or 'none critical'}, all others not;"
-            f" {one['denied_by_the_table']} calls denied by the table. Mean of {one['orders']} orders:"
-            f" {one['mean_evaluations']:.2f}, open {one['mean_open']:.3f} of cells, denied {one['mean_denied']:.4f}"
-            f" (in {one['orders_with_any_denied']:.2f} of orders)"
-        )
 
 
 if __name__ == "__main__":

@@ -17,6 +17,9 @@ from lesion.studies.stopping import BUDGET
 Differences = Int[np.ndarray, "cells items"]
 Generator = np.random.Generator
 
+# Whether the full table is what is asked about.
+MODES = {"table": True, "beyond": False}
+
 
 @dataclass(frozen=True)
 class Rule:
