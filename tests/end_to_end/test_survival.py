@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -32,11 +33,12 @@ def place(tmp_path_factory) -> Path:
     return folder
 
 
-def command(place: Path, out: Path) -> list[str]:
+def command(place: Path, out: Path, *more: str) -> list[str]:
     # Few rows at a time and long answers: the sweep takes long enough to be caught at work.
     return [
         *("ablate", str(place / "llama"), "--task", str(place / "sums.jsonl"), "--items", "all"),
         *("--max-new-tokens", "60", "--batch-size", "8", "--out", str(out)),
+        *more,
     ]
 
 
@@ -49,10 +51,10 @@ def stored(out: Path) -> int:
 
 
 @contextmanager
-def sweeping(place: Path, out: Path) -> Iterator[subprocess.Popen[str]]:
+def sweeping(place: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
     """A process at work on the sweep, held still in the middle of it."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "lesion", *command(place, out)],
+        [sys.executable, "-m", "lesion", *command(place, out, *more)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -96,6 +98,29 @@ def test_killed_in_mid_sweep_and_run_again_the_table_is_the_same_and_only_the_re
         assert (out / name).read_bytes() == (whole / name).read_bytes()
     with Store.read(out) as one, Store.read(whole) as other:
         assert one.answers().to_dict("records") == other.answers().to_dict("records")
+
+
+@pytest.mark.slow
+@unix
+def test_a_study_that_stops_asking_killed_in_mid_round_decides_the_same(place, tmp_path, capsys):
+    out, whole = tmp_path / "killed", tmp_path / "whole"
+    more = ("--stop-when", "decided", "--effect", "0.3", "--level", "0.05", "--screen")
+    with sweeping(place, out, *more) as process:
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    there = stored(out)
+    for folder in (out, whole):
+        done = lesion(capsys, *command(place, folder, *more))
+        assert done.code == 0, done.err
+    assert stored(out) == stored(whole) > there > 0
+    assert (out / "layers.csv").read_bytes() == (whole / "layers.csv").read_bytes()
+    found, expected = (json.loads((folder / "summary.json").read_text(encoding="utf-8")) for folder in (out, whole))
+    for summary in (found, expected):
+        del summary["models"][0]["seconds"]  # how long it took is not the same
+    assert found == expected
+    (task,) = found["models"][0]["tasks"]
+    assert task["stopping"]["finished"]
+    assert {entry["decided"] for entry in task["layers"]} == {"not"}, "a model that is never right has nothing to lose"
 
 
 @pytest.mark.slow
