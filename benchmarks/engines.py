@@ -19,6 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -60,22 +61,23 @@ def main() -> None:
         if busy > cores / 4:
             print("Others are at work on this machine: trust the CPU seconds, not those of the clock.", flush=True)
         order = ["loop", *(name for name in chosen if name != "loop"), "loop"]
-        entries = []
+        entries: list[Entry] = []
         for place, name in enumerate(order):
             again = place == len(order) - 1
             title = CONTESTANTS[name] + (", last" if again else "")
-            outcome = run(name, job, Path(folder), options)
+            first = entries[0].outcome if again else None
+            outcome = run(name, replace(job, sizes=(first.size,)) if first else job, Path(folder), options)
             entries.append(
                 Entry(title, name, outcome) if isinstance(outcome, Outcome) else Entry(title, name, skipped=outcome)
             )
+            if options.out:  # also when somebody loses patience with the rest
+                write(entries, job, options)
     show(entries, job)
-    if options.out:
-        write(entries, job, options)
 
 
 def planned(options: argparse.Namespace, folder: Path) -> Job:
     """The sweep that every contestant gets."""
-    model, place = prepared(options.shape or options.model, options.dtype, folder, options.gain)
+    model, place = prepared(options.shape or options.model, options.dtype, options.device, folder, options.gain)
     layers = parse_layers(options.layers, len(model.anatomy.blocks), model.name)
     questions = tuple(
         Question(
@@ -125,8 +127,10 @@ def run(name: str, job: Job, folder: Path, options: argparse.Namespace) -> Outco
     if done.returncode or not target.is_file():
         print("\n".join(lines[-15:]), flush=True)
         return f"failed with status {done.returncode}: {lines[-1] if lines else 'no message'}"
-    print("\n".join(line for line in lines if line.startswith("  trial")), flush=True)
-    return Outcome.read(target)
+    outcome = Outcome.read(target)
+    print("\n".join(line for line in lines if line.startswith("  trial")))
+    print(f"  {len(outcome.edits)} edits: {min(outcome.wall):.1f} s, {min(outcome.cpu):.1f} CPU s", flush=True)
+    return outcome
 
 
 def parser() -> argparse.ArgumentParser:

@@ -21,9 +21,9 @@ SHAPES: dict[str, dict[str, Any]] = {
 """50m is a Llama of 48.6 million parameters with heads of 64; the others have the shapes of the Qwen2.5 models."""
 
 
-def prepared(name: str, dtype: str, folder: Path, gain: float) -> tuple[Model, Path]:
+def prepared(name: str, dtype: str, device: str, folder: Path, gain: float) -> tuple[Model, Path]:
     """The model in `dtype` on the CPU, for its anatomy and its tokenizer, and the folder where its weights lie."""
-    model = shaped(name, gain) if name in SHAPES else load(name, dtype=dtype, device="cpu")
+    model = shaped(name, gain, device) if name in SHAPES else load(name, dtype=dtype, device="cpu")
     place = folder / "model"
     network = model.network.to(getattr(torch, dtype))
     with quiet():
@@ -32,7 +32,7 @@ def prepared(name: str, dtype: str, folder: Path, gain: float) -> tuple[Model, P
     return model, place
 
 
-def shaped(name: str, gain: float) -> Model:
+def shaped(name: str, gain: float, device: str) -> Model:
     """Random weights of a known shape, with the tokenizer of the bundled models.
 
     Every matrix has a standard deviation of gain / √width. At gain 1 what a block adds is of the size of what it is
@@ -52,6 +52,10 @@ def shaped(name: str, gain: float) -> Model:
         "pad_token_id": tokenizer.pad_token_id,
     }
     torch.manual_seed(0)
-    if name.startswith("qwen"):
-        return wrap(Qwen2ForCausalLM(Qwen2Config(**shape, **common)), tokenizer, f"random {name}")
-    return wrap(LlamaForCausalLM(LlamaConfig(**shape, **common)), tokenizer, f"random {name}")
+    with torch.device(device):  # a large model is drawn faster where it will run
+        network = (
+            Qwen2ForCausalLM(Qwen2Config(**shape, **common))
+            if name.startswith("qwen")
+            else LlamaForCausalLM(LlamaConfig(**shape, **common))
+        )
+    return wrap(network.cpu(), tokenizer, f"random {name}")
