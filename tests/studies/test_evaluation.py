@@ -79,17 +79,20 @@ def cell(summary: dict, task: str, name: str) -> dict:
 
 
 def test_chance_is_nothing_for_generated_answers_and_one_of_the_choices_for_chosen_ones():
-    told = {"sums": "generate", "quiz": "choose", "text": "score"}
+    told = {"sums": "generate", "quiz": "choose", "text": "score", "words": "choose"}
+    words = [row | {"scores": (-1.0,)} for row in rows("words", "baseline", [1, 0])]  # one continuation is no choice
     quiz = [
         row | {"scores": (-1.0,) * choices}
         for row, choices in zip(rows("quiz", "baseline", [1, 0, 1]), (2, 4, 4), strict=True)
     ]
     found = summarise(
         plan(tasks=told),
-        pd.DataFrame([*rows("sums", "baseline", BASE), *quiz, *rows("text", "baseline", [1] * 4, scores=[-2.0] * 4)]),
-        items(sums=10, quiz=3, text=4),
+        pd.DataFrame(
+            [*rows("sums", "baseline", BASE), *quiz, *words, *rows("text", "baseline", [1] * 4, scores=[-2.0] * 4)]
+        ),
+        items(sums=10, quiz=3, text=4, words=2),
     )
-    assert [of(found, task)["chance"] for task in told] == [0.0, pytest.approx(1 / 3), None]
+    assert [of(found, task)["chance"] for task in told] == [0.0, pytest.approx(1 / 3), None, 0.0]
 
 
 def test_every_figure_of_a_cell_is_the_one_worked_out_by_hand():

@@ -97,13 +97,15 @@ def _complete(answers: pd.DataFrame, asked: Sequence[str]) -> dict[str, _Answers
 
 
 def _chance(kind: str, baseline: _Answers) -> float | None:
-    """The accuracy of guessing: mean of 1 / number of choices; 0 where answers are generated, None for perplexity."""
+    """The accuracy of guessing: mean of 1 / number of choices, 0 for an item with one alone, which is no choice (the
+    continuations of lm-evaluation-harness); 0 where answers are generated, None for perplexity.
+    """
     if kind == "score":
         return None
     if kind != "choose":
         return 0.0
     known = baseline.choices[baseline.choices > 0]
-    return float(np.mean(1 / known)) if len(known) else None
+    return float(np.mean(np.where(known > 1, 1 / known, 0.0))) if len(known) else None
 
 
 def _of(right: NDArray[np.bool_], level: float) -> dict[str, float]:
