@@ -269,7 +269,6 @@ def test_what_an_answer_is_judged_by_is_part_of_the_items(folder, tmp_path):
         write_task(
             tmp_path, "mine", arithmetic(2), include="gsm8k/gsm8k.yaml", filter_list=[{"name": "x", "filter": reader}]
         )
-        harness_library._manager.cache_clear()
         return find(f"harness:mine?shots=0&path={tmp_path}").load()[0].metadata["rules"]
 
     assert rules("#### ([0-9]+)") == rules("#### ([0-9]+)") != rules("([0-9]+)")
@@ -335,7 +334,6 @@ def test_a_task_that_wants_another_decoding_is_asked_only_when_that_is_said(tmp_
         num_fewshot=0,
         generation_kwargs={"until": "\n", "max_gen_toks": 7, "repetition_penalty": 1.0, **settings},
     )
-    harness_library._manager.cache_clear()
     message = refusal(tmp_path, f"harness:{name}?HERE")
     assert said in message
     assert f"write 'harness:{name}?path={tmp_path}&decoding=study'" in message
@@ -349,7 +347,6 @@ def test_what_lesion_cannot_ask_of_a_task_is_refused(tmp_path, folder):
     assert "runs the code that a model writes" in refusal(tmp_path, "harness:code?HERE")
     assert "solved questions to 0 by itself" in refusal(tmp_path, "harness:none?shots=3&HERE")
     (tmp_path / "none.json").unlink()
-    harness_library._manager.cache_clear()
     assert "could not be loaded" in refusal(tmp_path, "harness:none?HERE", LesionError)
     assert "take 'harness:local_arc" in refusal(folder, "fewshot:3:harness:local_arc?HERE")
     assert "instead of shuffled: take gold:harness:local_arc" in refusal(folder, "shuffled:harness:local_arc?HERE")

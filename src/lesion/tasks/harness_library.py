@@ -113,7 +113,7 @@ def loaded(name: HarnessName) -> dict[str, Any]:
 
 def packaged() -> dict[str, Path]:
     """The names of all tasks and groups that come with the library, each with its file."""
-    return _named(_tasks())
+    return _packaged(_tasks())
 
 
 def _tasks() -> Path:
@@ -122,7 +122,11 @@ def _tasks() -> Path:
     return Path(str(lm_eval.tasks.__file__)).parent
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
+def _packaged(folder: Path) -> dict[str, Path]:
+    return _named(folder)
+
+
 def _named(folder: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for file in sorted(folder.rglob("*.yaml")):
@@ -131,25 +135,31 @@ def _named(folder: Path) -> dict[str, Path]:
     return found
 
 
+def _manager(folder: Path | None, defaults: bool) -> Any:
+    """What knows the tasks of a folder as it is now, and the packaged ones where they are wanted."""
+    files = sorted(folder.rglob("*")) if folder is not None else []
+    return _indexed(folder, defaults, tuple((file, file.stat().st_mtime_ns) for file in files if file.is_file()))
+
+
 @lru_cache(maxsize=4)
-def _manager(folder: str | None, defaults: bool) -> Any:
+def _indexed(folder: Path | None, defaults: bool, _files: tuple[tuple[Path, int], ...]) -> Any:
     from lm_eval.tasks import TaskManager
 
-    return TaskManager(include_path=folder, include_defaults=defaults)
+    return TaskManager(include_path=None if folder is None else str(folder), include_defaults=defaults)
 
 
 def _built(name: HarnessName) -> dict[str, Any]:
     folder = _folder(name)
     if folder is not None:
-        manager = _manager(str(folder), False)
+        manager = _manager(folder, False)
         if _whole(manager, name.task):
             return _made(manager, name.task, name)
     # An index of all tasks takes many seconds: a task by itself needs none, nor does a name that stands nowhere.
     file = packaged().get(name.task)
     if file is not None and folder is None and _kind(file) == "task":
         return _made(_manager(None, False), str(file), name)
-    if file is not None or name.task in _named(folder or _tasks()) or _tagged(name.task, folder):
-        manager = _manager(None if folder is None else str(folder), True)
+    if file is not None or (folder is not None and name.task in _named(folder)) or _tagged(name.task, folder):
+        manager = _manager(folder, True)
         if name.task in manager.all_tasks:
             return _made(manager, name.task, name)
     known = [*packaged(), *(_named(folder) if folder else ())]
