@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,9 +23,8 @@ linux = pytest.mark.skipif(not PROC.is_dir(), reason="processes are found in /pr
 @pytest.fixture(scope="session")
 def ray() -> Iterator[None]:
     """Ray on this machine; what joins it in this process leaves it running."""
-    import ray
-
-    if ray.is_initialized():  # by the same fixture, imported into another file
+    loaded = sys.modules.get("ray")
+    if loaded is not None and loaded.is_initialized():  # by the same fixture, imported into another file
         yield
         return
     with connected(None):

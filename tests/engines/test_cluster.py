@@ -145,6 +145,7 @@ def silent_port() -> Iterator[int]:
 
 def test_an_address_that_does_not_answer_is_told_soon_and_with_what_to_check(monkeypatch, silent_port):
     not_connected(monkeypatch)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: True)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         nobody = f"127.0.0.1:{closed.getsockname()[1]}"
@@ -156,9 +157,11 @@ def test_an_address_that_does_not_answer_is_told_soon_and_with_what_to_check(mon
         ("head-node", "head-node is not an address of Ray: give auto, HOST:PORT or ray://HOST:PORT"),
         ("head:70000", "head:70000 is not an address of Ray"),
     ):
-        with pytest.raises(LesionError) as raised, connected(address):
-            pass
-        assert said in str(raised.value)
+        ahead = EngineChoice(ray=address).opened if address != "auto" else lambda: connected("auto")
+        for joining in (ahead, lambda address=address: connected(address)):
+            with pytest.raises(LesionError) as raised, joining():
+                pass
+            assert said in str(raised.value)
     assert time.monotonic() - began < 10
 
 

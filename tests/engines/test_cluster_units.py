@@ -55,7 +55,7 @@ def test_more_edits_of_a_prompt_than_a_batch_holds_are_dealt_out_in_batches():
     units = cut(requests, workers=4, rows=50)
     assert sorted(keys(units)) == sorted(request.key for request in requests)
     assert len(units) >= 8
-    assert max(len(unit.requests) for unit in units) <= 250 / 2
+    assert max(len(unit.requests) for unit in units) <= 200  # 1000 / (1.5 · 4), in batches of 50
 
 
 def test_what_is_written_into_the_weights_keeps_its_prompts_together():
@@ -76,7 +76,7 @@ def test_dealt_to_whoever_is_free_all_workers_end_at_about_the_same_time(lengths
     total = sum(unit.cost for unit in units)
     # Graham's bound for any order: the last to end is late by one unit at most, and the last units are small.
     assert max(ends) <= total / workers + units[0].cost
-    assert max(ends) <= 1.35 * total / workers
+    assert max(ends) <= 1.5 * total / workers
 
 
 def test_few_requests_are_enough_for_two_units_a_worker():
@@ -87,8 +87,8 @@ def test_few_requests_are_enough_for_two_units_a_worker():
 
 def test_units_fill_batches_while_there_is_much_to_do():
     units = cut(sweep([100] * 500), workers=2, rows=64)
-    assert min(len(unit.requests) for unit in units) >= 64 / 4
-    assert len(units[0].requests) == 8 * round(500 / 6)
+    assert min(len(unit.requests) for unit in units[:-1]) >= 64
+    assert len(units[0].requests) == 8 * round(500 / (1.5 * 2))
 
 
 def test_scored_choices_cost_less_than_generated_answers():

@@ -77,6 +77,10 @@ class EngineChoice:
         for library, needed in (("vllm", self.engine == "vllm"), ("ray", self.distributed)):
             if needed and importlib.util.find_spec(library) is None:
                 raise UsageError(_LIBRARIES[library])
+        if self.distributed:
+            from lesion.engines.cluster_joining import look_ahead
+
+            look_ahead(self)
         from lesion.engines.opened import Opened  # it needs torch, and wrong options need not wait for that
 
         if not self.distributed:

@@ -15,7 +15,7 @@ from typing import Any
 from lesion.engines.choice import EngineChoice
 from lesion.engines.cluster_engine import RayEngine
 from lesion.engines.cluster_joining import connected, ray_module
-from lesion.engines.cluster_rooms import Node, Plan, cores_here, planned, refuse_crowd
+from lesion.engines.cluster_rooms import Node, Plan, planned, refuse_crowd
 from lesion.engines.cluster_units import Unit
 from lesion.engines.cluster_worker import Answerer, Order, Parcel
 from lesion.models.load import Model, quiet
@@ -241,8 +241,6 @@ def joined(choice: EngineChoice, watcher: Watcher) -> Iterator[Cluster]:
         UsageError: more workers are asked for than there is room for.
         LesionError: the cluster does not answer, or Ray cannot start.
     """
-    if choice.ray is None:
-        refuse_crowd(choice, cores_here(), "this machine")
     with connected(choice.ray) as nodes:
         cluster = Cluster(choice, nodes, watcher)
         refuse_crowd(choice, sum(node.cores for node in nodes), cluster.name)

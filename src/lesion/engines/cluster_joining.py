@@ -6,15 +6,18 @@ import contextlib
 import ipaddress
 import logging
 import os
+import secrets
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lesion.engines.cluster_rooms import Node, cores_here
+from lesion.engines.choice import EngineChoice
+from lesion.engines.cluster_rooms import Node, cores_here, refuse_crowd
 from lesion.errors import LesionError
 
 # Of Ray's own folder: what a socket's whole path may be (107 bytes), less what Ray puts behind the folder.
@@ -23,16 +26,49 @@ _PREFIX = "lesion-ray-"
 # For edits on their way to the workers; the machine's main memory holds it while Ray runs.
 OBJECT_STORE_BYTES = 512 << 20
 # Seconds until an address that does not answer is given up.
-PATIENCE = 10.0
+PATIENCE = 8.0
+_ADVICE = (
+    "Check that the cluster is up (`ray status` on its head node), that the address is that of its head node"
+    " (HOST:6379, or ray://HOST:10001 from outside), that no firewall stands between and that you have its token"
+    " (~/.ray/auth_token) where it asks for one."
+)
 
 
 def ray_module() -> Any:
-    """Ray, told to be quiet before it is imported for the first time."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    """Ray, which is imported when it is needed first."""
     import ray
 
     return ray
+
+
+def _prepared(address: str | None) -> Any:
+    """Ray with its settings in the environment, which it reads when it is imported.
+
+    Where a token says who may use a cluster: one of our own for a Ray that is started here, so that nobody else on the
+    network may use it and no token is left in the home folder; else the person's own, if there is one.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    stated = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    if "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        if address is None and not stated:
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        if address is None or stated or (Path.home() / ".ray" / "auth_token").is_file():
+            os.environ["RAY_AUTH_MODE"] = "token"
+    return ray_module()
+
+
+def look_ahead(choice: EngineChoice) -> None:
+    """Find out what is wrong with a choice of workers before anything is started or imported.
+
+    Raises:
+        UsageError: more workers than this machine has processor cores.
+        LesionError: nothing answers at the address of the cluster.
+    """
+    if choice.ray is None:
+        refuse_crowd(choice, cores_here(), "this machine")
+    elif choice.ray != "auto":
+        _probe(choice.ray)
 
 
 @contextmanager
@@ -44,7 +80,7 @@ def connected(address: str | None) -> Iterator[list[Node]]:
     Raises:
         LesionError: nothing answers at the address, or Ray there does not fit the one here, or cannot start.
     """
-    ray = ray_module()
+    ray = _prepared(address)
     if ray.is_initialized():
         yield nodes()
     elif address is None:
@@ -96,12 +132,8 @@ def _started(ray: Any) -> Iterator[None]:
 
 
 def _join(ray: Any, address: str) -> None:
-    advice = (
-        "Check that the cluster is up (`ray status` on its head node), that the address is that of its head node"
-        " (HOST:6379, or ray://HOST:10001 from outside) and that no firewall stands between."
-    )
     if address != "auto":
-        _probe(address, advice)
+        _probe(address)
     try:
         ray.init(address=address, **_quiet())
     except Exception as error:  # whatever Ray raises here
@@ -110,11 +142,11 @@ def _join(ray: Any, address: str) -> None:
                 "No Ray cluster runs on this machine: start one with `ray start --head`, or give the address of one,"
                 " --ray HOST:6379."
             ) from error
-        raise LesionError(f"Ray at {address} could not be joined ({_first_line(error)}). {advice}") from error
+        raise LesionError(f"Ray at {address} could not be joined ({_first_line(error)}). {_ADVICE}") from error
     _hush()
 
 
-def _probe(address: str, advice: str) -> None:
+def _probe(address: str) -> None:
     """Find out quickly whether anything that could be Ray answers: Ray itself waits for minutes.
 
     Raises:
@@ -128,9 +160,9 @@ def _probe(address: str, advice: str) -> None:
         socket.create_connection((host, int(port)), timeout=PATIENCE).close()
     except OSError as error:
         reason = error.strerror or _first_line(error)
-        raise LesionError(f"Nothing answers at {address} ({reason}). {advice}") from error
+        raise LesionError(f"Nothing answers at {address} ({reason}). {_ADVICE}") from error
     if not _speaks(host, port):
-        raise LesionError(f"What answers at {address} is not Ray. {advice}")
+        raise LesionError(f"What answers at {address} is not Ray. {_ADVICE}")
 
 
 def _speaks(host: str, port: str) -> bool:

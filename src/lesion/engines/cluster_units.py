@@ -10,9 +10,9 @@ from lesion.engines.engine import Request
 # A token of a prompt against a token that is generated: prompts are computed side by side.
 PROMPT_TOKEN = 1 / 8
 # What is left is dealt out in slices of 1 / (SHARES · workers): large ones while there is much, small ones at the end.
-SHARES = 3
+SHARES = 1.5
 # The smallest slice, as a share of a batch: smaller ones would leave most rows of a batch empty.
-SMALLEST = 1 / 4
+SMALLEST = 1.0
 
 
 @dataclass(eq=False)
