@@ -91,7 +91,8 @@ def test_every_number_is_that_of_a_plain_recomputation(seed):
     for model, task in found:
         baseline = cell(frame, model, task["task"], BASELINE)
         names = [f"i{n}" for n in range(TASKS[task["task"]])]
-        assert task["items"] == len(names)
+        assert task["items"] == task["baseline"]["items"] == len(names)
+        assert {(entry["items"], entry["decided"]) for entry in task["layers"]} == {(len(names), None)}
         check_accuracy(task["baseline"], [baseline[name] for name in names])
         assert [(e["unit"], e["factor"], e["layer"]) for e in task["layers"]] == [
             (edit.unit, edit.factor, edit.layer) for edit in EDITS
