@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts, small
 
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock, ScaleParameters, Truncate
@@ -84,7 +85,17 @@ def test_a_model_that_vllm_refuses(shared):
     assert "Use --engine transformers" in said
 
 
-def test_wrong_settings(shared):
+def test_weights_that_are_not_those_of_the_network_here_are_refused():
+    model = load("bundled:llama-base")
+    with torch.no_grad():
+        model.network.get_input_embeddings().weight.mul_(3)
+    with pytest.raises(
+        LesionError, match=r"vLLM does not compute what the network of bundled:llama-base computes here"
+    ):
+        VllmEngine(model, 4, in_process=True)
+
+
+def test_wrong_settings():
     model = load("bundled:llama-base")
     with pytest.raises(UsageError, match="batch size must be at least 1"):
         VllmEngine(model, 0)
@@ -93,8 +104,6 @@ def test_wrong_settings(shared):
 
 
 def test_closing_twice_and_a_second_engine_in_the_process():
-    import torch
-
     model = load("bundled:llama-base")
     threads, luck = torch.set_num_threads, torch.get_rng_state()
     asked = generations(prompts(model)[:1], [BASELINE, ScaleBlock(2)], SHORT)

@@ -23,9 +23,6 @@ IN_WEIGHTS = (
 )
 
 
-# pyzmq warns of a context that vLLM leaves to the garbage collector.
-@pytest.mark.filterwarnings("ignore:Exception ignored in. <function Context.__del__")
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("split", [1, 2])
 def test_workers_in_processes_of_their_own(split):

@@ -19,12 +19,16 @@ from lesion.engines.guard import probes, prove
 from lesion.engines.memory import rows_that_fit
 from lesion.engines.vllm_building import refused, start
 from lesion.engines.vllm_jobs import Job, Jobs
-from lesion.engines.vllm_scoring import chosen, contrasted, looks
+from lesion.engines.vllm_scoring import Look, chosen, contrasted, looks
 from lesion.engines.vllm_trials import trials_of_places, trials_of_weights
 from lesion.engines.vllm_weights import edited_on, place_of, touched
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.tasks.task import Answer
+
+# Tokens of the prompt by which vLLM and the network here are compared, and by how many nats they may be apart in half
+# precision and in float32. Attention may be computed otherwise on purpose: some of transformers' kernels cap no logits.
+TRIED, NATS = 16, (1.0, 0.5)
 
 _Written = tuple[tuple[ScaleParameters, ...], tuple[Truncate, ...]]
 
@@ -129,8 +133,8 @@ class VllmEngine:
         self._busy = True
         try:
             groups: dict[tuple[_Written, Edit], list[Request]] = {(((), ()), BASELINE): []}
+            self.know(of_places(request.edit) for request in waiting)  # refuses places that are not there
             for request in waiting:
-                self.column(of_places(request.edit))  # refuses a place that is not there before anything is asked
                 alone = BASELINE if self.gates else of_places(request.edit)
                 groups.setdefault(((of_weights(request.edit), of_spectra(request.edit)), alone), []).append(request)
             for written in {written for written, _ in groups}:
@@ -153,16 +157,25 @@ class VllmEngine:
         """
         return self._running.calls(method, *arguments)
 
+    def know(self, edits: Iterable[Compose]) -> None:
+        """Tell the workers of edits of places that they do not know yet.
+
+        Raises:
+            UsageError: one names a place that the model does not have.
+        """
+        new = [edit for edit in dict.fromkeys(edits) if edit not in self._columns]
+        if new:
+            table = factors(new, self.model.anatomy)
+            self.calls("lesion_edits", table.permute(2, 0, 1).tolist())
+            self._columns |= {edit: len(self._columns) + index for index, edit in enumerate(new)}
+
     def column(self, places: Compose) -> int:
-        """The number by which the workers know an edit of places; they are told of one that they do not know.
+        """The number by which the workers know an edit of places.
 
         Raises:
             UsageError: it names a place that the model does not have.
         """
-        if places not in self._columns:
-            table = factors([places], self.model.anatomy)
-            self.calls("lesion_edits", table.permute(2, 0, 1).tolist())
-            self._columns[places] = len(self._columns)
+        self.know([places])
         return self._columns[places]
 
     def salt(self, column: int) -> str | None:
@@ -200,16 +213,30 @@ class VllmEngine:
             yield
 
     def _try(self) -> None:
-        """Say a few tokens: some models vLLM refuses not when it starts, but when it first computes.
+        """Compute a short prompt here and there: some models vLLM refuses only then, or computes otherwise.
 
         Raises:
-            LesionError: it refuses this one.
+            LesionError: it refuses this one, or has other weights, or computes something else with them.
         """
+        known = self.model.network.get_input_embeddings().num_embeddings
+        prompt = tuple(7919 * index % known for index in range(1, min(TRIED, self.model.context - 1) + 1))
+        with torch.inference_mode():
+            here = self.model.network(torch.tensor([prompt], device=self.model.device)).logits[0, -1]
+        expected = here.double().log_softmax(-1)
+        likely = tuple(expected.topk(min(5, len(expected))).indices.tolist())
+        look = Look(prompt, len(prompt) - 1, (likely,))
         try:
-            for _ in self.jobs.run([Job((0, 0), 2)]):
-                pass
+            (job,) = self.jobs.run([Job(prompt, 2, look=look)])
         except LesionError as error:
             raise refused(self.model, error.__cause__ or error) from error
+        there = torch.tensor(job.found[0]["scores"], dtype=torch.float64)
+        apart = float((there - expected[list(likely)].cpu()).abs().max())
+        if not apart <= NATS[self.model.dtype == torch.float32]:
+            raise LesionError(
+                f"vLLM does not compute what the network of {self.model.name} computes here: after a prompt of"
+                f" {len(prompt)} tokens, log-probabilities are up to {apart:.3g} nats apart. Has one of the two other"
+                f" weights? Use --engine transformers."
+            )
 
     def _prove(self, requests: Sequence[Request]) -> None:
         """Let the effect guard look at the kinds of edits that are asked for and that it has not seen yet."""

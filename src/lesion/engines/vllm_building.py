@@ -89,7 +89,10 @@ class Running:
             if engine is not None:
                 engine.engine_core.shutdown()
         finally:
-            del engine
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # sockets that vLLM leaves to the garbage collector
+                del engine
+                gc.collect()
             if self.here:
                 self.here = False
                 _leave_nothing()

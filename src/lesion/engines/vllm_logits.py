@@ -14,6 +14,9 @@ from torch import Tensor
 from lesion.engines.decoding import luck, sample
 from lesion.engines.engine import Decoding
 
+# Logits that are looked at together, rows × vocabulary: what a processor keeps near.
+ENTRIES = 1 << 20
+
 
 @dataclass(frozen=True)
 class Wish:
@@ -60,19 +63,27 @@ def looked_up(logits: Float[Tensor, "positions vocabulary"], targets: Sequence[S
     Log-probabilities are those of a float64 softmax. The rank of a token is 1 + the number of tokens with a strictly
     greater logit, so that equal logits share the better rank.
     """
-    found = []
-    for row, tokens in zip(logits, targets, strict=True):
-        chosen = row[list(tokens)]
-        largest = row.max()
-        found.append(
-            {
-                "scores": row.double().log_softmax(-1)[list(tokens)].tolist(),
-                "ranks": [1 + int((row > one).sum()) for one in chosen],
-                "best": int(row.argmax()),
-                "finite": bool(largest.isfinite() & chosen.isfinite().all()),
-            }
-        )
+    found: list[dict[str, Any]] = []
+    # A part at a time: all logits of a large vocabulary as float64 would not fit beside the logits themselves.
+    size = max(1, ENTRIES // logits.shape[-1])
+    for start in range(0, len(logits), size):
+        found += _looked_up(logits[start : start + size], targets[start : start + size])
     return found
+
+
+def _looked_up(logits: Float[Tensor, "positions vocabulary"], targets: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+    width = max(map(len, targets))
+    padded = [(*tokens, *[tokens[0]] * (width - len(tokens))) for tokens in targets]
+    tokens = torch.tensor(padded, device=logits.device)
+    scores = logits.double().log_softmax(-1).gather(1, tokens).tolist()
+    of_tokens = logits.gather(1, tokens)
+    ranks = torch.stack([1 + (logits > one[:, None]).sum(-1) for one in of_tokens.unbind(1)], 1).tolist()
+    largest, best = logits.max(-1)
+    finite = (largest.isfinite() & of_tokens.isfinite().all(-1)).tolist()
+    return [
+        {"scores": row[:count], "ranks": rank[:count], "best": token, "finite": one}
+        for row, rank, token, one, count in zip(scores, ranks, best.tolist(), finite, map(len, targets), strict=True)
+    ]
 
 
 @dataclass(frozen=True)
