@@ -116,7 +116,7 @@ def check(slots: Slots, naive: Naive) -> None:
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_any_sequence_of_arrivals_steps_and_departures_leaves_every_row_its_own_tokens(data):
-    slots, naive = Slots(CONFIG), Naive()
+    slots, naive = Slots(CONFIG, data.draw(st.sampled_from([0, 3, 16]), "most")), Naive()
     for _ in range(data.draw(st.integers(1, 12), "operations")):
         empty = [slot for slot, row in enumerate(naive.rows) if row is None]
         possible = ["insert", *(["step", "step", "vacate", "keep"] if naive.live else [])]
@@ -186,6 +186,19 @@ def test_a_row_that_enters_a_used_slot_meets_nothing_of_the_row_before_it_not_ev
         step(slots, naive)
     # A longer row widens the window to columns where the broken row had been.
     insert(slots, naive, [2], [3 * GROWTH])
+    step(slots, naive)
+
+
+def test_rows_that_come_after_others_were_given_up_meet_nothing_of_them():
+    slots, naive = Slots(CONFIG, most=8), Naive()
+    insert(slots, naive, [0, 1, 2, 3, 4], [9, 9, 9, 9, 9])
+    for layer in slots.layers:
+        layer.keys[1:] = layer.values[1:] = float("nan")
+    vacate(slots, naive, [1, 2, 3, 4])
+    keep(slots, naive, [0])
+    insert(slots, naive, [1, 2, 3], [2, 4, 3])
+    step(slots, naive)
+    insert(slots, naive, [4], [3 * GROWTH])
     step(slots, naive)
 
 

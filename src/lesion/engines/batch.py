@@ -34,7 +34,7 @@ class Batch:
         self.table = table
         self.padding = padding
         self.work = work
-        self.slots = Slots(model.network.config)
+        self.slots = Slots(model.network.config, work.batch_size)
         self.rows: list[Row | None] = []
         self.assigned = False
 

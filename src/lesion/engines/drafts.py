@@ -16,7 +16,7 @@ from lesion.engines.row import Row
 
 # Share of the drafted tokens that an edit must have said for the next draft to be worth its pass. A processor computes
 # every token of a pass; an accelerator computes a hundred in the time of one.
-WORTH_ON_CPU, WORTH = 0.25, 0.05
+WORTH_ON_CPU, WORTH = 0.3, 0.05
 # Of edits that are not worth a draft, one prompt in so many is drafted all the same: later questions may be others.
 AGAIN = 16
 # Tokens of a draft that are compared in any case.
@@ -28,14 +28,14 @@ _Question = tuple[tuple[int, ...], Decoding]
 
 
 class Drafts:
-    """The rows that wait, in the order in which they should enter, and the answers that they may begin with.
+    """The rows that wait, the next one last, and the answers that they may begin with.
 
     Rows of one prompt enter together, and share what they can of its pass; the longest first, so that later ones fit
     under them.
 
     Args:
         blocks: of the model.
-        worth: share of drafted tokens that must be accepted.
+        worth: share of drafted tokens that must be accepted, where a draft runs through all blocks.
     """
 
     def __init__(self, blocks: int, worth: float) -> None:
@@ -69,17 +69,19 @@ class Drafts:
 
         Rows of one prompt stay together, and much shorter ones wait for a pass of their own, where that can be.
         """
-        # The longest is first; what exceeds one pass enters with the next.
-        longest = len(self.ready[0].given)
-        count = min(rows, max(1, tokens // longest), len(self.ready))
-        short = (at for at in range(count) if len(self.ready[at].given) < FILLED * longest)
-        count = next(short, count)
-        if count < len(self.ready):
-            whole = count
-            while whole and self.ready[whole].given == self.ready[whole - 1].given:
-                whole -= 1
-            count = whole or count
-        taken, self.ready = self.ready[:count], self.ready[count:]
+        taken: list[Row] = []
+        while self.ready and len(taken) < rows:
+            row = self.ready[-1]
+            if self._spared(row):
+                self._insert(self.ready.pop())
+                continue
+            # The longest is first; what exceeds one pass enters with the next.
+            longest = len(taken[0].given) if taken else 0
+            if taken and ((len(taken) + 1) * longest > tokens or len(row.given) < FILLED * longest):
+                break
+            taken.append(self.ready.pop())
+        while self.ready and self.ready[-1].given == taken[-1].given != taken[0].given:
+            self.ready.append(taken.pop())
         return taken
 
     def entered(self, rows: Iterable[Row]) -> None:
@@ -105,9 +107,19 @@ class Drafts:
 
     def _let(self, rows: Iterable[Row], draft: tuple[int, ...]) -> None:
         for row in rows:
-            if len(draft) <= SHORT or self._tally[row.column, row.request.decoding].worth(self.worth):
-                row.draft = draft[: row.limit - 1]
+            row.draft = draft[: row.limit - 1]
             self._insert(row)
+
+    def _spared(self, row: Row) -> bool:
+        """Whether a row enters later and without its draft, since its edit has said too little of other drafts."""
+        if len(row.draft) <= SHORT:
+            return False
+        # The blocks that do not run for this row alone cost it nothing.
+        share = (self.blocks - row.start) / self.blocks or 1.0
+        if self._tally[row.column, row.request.decoding].worth(self.worth * share):
+            return False
+        row.draft = ()
+        return True
 
     def _insert(self, row: Row) -> None:
         insort(self.ready, row, key=_order)
@@ -138,4 +150,4 @@ def _question(request: Request) -> _Question:
 
 
 def _order(row: Row) -> tuple[int, tuple[int, ...], int]:
-    return -len(row.given), row.request.prompt, row.column
+    return len(row.given), row.request.prompt, -row.column

@@ -37,11 +37,11 @@ class _Layer(CacheLayerMixin):
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
-        window = self.window
+        window, rows = self.window, len(key_states)
         now = window.end + key_states.shape[-2]
-        self.keys[:, :, window.end : now] = key_states
-        self.values[:, :, window.end : now] = value_states
-        return self.keys[:, :, window.start : now], self.values[:, :, window.start : now]
+        self.keys[:rows, :, window.end : now] = key_states
+        self.values[:rows, :, window.end : now] = value_states
+        return self.keys[:rows, :, window.start : now], self.values[:rows, :, window.start : now]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.window.end - self.window.start + query_length, 0
@@ -64,12 +64,17 @@ class _Window:
 class Slots(Cache):
     """Keys and values of a changing set of rows.
 
+    Args:
+        config: of the network.
+        most: rows that memory is kept for as soon as it is needed for half as many.
+
     Attributes:
         mask: [rows, capacity] bool, True where a column holds a token of the row.
         lengths: number of tokens each row holds.
     """
 
-    def __init__(self, config: PretrainedConfig) -> None:
+    def __init__(self, config: PretrainedConfig, most: int = 0) -> None:
+        self.most = most
         text = config.get_text_config(decoder=True)
         self.window = _Window()
         layers = [_Layer(self.window) for _ in range(text.num_hidden_layers)]
@@ -113,7 +118,6 @@ class Slots(Cache):
         drop = torch.zeros_like(slots) if unread is None else unread
         lengths = mask.sum(1).cpu() - drop
         length = int(lengths.max())
-        reused = slots[slots < self.rows]
         rows = max(self.rows, int(slots.max()) + 1)
         self._reserve(keys, values, rows, length)
         start, end = self.window.end - length, self.window.end
@@ -123,7 +127,7 @@ class Slots(Cache):
             for held, new in ((layer.keys, key), (layer.values, value)):
                 chosen = slots.to(new.device)
                 held[chosen, :, start:end] = _columns(new, source.to(new.device), columns.to(new.device))
-                self._forget(held, reused, slice(self.window.start, start))
+                self._forget(held, chosen, slice(self.window.start, start))
         device = self.mask.device
         self.mask[slots.to(device)] = False
         self.mask[slots.to(device), start:end] = (torch.arange(length) >= length - lengths[:, None]).to(device)
@@ -135,10 +139,8 @@ class Slots(Cache):
         for layer in self.layers:
             chosen = rows.to(layer.keys.device)
             for name in ("keys", "values"):
-                old = getattr(layer, name)
-                new = old.new_zeros(len(rows), *old.shape[1:])
-                new[:, :, span] = old[:, :, span].index_select(0, chosen)
-                setattr(layer, name, new)
+                held = getattr(layer, name)
+                held[: len(rows), :, span] = held[:, :, span].index_select(0, chosen)
         self.mask = self.mask[rows.to(self.mask.device)]
         self.lengths = self.lengths[rows]
         self._narrow(int(self.lengths.max()) if len(rows) else 0)
@@ -175,8 +177,11 @@ class Slots(Cache):
 
     def _reserve(self, keys: Sequence[Tensor], values: Sequence[Tensor], rows: int, length: int) -> None:
         capacity = max(self.mask.shape[1], length + GROWTH)
-        if rows > self.rows or capacity > self.mask.shape[1]:
-            self._resize(keys, values, rows, capacity)
+        held = len(self.layers[0].keys) if self.layers[0].is_initialized else 0
+        if rows > held or capacity > self.mask.shape[1]:
+            # Rows in few strides, for each copies everything.
+            self._resize(keys, values, held if rows <= held else max(rows, min(2 * rows, self.most)), capacity)
+        self.mask = torch.cat([self.mask, self.mask.new_zeros(rows - len(self.mask), capacity)])
         if self.window.end < length:
             self._move(length - self.window.end)
         start, self.window.start = self.window.start, min(self.window.start, self.window.end - length)
@@ -196,8 +201,8 @@ class Slots(Cache):
                     new[: old.shape[0], :, : old.shape[2]] = old
                 setattr(layer, name, new)
             layer.is_initialized = True
-        mask = torch.zeros(rows, capacity, dtype=torch.bool, device=keys[0].device)
-        mask[: self.mask.shape[0], : self.mask.shape[1]] = self.mask
+        mask = torch.zeros(len(self.mask), capacity, dtype=torch.bool, device=keys[0].device)
+        mask[:, : self.mask.shape[1]] = self.mask
         self.mask = mask
 
     def _make_room(self, columns: int) -> None:
@@ -207,13 +212,13 @@ class Slots(Cache):
         else:
             keys = [layer.keys for layer in self.layers]
             values = [layer.values for layer in self.layers]
-            self._resize(keys, values, self.rows, self.mask.shape[1] + max(GROWTH, self.mask.shape[1] // 4))
+            self._resize(keys, values, len(keys[0]), self.mask.shape[1] + max(GROWTH, self.mask.shape[1] // 4))
 
     def _move(self, by: int) -> None:
         start, end = self.window.start, self.window.end
         if end + by > self.mask.shape[1]:
             keys, values = [layer.keys for layer in self.layers], [layer.values for layer in self.layers]
-            self._resize(keys, values, self.rows, end + by + GROWTH)
+            self._resize(keys, values, len(keys[0]), end + by + GROWTH)
         for layer in self.layers:
             for tensor in (layer.keys, layer.values):
                 tensor[:, :, start + by : end + by] = tensor[:, :, start:end].clone()
