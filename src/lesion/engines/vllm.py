@@ -16,7 +16,7 @@ from lesion.engines.checking import check_requests, ends_of
 from lesion.engines.decoding import StopStrings
 from lesion.engines.engine import Request, Response
 from lesion.engines.guard import probes, prove
-from lesion.engines.memory import rows_that_fit
+from lesion.engines.memory import ROWS_ON_ACCELERATOR, rows_that_fit
 from lesion.engines.vllm_building import refused, start
 from lesion.engines.vllm_jobs import Job, Jobs
 from lesion.engines.vllm_scoring import Look, chosen, contrasted, looks
@@ -75,7 +75,9 @@ class VllmEngine:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.model = model
-        self.batch_size = rows_that_fit(model) if batch_size == "auto" else int(batch_size)
+        # Beside a GPU the network here lies on the CPU and tells nothing of the room there is; vLLM finds that out.
+        most = ROWS_ON_ACCELERATOR if torch.cuda.is_available() else rows_that_fit(model)
+        self.batch_size = most if batch_size == "auto" else int(batch_size)
         if self.batch_size < 1:
             raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
         self.gates = gates

@@ -5,9 +5,6 @@ from __future__ import annotations
 import gc
 import importlib
 import multiprocessing
-import os
-import random
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -15,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
+from lesion.engines.vllm_environment import environment, leave_nothing, same_luck
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, quiet
 from lesion.models.source import find
@@ -95,7 +92,7 @@ class Running:
                 gc.collect()
             if self.here:
                 self.here = False
-                _leave_nothing()
+                leave_nothing()
                 torch.set_num_threads = self.set_threads
                 if self in _HERE:
                     _HERE.remove(self)
@@ -139,7 +136,7 @@ def start(
         )
     running = Running(None, "", here, None, torch.set_num_threads)
     try:
-        with _environment(here), _same_luck():
+        with environment(here), same_luck():
             # What vLLM warns of while it starts is not for the person who asked for a study.
             with warnings.catch_warnings(), quiet():
                 warnings.simplefilter("ignore")
@@ -258,52 +255,6 @@ def _cache_bytes(model: Model, rows: int) -> int:
     tokens = rows * -(-positions // KEPT_TOGETHER) * KEPT_TOGETHER
     most = max(tokens, model.context) + 8 * KEPT_TOGETHER
     return int(2 * config.num_hidden_layers * heads * size * element * most)
-
-
-@contextmanager
-def _environment(here: bool) -> Iterator[None]:
-    """What vLLM reads from the environment while it starts; afterwards it is as it was."""
-    given = {
-        "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(not here)),
-        "VLLM_USE_V2_MODEL_RUNNER": "0",
-        "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
-    }
-    if not here:
-        given["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
-    asked = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    given |= {key: value for key, value in asked.items() if key not in os.environ}
-    before = {key: os.environ.get(key) for key in given}
-    os.environ.update(given)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value
-
-
-@contextmanager
-def _same_luck() -> Iterator[None]:
-    """Random generators of this process as they were: vLLM seeds them."""
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        torch.set_rng_state(states[2])
-
-
-def _leave_nothing() -> None:
-    """Undo what vLLM has set up in this process."""
-    if "vllm.distributed.parallel_state" not in sys.modules:
-        return
-    cleanup = getattr(importlib.import_module("vllm.distributed.parallel_state"), "cleanup_dist_env_and_memory", None)
-    if cleanup is not None:
-        cleanup()
-    gc.collect()
 
 
 def refused(model: Model, error: BaseException) -> LesionError:
