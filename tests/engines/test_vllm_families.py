@@ -115,7 +115,20 @@ def test_closing_twice_and_a_second_engine_in_the_process():
     first.close()
     with pytest.raises(LesionError, match="closed"):
         answers(first, asked)
+    assert first.closed
     assert torch.set_num_threads is threads
     assert torch.equal(torch.get_rng_state(), luck)
     with VllmEngine(model, 4, in_process=True) as second:
         assert_same(answers(second, asked), told, within=1e-6)
+
+
+def test_closing_in_the_middle_of_an_edit_of_weights_leaves_the_network_as_it_was():
+    model = load("bundled:llama-base")
+    weight = model.anatomy.matrix("2.mlp.up").read()
+    engine = VllmEngine(model, 4, in_process=True)
+    half = engine.answer(generations(prompts(model), [Truncate("2.mlp.up", 0.1)], Decoding(30)))
+    next(half)
+    assert not torch.equal(model.anatomy.matrix("2.mlp.up").read(), weight)
+    engine.close()
+    half.close()
+    assert torch.equal(model.anatomy.matrix("2.mlp.up").read(), weight)

@@ -117,6 +117,11 @@ class VllmEngine:
         """Let go of vLLM and its memory; more than once does no harm."""
         self._running.close()
 
+    @property
+    def closed(self) -> bool:
+        """Whether vLLM is let go of."""
+        return self._running.engine is None
+
     def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
         """Responses as they are finished, in any order; every request gets exactly one.
 
@@ -190,7 +195,7 @@ class VllmEngine:
         Raises:
             LesionError: vLLM keeps them.
         """
-        if not self.prefix_caching or self._running.engine is None:
+        if not self.prefix_caching or self.closed:
             return
         with self._running.speaking() as engine:
             gone = engine.reset_prefix_cache()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,11 @@ Place = tuple[int, str]
 @runtime_checkable
 class Workers(Protocol):
     """What calls a method of `lesion.engines.vllm_worker.LesionWorker` in every worker."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether there are none any more."""
+        ...
 
     def calls(self, method: str, *arguments: object) -> list[Any]:
         """The result of each worker."""
@@ -103,14 +109,13 @@ def handed(workers: Workers, model: Model, places: Sequence[Place], zero: bool =
     if not asked:
         yield
         return
-    wanted = [
-        (int(block), str(path)) for block, path in _first(workers.calls("lesion_wanted", [list(p) for p in asked]))
-    ]
-    with tempfile.TemporaryDirectory(prefix="lesion-", dir=_in_memory()) as folder:
+    wanted = [(int(block), str(path)) for block, path in workers.calls("lesion_wanted", [list(p) for p in asked])[0]]
+    tensors = {f"{block}:{path}": _whole(model, block, path) for block, path in wanted}
+    if zero:
+        tensors |= {f"{block}:{path}": torch.zeros_like(tensors[f"{block}:{path}"]) for block, path in asked}
+    room = _in_memory(sum(tensor.nbytes for tensor in tensors.values()))
+    with tempfile.TemporaryDirectory(prefix="lesion-", dir=room) as folder:
         file = Path(folder) / "matrices.safetensors"
-        tensors = {f"{block}:{path}": _whole(model, block, path) for block, path in wanted}
-        if zero:
-            tensors |= {f"{block}:{path}": torch.zeros_like(tensors[f"{block}:{path}"]) for block, path in asked}
         save_file(tensors, file)
         del tensors
         try:
@@ -123,13 +128,8 @@ def handed(workers: Workers, model: Model, places: Sequence[Place], zero: bool =
                 )
             yield
         finally:
-            workers.calls("lesion_restore")
-
-
-def _first(results: list[Any]) -> list[list[object]]:
-    found = results[0]
-    assert isinstance(found, list)
-    return found
+            if not workers.closed:
+                workers.calls("lesion_restore")
 
 
 def _whole(model: Model, block: int, path: str) -> Float[Tensor, "out in"]:
@@ -139,10 +139,11 @@ def _whole(model: Model, block: int, path: str) -> Float[Tensor, "out in"]:
         if block == HEAD
         else model.anatomy.block(block).module.get_submodule(path)
     )
-    weight: Tensor = module.weight
+    weight: Any = module.weight
     return (weight.T if isinstance(module, Conv1D) else weight).detach().cpu().contiguous().clone()
 
 
-def _in_memory() -> str | None:
-    """Where a file costs no disk, on systems that have such a place."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+def _in_memory(size: int) -> str | None:
+    """Where a file costs no disk, on systems that have such a place with room for so many bytes."""
+    place = "/dev/shm"
+    return place if os.access(place, os.W_OK) and shutil.disk_usage(place).free > 2 * size else None
