@@ -1,14 +1,16 @@
 import pytest
 import torch
+from alone import greedy, prompts
 
 import tiny
 from lesion.edits.apply import applied
-from lesion.edits.edit import BASELINE, Compose, Edit, ScaleMlp, Truncate
+from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleMlp, Truncate
+from lesion.edits.gates import gated
 from lesion.edits.lowrank import maskable
 from lesion.edits.spectrum import Spectrum
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import TransformersEngine
-from lesion.errors import UsageError
+from lesion.errors import LesionError, UsageError
 
 families = pytest.mark.parametrize("family", tiny.FAMILIES)
 PROMPTS = [(5, 9, 20, 7), (11, 30, 8), (5, 9, 20, 7, 44, 21)]
@@ -132,3 +134,32 @@ def test_thin_factors_are_made_once_for_all_rounds_of_questions_and_anew_for_oth
     assert len(made) == 2
     assert doubled == pytest.approx(plain(), abs=1e-4)
     assert doubled != pytest.approx(first, abs=1e-3)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox"])
+def test_the_head_is_truncated_for_its_rows_alone_also_where_answers_begin_with_drafts(family):
+    model = tiny.model(family)
+    edits = [BASELINE, ScaleAttention(1), ScaleMlp(2, 1.1), Truncate("head", 0.3), Truncate("head", 0.5, "bottom")]
+    requests = [
+        Request(f"{number}|{edit}", prompt, edit, Decoding(16))
+        for number, prompt in enumerate(prompts(3, seed=1))
+        for edit in edits
+    ]
+    engine = TransformersEngine(model)
+    said = {response.key: response.token_ids for response in engine.answer(requests)}
+    assert engine.work.drafted
+    for request in requests:
+        assert said[request.key] == greedy(model, request.prompt, request.edit, 16), request.key
+
+
+def test_a_head_that_is_not_given_the_rows_that_truncate_it_is_an_error():
+    model = tiny.model("llama")
+    tokens = torch.tensor([[5, 6, 7], [8, 9, 10]])
+    hook = model.network.get_output_embeddings().register_forward_pre_hook(
+        lambda _, args: (args[0].flatten(0, 1)[None],)
+    )
+    with gated(model) as gates:
+        gates.assign([BASELINE, Truncate("head", 0.3)])
+        with pytest.raises(LesionError, match="was given 1 rows, and row 1 truncates it"):
+            model.network(tokens)
+    hook.remove()

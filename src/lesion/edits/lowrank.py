@@ -166,6 +166,10 @@ class LowRank:
             raise LesionError(f"{self.address} of {self._name} was not called with a tensor; it cannot be truncated.")
         self.passed = True
         rows = given.shape[0] if self.address == HEAD else self.rows
+        if self.address == HEAD and not self._everywhere and rows <= int(self._edited.max()):
+            raise LesionError(
+                f"The head of {self._name} was given {rows} rows, and row {int(self._edited.max())} truncates it."
+            )
         # Of OPT it is [rows · length, in]; the rows were counted at the block's input.
         by_row = given.reshape(rows, -1, given.shape[-1])
         edited = torch.arange(rows) if self._everywhere else self._edited[self._edited < rows]

@@ -22,6 +22,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from lesion.edits.edit import UNITS
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
+from lesion.models.anatomy import HEAD
 from lesion.models.load import Model
 
 # Tokens of one forward pass, padding included, that callers should not exceed by more than one row.
@@ -100,7 +101,7 @@ def prefill(
         table: of the rows' edits, from `lesion.edits.table.tabulate`.
         padding: token id to pad with; it is never attended to.
         kept: number of last positions whose logits are wanted.
-        wanted: that number per row, instead of one for all: the head is spared the rest.
+        wanted: that number per row, instead of one for all: the head is spared the rest, unless rows truncate it.
     """
     unique = list(dict.fromkeys(map(tuple, prompts)))
     number = {prompt: index for index, prompt in enumerate(unique)}
@@ -127,7 +128,9 @@ def prefill(
     gates.assign_table(_but_the_first(table, starts, without).select(grown), growing=True)
     chosen, places = (None, place) if wanted is None else _positions(place, wanted)
     kept = kept if wanted is None else max(wanted)
-    with _branching(model, origins, rows_at, chosen):
+    # A head that rows truncate has to see rows.
+    spared = None if HEAD in table.kept and bool(table.truncates(HEAD).any()) else chosen
+    with _branching(model, origins, rows_at, spared):
         output = model.network(
             input_ids=tokens.to(model.device),
             attention_mask=mask.to(model.device).long(),
