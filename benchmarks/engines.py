@@ -71,7 +71,7 @@ def main() -> None:
                 Entry(title, name, outcome) if isinstance(outcome, Outcome) else Entry(title, name, skipped=outcome)
             )
             if options.out:  # also when somebody loses patience with the rest
-                write(entries, job, options)
+                write(entries, job, options, round(busy, 1))
     show(entries, job)
 
 

@@ -111,12 +111,13 @@ def show(entries: list[Entry], job: Job) -> None:
         print(f"same: answers equal to the plain loop's; {100 * distinct(first):.0f} % of its answers are distinct")
 
 
-def write(entries: list[Entry], job: Job, options: argparse.Namespace) -> None:
-    """The numbers as JSON."""
+def write(entries: list[Entry], job: Job, options: argparse.Namespace, load: float) -> None:
+    """The numbers as JSON; `load` is the load average of the machine before."""
     facts = {
         "model": f"random {options.shape}, gain {options.gain:g}" if options.shape else options.model,
         "machine": machine(options.device),
         "threads": options.threads,
+        "load_average_before": load,
         "dtype": options.dtype,
         "edits": len(job.edits),
         "items": len(job.questions),
