@@ -71,8 +71,9 @@ def contest(model: Model, requests: Sequence[Request], rounds: int) -> tuple[dic
             torch.set_num_threads(threads)
             taken, expected = timed(engine, requests)
             seconds[name].append(taken)
-    for workers in (1, 2)[: min(2, cores)]:
-        name = f"{workers} worker{'s' * (workers > 1)}"
+    for workers, threads in sorted({(1, 1), (1, cores), (min(2, cores), 1)}):
+        name = f"{workers} worker{'s' * (workers > 1)}, {threads} thread{'s' * (threads > 1)} each"
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # what a worker may use at most
         began = time.perf_counter()
         with EngineChoice(workers=workers).opened() as opened:
             over = opened(model, ROWS)
@@ -89,7 +90,7 @@ def contest(model: Model, requests: Sequence[Request], rounds: int) -> tuple[dic
     best = {name: min(values) for name, values in seconds.items()}
     for name, taken in best.items():
         ratio, start = best["one process, 1 thread"] / taken, starts.get(name, 0.0)
-        print(f"{name:24} {taken:8.1f} s {ratio:6.2f} ×  start-up {start:.0f} s", flush=True)
+        print(f"{name:26} {taken:8.1f} s {ratio:6.2f} ×  start-up {start:.0f} s", flush=True)
     return {"seconds": seconds, "fastest": best, "start-up seconds": starts}, expected
 
 
@@ -117,13 +118,14 @@ def measured(arguments: argparse.Namespace) -> dict[str, Any]:
     used: dict[bool, list[float]] = {True: [], False: []}
     for key, response in answers.items():
         used[edits[key] == BASELINE].append(len(response.token_ids) / limit)
-    alone = told["fastest"][f"one process, {cores_here()} thread{'s' * (cores_here() > 1)}"]
+    fastest = told["fastest"]
+    beyond = fastest["1 worker, 1 thread each"] - fastest["one process, 1 thread"]
     return {
         **told,
         "requests": len(requests),
         "rows": ROWS,
         "units of one worker": count,
-        "overhead of a unit, seconds": max(0.0, (told["fastest"]["1 worker"] - alone) / count),
+        "overhead of a unit, seconds": max(0.0, beyond / count),
         "spread of units": pstdev(ratios),
         "used of the limit": {"unedited": used[True], "edited": used[False]},
         "load averages before and after": [load_before, os.getloadavg()],
@@ -157,7 +159,7 @@ def main() -> None:
     told = Measured(
         found["overhead of a unit, seconds"],
         found["spread of units"],
-        found["start-up seconds"]["1 worker"],
+        found["start-up seconds"]["1 worker, 1 thread each"],
         (tuple(used["unedited"]), tuple(used["edited"])),
     )
     results["simulated"] = table(assumed, told, arguments.gpus, arguments.seeds)

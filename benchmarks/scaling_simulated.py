@@ -141,6 +141,7 @@ def simulated(workers: int, assumed: Assumed, measured: Measured, seeds: int = 3
         "hours": {name: mean(values) for name, values in hours.items()},
         "waiting at the end": {name: mean(values) for name, values in tails.items()},
         "busy GPU hours": mean(busy),
+        "hours of reading models": len(MODELS) * assumed.load_seconds / 3600,
     }
 
 
