@@ -137,3 +137,16 @@ def test_ctrl_c_in_mid_sweep_leaves_with_1_and_keeps_every_answer(place, tmp_pat
     assert f"Every answer so far is kept in {out}" in complaint
     assert complaint.endswith("lesion: interrupted.\n")
     assert CELLS // 10 <= stored(out) < CELLS
+
+
+@pytest.mark.slow
+@unix
+def test_a_scheduler_that_ends_the_sweep_is_answered_as_ctrl_c_is(place, tmp_path):
+    out = tmp_path / "terminated"
+    with sweeping(place, out) as process:
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "the same command goes on from there" in complaint
+    assert 0 < stored(out) < CELLS

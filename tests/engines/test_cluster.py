@@ -154,8 +154,8 @@ def test_an_address_that_does_not_answer_is_told_soon_and_with_what_to_check(mon
         (nobody, f"Nothing answers at {nobody} (Connection refused). Check that the cluster is up"),
         (f"ray://{nobody}", f"Nothing answers at ray://{nobody}"),
         ("auto", "No Ray cluster runs on this machine: start one with `ray start --head`"),
-        ("head-node", "head-node is not an address of Ray: give auto, HOST:PORT or ray://HOST:PORT"),
-        ("head:70000", "head:70000 is not an address of Ray"),
+        ("head-node", "'head-node' is not an address of Ray: give auto, HOST:PORT or ray://HOST:PORT"),
+        ("head:70000", "'head:70000' is not an address of Ray"),
     ):
         ahead = EngineChoice(ray=address).opened if address != "auto" else lambda: connected("auto")
         for joining in (ahead, lambda address=address: connected(address)):

@@ -6,6 +6,7 @@ Exit codes: 0 done, 2 wrong use, 1 failed. An error is one paragraph on standard
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -52,8 +53,18 @@ def app() -> typer.Typer:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command and leave with its exit code."""
-    sys.exit(code(list(sys.argv[1:] if arguments is None else arguments)))
+    """Run the command and leave with its exit code; that of a command that was told to end (SIGTERM) is 143."""
+    terminated = False
+
+    def stop(*_: object) -> None:
+        # As Ctrl-C, for schedulers: what is answered is kept, workers end, and the person is told how to go on.
+        nonlocal terminated
+        terminated = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    left = code(list(sys.argv[1:] if arguments is None else arguments))
+    sys.exit(128 + signal.SIGTERM if terminated else left)
 
 
 def code(arguments: list[str]) -> int:

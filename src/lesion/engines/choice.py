@@ -81,9 +81,10 @@ class EngineChoice:
             from lesion.engines.cluster_joining import look_ahead
 
             look_ahead(self)
-        from lesion.engines.opened import Opened  # it needs torch, and wrong options need not wait for that
+        from lesion.engines.opened import Opened, refuse_few_gpus  # they need torch
 
         if not self.distributed:
+            refuse_few_gpus(self)
             with Opened(self, None) as made:
                 yield made
             return

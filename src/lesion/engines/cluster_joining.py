@@ -8,9 +8,11 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any
 
 from lesion.engines.choice import EngineChoice
 from lesion.engines.cluster_rooms import Node, cores_here, refuse_crowd
-from lesion.errors import LesionError
+from lesion.errors import LesionError, UsageError
 
 # Of Ray's own folder: what a socket's whole path may be (107 bytes), less what Ray puts behind the folder.
 LONGEST_FOLDER = 40
@@ -109,14 +111,15 @@ def _started(ray: Any) -> Iterator[None]:
     folder = _folder()
     try:
         try:
-            ray.init(
-                address="local",
-                num_cpus=cores_here(),
-                include_dashboard=False,
-                object_store_memory=OBJECT_STORE_BYTES,
-                _temp_dir=str(folder),
-                **_quiet(),
-            )
+            with _signals_kept():
+                ray.init(
+                    address="local",
+                    num_cpus=cores_here(),
+                    include_dashboard=False,
+                    object_store_memory=OBJECT_STORE_BYTES,
+                    _temp_dir=str(folder),
+                    **_quiet(),
+                )
         except Exception as error:  # whatever Ray raises here
             raise LesionError(
                 f"Ray cannot start on this machine ({_first_line(error)}). Try again; without --workers it is not"
@@ -135,7 +138,8 @@ def _join(ray: Any, address: str) -> None:
     if address != "auto":
         _probe(address)
     try:
-        ray.init(address=address, **_quiet())
+        with _signals_kept():
+            ray.init(address=address, **_quiet())
     except Exception as error:  # whatever Ray raises here
         if address == "auto":
             raise LesionError(
@@ -150,12 +154,13 @@ def _probe(address: str) -> None:
     """Find out quickly whether anything that could be Ray answers: Ray itself waits for minutes.
 
     Raises:
+        UsageError: it is no address.
         LesionError: nothing does.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise LesionError(f"{address} is not an address of Ray: give auto, HOST:PORT or ray://HOST:PORT.")
+        raise UsageError(f"'{address}' is not an address of Ray: give auto, HOST:PORT or ray://HOST:PORT.")
     try:
         socket.create_connection((host, int(port)), timeout=PATIENCE).close()
     except OSError as error:
@@ -183,6 +188,15 @@ def _speaks(host: str, port: str) -> bool:
     finally:
         channel.close()
     return True
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Who is told of SIGTERM stays the same: Ray puts a handler there that aborts with a dump of the stack."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _quiet() -> dict[str, Any]:

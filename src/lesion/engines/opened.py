@@ -10,6 +10,7 @@ import torch
 from lesion.engines.choice import EngineChoice
 from lesion.engines.engine import Engine
 from lesion.engines.transformers import TransformersEngine
+from lesion.errors import UsageError
 from lesion.models.load import DTYPES, Model, configuration, load
 
 if TYPE_CHECKING:
@@ -78,6 +79,19 @@ class Opened:
         if self._running is not None:
             running, self._running = self._running, None
             running.close()
+
+
+def refuse_few_gpus(choice: EngineChoice) -> None:
+    """Without workers, the GPUs that a model is spread over are those of this machine.
+
+    Raises:
+        UsageError: it has fewer, and vLLM cannot spread over processes instead.
+    """
+    there = torch.cuda.device_count()
+    if choice.gpus_per_worker > max(there, 1) and (there or choice.engine != "vllm"):
+        raise UsageError(
+            f"A model cannot be spread over {choice.gpus_per_worker} GPUs here: this machine has {there or 'none'}."
+        )
 
 
 def stated_dtype(source: str | Path, revision: str | None) -> str:
