@@ -246,6 +246,12 @@ def test_the_command_stops_and_its_table_page_and_files_say_so(capsys, tmp_path)
         (("--stop-when", "decided", "--effect", "1.5"), "a number between 0 and 1, not 1.5"),
         (("--stop-when", "decided", "--effect", "0"), "a number between 0 and 1, not 0"),
         (("--stop-when", "later"), 'stop.when must be decided, not "later"'),
+        (
+            ("--stop-when", "decided", "--level", "5"),
+            "--level is the share of wrong decisions allowed, say 0.05, not 5",
+        ),
+        (("--level", "0.05"), "say --level 0.95, or give --stop-when decided"),
+        (("--task", "primer:text", "--stop-when", "decided"), "primer:text is scored, not judged"),
         (("--effect", "0.2"), "--effect says when to stop asking; give --stop-when decided with it"),
     ],
 )
@@ -262,3 +268,12 @@ def test_a_study_file_with_an_effect_outside_0_and_1_is_told_with_its_line(capsy
     done = lesion(capsys, "run", file, "--out", tmp_path / "out")
     assert done.code == 2
     assert "line 5: stop.effect must be" in done.complaint
+
+
+def test_looking_again_at_another_effect_is_told_for_what_it_is(capsys, tmp_path):
+    command = ("ablate", "bundled:llama-base", "--task", "primer:reading", "--layers", "1", "--items", 16)
+    stopped = (*command, "--out", tmp_path / "out", "--stop-when", "decided")
+    told = "The answers there were looked at before with effect 0.2 and level 0.05."
+    assert told not in " ".join(lesion(capsys, *stopped, "--effect", 0.2).err.split())
+    assert told not in " ".join(lesion(capsys, *stopped, "--effect", 0.2).err.split())
+    assert told in " ".join(lesion(capsys, *stopped, "--effect", 0.3).err.split())

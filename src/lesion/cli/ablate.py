@@ -81,6 +81,11 @@ def ablate(
             print(f"note: {note}")
     if effect is not None and stop_when is None:
         raise UsageError("--effect says when to stop asking; give --stop-when decided with it, or leave it out.")
+    if stop_when is None and 0 < level < 0.5:
+        raise UsageError(
+            f"Intervals at a level of {level:g} would mostly miss the truth; say --level {1 - level:g}, or give"
+            f" --stop-when decided, with which --level {level:g} is the share of wrong decisions allowed."
+        )
     decoding: dict[str, Any] = {"temperature": temperature, "top_p": top_p}
     if max_new_tokens is not None:
         decoding["max_new_tokens"] = max_new_tokens

@@ -22,7 +22,7 @@ from lesion.studies.invariance_families import families
 from lesion.studies.layers import parse_layers
 from lesion.studies.questions import ModelChoice, TaskChoice
 from lesion.studies.screening import refuse_doubled, screen, seconds, timed
-from lesion.studies.stopping import Stopping, ask_until_decided
+from lesion.studies.stopping import Stopping, ask_until_decided, asked_otherwise, refuse_scored
 from lesion.studies.store import Store
 from lesion.studies.study import Study
 from lesion.studies.summary import summarise
@@ -74,6 +74,10 @@ def run(
     tasks = {choice: find(choice.name) for choice in study.tasks}
     drawn = {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
     refuse_doubled(study)
+    if study.stop is not None:
+        refuse_scored(tasks)
+        if note := asked_otherwise(Path(folder), study.stop):
+            watcher.note(note)
     _look_ahead(study, models or {})
     asked = planned = 0
     plan: dict[str, Sequence[Scale]] = {}

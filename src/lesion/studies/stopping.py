@@ -13,20 +13,26 @@ been asked lost more than the effect there, but not so much more that this could
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool
 
 from lesion.edits.edit import BASELINE, Scale
 from lesion.engines.engine import Engine
+from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.studies.asking import Cell, ask
+from lesion.studies.database import FILE
+from lesion.studies.questions import TaskChoice
 from lesion.studies.row import Row
 from lesion.studies.sequential import Decision, Evidence, decide, log_e_values, rounds
 from lesion.studies.store import Store
 from lesion.studies.study import StopPlan
+from lesion.tasks.task import Task
 
 BUDGET = 128
 """Requests of a round, at least: when few cells are open they are asked more items at once, and batches stay full."""
@@ -200,6 +206,38 @@ class Stopping:
         if self.round():
             return f"{cells} not decided yet after {share}{instead}."
         return f"{cells} left open with all items asked, after {share}{instead}."
+
+
+def refuse_scored(tasks: Mapping[TaskChoice, Task]) -> None:
+    """A task whose answers are log-probabilities has no accuracy that could be decided on.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for choice, task in tasks.items():
+        if task.kind == "score":
+            raise UsageError(
+                f"{choice.name} is scored, not judged, so nothing in it is right or wrong and nothing can be decided;"
+                f" leave it out, or ask it without --stop-when. `lesion evaluate` compares log-probabilities."
+            )
+
+
+def asked_otherwise(folder: Path, plan: StopPlan) -> str | None:
+    """A note where answers were looked at before under another effect or level than `plan` has; None elsewhere.
+
+    Raises:
+        LesionError: the store is damaged.
+    """
+    if not (folder / FILE).exists():
+        return None
+    with Store.read(folder) as store:
+        before = tomllib.loads(store.study[1]).get("stop") if len(store) else None
+    if before is None or (before["effect"], before["level"]) == (plan.effect, plan.level):
+        return None
+    return (
+        f"The answers there were looked at before with effect {before['effect']:g} and level {before['level']:g}. What"
+        f" is promised about wrong decisions holds for an effect that is chosen before anybody looks."
+    )
 
 
 class _Remembering:

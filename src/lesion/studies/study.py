@@ -100,9 +100,14 @@ def stopping(stop_when: str | None, effect: float, level: float, screen: bool) -
 
     With stopping, `level` may be said as that of the intervals or as the share of wrong decisions allowed: 0.95 and
     0.05 mean the same.
+
+    Raises:
+        UsageError: the level is not between 0 and 1.
     """
     keys: dict[str, Any] = {"screen": True} if screen else {}
     if stop_when is None:
         return keys
+    if not 0 < level < 1:
+        raise UsageError(f"With --stop-when, --level is the share of wrong decisions allowed, say 0.05, not {level:g}.")
     wrong = min(level, 1 - level)
     return {**keys, "stop": {"when": stop_when, "effect": effect, "level": wrong}, "level": 1 - wrong}
