@@ -84,6 +84,9 @@ def test_a_model_that_others_answer_with_is_loaded_into_main_memory():
     class Cluster:
         accelerated = True
 
+        def prepare(self, device):
+            assert device == "auto"
+
     from lesion.engines.opened import Opened
 
     with Opened(EngineChoice(workers=1), Cluster()) as make_engine:
