@@ -1,11 +1,16 @@
-"""The made study with asking stopped: block 0 left open, block 1 not, block 2 critical for sums; and a made screen."""
+"""The made study with asking stopped: block 0 left open, block 1 not, block 2 critical for sums; and a made screen.
+
+Item 9 alone is wrong without a cut, so that on the items of a cell asked fewer than ten the baseline is always right.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pandas as pd
-from made import study
+from made import right, study
+
+from lesion.studies.statistics import wilson
 
 DRAWN = 12
 ASKED = {0: 10, 1: 6, 2: 3, 3: 6}
@@ -20,8 +25,15 @@ def stopped(
         for task in model["tasks"]:
             for entry in task["layers"]:
                 layer = entry["layer"]
+                n = ASKED[layer]
+                k, unedited = (sum(right(task["task"], cut, i) for i in range(n)) for cut in (layer, None))
+                drop = (unedited - k) / n
                 entry |= {
-                    "items": ASKED[layer], "p": None, "p_corrected": None,
+                    "accuracy": k / n, **dict(zip(("low", "high"), wilson(k, n), strict=True)),
+                    "drop": drop, "drop_low": max(-1.0, drop - 0.4), "drop_high": min(1.0, drop + 0.4),
+                    "baseline_items": n, "baseline_accuracy": unedited / n,
+                    **dict(zip(("baseline_low", "baseline_high"), wilson(unedited, n), strict=True)),
+                    "items": n, "p": None, "p_corrected": None,
                     "decided": "critical" if entry["critical"] else "open" if layer == 0 else "not",
                 }  # fmt: skip
             task["baseline"]["items"] = 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from html import unescape
 
 import matplotlib.image
 import numpy as np
@@ -35,14 +36,60 @@ def cells(html: str, row: str) -> list[str]:
 
 def test_every_cell_of_the_terminals_table_says_after_how_many_items_asking_stopped():
     text = shown(stopped()[0])
-    assert f"n up to 10 of {DRAWN}, stopped" in plain(text)
+    assert f"n 3–10 of {DRAWN}, stopped" in plain(text)
     assert text.count("n = 10, open") == 2
     assert text.count("n = 6, stopped") == 4
     assert text.count("n = 3, stopped") == 2
     assert text.count("n = 10 ") == 2, "the baseline's"
     assert len(re.findall(r"^ +0 +\?.*\?", text, re.MULTILINE)) == 1, "block 0 is open on both tasks"
     assert "confidence sequence" in text
+    assert len(re.findall(r"^ +[13] +○ drop 0.0 .*○ drop 0.0 ", text, re.MULTILINE)) == 2, "not has a mark of its own"
+    assert "○" not in shown(study()[0])
     assert "stopped" not in shown(study()[0])
+
+
+def test_a_cells_number_is_its_drop_on_its_own_items_not_an_accuracy_beside_a_baseline_of_others():
+    text = shown(stopped()[0])
+    assert re.search(r"baseline +90.0 .* 90.0 ", text)
+    assert "● drop 100.0 [60.0, 100.0]" in text, "of 3 items, on which the baseline is right, not 90 %"
+    assert "drop" not in shown(study()[0]).partition("Accuracy in %")[0]
+
+
+def test_nothing_is_said_to_have_stopped_where_every_item_was_asked(tmp_path):
+    summary, answers, items = stopped()
+    for task in summary["models"][0]["tasks"]:
+        task["items"] = task["baseline"]["items"] = DRAWN
+        for entry in task["layers"]:
+            entry["items"] = DRAWN
+    text = shown(summary)
+    assert f"n {DRAWN} of {DRAWN}" in plain(text)
+    assert text.count(f"n = {DRAWN} of {DRAWN}, decided") == 6
+    assert text.count(f"n = {DRAWN}, open") == 2
+    assert ", stopped" not in text
+    assert f"on all {DRAWN} items" in " ".join(s for f in prose.findings(views(summary)) for s in f.sentences)
+    assert ", stopped" not in page.write(tmp_path, summary, answers, items).read_text("utf-8")
+
+
+def test_terminal_and_page_say_what_not_and_its_interval_are_about(tmp_path):
+    def told(summary) -> str:
+        found = plain(" ".join(prose.decided(summary)))
+        assert found in plain(shown(summary))
+        assert found in plain(unescape(page.write(tmp_path, summary, *stopped()[1:]).read_text("utf-8")))
+        return found
+
+    summary = stopped()[0]
+    said = told(summary)
+    assert (
+        f"Not: over these {DRAWN} items the drop does not exceed the effect, and that says nothing beyond them" in said
+    )
+    assert "interval beside it is about all such items" in said
+    assert "run the full table" in said
+    # By hand: blocks 1 and 3 on sums, 1, 2 and 3 on facts are not, with a limit of 0.4 against an effect of 0.3.
+    assert "At 5 cells that are not, the interval's upper end exceeds the effect" in said
+    for task in summary["models"][0]["tasks"]:
+        task["stopping"]["effect"] = 0.4
+    assert "upper end" not in told(summary)
+    assert prose.decided(study()[0]) == []
 
 
 def test_the_csv_has_the_items_and_the_decision_of_every_cell_and_no_p():
@@ -50,11 +97,14 @@ def test_the_csv_has_the_items_and_the_decision_of_every_cell_and_no_p():
     assert list(table.columns) == list(tables.COLUMNS)
     for row in table.to_dict("records"):
         assert row["items"] == ASKED[row["layer"]]
-        assert row["baseline_items"] == 10
+        assert row["baseline_items"] == row["items"]
+        assert row["baseline_accuracy"] - row["accuracy"] == pytest.approx(row["drop"], abs=1e-12)
+        assert row["baseline_low"] <= row["baseline_accuracy"] <= row["baseline_high"]
         assert np.isnan(row["p_corrected"]) if row["p_corrected"] is not None else True
     decided = {(row["task"], row["layer"]): row["decided"] for row in table.to_dict("records")}
     assert decided["sums", 2] == "critical"
     assert [decided["facts", layer] for layer in (0, 1)] == ["open", "not"]
+    assert dict(zip(table["layer"], table["baseline_accuracy"], strict=True)) == {0: 0.9, 1: 1.0, 2: 1.0, 3: 1.0}
     full = tables.layers(study()[0])
     assert full["decided"].isna().all()
     assert set(full["items"]) == set(full["baseline_items"]) == {10}
@@ -76,8 +126,8 @@ def test_the_page_says_it_at_the_top_and_in_every_cell(tmp_path):
         assert f"n = {ASKED[layer]}, {why}" in of_layer
         assert of_layer[-1] == decided
     heat = html[html.index('id="drops"') : html.index('id="cells"')]
-    assert cells(heat, "sums")[:4] == ["0? open n 10", "−10 n 6", "90 critical n 3", "0 n 6"]
-    assert f"n = up to 10 of {DRAWN}, stopped" in text
+    assert cells(heat, "sums")[:4] == ["0? open n 10", "0 n 6", "100 critical n 3", "0 n 6"]
+    assert f"n = 3–10 of {DRAWN}, stopped" in text
     assert "Accuracy by group of items" not in text
 
 
@@ -93,6 +143,9 @@ def test_open_cells_have_a_mark_of_their_own_in_the_charts():
     assert drawn.count('class="crossed"') == 1
     assert drawn.count('class="mark critical"') == 1
     assert 'class="crossed"' not in str(charts.panel(views(study()[0])[0], "sums", charts.Frame((0, 1)), 0.95))
+    assert len(set(re.findall(r'class="baseline" d="(M[^ ]+ [^H]+)H', drawn))) == 4, "a piece per block"
+    heights = re.findall(r'class="baseline" d="M[^ ]+ ([^H]+)H', drawn)
+    assert heights[0] != heights[1] == heights[2] == heights[3], "90 % of 10 items, 100 % of fewer"
     point = view.panels["sums"][0].at(0)
     assert "n = 10, open" in plain(charts.numbers(point))
     assert "n =" not in plain(charts.numbers(views(study()[0])[0].panels["sums"][0].at(0)))
@@ -112,15 +165,34 @@ def test_the_figures_differ_where_a_cell_is_open(draw):
     assert first.shape != second.shape or (first != second).any()
 
 
+def test_the_accuracy_figure_draws_the_baseline_of_each_cells_own_items():
+    def pixels(accuracy: float):
+        summary = stopped()[0]
+        summary["models"][0]["tasks"][0]["layers"][1]["baseline_accuracy"] = accuracy
+        return matplotlib.image.imread(io.BytesIO(figures.accuracy(views(summary)[0], 0.95)))
+
+    assert (pixels(1.0) != pixels(0.5)).any()
+
+
+def test_the_heat_map_has_the_items_of_every_cell():
+    def pixels(items: int):
+        summary = stopped()[0]
+        summary["models"][0]["tasks"][0]["layers"][1]["items"] = items
+        return matplotlib.image.imread(io.BytesIO(figures.heat(views(summary)[0])))
+
+    assert (pixels(6) != pixels(7)).any()
+
+
 def test_the_title_of_a_figure_says_that_asking_stopped():
     of_task = views(stopped()[0])[0].panels["sums"]
-    assert figures.title("sums", of_task) == f"sums\nstopped, n ≤ 10 of {DRAWN}"
+    assert figures.title("sums", of_task) == f"sums\nn = 3–10 of {DRAWN}, stopped"
     assert figures.title("sums", views(study()[0])[0].panels["sums"]) == "sums  (n = 10)"
 
 
 def test_findings_say_after_how_many_items_and_what_is_open():
     told = plain(" ".join(s for found in prose.findings(views(stopped()[0])) for s in found.sentences))
-    assert "from 90.0 % [59.6, 98.2] (n = 10) to 0.0 % [0.0, 27.8] (n = 3, stopped)" in told
+    # Wilson's intervals of 3 of 3 and 0 of 3.
+    assert "accuracy falls from 100.0 % [43.9, 100.0] to 0.0 % [0.0, 56.1] on the 3 items asked" in told
     assert "Block 0 is left open." in told
     unfinished = prose.findings(views(stopped(finished=False)[0]))
     told = plain(" ".join(s for found in unfinished for s in found.sentences))
@@ -177,5 +249,5 @@ def test_two_models_stopped_differently_share_a_page(tmp_path):
     for task in summary["models"][1]["tasks"]:
         task["items"] = task["baseline"]["items"] = 8
     html = page.write(tmp_path, summary, answers, items).read_text("utf-8")
-    assert f"up to 10 of {DRAWN}, stopped" in html
-    assert f"up to 8 of {DRAWN}, stopped" in html
+    assert f"3–10 of {DRAWN}, stopped" in html
+    assert f"3–8 of {DRAWN}, stopped" in html

@@ -119,6 +119,8 @@ def test_every_number_is_over_the_first_items_of_the_draw_and_its_limits_hold_at
         unedited, edited = (np.array([right[edit, i] for i in ids]) for edit in (str(BASELINE), f"{entry['layer']}×0"))
         assert entry["accuracy"] == pytest.approx(edited.mean())
         assert entry["drop"] == pytest.approx(unedited.mean() - edited.mean())
+        assert (entry["baseline_items"], entry["baseline_accuracy"]) == (len(ids), pytest.approx(unedited.mean()))
+        assert 0 <= entry["baseline_low"] <= entry["baseline_accuracy"] <= entry["baseline_high"] <= 1
         found = evidence(unedited, edited, 0.1, 0.1)
         assert (entry["drop_low"], entry["drop_high"]) == pytest.approx((found.low, found.high))
         assert (entry["p"], entry["p_corrected"]) == (None, None)

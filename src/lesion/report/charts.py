@@ -131,6 +131,8 @@ def _axes(frame: Frame, name: str) -> list[Markup]:
 
 def _baseline(line: Line, frame: Frame, *, alone: bool, tone: int) -> Markup:
     found = line.baseline
+    if line.stopped:
+        return _baseline_of_cells(line, frame, tone)
     if found.accuracy is None:
         return Markup("")
     right = frame.width - frame.right
@@ -143,6 +145,21 @@ def _baseline(line: Line, frame: Frame, *, alone: bool, tone: int) -> Markup:
     return Markup('<g class="t{}">{}<path class="baseline" d="M{} {}H{}"/></g>').format(
         tone, band, frame.left, round(frame.y(found.accuracy), 1), right
     )
+
+
+def _baseline_of_cells(line: Line, frame: Frame, tone: int) -> Markup:
+    """Where asking stopped, a piece of baseline over every block: the unedited model on the items of that cell."""
+    half = 0.42 * frame.step
+    pieces = [
+        Markup('<path class="baseline" d="M{} {}H{}"/>').format(
+            round(frame.x(point.layer) - half, 1),
+            round(frame.y(point.baseline.accuracy), 1),
+            round(frame.x(point.layer) + half, 1),
+        )
+        for point in line.points
+        if point.baseline.accuracy is not None
+    ]
+    return Markup('<g class="t{}">{}</g>').format(tone, Markup("").join(pieces))
 
 
 def _band(line: Line, view: View, frame: Frame) -> Markup:
@@ -271,5 +288,5 @@ def numbers(point: Point) -> str:
     if point.p_corrected is not None:
         told += f", p {wording.p_value(point.p_corrected)}"
     if point.decided is not None:
-        told += f", {wording.asked(point.items, point.decided)}"
+        told += f", {wording.asked(point.items, point.decided, point.drawn)}"
     return f"{told}, critical" if point.critical else told

@@ -23,6 +23,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#B8860B", "#56B4E9", "#4
 """After Okabe and Ito (2008), the yellow darkened: told apart by colour-blind readers, and on white paper."""
 MARKERS = ("o", "s", "D", "^", "v", "P")
 COLUMN, PAGE = 3.5, 7.2  # widths in inches of one column and of a page
+ROOM_FOR_ITEMS = 24  # layers, up to which every cell of a heat map has room for a number of items
 STYLE = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -42,7 +43,8 @@ def accuracy(view: View, level: float) -> bytes:
     """Accuracy against ablated layer as PNG: a panel per task, a line per model.
 
     After Nepal et al. (2025, Figures 1 and 2).
-    Dashed: the baseline. Shaded: intervals at `level`. Filled marks with a number: critical layers.
+    Dashed: the baseline; where asking stopped, a piece over every layer, on the items of that cell.
+    Shaded: intervals at `level`. Filled marks with a number: critical layers.
     """
     with mpl.rc_context(STYLE):
         wide = min(3, len(view.panels))
@@ -67,18 +69,27 @@ def accuracy(view: View, level: float) -> bytes:
 
 
 def title(task: str, of_task: Sequence[Line]) -> str:
-    """The task's name with the number of items; of a study that stopped asking, the most that a cell was asked."""
+    """The task's name with the number of items; of a study that stopped asking, those of its cells from … to."""
+    if any(line.stopped for line in of_task):
+        return f"{wording.short(task, 30)}\nn = {_items(of_task)}"
     counts = ", ".join(f"{n:,}" for n in sorted({line.items for line in of_task}))
-    drawn = sorted({line.drawn for line in of_task if line.drawn is not None})
-    if not drawn:
-        return f"{wording.short(task, 30)}  (n = {counts})"
-    return f"{wording.short(task, 30)}\nstopped, n ≤ {counts} of {', '.join(f'{n:,}' for n in drawn)}"
+    return f"{wording.short(task, 30)}  (n = {counts})"
+
+
+def _items(of_lines: Sequence[Line]) -> str:
+    """`3–10 of 12, stopped`: how many items the cells of stopped lines were asked."""
+    return "; ".join(
+        wording.of_drawn(min(line.fewest for line in of_drawn), max(line.items for line in of_drawn), drawn)
+        for drawn in sorted({line.drawn for line in of_lines if line.drawn is not None})
+        for of_drawn in [[line for line in of_lines if line.drawn == drawn]]
+    )
 
 
 def heat(of_view: View) -> bytes:
     """Drops as PNG: a row per model and task, a column per layer.
 
-    Dot: critical; question mark: asking left it undecided; grey: not answered.
+    Dot: critical; question mark: asking left it undecided; grey: not answered. Where asking stopped, small numbers
+    say how many items a cell was asked, if there is room, and the title from how many to how many all of them.
     """
     of_lines = of_view.lines
     several = len(of_view.labels) > 1
@@ -89,7 +100,9 @@ def heat(of_view: View) -> bytes:
     with mpl.rc_context(STYLE):
         room = 0.9 + 0.06 * max(map(len, names))  # inches for the names and the colour bar
         width = max(COLUMN, min(PAGE, room + 0.32 * len(of_view.layers)))
-        figure = Figure(figsize=(width, 0.9 + 0.24 * len(of_lines)), layout="constrained")
+        stopped = any(line.stopped for line in of_lines)
+        height = 1.1 + 0.32 * len(of_lines) if stopped else 0.9 + 0.24 * len(of_lines)
+        figure = Figure(figsize=(width, height), layout="constrained")
         axis = figure.subplots()
         drops = np.array([[_drop(line, layer) for layer in of_view.layers] for line in of_lines])
         full = drop_scale(of_lines)
@@ -102,12 +115,18 @@ def heat(of_view: View) -> bytes:
                     axis.plot(of_view.layers.index(point.layer), row, "o", color="black", markersize=2.6)
                 elif point.decided == "open":
                     axis.text(of_view.layers.index(point.layer), row, "?", ha="center", va="center", fontsize=7)
+                if line.stopped and len(of_view.layers) <= ROOM_FOR_ITEMS:
+                    axis.text(
+                        of_view.layers.index(point.layer), row + 0.47, f"{point.items}", ha="center", va="bottom",
+                        fontsize=4.5,
+                    )  # fmt: skip
         axis.set_yticks(range(len(names)), names)
         stride = next(s for s in (1, 2, 4, 5, 10, 20, 50, 1000) if len(of_view.layers) <= 16 * s)
         shown = [i for i, layer in enumerate(of_view.layers) if layer % stride == 0]
         axis.set_xticks(shown, [str(of_view.layers[i]) for i in shown])
-        stopped = " (asking stopped when decided)" if any(line.stopped for line in of_lines) else ""
-        axis.set_xlabel(wording.axis_name(of_view.unit, of_view.factor) + stopped)
+        axis.set_xlabel(wording.axis_name(of_view.unit, of_view.factor))
+        if stopped:
+            axis.set_title(f"n = {_items(of_lines)}", loc="left", fontsize=7)
         axis.tick_params(length=0)
         for row in range(1, len(of_lines)):
             if several and of_lines[row].task != of_lines[row - 1].task:
@@ -129,7 +148,12 @@ def _panel(axis: Axes, view: View, of_task: Sequence[Line]) -> None:
     for line in of_task:
         index = view.labels.index(line.label)
         colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
-        if line.baseline.accuracy is not None:
+        if line.stopped:
+            for point in line.points:
+                if point.baseline.accuracy is not None:
+                    ends = (point.layer - 0.42, point.layer + 0.42)
+                    axis.hlines(point.baseline.accuracy, *ends, color=colour, linewidth=0.9, linestyle=(0, (5, 3)))
+        elif line.baseline.accuracy is not None:
             axis.axhline(line.baseline.accuracy, color=colour, linewidth=0.9, linestyle=(0, (5, 3)))
         for run in runs(line, view.layers):
             layers = [point.layer for point in run]
@@ -209,10 +233,11 @@ def _legend(view: View, level: float) -> list[Line2D]:
     undecided = [
         Line2D([], [], color=grey, marker="x", linestyle="", markersize=5, label="left undecided"),
     ] if any(point.decided == "open" for line in view.lines for point in line.points) else []  # fmt: skip
-    kind = "confidence sequence" if any(line.stopped for line in view.lines) else "interval"
+    stopped = any(line.stopped for line in view.lines)
+    kind, unedited = ("confidence sequence", "unedited, same items") if stopped else ("interval", "unedited model")
     return [
         *lines,
-        Line2D([], [], color=grey, linestyle=(0, (5, 3)), linewidth=0.9, label="unedited model"),
+        Line2D([], [], color=grey, linestyle=(0, (5, 3)), linewidth=0.9, label=unedited),
         Line2D([], [], color=grey, marker="o", linestyle="", markersize=4.2, label="critical block (numbered)"),
         *undecided,
         Line2D([], [], color=grey, alpha=0.25, linewidth=6, label=f"{100 * level:g} % {kind}"),

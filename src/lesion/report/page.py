@@ -104,6 +104,7 @@ def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: i
         families=invariance.sections(summary, level),
         told=summary.get("invariance") or {},
         stopped=prose.stopped(summary),
+        decided=prose.decided(summary),
         interval="confidence sequence" if any(line.stopped for line in every) else "Wilson interval",
         screens=screen.screens(summary),
         screen_sentences=screen.sentences(summary),
@@ -139,7 +140,7 @@ def _drawn(view: View, level: float) -> dict[str, Any]:
             task: {
                 "narrow": panel(task, NARROW, 270),
                 "wide": panel(task, WIDE, 300) if roomy else None,
-                "items": sorted({wording.up_to(line.items, line.drawn) for line in of_task}),
+                "items": sorted({wording.of_drawn(line.fewest, line.items, line.drawn) for line in of_task}),
             }
             for task, of_task in view.panels.items()
         },
@@ -172,7 +173,7 @@ def _details(study: Mapping[str, Any], every: Sequence[Line]) -> list[tuple[str,
     told = [(str(name), _plain(value)) for name, value in study.items() if name not in ("title", "rule")]
     told.append(("models", ", ".join(dict.fromkeys(line.model for line in every))))
     tasks = dict.fromkeys(
-        f"{line.task} ({wording.up_to(line.items, line.drawn)} items)"
+        f"{line.task} (items: {wording.of_drawn(line.fewest, line.items, line.drawn)})"
         if line.stopped
         else f"{line.task} ({wording.counted(line.items, 'item')})"
         for line in every

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lesion.edits.edit import BASELINE
 from lesion.report import wording
-from lesion.report.views import Line, Point, Summary, View
+from lesion.report.views import Baseline, Line, Point, Summary, View, lines
 
 STOPPING_SHARE = 0.5
 """Share of failing answers hitting the token limit from which a loss is said to be one of stopping."""
@@ -52,6 +52,35 @@ def stopped(summary: Summary) -> list[str]:
                 f" {found['evaluations']:.1f} evaluations of the unedited model instead of"
                 f" {found['full'] / found['items']:.1f}; of its cells {counts}."
             )
+    return told
+
+
+def decided(summary: Summary) -> list[str]:
+    """What the decisions and the numbers beside them say, and what not, a sentence each; empty for a full table."""
+    drawn = sorted({line.drawn for line in lines(summary) if line.drawn is not None})
+    if not drawn:
+        return []
+    these = f"these {wording.listed([f'{n:,}' for n in drawn], 'or')} items"
+    told = [
+        f"Critical: the drop exceeds the effect in {these} and beyond them.",
+        f"Not: over {these} the drop does not exceed the effect, and that says nothing beyond them;"
+        " the interval beside it is about all such items, of which these were drawn.",
+    ]
+    beyond = sum(
+        entry["decided"] == "not" and entry["drop_high"] is not None and entry["drop_high"] > task["stopping"]["effect"]
+        for model in summary["models"]
+        for task in model["tasks"]
+        if task.get("stopping")
+        for entry in task["layers"]
+    )
+    if beyond:
+        told.append(
+            f"At {wording.counted(beyond, 'cell')} that {'is' if beyond == 1 else 'are'} not, the interval's upper end"
+            " exceeds the effect: among all such items the drop may be larger than it."
+        )
+    told.append(
+        "A drop tends to overshoot when asking stops because of it: for the size of an effect, run the full table."
+    )
     return told
 
 
@@ -114,9 +143,7 @@ def _task(line: Line, selective: Sequence[int]) -> str:
     sentence = (
         f"{places[0].upper()}{places[1:]} {verb} critical for {line.task}: without "
         f"{'it' if len(found) == 1 else wording.place('block', worst.layer)} accuracy falls from "
-        f"{wording.percent(base.accuracy)} {wording.interval(base.low, base.high)}"
-        f"{f' (n{wording.SPACE}={wording.SPACE}{line.items:,})' if line.stopped else ''} to "
-        f"{wording.percent(worst.accuracy)} {wording.interval(worst.low, worst.high)}{_asked(worst)}"
+        f"{_share(worst.baseline)} to {_share(worst)}{_on(worst)}"
     )
     wrong = 1 - worst.accuracy
     if worst.truncated is not None and wrong > 0 and worst.truncated >= STOPPING_SHARE * wrong:
@@ -127,9 +154,21 @@ def _task(line: Line, selective: Sequence[int]) -> str:
     return f"{sentence}.{_open(line)}"
 
 
+def _share(of: Baseline | Point) -> str:
+    return f"{wording.percent(of.accuracy)} {wording.interval(of.low, of.high)}".rstrip()
+
+
+def _on(point: Point) -> str:
+    """` on the 24 items asked` where asking stopped, ` on all 30 items` where none was left, else nothing."""
+    if point.drawn is None:
+        return ""
+    every = point.items == point.drawn
+    return f" on {'all' if every else 'the'} {wording.counted(point.items, 'item')}{'' if every else ' asked'}"
+
+
 def _asked(point: Point) -> str:
     """` (n = 24, stopped)` where asking stopped, else nothing."""
-    told = wording.asked(point.items, point.decided)
+    told = wording.asked(point.items, point.decided, point.drawn)
     return f" ({told})" if told else ""
 
 

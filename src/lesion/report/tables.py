@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lesion.report import screen, wording
+from lesion.report import prose, screen, wording
 from lesion.report.views import Line, Summary, View, lines, views
 
 COLUMNS = (
@@ -28,6 +28,9 @@ COLUMNS = (
     ),
 )
 
+MARKS = {"critical": "●", "not": "○", "open": "?"}
+"""What was decided of a cell, in the terminal's table."""
+
 WORTH_SAYING = 0.05
 """The rate of truncated or unread answers from which the terminal's table mentions it."""
 
@@ -36,7 +39,7 @@ def layers(summary: Summary) -> pd.DataFrame:
     """One row per model, task, unit, factor and layer, with the baseline beside it: what `layers.csv` holds.
 
     Accuracies, drops and rates in 0…1; NaN where not known. `items` are those that the cell was asked, `decided` is
-    empty in a full table.
+    empty in a full table. The baseline is over the items of the cell: its accuracy less the cell's is the drop.
 
     Raises:
         LesionError: the summary does not have the form that a study writes.
@@ -47,8 +50,8 @@ def layers(summary: Summary) -> pd.DataFrame:
             "task": line.task,
             **asdict(point),
             "decided": point.decided or math.nan,
-            "baseline_items": line.items,
-            **{f"baseline_{name}": value for name, value in asdict(line.baseline).items()},
+            "baseline_items": point.items if line.stopped else line.items,
+            **{f"baseline_{name}": value for name, value in asdict(point.baseline).items()},
         }
         for line in lines(summary)
         for point in line.points
@@ -59,7 +62,8 @@ def layers(summary: Summary) -> pd.DataFrame:
 def text(summary: Summary) -> RenderableType:
     """The terminal's tables: a row per layer, a column per task, `●` where critical; then those of the screens.
 
-    Where asking stopped, every cell says after how many items, and `?` marks what was left undecided.
+    Where asking stopped, a cell has its drop instead, which is over its own items and not those of the baseline above,
+    and says after how many; `○` marks what was found not critical, `?` what was left undecided.
 
     Raises:
         LesionError: the summary does not have the form that a study writes.
@@ -67,11 +71,16 @@ def text(summary: Summary) -> RenderableType:
     study = summary.get("study") or {}
     level = float(study.get("level", 0.95))
     tables: list[RenderableType] = [_table(view, label) for view in views(summary) for label in view.labels]
-    stopped = any(line.stopped for line in lines(summary))
-    kind = "confidence sequence, which holds whenever asking stops" if stopped else "interval"
+    decided = " ".join(prose.decided(summary))
+    numbers = (
+        f"Drop in points over the items that the cell and the baseline were both asked; the baseline's accuracy in %;"
+        f" each with its {100 * level:g} % confidence sequence, which holds whenever asking stops."
+        f" ● critical, ○ not, ? left open. {decided} "
+        if decided
+        else f"Accuracy in % with its {100 * level:g} % interval; ● is critical. "
+    )
     caption = (
-        f"Accuracy in % with its {100 * level:g} % {kind}; ● is critical{', ? left open' if stopped else ''}. "
-        f"{wording.rule(study)} "
+        f"{numbers}{wording.rule(study)} "
         f"Beneath, from {100 * WORTH_SAYING:g} % on: answers cut off at the token limit, "
         "and answers in which none could be read."
     )
@@ -94,7 +103,9 @@ def _table(view: View, label: str) -> Table:
     )
     table.add_column("block", justify="right")
     for task, line in of_label.items():
-        count = f"n {wording.up_to(line.items, line.drawn)}" if line.stopped else wording.counted(line.items, "item")
+        count = wording.counted(line.items, "item")
+        if line.stopped:
+            count = f"n {wording.of_drawn(line.fewest, line.items, line.drawn)}"
         table.add_column(Text(f"{task}\n{count}"), justify="right", overflow="fold")
     table.add_row("baseline", *(_baseline_cell(line) for line in of_label.values()), end_section=True)
     # A family beside it may be deeper: only what this model has, or will have.
@@ -116,13 +127,18 @@ def _cell(line: Line, layer: int) -> Text:
     point = line.at(layer)
     if point is None:
         return Text("not yet", style="dim")
-    mark = "●" if point.critical else "?" if point.decided == "open" else ""
-    asked = wording.asked(point.items, point.decided)
-    return _written(point.accuracy, point.low, point.high, point.truncated, point.unparsed, mark=mark, asked=asked)
+    if not line.stopped:
+        mark = "●" if point.critical else ""
+        return _written(point.accuracy, point.low, point.high, point.truncated, point.unparsed, mark=mark)
+    mark = f"{MARKS.get(point.decided or '', '')} drop".lstrip()
+    asked = wording.asked(point.items, point.decided, point.drawn)
+    return _written(
+        point.drop, point.drop_low, point.drop_high, point.truncated, point.unparsed, mark=mark, asked=asked
+    )
 
 
 def _written(
-    accuracy: float | None,
+    share: float | None,
     low: float | None,
     high: float | None,
     truncated: float | None,
@@ -131,10 +147,10 @@ def _written(
     mark: str = "",
     asked: str = "",
 ) -> Text:
-    if accuracy is None:
+    if share is None:
         return Text("not yet", style="dim")
     before = f"{mark} " if mark else ""
-    cell = Text(f"{before}{wording.points(accuracy)} ", style="bold red" if mark == "●" else "")
+    cell = Text(f"{before}{wording.points(share)} ", style="bold red" if mark.startswith("●") else "")
     cell.append(wording.interval(low, high), style="not bold dim")
     faults = [
         f"{wording.percent(rate, 0)} {name}"

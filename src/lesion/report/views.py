@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lesion.edits.edit import SCALES, Unit
@@ -15,6 +15,7 @@ OPTIONAL = (
     *("low", "high", "drop", "drop_low", "drop_high"),
     *("p", "p_corrected", "truncated", "unparsed", "nonfinite"),
 )
+BASELINE_NUMBERS = ("accuracy", "low", "high", "truncated", "unparsed")
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,9 @@ class Point:
 
     Attributes:
         items: how many items it was asked.
+        baseline: the unedited model on these items.
         decided: where asking stopped, `critical`, `not` or `open`; None in a full table.
+        drawn: where asking stops as soon as a cell is decided, how many items there are; None in a full table.
     """
 
     layer: int
@@ -53,7 +56,9 @@ class Point:
     unparsed: float | None
     nonfinite: float | None
     items: int
+    baseline: Baseline
     decided: str | None = None
+    drawn: int | None = None
 
     @property
     def edit(self) -> str:
@@ -91,6 +96,11 @@ class Line:
         """Whether its cells were asked only until they were decided."""
         return self.drawn is not None
 
+    @property
+    def fewest(self) -> int:
+        """How many items the cell that was asked the fewest was asked."""
+        return min((point.items for point in self.points), default=self.items)
+
     def at(self, layer: int) -> Point | None:
         """The point of a layer, or `None`."""
         return next((point for point in self.points if point.layer == layer), None)
@@ -125,11 +135,14 @@ def _number(value: Any) -> float | None:
 
 def baseline_of(task: Mapping[str, Any]) -> Baseline:
     """The baseline entry of one task of a summary; all `None` where it was not answered yet."""
-    entry = task.get("baseline") or {}
-    return Baseline(*(_number(entry.get(name)) for name in ("accuracy", "low", "high", "truncated", "unparsed")))
+    return _baseline(task.get("baseline") or {})
 
 
-def _point(entry: Mapping[str, Any], items: int) -> Point | None:
+def _baseline(entry: Mapping[str, Any]) -> Baseline:
+    return Baseline(*(_number(entry.get(name)) for name in BASELINE_NUMBERS))
+
+
+def _point(entry: Mapping[str, Any], task: Mapping[str, Any]) -> Point | None:
     accuracy = _number(entry.get("accuracy"))
     if accuracy is None:
         return None
@@ -140,10 +153,23 @@ def _point(entry: Mapping[str, Any], items: int) -> Point | None:
         factor=float(entry.get("factor", 0.0)),
         accuracy=accuracy,
         critical=bool(entry.get("critical", False)),
-        items=int(entry.get("items") or items),
+        items=int(entry.get("items") or task["items"]),
+        baseline=_same_items(entry, task),
         decided=entry.get("decided"),
+        drawn=int(task["stopping"]["items"]) if task.get("stopping") else None,
         **optional,
     )
+
+
+def _same_items(entry: Mapping[str, Any], task: Mapping[str, Any]) -> Baseline:
+    """The baseline on the items of a cell: where asking stopped, not that of the task, which was asked more."""
+    if not task.get("stopping"):
+        return baseline_of(task)
+    accuracy, drop = _number(entry.get("accuracy")), _number(entry.get("drop"))
+    found = _baseline({name: entry.get(f"baseline_{name}") for name in BASELINE_NUMBERS})
+    if found.accuracy is None and accuracy is not None and drop is not None:
+        return replace(found, accuracy=accuracy + drop)  # as the drop is paired
+    return found
 
 
 def lines(summary: Summary) -> tuple[Line, ...]:
@@ -172,7 +198,7 @@ def _lines_of(model: Mapping[str, Any]) -> list[Line]:
         for entry in task["layers"]:
             key = (entry.get("unit", "block"), float(entry.get("factor", 0.0)))
             expected.setdefault(key, set()).add(int(entry["layer"]))
-            point = _point(entry, int(task["items"]))
+            point = _point(entry, task)
             if point is not None:
                 kept.setdefault(key, []).append(point)
     for task in model["tasks"]:

@@ -86,16 +86,28 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def asked(items: int, decided: str | None) -> str:
-    """How many items a cell was asked and why no more: `n = 24, stopped`, `n = 200, open`; empty in a full table."""
+def asked(items: int, decided: str | None, drawn: int | None) -> str:
+    """How many items of those drawn a cell was asked and why no more; empty in a full table.
+
+    `n = 24, stopped`, `n = 200, open`, and `n = 200 of 200, decided` where there was nothing left to ask.
+    """
     if decided is None:
         return ""
-    return f"n{SPACE}={SPACE}{items:,}, {'open' if decided == 'open' else 'stopped'}"
+    if decided == "open" or items != drawn:
+        return f"n{SPACE}={SPACE}{items:,}, {'open' if decided == 'open' else 'stopped'}"
+    return f"n{SPACE}={SPACE}{items:,} of {drawn:,}, decided"
 
 
-def up_to(items: int, drawn: int | None) -> str:
-    """The items of a line: `200`, or `up to 117 of 200, stopped` where asking stopped; there are `drawn`."""
-    return f"{items:,}" if drawn is None else f"up to {items:,} of {drawn:,}, stopped"
+def span(fewest: int, most: int) -> str:
+    """`24`, or `24–117`."""
+    return f"{most:,}" if fewest == most else f"{fewest:,}{DASH}{most:,}"
+
+
+def of_drawn(fewest: int, most: int, drawn: int | None) -> str:
+    """The items of a line's cells: `200` in a full table; `24–117 of 200, stopped`; `200 of 200` if all were asked."""
+    if drawn is None:
+        return f"{most:,}"
+    return f"{span(fewest, most)} of {drawn:,}{'' if fewest == drawn else ', stopped'}"
 
 
 UNIT_NAMES = {"block": "block", "attention": "attention", "mlp": "MLP"}

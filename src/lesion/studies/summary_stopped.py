@@ -14,6 +14,8 @@ from lesion.studies.sequential import evidence
 from lesion.studies.stopping import Stopping, Verdicts
 from lesion.studies.study import StopPlan, Study
 
+SAME_ITEMS = ("items", "accuracy", "low", "high", "truncated", "unparsed")
+"""What is told of the baseline on the items of every cell."""
 HALF = 0.5  # any effect will do where only the confidence sequence is wanted
 
 
@@ -50,18 +52,22 @@ def stopped_task(
 
     Every number is over the items that the cell was asked before it was decided, whatever else is stored. Intervals of
     accuracies and drops are confidence sequences, which hold at whatever number of items asking stopped, for what the
-    items were drawn from, as do those of a full table; there are no p-values.
+    items were drawn from, as do those of a full table; there are no p-values. `baseline` is over all items that any
+    cell was asked; beside every cell `baseline_accuracy` and the like are over the items of that cell.
     """
     reached = stopping.asked[task]
     if not reached:
         return None
     by_edit = {str(edit): frame.set_index("item") for edit, frame in answers.groupby("edit", sort=False)}
     entries = []
+    baselines: dict[int, dict[str, Any]] = {}  # by number of items: many cells are decided in one round
     for edit in edits:
         ids = stopping.items[task][: stopping.evidence[task, str(edit)].items]
         unedited, edited = (by_edit[str(one)].loc[list(ids)] for one in (BASELINE, edit))
         found = evidence(_right(unedited), _right(edited), stopping.plan.effect, 1 - study.level)
         decided = stopping.decided[task, str(edit)]
+        if len(ids) not in baselines:
+            baselines[len(ids)] = _accuracy(unedited, study.level)
         entries.append(
             {
                 "layer": edit.layer,
@@ -75,6 +81,7 @@ def stopped_task(
                 "p_corrected": None,
                 "critical": decided == "critical",
                 "decided": decided,
+                **{f"baseline_{name}": value for name, value in baselines[len(ids)].items() if name in SAME_ITEMS},
             }
         )
     return {
