@@ -21,6 +21,7 @@ from lesion.edits.lowrank import BUDGET, factor_bytes, maskable
 from lesion.edits.table import Table, tabulate
 from lesion.edits.weights import written
 from lesion.engines.batch import Batch
+from lesion.engines.checking import check_requests, ends_of
 from lesion.engines.contrast import look_up
 from lesion.engines.decoding import StopStrings
 from lesion.engines.drafts import WORTH, WORTH_ON_CPU, Drafts
@@ -73,8 +74,7 @@ class TransformersEngine:
         self.work = Work(batch_size=rows_that_fit(model) if batch_size == "auto" else int(batch_size))
         if self.work.batch_size < 1:
             raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
-        ends = model.network.generation_config.eos_token_id
-        self._ends = {*(ends if isinstance(ends, list) else [ends]), model.tokenizer.eos_token_id} - {None}
+        self._ends = ends_of(model)
         padding = model.tokenizer.pad_token_id
         # Some tokenizers name a padding token that the network has no embedding for. Any token will do: it is masked.
         known = padding is not None and 0 <= padding < model.network.get_input_embeddings().num_embeddings
@@ -93,7 +93,7 @@ class TransformersEngine:
         by_row = [self._by_row(edit) for edit in edits]
         table = tabulate(by_row, self.model.anatomy)
         column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
-        self._check_lengths(waiting)
+        check_requests(self.model, waiting)
         stops = {stop: StopStrings(self.model.tokenizer, stop) for stop in {r.decoding.stop for r in waiting}}
         in_weights = {edit: self._in_weights(edit) for edit in edits}
         groups: dict[_Written, list[Request]] = {((), ()): []}
@@ -166,33 +166,6 @@ class TransformersEngine:
         starts = table.first_edited().tolist()
         drafts.wait(self._row(request, column[request.edit], starts[column[request.edit]], stops) for request in asked)
         yield from self._generate(gates, drafts, table)
-
-    def _check_lengths(self, requests: Iterable[Request]) -> None:
-        # Looked up once: a configuration takes its time, and a search has many requests.
-        known = self.model.network.get_input_embeddings().num_embeddings
-        context = self.model.context
-        for request in requests:
-            # The last token of a choice is told by the one before it and needs no place of its own.
-            longest = len(request.prompt) + max((len(choice) - 1 for choice in request.choices), default=1)
-            if not all(request.choices):
-                raise LesionError(
-                    f"A choice of {request.key} is empty; a choice needs at least one token to be scored."
-                )
-            if not request.prompt:
-                raise LesionError(
-                    f"The prompt of {request.key} is empty; a model needs at least one token to start from."
-                )
-            if max(*request.prompt, *request.tokens, *(max(choice) for choice in request.choices), 0) >= known:
-                raise LesionError(
-                    f"The tokenizer of {self.model.name} does not fit its network: it writes tokens beyond the"
-                    f" {known:,} that the network has embeddings for. Put the tokenizer that the model was trained with"
-                    f" into its folder."
-                )
-            if longest > context:
-                raise LesionError(
-                    f"The prompt of {request.key} has {len(request.prompt)} tokens and does not fit the context of"
-                    f" {self.model.name}, {context} tokens; leave this item out or shorten it."
-                )
 
     def _row(self, request: Request, column: int, start: int, stops: Mapping[tuple[str, ...], StopStrings]) -> Row:
         decoding = request.decoding
