@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from lesion.edits.edit import BASELINE, Edit
-from lesion.engines.engine import Decoding, Engine, Request, Response
+from lesion.engines.engine import Decoding, Engine, MakeEngine, Request, Response
+from lesion.engines.opened import load_for
 from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.studies.questions import ModelChoice, Questions, TaskChoice
@@ -75,6 +76,18 @@ class Cell:
             yield Request(key, self.prompt, self.edit, self.decoding, self.continuations, self.tokens)
         for place, part in enumerate(self.parts):
             yield Request(f"{key}/{place}", part.prompt, self.edit, self.decoding, part.choices)
+
+
+def load_chosen(study: Questions, chosen: ModelChoice, make_engine: MakeEngine) -> Model:
+    """A model of a study, loaded as what makes its engine wants it.
+
+    Raises:
+        UsageError: as `lesion.models.load.load`.
+        LesionError: likewise.
+    """
+    return load_for(
+        make_engine, chosen.source, revision=chosen.revision, dtype=study.dtype_of(chosen), device=study.device
+    )
 
 
 def identity(study: Questions, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]) -> str:

@@ -11,13 +11,13 @@ from typing import Any
 
 from lesion import whole
 from lesion.engines.engine import MakeEngine
-from lesion.engines.opened import load_for
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, peek, quiet
 from lesion.models.source import find as find_source
 from lesion.models.tokenizer import read_tokenizer
 from lesion.studies import drift_summary
+from lesion.studies.asking import load_chosen
 from lesion.studies.drift_critical import Critical, read_critical
 from lesion.studies.drift_measuring import CLASS, in_part, labels_of, measure, occurrences_of, refuse_few, spooling
 from lesion.studies.drift_study import DriftStudy
@@ -87,13 +87,7 @@ def run_drift(
     with Store.open(folder, study.identity(), study.to_toml()) as store, spooling(folder):
         store.add_items(study.task.name, {item.id: item for run in runs for item in run}.values())
         for number, chosen in enumerate(study.models, start=1):
-            model = (models or {}).get(chosen.name) or load_for(
-                make_engine,
-                chosen.source,
-                revision=chosen.revision,
-                dtype=study.questions().dtype_of(chosen),
-                device=study.device,
-            )
+            model = (models or {}).get(chosen.name) or load_chosen(study.questions(), chosen, make_engine)
             # What was asked for between two layers is told before anything is asked.
             drift_summary.between(study, len(model.anatomy.blocks), None, chosen.name)
             _note(store, chosen, model)

@@ -16,17 +16,17 @@ import pandas as pd
 from lesion.edits.artefact import EditFile
 from lesion.edits.edit import ScaleParameters, parts
 from lesion.engines.engine import MakeEngine
-from lesion.engines.opened import load_for
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.studies.asking import load_chosen
 from lesion.studies.evaluate import Candidate, Planned, Roles, evaluate, plan, read_plan
 from lesion.studies.evaluation import summarise
 from lesion.studies.isolate import isolate
 from lesion.studies.isolation_study import EvaluationStudy, IsolationStudy
 from lesion.studies.lock import FolderLock
 from lesion.studies.observations import draw_texts, identity
-from lesion.studies.questions import ModelChoice, Questions
+from lesion.studies.questions import Questions
 from lesion.studies.run import Outcome
 from lesion.studies.store import Store
 from lesion.tasks.catalogue import canonical, draw, find
@@ -63,7 +63,7 @@ def run_isolation(
     watcher = watcher or Silent()
     for choice in study.tasks:
         draw(find(choice.name), study.items_of(choice), study.seed)
-    model = model or _load(study, study.model, make_engine)
+    model = model or load_chosen(study, study.model, make_engine)
     folder = Path(folder)
     with _locked(folder):
         texts = draw_texts(study, model)
@@ -129,7 +129,7 @@ def run_evaluation(
     watcher = watcher or Silent()
     for choice in study.tasks:
         draw(find(choice.name), study.items_of(choice), study.seed)
-    model = model or _load(study, study.model, make_engine)
+    model = model or load_chosen(study, study.model, make_engine)
     candidates: dict[tuple[float, ...], list[Candidate]] = {}
     skills: list[str] = []
     afresh: list[str] = []
@@ -190,16 +190,6 @@ def recall_isolation(folder: Path) -> tuple[dict[str, Any], pd.DataFrame | None,
     notes = [*([] if kept is None else kept.notes), *evaluation.pop("notes")]
     study: Questions = kind.parse(text, "The stored study")
     return _summary(study, None if kept is None else kept.isolation, evaluation, notes), answers, items
-
-
-def _load(study: Questions, chosen: ModelChoice, make_engine: MakeEngine) -> Model:
-    return load_for(
-        make_engine,
-        chosen.source,
-        revision=chosen.revision,
-        dtype=study.dtype_of(chosen),
-        device=study.device,
-    )
 
 
 @contextmanager

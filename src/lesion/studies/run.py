@@ -12,11 +12,10 @@ import pandas as pd
 
 from lesion.edits.edit import Scale
 from lesion.engines.engine import MakeEngine
-from lesion.engines.opened import load_for
 from lesion.engines.transformers import TransformersEngine
 from lesion.methods.ablation import sweep
 from lesion.models.load import Model, peek
-from lesion.studies.asking import ask, clamped, identity, missing
+from lesion.studies.asking import ask, clamped, identity, load_chosen, missing
 from lesion.studies.invariance import invariance
 from lesion.studies.invariance_families import families
 from lesion.studies.layers import parse_layers
@@ -85,13 +84,7 @@ def run(
         for choice, items in drawn.items():
             store.add_items(choice.name, items)
         for chosen in study.models:
-            model = (models or {}).get(chosen.name) or load_for(
-                make_engine,
-                chosen.source,
-                revision=chosen.revision,
-                dtype=study.dtype_of(chosen),
-                device=study.device,
-            )
+            model = (models or {}).get(chosen.name) or load_chosen(study, chosen, make_engine)
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
             plan[chosen.name] = sweep(model.anatomy, study.edits.unit, layers, study.edits.factor)
             _note_model(store, chosen.name, model, plan[chosen.name])

@@ -15,13 +15,12 @@ from lesion.edits.artefact import save_edit
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.spectra import spectra
 from lesion.engines.engine import MakeEngine
-from lesion.engines.opened import load_for
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError
 from lesion.methods.truncation import Grid, grid
 from lesion.models.load import Model
 from lesion.studies import truncation_summary as numbers
-from lesion.studies.asking import identity
+from lesion.studies.asking import identity, load_chosen
 from lesion.studies.layers import parse_layers
 from lesion.studies.questions import ModelChoice
 from lesion.studies.recollection import Recollection, gold_of
@@ -73,7 +72,7 @@ def run_truncation(
     refuse_scores(tasks)
     drawn = {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
     refuse_few(drawn)
-    model = model or _load(study, study.model, make_engine)
+    model = model or load_chosen(study, study.model, make_engine)
     refuse_broken(model, study.model.name)
     cells = grid(
         model.anatomy,
@@ -139,7 +138,7 @@ def _follow(
 ) -> Recollection:
     """A checkpoint ready to be asked. One with the weights of a model in `told` goes by that one's name and answers."""
     chosen = _at(study.model, revision)
-    there = _load(study, chosen, make_engine)
+    there = load_chosen(study, chosen, make_engine)
     refuse_broken(there, chosen.name)
     refuse_other_shape(model, study.model.name, there, chosen.name)
     if there.fingerprint in told:
@@ -179,16 +178,6 @@ def _refuse_unfinished(folder: Path) -> None:
             f"The search in {folder} is not finished: {count:,} answers are stored, and nothing has been chosen yet."
             f" Run the same `lesion truncate` (or `lesion run`) with --out {folder} again; it goes on from there."
         )
-
-
-def _load(study: TruncationStudy, chosen: ModelChoice, make_engine: MakeEngine) -> Model:
-    return load_for(
-        make_engine,
-        chosen.source,
-        revision=chosen.revision,
-        dtype=study.dtype_of(chosen),
-        device=study.device,
-    )
 
 
 def _at(chosen: ModelChoice, revision: str) -> ModelChoice:
