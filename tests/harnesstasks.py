@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +124,13 @@ def write_tasks(folder: Path) -> Path:
     )
     (folder / "local_group.yaml").write_text("group: local_group\ntask:\n  - local_arc\n  - local_arc_more\n")
     return folder
+
+
+@contextmanager
+def hushed():
+    """The harness says nothing of its own accord."""
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
 import os
 import subprocess
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 import lesion
-from harnesstasks import write_tasks
+from harnesstasks import hushed, write_tasks
 from lesion.cli.harness import with_model
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleMlp, Truncate
 from lesion.errors import LesionError, UsageError
@@ -36,15 +35,6 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def model():
     return lesion.load("bundled:llama-base")
-
-
-@contextmanager
-def hushed():
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 def evaluated(lm, folder: Path, names=TASKS, **settings):

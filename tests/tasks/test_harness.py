@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
-import logging
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 
 import lesion
 from commandline import lesion as command
-from harnesstasks import arithmetic, write_task, write_tasks
+from harnesstasks import arithmetic, hushed, write_task, write_tasks
 from lesion.edits.edit import ScaleBlock
 from lesion.engines.engine import Request
 from lesion.engines.transformers import TransformersEngine
@@ -43,15 +42,6 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def model():
     return lesion.load("bundled:llama-base")
-
-
-@contextmanager
-def hushed():
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 def harness_says(model, folder: Path, names, edit=None, **settings) -> dict[str, list[dict]]:
