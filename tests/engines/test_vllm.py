@@ -131,6 +131,31 @@ def test_stop_strings_cut_as_elsewhere(model, vllm, plain):
         assert {response.answer.finish for response in told.values()} >= {"stop"}
 
 
+def test_loops_end_at_the_same_token_and_their_steps_are_saved(model, vllm, plain):
+    told = {}
+    for times in (0, 2, 6):
+        for decoding in (Decoding(90, stop_loops=times), Decoding(70, (" has",), 0.3, seed=1, stop_loops=times)):
+            asked = generations(prompts(model), places(model)[:4], decoding)
+            told[times, decoding.temperature] = answers(vllm, asked)
+            assert_same(told[times, decoding.temperature], answers(plain, asked))
+    endings = [{one.answer.finish for one in told[times, 0.0].values()} for times in (0, 2, 6)]
+    assert ["loop" in one for one in endings] == [False, True, True]
+    spent = [sum(one.answer.tokens for one in told[times, 0.0].values()) for times in (0, 6, 2)]
+    assert spent == sorted(spent, reverse=True)
+
+
+def test_what_is_ended_for_its_loop_leaves_vllm_at_once(model, vllm, monkeypatch):
+    silent = Compose(tuple(ScaleBlock(block.index) for block in model.anatomy.blocks))
+    steps = []
+    step = vllm._running.engine.step
+    monkeypatch.setattr(vllm._running.engine, "step", lambda: (steps.append(1), step())[1])
+    for times in (0, 2):
+        steps.clear()
+        (told,) = vllm.answer([Request("it", prompts(model)[0], silent, Decoding(200, stop_loops=times))])
+        assert told.answer.tokens <= len(steps) <= told.answer.tokens + 2
+        assert told.answer.finish == ("loop" if times else "length")
+
+
 def test_samples_draw_with_the_same_luck(model, vllm, plain):
     decoding = Decoding(10, temperature=0.9, top_p=0.8, seed=5)
     asked = generations(prompts(model), places(model)[:3], decoding)

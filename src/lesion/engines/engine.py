@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 class Decoding:
     """How answers are decoded: greedy at temperature 0, else sampled from a generator seeded per request.
 
+    With `stop_loops` an answer is ended once it has said the same piece so many times in a row (see
+    `lesion.engines.loops`); 0, the default, lets it go on. That saves what a broken model babbles and is approximate:
+    an answer that would have left its loop is judged by what it said until then.
+
     Raises:
-        UsageError: no new token is allowed, the temperature is negative or not finite, or top_p is not in (0, 1].
+        UsageError: no new token is allowed, the temperature is negative or not finite, top_p is not in (0, 1], or
+            loops are to be ended after fewer than 2 repetitions.
     """
 
     max_new_tokens: int = 256
@@ -28,6 +33,7 @@ class Decoding:
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
+    stop_loops: int = 0
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
@@ -36,10 +42,16 @@ class Decoding:
             raise UsageError(f"The temperature is 0 (greedy) or a positive number, not {self.temperature}.")
         if not 0 < self.top_p <= 1:
             raise UsageError(f"top_p is a share of the probability, above 0 and at most 1, not {self.top_p}.")
+        if self.stop_loops < 0 or self.stop_loops == 1:
+            raise UsageError(
+                f"A loop says the same piece at least 2 times in a row, not {self.stop_loops}; 0 lets loops go on."
+            )
 
     def __str__(self) -> str:
         how = "greedy" if self.temperature == 0 else f"T={self.temperature:g} p={self.top_p:g} seed={self.seed}"
-        return f"{how} max={self.max_new_tokens} stop={list(self.stop)!r}"
+        # Only where loops are stopped, so that the keys of answers from before there was the choice stay what they are.
+        loops = f" stop_loops={self.stop_loops}" if self.stop_loops else ""
+        return f"{how} max={self.max_new_tokens} stop={list(self.stop)!r}{loops}"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from lesion.engines.decoding import StopStrings, luck
 from lesion.engines.engine import Request
+from lesion.engines.loops import Loop
 from lesion.tasks.task import Finish
 
 
@@ -45,6 +46,12 @@ class Row:
         decoding = self.request.decoding
         return luck(decoding, self.request.prompt) if decoding.temperature > 0 else None
 
+    @cached_property
+    def loop(self) -> Loop | None:
+        """Listens for a loop in what is said; None where loops may go on. Made when the row is at work."""
+        times = self.request.decoding.stop_loops
+        return Loop(times, self.limit) if times else None
+
     @property
     def given(self) -> tuple[int, ...]:
         """What is computed before the first token is told or drafts are judged: prompt and draft."""
@@ -57,7 +64,9 @@ class Row:
         self.said.append(token)
         if token in self.ends or self.stop.hit(self.said):
             return "stop"
-        return "length" if len(self.said) >= self.limit else None
+        if len(self.said) >= self.limit:
+            return "length"
+        return "loop" if self.loop is not None and self.loop.hit(self.said) else None
 
     def judge(self, tokens: list[int], finite: list[bool]) -> Finish | None:
         """Say what follows the prompt as far as the draft holds, and the token after that.
@@ -79,3 +88,4 @@ class Row:
         """As if it had never begun."""
         self.said.clear()
         self.accepted = 0
+        self.__dict__.pop("loop", None)

@@ -16,6 +16,7 @@ from lesion.engines.checking import check_requests, ends_of
 from lesion.engines.decoding import StopStrings
 from lesion.engines.engine import Request, Response
 from lesion.engines.guard import probes, prove
+from lesion.engines.loops import Loop
 from lesion.engines.memory import ROWS_ON_ACCELERATOR, rows_that_fit
 from lesion.engines.vllm_building import refused, start
 from lesion.engines.vllm_jobs import Job, Jobs
@@ -292,11 +293,13 @@ class VllmEngine:
             return
         decoding = request.decoding
         drawn = (decoding.temperature, decoding.top_p, decoding.seed, decoding.max_new_tokens)
+        limit = min(decoding.max_new_tokens, self.model.context - len(request.prompt))
         yield Job(
             request.prompt,
-            min(decoding.max_new_tokens, self.model.context - len(request.prompt)),
+            limit,
             column,
             stops[decoding.stop],
+            Loop(decoding.stop_loops, limit) if decoding.stop_loops else None,
             draw=drawn if decoding.temperature > 0 else (),
             request=request,
         )

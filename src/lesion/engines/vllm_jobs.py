@@ -9,6 +9,7 @@ from typing import Any
 
 from lesion.engines.decoding import StopStrings
 from lesion.engines.engine import Request
+from lesion.engines.loops import Loop
 from lesion.engines.vllm_building import Running
 from lesion.engines.vllm_logits import Wish
 from lesion.engines.vllm_scoring import Look
@@ -29,6 +30,7 @@ class Job:
         limit: new tokens at most.
         column: of the edit it is under, among those that the workers know.
         stop: looks for stop strings in what is said.
+        loop: listens for a loop in what is said; None where loops may go on.
         look: what is looked up, in place of an answer.
         draw: how tokens are drawn, see `Wish`; empty for greedy answers.
         fresh: use nothing that was computed for an earlier prompt.
@@ -43,6 +45,7 @@ class Job:
     limit: int = 1
     column: int = 0
     stop: StopStrings | None = None
+    loop: Loop | None = None
     look: Look | None = None
     draw: tuple[float, float, int, int] | tuple[()] = ()
     fresh: bool = False
@@ -96,10 +99,10 @@ class Jobs:
                     if job is None:
                         continue
                     job.cached = max(job.cached, output.num_cached_tokens or 0)
-                    hit = self._hear(job, output.outputs[0].token_ids)
-                    if hit or output.finished:
+                    ended = self._hear(job, output.outputs[0].token_ids)
+                    if ended or output.finished:
                         done.append(output.request_id)
-                    if hit and not output.finished:
+                    if ended and not output.finished:
                         stopped.append(output.request_id)
                 if stopped:
                     self.running.engine.abort_request(stopped)
@@ -121,7 +124,7 @@ class Jobs:
         from vllm.sampling_params import RequestOutputKind
 
         number, self._number = self._number, self._number + 1
-        watched = job.stop is not None and bool(job.stop.stop)
+        watched = (job.stop is not None and bool(job.stop.stop)) or job.loop is not None
         first, targets = (job.look.first, job.look.targets) if job.look else (0, ())
         wish = Wish(number, job.column, len(job.tokens), first, targets, job.draw)
         parameters = SamplingParams(
@@ -140,10 +143,17 @@ class Jobs:
         return str(number)
 
     def _hear(self, job: Job, tokens: Iterable[int]) -> bool:
-        """Take in new tokens; whether a stop string is complete."""
+        """Take in new tokens; whether one of them ends the answer."""
         for token in tokens:
             job.said.append(int(token))
-            if job.stop is not None and token not in self.ends and job.stop.hit(job.said):
+            if job.look is not None:
+                continue
+            if token in self.ends or (job.stop is not None and job.stop.hit(job.said)):
+                job.finish = "stop"
+                return True
+            # At the limit an answer has met the limit, loop or not.
+            if job.loop is not None and len(job.said) < job.limit and job.loop.hit(job.said):
+                job.finish = "loop"
                 return True
         return False
 
@@ -167,8 +177,7 @@ class Jobs:
                     " transformers."
                 ) from None
             return
-        if isinstance(found, int):
+        # What broke behind the end, in a step that was under way already, is no part of the answer.
+        if isinstance(found, int) and found < len(job.said):
             job.finish = "nonfinite"
             del job.said[found:]
-        elif job.said[-1] in self.ends or (job.stop is not None and job.stop.hit(job.said)):
-            job.finish = "stop"

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-Finish = Literal["stop", "length", "nonfinite"]
+Finish = Literal["stop", "length", "loop", "nonfinite"]
+TRUNCATED: tuple[Finish, ...] = ("length", "loop")
+"""How an answer ends that did not end itself: at the token limit, or in a loop, which would have led there."""
 Kind = Literal["generate", "choose", "score", "contrast"]
 
 
@@ -46,8 +48,9 @@ class Answer:
         text: the generated text, stop string removed; for `choose`, the text of the chosen option; for `contrast`, the
             most probable token as text.
         tokens: number of generated tokens (0 for `choose` and `contrast`; for `score`, of those that were scored).
-        finish: `stop` (end of text or a stop string), `length` (hit the token limit: truncated) or `nonfinite`
-            (logits were NaN or infinite and the answer was broken off).
+        finish: `stop` (end of text or a stop string), `length` (hit the token limit: truncated), `loop` (ended since
+            it said the same piece over and over, where that was asked for: truncated too) or `nonfinite` (logits were
+            NaN or infinite and the answer was broken off).
         scores: per choice, the summed log-probability in nats; for `score`, that of the text alone; for `contrast`,
             the log-probabilities of the right and of the tempting token; empty for `generate`.
         ranks: for `contrast`, the ranks of the right and of the tempting token among all tokens, 1 for the most
