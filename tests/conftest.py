@@ -11,10 +11,9 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from jaxtyping import install_import_hook
+from checked import check
 
-_hook = install_import_hook("lesion", "beartype.beartype")
-_hook.__enter__()
+check("lesion")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,129 @@
+"""Types and shapes checked while tests run: every function, method and dataclass of `lesion` as its annotations say.
+
+beartype checks types. Where an annotation names axes (jaxtyping), one call is one scope: an axis is as long in every
+argument and in the result. That costs, so that only such functions pay for it; jaxtyping's own hook makes a scope of
+every call, which takes longer than most of what is tested. Functions inside functions are checked only if they name
+axes, since they would be wrapped anew whenever they are made; mypy reads the others.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import hashlib
+import sys
+import typing
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import cache_from_source
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
+
+from beartype import beartype
+from jaxtyping import AbstractArray, jaxtyped
+
+_THIS = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
+
+
+def checked(function: Callable) -> Callable:
+    """The function, checked against its annotations; a name that is only there for mypy is not checked."""
+    function.__annotations__ = {
+        name: _resolved(hint, function.__globals__) for name, hint in function.__annotations__.items()
+    }
+    inner = beartype(function)
+    if not any(map(_names_axes, function.__annotations__.values())):
+        return inner
+
+    @functools.wraps(function)
+    def with_axes(*args, **kwargs):
+        __tracebackhide__ = True
+        with jaxtyped("context"):
+            return inner(*args, **kwargs)
+
+    return with_axes
+
+
+def checked_inside(function: Callable) -> Callable:
+    """A function that stands in a function: checked if it names axes."""
+    hints = (_resolved(hint, function.__globals__) for hint in function.__annotations__.values())
+    return checked(function) if any(map(_names_axes, hints)) else function
+
+
+def checked_class(kind: type) -> type:
+    """The class; if it is a dataclass, what it is made of is checked."""
+    if dataclasses.is_dataclass(kind) and "__init__" in vars(kind):
+        kind.__init__ = checked(kind.__init__)
+    return kind
+
+
+def _resolved(hint: object, names: dict) -> object:
+    if not isinstance(hint, str):
+        return hint
+    try:
+        return eval(hint, names)
+    except (NameError, AttributeError, TypeError):  # not there at run time, or not yet
+        return typing.Any
+
+
+def _names_axes(hint: object) -> bool:
+    if isinstance(hint, type) and issubclass(hint, AbstractArray):
+        return True
+    return any(map(_names_axes, typing.get_args(hint)))
+
+
+class _Decorating(ast.NodeTransformer):
+    """Puts a decorator on every function, next to its `def`, and on every class, outside of all others."""
+
+    def __init__(self) -> None:
+        self.inside = 0
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        node.decorator_list.insert(0, _decorator("checked_class", node))
+        before, self.inside = self.inside, 0
+        self.generic_visit(node)
+        self.inside = before
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.decorator_list.append(_decorator("checked_inside" if self.inside else "checked", node))
+        self.inside += 1
+        self.generic_visit(node)
+        self.inside -= 1
+        return node
+
+
+def _decorator(name: str, at: ast.stmt) -> ast.expr:
+    found = ast.parse(f"__import__('checked').{name}", mode="eval").body
+    for node in ast.walk(found):
+        ast.copy_location(node, at)
+    return found
+
+
+class _Loader(SourceFileLoader):
+    def source_to_code(self, data, path, *, _optimize=-1):
+        return super().source_to_code(_Decorating().visit(ast.parse(data, path)), path, _optimize=_optimize)
+
+    def get_code(self, fullname: str):
+        kept = functools.partial(cache_from_source, optimization=f"checked{_THIS}")
+        with patch("importlib._bootstrap_external.cache_from_source", kept):
+            return super().get_code(fullname)
+
+
+class _Finder:
+    def __init__(self, package: str) -> None:
+        self.package = package
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None):
+        if name.partition(".")[0] != self.package:
+            return None
+        spec: ModuleSpec | None = PathFinder.find_spec(name, path, target)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+def check(package: str) -> None:
+    """Check what is imported of a package from now on."""
+    sys.meta_path.insert(0, _Finder(package))
