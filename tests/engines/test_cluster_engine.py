@@ -21,8 +21,9 @@ import tiny
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.choice import EngineChoice
 from lesion.engines.cluster import Cluster
-from lesion.engines.cluster_engine import RayEngine, cause
+from lesion.engines.cluster_engine import Call, RayEngine, cause
 from lesion.engines.cluster_rooms import Node, Plan
+from lesion.engines.cluster_units import cut
 from lesion.engines.cluster_worker import Answerer, Hello, Order, Ready
 from lesion.engines.engine import Decoding, Request, Response
 from lesion.errors import LesionError, UsageError
@@ -48,8 +49,10 @@ class DiedError(RayError):
 class Reference:
     """What a call will have told; it runs when it is first waited for, in the order of calls."""
 
-    def __init__(self, run: Callable[[], object]) -> None:
+    def __init__(self, run: Callable[[], object], worker: int = 0, method: str = "") -> None:
         self.run = run
+        self.worker = worker
+        self.method = method
         self.told: object = None
         self.done = False
 
@@ -109,9 +112,12 @@ class Actor:
         self.fate = fate
         self.engine = engine
         self.answerer = Answerer(lambda table: table)
+        self.units = 0
 
     def __getattr__(self, method: str):
-        return SimpleNamespace(remote=lambda *arguments: Reference(lambda: self._run(method, arguments)))
+        return SimpleNamespace(
+            remote=lambda *arguments: Reference(lambda: self._run(method, arguments), self.number, method)
+        )
 
     def _run(self, method: str, arguments):
         if self.dead:
@@ -126,6 +132,7 @@ class Actor:
         if method == "open":
             self.answerer._engine = self.engine
             return Ready(4)
+        self.units += method == "proceed" and arguments[3] is not None
         return getattr(self.answerer, method)(*arguments)
 
 
@@ -185,6 +192,34 @@ def test_every_request_gets_one_response_and_all_workers_take_part():
     assert sum(worker.answers for worker in cluster.workers) == len(requests)
     assert all(worker.answers for worker in cluster.workers)
     assert cluster.watcher.notes == []
+
+
+def test_a_slow_worker_keeps_no_unit_from_the_others(monkeypatch):
+    class Slow(StandIn):
+        """The first worker tells nothing while another has something to tell."""
+
+        def wait(self, references, num_returns, timeout):
+            quick = [found for found in references if (found.worker, found.method) != (1, "proceed")]
+            return super().wait(quick or references, num_returns, timeout)
+
+    monkeypatch.setattr(lesion.engines.cluster_engine, "ray_module", Slow)
+    cluster = StandInCluster(2)
+    requests = questions(60)
+    assert answered(cluster, requests) == Counter(request.key for request in requests)
+    assert [worker.actor.units for worker in cluster.workers] == [1, len(cut(requests, workers=2, rows=4)) - 1]
+
+
+def test_a_worker_has_its_next_unit_before_it_ends_the_last_batch_of_the_present_one(monkeypatch):
+    left = []
+    deal = Call._deal
+
+    def watched(call):
+        deal(call)
+        left.extend(len(worker.units[0].requests) for worker in call.cluster.workers if len(worker.units) == 2)
+
+    monkeypatch.setattr(Call, "_deal", watched)
+    answered(StandInCluster(2), questions(60))
+    assert 0 < max(left) <= 4
 
 
 @given(st.integers(0, 10**6), st.integers(1, 4), st.floats(0, 0.15))

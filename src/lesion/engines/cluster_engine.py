@@ -137,12 +137,11 @@ class Call:
         return responses
 
     def _deal(self) -> None:
-        """Give units to workers that have none, and to all a second one while there are plenty; keep them going."""
+        """Give units to workers that have none, while there are plenty also to those that are about to end; go on."""
         ready = [worker for worker in self.cluster.workers if worker.rows]
         for held in (0, 1):
             for worker in ready:
-                plenty = len(self.queue) > len(self.cluster.workers)
-                if self.queue and len(worker.units) == held and (held == 0 or plenty):
+                if self.queue and len(worker.units) == held and (held == 0 or self._soon_free(worker)):
                     unit = self.queue.popleft()
                     worker.units.append(unit)
                     worker.work()
@@ -152,6 +151,13 @@ class Call:
             # Two at a time: it goes on while what it told last is on its way.
             while worker.units and len(worker.asked) < 2:
                 worker.proceed(TELL_EVERY, self.number, self.edits)
+
+    def _soon_free(self, worker: Worker) -> bool:
+        """Whether a worker is with the last batch of its unit and may have its next one without keeping it from others.
+
+        A unit that is given away cannot be taken back: given too early, it waits here while others have nothing to do.
+        """
+        return len(worker.units[0].requests) <= worker.rows and len(self.queue) > len(self.cluster.workers)
 
     def _took(self, worker: Worker) -> list[Response]:
         reference = worker.asked.popleft()
