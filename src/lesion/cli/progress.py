@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 # Seconds between two lines where there is no terminal to draw a bar on.
 LINE_EVERY = 15.0
+# Seconds, and news of answers, that the pace is taken from; and seconds without which nothing is said about it.
+WINDOW, NEWS, SETTLED = 60.0, 20, 10.0
+
+
+class Pace:
+    """How fast answers come of late. What passes before the first ones, while workers start, does not count."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def see(self, now: float, done: int) -> None:
+        """So many answers are there now, by a clock in seconds."""
+        self._seen.append((now, done))
+        while len(self._seen) > NEWS and self._seen[1][0] <= now - WINDOW:
+            self._seen.popleft()
+
+    @property
+    def rate(self) -> float | None:
+        """Answers a second; None as long as too few were seen to tell."""
+        if not self._seen:
+            return None
+        (began, before), (now, done) = self._seen[0], self._seen[-1]
+        return (done - before) / (now - began) if now - began >= SETTLED and done > before else None
 
 
 class Bar:
@@ -22,16 +46,16 @@ class Bar:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[pace]}"),
             console=self.console,
             disable=not self.console.is_terminal,
         )
         self._task: TaskID | None = None
         self._name = ""
         self.told: list[str] = []
-        self._done = self._fresh = self._total = 0
-        self._started = self._spoke = time.monotonic()
+        self._done = self._total = 0
+        self._pace = Pace()
+        self._spoke = time.monotonic()
 
     def __enter__(self) -> Bar:
         self._bar.start()
@@ -44,25 +68,29 @@ class Bar:
 
     def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
         """Work on a model starts: so many answers (or texts) in all, so many of them stored already."""
-        self._name, self._total, self._done, self._fresh = model, asked, stored, 0
-        self._started = self._spoke = time.monotonic()
-        self._task = self._bar.add_task(escape(f"{model}, {what}"), total=asked, completed=stored, rate="")
+        self._name, self._total, self._done, self._pace = model, asked, stored, Pace()
+        self._spoke = time.monotonic()
+        self._task = self._bar.add_task(escape(f"{model}, {what}"), total=asked, completed=stored, pace="")
         if not self.console.is_terminal or stored:
             already = f", {stored:,} of them stored already" if stored else ""
             self.say(f"{model}: {asked:,} {what}{already}")
 
     def answered(self, count: int) -> None:
         """So many more answers are stored."""
-        self._done += count
-        self._fresh += count
         now = time.monotonic()
-        rate = self._fresh / max(now - self._started, 1e-9)
+        self._done += count
+        self._pace.see(now, self._done)
+        pace = self._said()
         if self._task is not None:
-            self._bar.update(self._task, completed=self._done, rate=f"{rate:,.1f}/s")
+            self._bar.update(self._task, completed=self._done, pace=pace)
         if not self.console.is_terminal and now - self._spoke >= LINE_EVERY:
             self._spoke = now
-            left = (self._total - self._done) / max(rate, 1e-9)
-            self.say(f"{self._name}: {self._done:,} of {self._total:,}, {rate:,.1f}/s, {_clock(left)} left")
+            self.say(", ".join(filter(None, [f"{self._name}: {self._done:,} of {self._total:,}", pace])))
+
+    def _said(self) -> str:
+        """The pace and the time that the rest takes at it; empty as long as too little was seen."""
+        rate = self._pace.rate
+        return f"{rate:,.1f}/s, {_clock((self._total - self._done) / rate)} left" if rate else ""
 
     def note(self, text: str) -> None:
         """Something the person should know."""
