@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lesion.cli.main import code
+from lesion.report.figures import STYLE
 from tiny import tiny, tokenizer
 
 
@@ -31,9 +35,18 @@ class Outcome:
 def lesion(capture, *arguments: object) -> Outcome:
     """Run `lesion ARGUMENTS` here; `capture` is pytest's capsys."""
     capture.readouterr()
-    left = code([str(argument) for argument in arguments])
+    with coarse_figures():
+        left = code([str(argument) for argument in arguments])
     said = capture.readouterr()
     return Outcome(left, said.out, said.err)
+
+
+@contextmanager
+def coarse_figures() -> Iterator[None]:
+    """Figures of few dots, which take half the time; the tests of figures draw them as they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(STYLE, "savefig.dpi", 60)
+        yield
 
 
 def save(folder: Path, family: str = "llama") -> Path:

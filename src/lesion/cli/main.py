@@ -5,11 +5,13 @@ Exit codes: 0 done, 2 wrong use, 1 failed. An error is one paragraph on standard
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
@@ -52,6 +54,11 @@ def app() -> typer.Typer:
     return made
 
 
+@functools.cache
+def _command() -> Any:
+    return typer.main.get_command(app())
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and leave with its exit code; that of a command that was told to end (SIGTERM) is 143."""
     terminated = False
@@ -73,7 +80,7 @@ def code(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        result = typer.main.get_command(app()).main(arguments, prog_name="lesion", standalone_mode=False)
+        result = _command().main(arguments, prog_name="lesion", standalone_mode=False)
         if result == _INTERRUPTED:
             print("lesion: interrupted.", file=sys.stderr)
             return 1

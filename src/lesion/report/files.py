@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import functools
 import hashlib
 import json
 import math
@@ -97,6 +98,7 @@ def policy(style: str, script: str) -> str:
     )
 
 
+@functools.cache  # it keeps the templates that it has compiled: as dear as a figure
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
