@@ -189,3 +189,19 @@ def test_ctrl_c_ends_everything_soon_and_leaves_nothing_but_the_answers(place, t
     assert took < 20
     assert CELLS // 10 <= stored(out) < CELLS
     assert not list(Path("/tmp").glob(f"lesion-ray-{driver.pid}-*"))
+
+
+def test_when_rays_own_process_is_killed_the_driver_says_so_and_what_is_kept(place, tmp_path):
+    out = tmp_path / "without-ray"
+    with at_work(place, out) as (driver, family):
+        (raylet,) = (process for process, title in family.items() if Path(title.split(" ")[0]).name == "raylet")
+        os.kill(raylet, signal.SIGKILL)
+        said, complaint = driver.communicate(timeout=60)
+    assert driver.returncode == 1
+    assert said == ""
+    assert "Traceback" not in complaint
+    assert complaint.endswith(
+        "lesion: Ray's own process on this machine (the raylet) was killed or has crashed; the system may have ended it"
+        " for want of memory. Every answer so far is kept. Run the same command again: the study goes on.\n"
+    )
+    assert CELLS // 10 <= stored(out) < CELLS

@@ -22,6 +22,7 @@ from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.choice import EngineChoice
 from lesion.engines.cluster import Cluster
 from lesion.engines.cluster_engine import Call, RayEngine, cause
+from lesion.engines.cluster_raylet import Raylet
 from lesion.engines.cluster_rooms import Node, Plan
 from lesion.engines.cluster_units import cut
 from lesion.engines.cluster_worker import Answerer, Hello, Order, Ready
@@ -378,6 +379,19 @@ def test_a_cluster_without_room_is_told_of_and_given_up(monkeypatch):
     with pytest.raises(LesionError, match=r"this machine had no room for a worker"):
         answered(cluster, questions())
     assert cluster.watcher.notes == ["2 of 2 workers wait until this machine has room for them."]
+
+
+@pytest.mark.parametrize(("ray", "first"), [(None, "Run the same"), ("auto", "Start Ray there again and run the same")])
+def test_when_rays_own_process_is_gone_it_is_said_what_is_kept_and_how_to_go_on(ray, first, monkeypatch):
+    cluster = StandInCluster()
+    cluster.choice = EngineChoice(workers=3, ray=ray)
+    requests = questions()
+    responses = cluster.engine(MODEL, 4).answer(requests)
+    assert next(responses).key in {request.key for request in requests}
+    monkeypatch.setattr(Raylet, "listens", lambda raylet: False)
+    cluster.raylet = Raylet("here", 1)
+    with pytest.raises(LesionError, match=rf"\(the raylet\) was killed.* so far is kept\. {first} command again"):
+        list(responses)
 
 
 def test_without_requests_nobody_is_asked(monkeypatch):

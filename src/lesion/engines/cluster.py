@@ -15,6 +15,7 @@ from typing import Any
 from lesion.engines.choice import EngineChoice
 from lesion.engines.cluster_engine import RayEngine
 from lesion.engines.cluster_joining import connected, ray_module
+from lesion.engines.cluster_raylet import Raylet
 from lesion.engines.cluster_rooms import Node, Plan, planned, refuse_crowd
 from lesion.engines.cluster_units import Unit
 from lesion.engines.cluster_worker import Answerer, Order, Parcel
@@ -106,12 +107,14 @@ class Cluster:
         choice: how many, and which engine.
         nodes: the machines there are.
         watcher: is told of workers that are lost, and at the end how fast each was.
+        raylet: Ray's own process on this machine, if it can be looked after.
     """
 
-    def __init__(self, choice: EngineChoice, nodes: list[Node], watcher: Watcher) -> None:
+    def __init__(self, choice: EngineChoice, nodes: list[Node], watcher: Watcher, raylet: Raylet | None = None) -> None:
         self.choice = choice
         self.nodes = nodes
         self.watcher = watcher
+        self.raylet = raylet
         self.workers: list[Worker] = []
         self.calls = 0
         self._plan: Plan | None = None
@@ -242,7 +245,7 @@ def joined(choice: EngineChoice, watcher: Watcher) -> Iterator[Cluster]:
         LesionError: the cluster does not answer, or Ray cannot start.
     """
     with connected(choice.ray) as nodes:
-        cluster = Cluster(choice, nodes, watcher)
+        cluster = Cluster(choice, nodes, watcher, Raylet.here())
         refuse_crowd(choice, sum(node.cores for node in nodes), cluster.name)
         try:
             yield cluster

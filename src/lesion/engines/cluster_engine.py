@@ -133,6 +133,8 @@ class Call:
         responses: list[Response] = []
         for reference in told:
             responses += self._took(asked[reference])
+        if self.cluster.raylet is not None:
+            self.cluster.raylet.look(self.cluster.choice.ray)
         self._look_for_room()
         return responses
 
