@@ -84,6 +84,7 @@ def ablate(
     factor: float | Sequence[float] = 0.0,
     revisions: str | Sequence[str] = (),
     max_new_tokens: int | None = None,
+    stop_loops: int | None = None,
     prompt_style: str | None = None,
     temperature: float = 0.0,
     top_p: float = 1.0,
@@ -110,6 +111,8 @@ def ablate(
         factor: 0 switches off; 0.5 and 1.1 are as legal.
         revisions: checkpoints of the training that are asked too: `all`, or names.
         max_new_tokens: limit for one answer; the task's own by default.
+        stop_loops: end an answer that has said the same piece so many times in a row, which is approximate; by default
+            none is.
         prompt_style: as `--prompt-style`.
         temperature: 0 is greedy.
         top_p: nucleus, for sampling.
@@ -158,6 +161,7 @@ def ablate(
         decoding={
             "temperature": float(temperature),
             "top_p": float(top_p),
+            "stop_loops": stop_loops,
             **({"max_new_tokens": max_new_tokens} if max_new_tokens is not None else {}),
         },
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),

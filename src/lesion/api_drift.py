@@ -89,6 +89,7 @@ def drift(
     study: str | Path | None = None,
     seed: int = 0,
     max_new_tokens: int | None = None,
+    stop_loops: int | None = None,
     prompt_style: str | None = None,
     level: float = 0.95,
     batch_size: int | str = "auto",
@@ -117,6 +118,8 @@ def drift(
         study: folder of a layer study, whose critical blocks are laid beside the elbow.
         seed: of the draws of items, and of all clusterings.
         max_new_tokens: limit for one solution; the task's own by default.
+        stop_loops: end a solution that has said the same piece so many times in a row, which is approximate; by default
+            none is.
         prompt_style: as `--prompt-style`.
         level: of the intervals.
         batch_size: rows decoded at once, or `auto`.
@@ -159,6 +162,7 @@ def drift(
         **({} if between is None else {"between": list(between)}),
         **({} if study is None else {"study": str(study)}),
         **({} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}),
+        stop_loops=stop_loops,
         **({} if prompt_style is None else {"prompt_style": prompt_style}),
     )
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-"))

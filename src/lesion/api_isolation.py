@@ -132,6 +132,7 @@ def evaluate(
     seed: int = 0,
     validation: float | None = None,
     max_new_tokens: int | None = None,
+    stop_loops: int | None = None,
     prompt_style: str | None = None,
     level: float = 0.95,
     batch_size: int | str = "auto",
@@ -154,6 +155,8 @@ def evaluate(
         seed: of the draw of items.
         validation: the share of the items on which the best edit is chosen; it is reported on the others.
         max_new_tokens: limit for one answer; the task's own by default.
+        stop_loops: end an answer that has said the same piece so many times in a row, which is approximate; by default
+            none is.
         prompt_style: as `--prompt-style`.
         level: of the intervals.
         batch_size: rows decoded at once, or `auto`.
@@ -185,7 +188,7 @@ def evaluate(
         dtype=dtype,
         device=device,
         engine=EngineChoice.of(engine).engine,
-        decoding={} if max_new_tokens is None else {"max_new_tokens": max_new_tokens},
+        decoding={"max_new_tokens": max_new_tokens, "stop_loops": stop_loops},
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
     factors = () if factor is None else tuple(factor) if isinstance(factor, Sequence) else (factor,)

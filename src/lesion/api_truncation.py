@@ -71,6 +71,7 @@ def truncate(
     items: int | str = 100,
     seed: int = 0,
     max_new_tokens: int | None = None,
+    stop_loops: int | None = None,
     prompt_style: str | None = None,
     level: float = 0.95,
     batch_size: int | str = "auto",
@@ -99,6 +100,8 @@ def truncate(
         items: how many items of each task, or `all`.
         seed: of the draw of items.
         max_new_tokens: limit for one answer; the task's own by default.
+        stop_loops: end an answer that has said the same piece so many times in a row, which is approximate; by default
+            none is.
         prompt_style: as `--prompt-style`.
         level: of the intervals.
         batch_size: rows decoded at once, or `auto`.
@@ -136,7 +139,7 @@ def truncate(
         dtype=dtype,
         device=device,
         engine=EngineChoice.of(engine).engine,
-        decoding={} if max_new_tokens is None else {"max_new_tokens": max_new_tokens},
+        decoding={"max_new_tokens": max_new_tokens, "stop_loops": stop_loops},
         **({} if eliminate is None else {"eliminate": eliminate}),
         **({} if prompt_style is None else {"prompt_style": prompt_style}),
     )

@@ -65,6 +65,7 @@ def tune(
     validation_items: int = 200,
     seed: int = 0,
     max_new_tokens: int | None = None,
+    stop_loops: int | None = None,
     prompt_style: str | None = None,
     level: float = 0.95,
     batch_size: int | str = "auto",
@@ -91,6 +92,8 @@ def tune(
         validation_items: held out to choose among several rates.
         seed: of the order of the rows, and of random blocks.
         max_new_tokens: limit for one answer; the task's own by default.
+        stop_loops: end an answer that has said the same piece so many times in a row, which is approximate; by default
+            none is.
         prompt_style: as `--prompt-style`.
         level: of the intervals.
         batch_size: rows decoded at once, or `auto`.
@@ -131,6 +134,7 @@ def tune(
                 "adapter": adapter,
                 "layers_from": None if study is None else str(study),
                 "max_new_tokens": max_new_tokens,
+                "stop_loops": stop_loops,
                 "prompt_style": prompt_style,
             }.items()
             if value is not None

@@ -62,6 +62,7 @@ def ablate(
     screen: Annotated[
         bool, typer.Option("--screen", help="First score gold solutions under every edit: cheap, and it ranks layers.")
     ] = False,
+    stop_loops: hands.StopLoops = None,
     batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
@@ -86,7 +87,7 @@ def ablate(
             f"Intervals at a level of {level:g} would mostly miss the truth; say --level {1 - level:g}, or give"
             f" --stop-when decided, with which --level {level:g} is the share of wrong decisions allowed."
         )
-    decoding: dict[str, Any] = {"temperature": temperature, "top_p": top_p}
+    decoding: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "stop_loops": stop_loops}
     if max_new_tokens is not None:
         decoding["max_new_tokens"] = max_new_tokens
     study = Study.make(

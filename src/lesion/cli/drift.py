@@ -54,6 +54,7 @@ def drift(
     max_new_tokens: Annotated[
         int | None, typer.Option(help="Limit for one own solution; each task has its own by default.")
     ] = None,
+    stop_loops: hands.StopLoops = None,
     prompt_style: Annotated[
         str | None,
         typer.Option(help="auto, raw, chat, plain, or a paper's style; each task has its own, most of them auto."),
@@ -88,6 +89,7 @@ def drift(
         dtype=dtype,
         device=device,
         engine=engine,
+        stop_loops=stop_loops,
         **({} if between is None else {"between": numbers(between, int, "--between")}),
         **({} if study is None else {"study": study}),
         **({} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}),

@@ -1,4 +1,4 @@
-"""Options of every command that asks models: which engine answers, in this process or on workers."""
+"""Options of every command that asks models: which engine answers, where, and when it stops listening."""
 
 from __future__ import annotations
 
@@ -19,4 +19,12 @@ Ray = Annotated[
 ]
 GpusPerWorker = Annotated[
     int, typer.Option("--gpus-per-worker", metavar="N", help="Spread a model over this many GPUs of a worker.")
+]
+StopLoops = Annotated[
+    int | None,
+    typer.Option(
+        "--stop-loops",
+        metavar="N",
+        help="Approximate, off by default: end an answer that has said the same piece N times in a row.",
+    ),
 ]

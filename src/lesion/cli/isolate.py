@@ -78,6 +78,7 @@ def evaluate(
         float | None, typer.Option(help="Choose the best edit on this share of the items, report it on the others.")
     ] = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Limit for one answer.")] = None,
+    stop_loops: hands.StopLoops = None,
     prompt_style: Style = None,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
@@ -106,7 +107,7 @@ def evaluate(
         dtype=dtype,
         device=device,
         engine=engine,
-        decoding={} if max_new_tokens is None else {"max_new_tokens": max_new_tokens},
+        decoding={"max_new_tokens": max_new_tokens, "stop_loops": stop_loops},
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
     if validation is not None and not 0 < validation < 1:

@@ -58,6 +58,7 @@ def truncate(
     items: Annotated[str, typer.Option(help="Items of each task, drawn by the seed; or all.")] = "100",
     seed: Annotated[int, typer.Option(help="Of the draw of items, and of what it is split into.")] = 0,
     max_new_tokens: Annotated[int | None, typer.Option(help="Limit for one answer.")] = None,
+    stop_loops: hands.StopLoops = None,
     prompt_style: Annotated[
         str | None, typer.Option(help="auto, raw, chat, plain, …; each task has its own by default.")
     ] = None,
@@ -91,7 +92,7 @@ def truncate(
         dtype=dtype,
         device=device,
         engine=engine,
-        decoding={} if max_new_tokens is None else {"max_new_tokens": max_new_tokens},
+        decoding={"max_new_tokens": max_new_tokens, "stop_loops": stop_loops},
         **({} if eliminate is None else {"eliminate": eliminate}),
         **({} if prompt_style is None else {"prompt_style": prompt_style}),
     )

@@ -53,6 +53,7 @@ def tune(
     validation_items: Annotated[int, typer.Option(help="Training items held out to choose among several rates.")] = 200,
     seed: Annotated[int, typer.Option(help="Of the order of the rows, and of random blocks.")] = 0,
     max_new_tokens: Annotated[int | None, typer.Option(help="Limit for one answer.")] = None,
+    stop_loops: hands.StopLoops = None,
     prompt_style: Annotated[
         str | None, typer.Option(help="auto, raw, chat, plain, …; the task has its own by default.")
     ] = None,
@@ -87,6 +88,7 @@ def tune(
         level=level,
         batch_size=whole(batch_size),
         device=device,
+        stop_loops=stop_loops,
         **_given(adapter=adapter, layers_from=study, max_new_tokens=max_new_tokens, prompt_style=prompt_style),
     )
     run(asked, out, EngineChoice("transformers", workers, ray, gpus_per_worker))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 
 import torch
 from jaxtyping import Float
@@ -11,10 +12,11 @@ from torch import Tensor
 from lesion.edits.edit import BASELINE
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
+from lesion.engines.bands import ROWS, bands, by_bands, can_cut
 from lesion.engines.decoding import sample
 from lesion.engines.prefill import Prefilled, prefill
 from lesion.engines.row import Row
-from lesion.engines.slots import Slots
+from lesion.engines.slots import GROWTH, Slots
 from lesion.engines.work import Work
 from lesion.models.load import Model
 from lesion.tasks.task import Finish
@@ -26,17 +28,26 @@ Finished = list[tuple[Row, Finish]]
 
 
 class Batch:
-    """The rows at work. A slot whose row has finished is None until another row takes it."""
+    """The rows at work. A slot whose row has finished is None until another row takes it.
 
-    def __init__(self, model: Model, gates: Gates, table: Table, padding: int, work: Work) -> None:
+    Args:
+        waiting: the rows that are to enter, as far as they are known: memory for them is kept from the start.
+    """
+
+    def __init__(
+        self, model: Model, gates: Gates, table: Table, padding: int, work: Work, waiting: Collection[Row] = ()
+    ) -> None:
         self.model = model
         self.gates = gates
         self.table = table
         self.padding = padding
         self.work = work
-        self.slots = Slots(model.network.config, work.batch_size)
+        longest = max((len(row.request.prompt) + min(row.limit, GROWTH) for row in waiting), default=0)
+        self.slots = Slots(model.network.config, min(work.batch_size, len(waiting)), longest)
         self.rows: list[Row | None] = []
         self.assigned = False
+        config = model.network.config.get_text_config(decoder=True)
+        self.cuts = model.device.type == "cpu" and can_cut(config)
 
     @property
     def live(self) -> int:
@@ -76,9 +87,8 @@ class Batch:
         return done
 
     def _seat(self, rows: Sequence[Row], found: Prefilled, chosen: Tensor) -> None:
-        free = [slot for slot, row in enumerate(self.rows) if row is None]
-        free += range(len(self.rows), len(self.rows) + len(rows) - len(free))
-        taken = free[: len(rows)]
+        held = [len(row.given) - len(row.draft) + row.accepted for row in rows]
+        taken = self._free(held)
         self.rows += [None] * (max([*taken, -1]) + 1 - len(self.rows))
         sources = [source.index_select(0, chosen) for source in found.sources]
         unread = torch.tensor([len(row.draft) - row.accepted for row in rows])
@@ -86,6 +96,19 @@ class Batch:
         self.slots.insert(found.keys, found.values, sources, mask, torch.tensor(taken), unread)
         for slot, row in zip(taken, rows, strict=True):
             self.rows[slot] = row
+
+    def _free(self, lengths: Sequence[int]) -> list[int]:
+        """A slot for each new row of so many tokens: the longest where others are long, so that bands stay narrow."""
+        free = [slot for slot, row in enumerate(self.rows) if row is None]
+        free += range(len(self.rows), len(self.rows) + len(lengths) - len(free))
+        free = free[: len(lengths)]
+        live = [0 if row is None else len(row.request.prompt) + len(row.said) for row in self.rows]
+        widest = [max(live[start : start + ROWS]) for start in range(0, len(live), ROWS)]
+        free.sort(key=lambda slot: -widest[slot // ROWS] if slot < len(live) else 0)
+        taken = [0] * len(lengths)
+        for slot, index in zip(free, sorted(range(len(lengths)), key=lambda index: -lengths[index]), strict=True):
+            taken[index] = slot
+        return taken
 
     @torch.inference_mode()
     def step(self) -> Finished:
@@ -97,13 +120,14 @@ class Batch:
         device = self.model.device
         tokens = torch.tensor([[row.said[-1] if row else self.padding] for row in self.rows]).to(device)
         mask, positions = self.slots.step_inputs()
-        output = self.model.network(
-            input_ids=tokens,
-            attention_mask=mask.to(device).long(),
-            position_ids=positions.to(device),
-            past_key_values=self.slots,
-            use_cache=True,
-        )
+        with by_bands(bands((self.slots.lengths + 1).tolist())) if self.cuts else nullcontext():
+            output = self.model.network(
+                input_ids=tokens,
+                attention_mask=mask.to(device).long(),
+                position_ids=positions.to(device),
+                past_key_values=self.slots,
+                use_cache=True,
+            )
         self.slots.advance()
         live = self.live
         self.work.steps += 1
@@ -130,6 +154,7 @@ class Batch:
         """Give up the slots of finished rows once enough of them stand empty."""
         kept = [slot for slot, row in enumerate(self.rows) if row is not None]
         if kept and len(kept) <= SHRINK * len(self.rows):
+            kept.sort(key=lambda slot: -int(self.slots.lengths[slot]))
             self.slots.keep(torch.tensor(kept))
             self.rows = [self.rows[slot] for slot in kept]
             self.assigned = False

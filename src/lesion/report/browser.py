@@ -19,7 +19,7 @@ LONGEST = 6_000
 """Characters of one text; of a longer one the beginning and the end are kept, where the answer stands."""
 VERDICTS = {True: "1", False: "0", None: "-"}
 NOTHING: dict[str, Any] = {"texts": [], "models": [], "tasks": [], "cells": []}
-FINISHES = {"stop": "s", "length": "l", "nonfinite": "n"}
+FINISHES = {"stop": "s", "length": "l", "loop": "r", "nonfinite": "n"}
 
 
 @dataclass
@@ -74,7 +74,7 @@ def data(of_lines: Sequence[Line], answers: pd.DataFrame, items: pd.DataFrame, b
     Returns:
         `texts` (each once), `models`, `tasks` (`name`, `total`, `items` as [id, question, gold, group]) and
         `cells` (`model`, `task`, `edit`, `label`, `verdicts` as a string over all items: 1, 0 or - for no
-        answer; and per shown item `texts`, `parsed` (numbers, -1 for none), `finish` (s, l, n), `tokens`).
+        answer; and per shown item `texts`, `parsed` (numbers, -1 for none), `finish` (s, l, r, n), `tokens`).
     """
     if answers.empty or items.empty:
         return dict(NOTHING)

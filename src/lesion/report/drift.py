@@ -19,7 +19,7 @@ from lesion.whole import replace
 
 MOST_ROWS = 1500
 """The table in the page has at most so many rows; `drift.csv` has them all."""
-UNTOLD = ("title", "layers", "identity")
+UNTOLD = ("title", "layers", "identity", "approximate")
 """Entries of the study that the page tells elsewhere, or that say nothing to a reader."""
 CHECKS = {"cosine": "Cosine", "cka": "CKA"}
 
@@ -65,6 +65,7 @@ def page(summary: Mapping[str, Any]) -> str:
         title=visible(str(study.study.get("title") or _title(study))),
         version=study.study.get("version") or "",
         level=f"{100 * study.level:g}{wording.SPACE}%",
+        approximate=wording.approximate(study.study),
         study=study,
         findings=drift_prose.findings(study),
         by_model=drift_prose.by_model(study),

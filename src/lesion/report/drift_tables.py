@@ -98,6 +98,8 @@ def text_tables(summary: Mapping[str, Any]) -> RenderableType:
         f"{100 * study.level:g} % intervals. Layer l is the output of block l − 1. Null: NMI of shuffled tokens. "
         "Apart: layers from the nearest critical block to the elbow, 0 within it. Last: NMI at the last layer."
     )
+    if label := wording.approximate(study.study):
+        caption += f" Approximate: {label}"
     return Group(*parts, Text(caption, style="dim"), Text("\n" + " ".join(drift_prose.verdict(study)), style="bold"))
 
 

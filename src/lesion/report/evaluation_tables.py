@@ -26,10 +26,10 @@ EDIT = (
 TASK = ("task", "role", "kind", "items", "chance")
 CELL = (
     *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected"),
-    *("truncated", "unparsed", "nonfinite", "perplexity", "ratio", "ratio_low", "ratio_high"),
+    *("truncated", "looped", "unparsed", "nonfinite", "perplexity", "ratio", "ratio_low", "ratio_high"),
 )
 RANDOM = ("draws", "accuracy", "perplexity", "lowest", "highest", "drop", "beyond", "beyond_low", "beyond_high")
-BASELINE = ("accuracy", "perplexity", "low", "high", "truncated", "unparsed", "nonfinite")
+BASELINE = ("accuracy", "perplexity", "low", "high", "truncated", "looped", "unparsed", "nonfinite")
 
 
 def selections(summary: Mapping[str, Any]) -> pd.DataFrame:
@@ -89,7 +89,9 @@ def text_tables(summary: Mapping[str, Any]) -> RenderableType:
     if tried is not None:
         level = float((summary.get("study") or {}).get("level") or 0.95)
         perplexity = any(task.scored for task in tried.tasks)
-        parts += [_effects(tried), Text(_caption(level, perplexity=perplexity), style="dim")]
+        label = wording.approximate(summary.get("study") or {})
+        caption = _caption(level, perplexity=perplexity) + (f" Approximate: {label}" if label else "")
+        parts += [_effects(tried), Text(caption, style="dim")]
         if tried.choice:
             told = isolation_prose.chosen(tried.choice, tried)
             parts += [Text("\nThe choice, tested", style="bold"), Text(told)]
@@ -209,7 +211,7 @@ def _cell(task: Asked, edit: Edited) -> Text:
             for end in (spread.lowest, spread.highest)
         )
         cell.append(f"\nrandom {wording.DASH.join(ends)}", style="dim")
-    rates = ((effect.truncated, "cut off"), (effect.unparsed, "unread"))
+    rates = ((effect.truncated, "cut off"), (effect.looped, "looped"), (effect.unparsed, "unread"))
     faults = [f"{wording.percent(rate, 0)} {name}" for rate, name in rates if rate is not None and rate >= WORTH_SAYING]
     if faults:
         cell.append("\n" + ", ".join(faults), style="dim")

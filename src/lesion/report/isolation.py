@@ -31,6 +31,8 @@ from lesion.whole import replace
 
 SIZES = ((400, 300), (560, 380))  # width and height of a panel in SVG units, on a phone and with room
 TEXT = ("data", "role", "style", "samples", "repeat", "texts", "tokens", "cut")
+UNTOLD = ("title", "approximate")
+"""Entries of the study that the page tells elsewhere."""
 MOST_MAPS, MOST_PICTURES = 48, 16
 """At most so many distributions are drawn in the page, and as PNG files; the CSV file has them all."""
 
@@ -104,6 +106,7 @@ def page(
         eyebrow="evaluation of edits" if not isolation else "isolation of a skill",
         version=study.get("version") or "",
         level=f"{100 * level:g} %",
+        approximate=wording.approximate(study),
         findings=isolation_prose.findings(found, isolation),
         found=found,
         tradeoffs=[] if found is None else tradeoffs(found),
@@ -247,7 +250,7 @@ def _title(isolation: Mapping[str, Any], found: Evaluation | None) -> str:
 
 def _details(study: Mapping[str, Any], isolation: Mapping[str, Any], found: Evaluation | None) -> list[tuple[str, str]]:
     """The study's own entries, and those of the isolation and the evaluation that are not tables."""
-    told: list[tuple[str, str]] = [(str(name), _plain(value)) for name, value in study.items() if name != "title"]
+    told: list[tuple[str, str]] = [(str(name), _plain(value)) for name, value in study.items() if name not in UNTOLD]
     for name in (
         *("model", "fingerprint", "family", "blocks", "skill", "controls", "samples", "repeats"),
         *("seed", "replacement", "disjoint", "dtype"),

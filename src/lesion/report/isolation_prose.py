@@ -183,7 +183,8 @@ def _method(found: Evaluation, skill: Asked, evidence: Evidence, tried: int) -> 
     wrong = 1 - effect.value
     if not evidence.boost and effect.truncated and wrong > 0 and effect.truncated >= STOPPING_SHARE * wrong:
         told += (
-            f" There {wording.percent(effect.truncated, 0)} of the answers hit the token limit: part of the loss may "
+            f" There {wording.percent(effect.truncated, 0)} of the answers {wording.unended(effect.looped)}: part of "
+            "the loss may "
             "be one of stopping."
         )
     if not evidence.boost and effect.unparsed and wrong > 0 and effect.unparsed >= STOPPING_SHARE * wrong:

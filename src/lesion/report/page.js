@@ -94,7 +94,7 @@ document.addEventListener("keydown", (event) => {
 const data = JSON.parse(byId("data").textContent);
 const BASELINE = "baseline";
 const FILTERS = [["all", "all"], ["broken", "broken by the edit"], ["repaired", "repaired"], ["same", "same verdict"]];
-const FINISHES = { s: "ended by itself", l: "hit the token limit", n: "broken off: logits not finite" };
+const FINISHES = { s: "ended by itself", l: "hit the token limit", r: "ended in a loop", n: "broken off: logits not finite" };
 
 function browse() {
   const [models, tasks, edits] = ["model", "task", "edit"].map((name) => byId("choose-" + name));

@@ -90,6 +90,7 @@ def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: i
         findings=prose.findings(of_views),
         missing=prose.missing(of_views, groups.answered(answers), _asked(summary, items)),
         rule=wording.rule(study),
+        approximate=wording.approximate(study),
         level=f"{100 * level:g} %",
         views=[_drawn(view, level) for view in of_views],
         first_lines=_first_of_each_task(every),
@@ -170,7 +171,7 @@ def _first_of_each_task(every: Sequence[Line]) -> list[tuple[Line, list[Line]]]:
 
 def _details(study: Mapping[str, Any], every: Sequence[Line]) -> list[tuple[str, str]]:
     """The study's own entries and what follows from the lines, for whoever wants to repeat it."""
-    told = [(str(name), _plain(value)) for name, value in study.items() if name not in ("title", "rule")]
+    told = [(str(name), _plain(value)) for name, value in study.items() if name not in ("title", "rule", "approximate")]
     told.append(("models", ", ".join(dict.fromkeys(line.model for line in every))))
     tasks = dict.fromkeys(
         f"{line.task} (items: {wording.of_drawn(line.fewest, line.items, line.drawn)})"

@@ -148,7 +148,7 @@ def _task(line: Line, selective: Sequence[int]) -> str:
     wrong = 1 - worst.accuracy
     if worst.truncated is not None and wrong > 0 and worst.truncated >= STOPPING_SHARE * wrong:
         sentence += (
-            f" (there {wording.percent(worst.truncated, 0)} of the answers hit the token limit: "
+            f" (there {wording.percent(worst.truncated, 0)} of the answers {wording.unended(worst.looped)}: "
             "part of the loss may be one of stopping)"
         )
     return f"{sentence}.{_open(line)}"

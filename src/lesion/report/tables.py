@@ -12,18 +12,19 @@ from rich.table import Table
 from rich.text import Text
 
 from lesion.report import prose, screen, wording
-from lesion.report.views import Line, Summary, View, lines, views
+from lesion.report.views import Baseline, Line, Point, Summary, View, lines, views
 
 COLUMNS = (
     *("model", "task", "unit", "factor", "layer", "items"),
     *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected", "critical", "decided"),
-    *("truncated", "unparsed", "nonfinite"),
+    *("truncated", "looped", "unparsed", "nonfinite"),
     *(
         "baseline_items",
         "baseline_accuracy",
         "baseline_low",
         "baseline_high",
         "baseline_truncated",
+        "baseline_looped",
         "baseline_unparsed",
     ),
 )
@@ -56,7 +57,8 @@ def layers(summary: Summary) -> pd.DataFrame:
         for line in lines(summary)
         for point in line.points
     ]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    # Summaries from before loops could be stopped do not tell how many there were.
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"looped": float, "baseline_looped": float})
 
 
 def text(summary: Summary) -> RenderableType:
@@ -84,6 +86,8 @@ def text(summary: Summary) -> RenderableType:
         f"Beneath, from {100 * WORTH_SAYING:g} % on: answers cut off at the token limit, "
         "and answers in which none could be read."
     )
+    if label := wording.approximate(study):
+        caption += f" Approximate: {label}"
     of_screens = screen.screens(summary)
     for model in dict.fromkeys(one.model for one in of_screens):
         tables.append(screen.table([one for one in of_screens if one.model == model]))
@@ -120,7 +124,7 @@ def _table(view: View, label: str) -> Table:
 def _baseline_cell(line: Line) -> Text:
     found = line.baseline
     asked = f"n{wording.SPACE}={wording.SPACE}{line.items:,}" if line.stopped else ""
-    return _written(found.accuracy, found.low, found.high, found.truncated, found.unparsed, asked=asked)
+    return _written(found, found.accuracy, found.low, found.high, asked=asked)
 
 
 def _cell(line: Line, layer: int) -> Text:
@@ -129,20 +133,17 @@ def _cell(line: Line, layer: int) -> Text:
         return Text("not yet", style="dim")
     if not line.stopped:
         mark = "●" if point.critical else ""
-        return _written(point.accuracy, point.low, point.high, point.truncated, point.unparsed, mark=mark)
+        return _written(point, point.accuracy, point.low, point.high, mark=mark)
     mark = f"{MARKS.get(point.decided or '', '')} drop".lstrip()
     asked = wording.asked(point.items, point.decided, point.drawn)
-    return _written(
-        point.drop, point.drop_low, point.drop_high, point.truncated, point.unparsed, mark=mark, asked=asked
-    )
+    return _written(point, point.drop, point.drop_low, point.drop_high, mark=mark, asked=asked)
 
 
 def _written(
+    of: Baseline | Point,
     share: float | None,
     low: float | None,
     high: float | None,
-    truncated: float | None,
-    unparsed: float | None,
     *,
     mark: str = "",
     asked: str = "",
@@ -154,7 +155,7 @@ def _written(
     cell.append(wording.interval(low, high), style="not bold dim")
     faults = [
         f"{wording.percent(rate, 0)} {name}"
-        for rate, name in ((truncated, "cut off"), (unparsed, "unread"))
+        for rate, name in ((of.truncated, "cut off"), (of.looped, "looped"), (of.unparsed, "unread"))
         if rate is not None and rate >= WORTH_SAYING
     ]
     for beneath in filter(None, (asked, ", ".join(faults))):

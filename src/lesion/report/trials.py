@@ -22,6 +22,8 @@ METHODS = {
     "random": "random",
 }
 """How methods are written for people; others as they are."""
+RATES = ("truncated", "looped", "unparsed", "nonfinite")
+"""How answers ended, as shares."""
 ABOVE_CHANCE = 0.10
 """A control can tell only if the lower limit of its unedited accuracy is at least so far above chance: what is at the
 floor before an edit has nothing to lose, and would look spared by every edit."""
@@ -112,6 +114,7 @@ class Effect:
     unparsed: float | None
     nonfinite: float | None
     random: Spread | None
+    looped: float | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,7 @@ class Asked:
     effects: Mapping[str, Effect]
     broken: frozenset[str] = frozenset()
     chance: float | None = None
+    looped: float | None = None
 
     @property
     def informs(self) -> bool:
@@ -272,7 +276,7 @@ def _asked(entry: Mapping[str, Any], edits: Mapping[str, Edited]) -> Asked:
         kind=kind,
         items=int(entry.get("items") or 0),
         value=number(baseline.get(measure)),
-        **{name: number(baseline.get(name)) for name in ("low", "high", "truncated", "unparsed", "nonfinite")},
+        **{name: number(baseline.get(name)) for name in ("low", "high", *RATES)},
         effects={effect.edit.key: effect for effect in effects if effect is not None},
         broken=frozenset(cell["edit"] for cell in entry.get("cells") or () if number(cell.get(measure)) is None),
         chance=number(entry.get("chance", 0.0 if kind == "generate" else None)),
@@ -284,7 +288,7 @@ def _effect(cell: Mapping[str, Any], edits: Mapping[str, Edited], measure: str) 
     if value is None:
         return None
     change = "ratio" if measure == "perplexity" else "drop"
-    rates = ("low", "high", "p", "p_corrected", "truncated", "unparsed", "nonfinite")
+    rates = ("low", "high", "p", "p_corrected", *RATES)
     spread = cell.get("random")
     return Effect(
         edit=edits[cell["edit"]],

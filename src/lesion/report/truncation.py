@@ -29,6 +29,8 @@ from lesion.whole import replace
 
 MOST_ROWS = 1500
 """The table in the page has at most so many cells, the best first; `cells.csv` has them all."""
+UNTOLD = ("title", "approximate")
+"""Entries of the study that the page tells elsewhere."""
 
 
 def write(folder: Path, summary: Mapping[str, Any]) -> Path:
@@ -76,6 +78,7 @@ def page(summary: Mapping[str, Any]) -> str:
         title=search.study.get("title") or _title(search),
         version=search.study.get("version") or "",
         level=f"{100 * search.level:g}{wording.SPACE}%",
+        approximate=wording.approximate(search.study),
         search=search,
         findings=truncation_prose.findings(search),
         figures=figures,
@@ -258,7 +261,7 @@ def _state(search: Search, cell: Cell) -> str:
 
 def _details(search: Search) -> list[tuple[str, str]]:
     """The study's and the model's own entries, for whoever wants to repeat it."""
-    told = [(str(name), _plain(value)) for name, value in search.study.items() if name != "title"]
+    told = [(str(name), _plain(value)) for name, value in search.study.items() if name not in UNTOLD]
     told += [("model" if name == "name" else str(name), _plain(value)) for name, value in search.model.items()]
     tasks = (
         f"{task.name} ({task.kind}, {wording.counted(task.validation_items, 'validation item')}, "

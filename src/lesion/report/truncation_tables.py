@@ -108,6 +108,8 @@ def text_tables(summary: Mapping[str, Any]) -> RenderableType:
         f"Accuracy in %, changes in points, gold (mean log-probability of the gold answers) in nats, each with its "
         f"{100 * search.level:g} % interval. Cells are told on validation items; of the best of many some is luck."
     )
+    if label := wording.approximate(search.study):
+        caption += f" Approximate: {label}"
     return Group(*parts, Text(caption, style="dim"), Text(f"\n{truncation_prose.verdict(search)}", style="bold"))
 
 

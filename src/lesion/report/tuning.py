@@ -53,6 +53,7 @@ def page(summary: Mapping[str, Any]) -> str:
         title=visible(study.get("title") or f"{summary['model']['name']}, tuned on {summary['task']}"),
         version=study.get("version") or "",
         level=f"{100 * study['level']:g}{wording.SPACE}%",
+        approximate=wording.approximate(study),
         summary=summary,
         study=study,
         several=len(study["seeds"]) > 1,

@@ -17,7 +17,7 @@ from lesion.report.isolation_prose import signed
 
 COLUMNS = (
     *("arm", "blocks", "rank", "parameters", "rate", "seed", "task", "items"),
-    *("baseline_accuracy", "accuracy", "low", "high", "change", "truncated", "unparsed"),
+    *("baseline_accuracy", "accuracy", "low", "high", "change", "truncated", "looped", "unparsed"),
 )
 
 
@@ -64,6 +64,8 @@ def text_tables(summary: Mapping[str, Any]) -> RenderableType:
         f" {wording.counted(len(study['seeds']), 'seed')} and {wording.counted(before[0]['items'], 'test item')}"
         f" ({wording.counted(study['steps'], 'step')} of {study['rows']} rows)."
     )
+    if label := wording.approximate(study):
+        caption += f" Approximate: {label}"
     lines = [
         Text(visible(one.headline.replace(wording.SPACE, " ")))
         for one in tuning_prose.findings(summary)

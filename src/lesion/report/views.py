@@ -13,9 +13,9 @@ from lesion.errors import LesionError
 Summary = Mapping[str, Any]
 OPTIONAL = (
     *("low", "high", "drop", "drop_low", "drop_high"),
-    *("p", "p_corrected", "truncated", "unparsed", "nonfinite"),
+    *("p", "p_corrected", "truncated", "unparsed", "nonfinite", "looped"),
 )
-BASELINE_NUMBERS = ("accuracy", "low", "high", "truncated", "unparsed")
+BASELINE_NUMBERS = ("accuracy", "low", "high", "truncated", "unparsed", "looped")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Baseline:
     high: float | None
     truncated: float | None
     unparsed: float | None
+    looped: float | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Point:
     baseline: Baseline
     decided: str | None = None
     drawn: int | None = None
+    looped: float | None = None
 
     @property
     def edit(self) -> str:

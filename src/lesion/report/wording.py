@@ -110,6 +110,21 @@ def of_drawn(fewest: int, most: int, drawn: int | None) -> str:
     return f"{span(fewest, most)} of {drawn:,}{'' if fewest == drawn else ', stopped'}"
 
 
+def truncated(rate: float | None, looped: float | None, digits: int = 1) -> str:
+    """The share of answers that did not end themselves: `12.0 %`, or `12.0 %, 10.0 % looped` if some were in a loop."""
+    return percent(rate, digits) + (f", {percent(looped, digits)} looped" if looped else "")
+
+
+def unended(looped: float | None) -> str:
+    """What truncated answers did: `hit the token limit`, or, where loops were stopped, perhaps that."""
+    return "hit the token limit or fell into a loop" if looped else "hit the token limit"
+
+
+def approximate(study: Mapping[str, Any]) -> str:
+    """What makes the numbers of a study approximate, as sentences; empty where nothing does."""
+    return str(study.get("approximate") or "")
+
+
 UNIT_NAMES = {"block": "block", "attention": "attention", "mlp": "MLP"}
 
 

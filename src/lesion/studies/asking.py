@@ -127,6 +127,7 @@ def missing(
             temperature=study.decoding.temperature,
             top_p=study.decoding.top_p,
             seed=study.seed,
+            stop_loops=study.decoding.stop_loops or 0,
         )
         how = str(decoding)
         for item in drawn[choice]:

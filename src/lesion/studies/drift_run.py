@@ -139,9 +139,11 @@ def _refuse_another(folder: Path, study: DriftStudy) -> None:
         there = json.loads((folder / DRIFT).read_text(encoding="utf-8"))["study"]
         if there["identity"] == study.identity():
             return
-        keys = ("task", "prompt_style", "max_new_tokens", "dtype")
+        keys = ("task", "prompt_style", "max_new_tokens", "stop_loops", "dtype")
         here = drift_summary.told_of(study, "")
-        differing = [f"{key}: {there[key]} there, {here[key]} here" for key in keys if there[key] != here[key]]
+        differing = [
+            f"{key}: {there.get(key)} there, {here.get(key)} here" for key in keys if there.get(key) != here.get(key)
+        ]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return  # none, or damaged: there is nothing to lose
     raise LesionError(
@@ -239,7 +241,8 @@ def _model(
         notes.append(f"{chosen.name} has {blocks} blocks, too few layers to look for an elbow.")
     if own is not None and any(one.truncated for one in texts):
         cut, of = sum(one.truncated or 0 for one in texts), sum(len(one.items) for one in texts)
-        notes.append(f"{chosen.name}: {cut} of {of} own solutions met the token limit and are read as far as they go.")
+        met = "the token limit or fell into a loop" if study.stop_loops else "the token limit"
+        notes.append(f"{chosen.name}: {cut} of {of} own solutions met {met} and are read as far as they go.")
     return entry, 0 if own is None else own.asked, made, notes
 
 

@@ -12,6 +12,7 @@ from lesion.studies.questions import (
     ModelChoice,
     Number,
     Questions,
+    StopLoops,
     StudyFile,
     TaskChoice,
     Text,
@@ -93,6 +94,7 @@ class DriftStudy(StudyFile):
     seed: Annotated[Whole, Field(ge=0)] = Field(default=0, description="a whole number from 0")
     prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
     max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
+    stop_loops: StopLoops = None
     level: Annotated[Number, Field(gt=0, lt=1)] = Field(
         default=0.95, description="a number between 0 and 1, for example 0.95"
     )
@@ -127,5 +129,5 @@ class DriftStudy(StudyFile):
             dtype=self.dtype,
             device=self.device,
             engine=self.engine,
-            decoding={} if self.max_new_tokens is None else {"max_new_tokens": self.max_new_tokens},
+            decoding={"max_new_tokens": self.max_new_tokens, "stop_loops": self.stop_loops},
         )

@@ -15,6 +15,7 @@ from lesion.methods.elbow import LEAST_LAYERS, elbow
 from lesion.studies.drift_cells import Measured
 from lesion.studies.drift_critical import Critical, distance
 from lesion.studies.drift_study import DriftStudy
+from lesion.studies.rates import loops
 from lesion.tasks.catalogue import canonical
 
 MEASURES = ("nmi", "null", "null_high", "cosine", "cka")
@@ -42,6 +43,7 @@ def told_of(study: DriftStudy, identity: str) -> dict[str, Any]:
         "elbow": study.elbow,
         "prompt_style": study.prompt_style,
         "max_new_tokens": study.max_new_tokens,
+        **loops(study.stop_loops),
         "dtype": study.dtype,
         "study": study.study,
         "layers": "layer 0 is what enters block 0; layer l is the output of block l - 1",

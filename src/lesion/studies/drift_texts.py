@@ -21,7 +21,7 @@ from lesion.tasks.catalogue import draw
 from lesion.tasks.continuations import encode_choices, encode_gold, encode_said, encode_solved
 from lesion.tasks.gold import Gold
 from lesion.tasks.prompts import encode, resolve
-from lesion.tasks.task import Item, Task
+from lesion.tasks.task import TRUNCATED, Item, Task
 from lesion.watching import Watcher
 
 
@@ -34,7 +34,7 @@ class Texts:
         items: ids, in the order drawn.
         ids: of each item, its prompt and behind it the solution, as token ids; cut at the end of the context.
         prompts: how many of a text's tokens are its prompt.
-        right, truncated: how many of the model's own solutions were right, and how many met the token limit; None
+        right, truncated: how many of the model's own solutions were right, and how many did not end themselves; None
             where solutions are not its own.
     """
 
@@ -184,7 +184,7 @@ def read_texts(
         right = truncated = None
         if asked is not None:
             right = sum(said[item.id][1] for item in items)
-            truncated = sum(said[item.id][2] == "length" for item in items)
+            truncated = sum(said[item.id][2] in TRUNCATED for item in items)
         names = tuple(item.id for item in items)
         found.append(Texts(number, names, tuple(ids), tuple(prompts), right, truncated))
     return found

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from lesion.edits.edit import BASELINE
 from lesion.studies.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
+from lesion.studies.rates import rates
 from lesion.studies.statistics import Drop, holm, mcnemar_exact, paired_drop, wilson
 
 RULE = (
@@ -30,9 +31,7 @@ class _Answers:
     scores: NDArray[np.float64]
     choices: NDArray[np.int64]
     tokens: NDArray[np.int64]
-    truncated: float
-    unparsed: float
-    nonfinite: float
+    rates: Mapping[str, float]
 
 
 def summarise(plan: Mapping[str, Any], answers: pd.DataFrame, items: pd.DataFrame) -> dict[str, Any]:
@@ -89,9 +88,7 @@ def _complete(answers: pd.DataFrame, asked: Sequence[str]) -> dict[str, _Answers
             scores=np.array([s[0] if len(s) else math.nan for s in rows["scores"]], dtype=np.float64),
             choices=np.array([len(s) for s in rows["scores"]], dtype=np.int64),
             tokens=rows["tokens"].to_numpy(dtype=np.int64),
-            truncated=float((rows["finish"] == "length").mean()),
-            unparsed=float(rows["parsed"].isna().mean()),
-            nonfinite=float((rows["finish"] == "nonfinite").mean()),
+            rates=rates(rows),
         )
     return found
 
@@ -111,10 +108,6 @@ def _chance(kind: str, baseline: _Answers) -> float | None:
 def _of(right: NDArray[np.bool_], level: float) -> dict[str, float]:
     low, high = wilson(int(right.sum()), len(right), level)
     return {"accuracy": float(right.mean()), "low": low, "high": high}
-
-
-def _rates(answers: _Answers) -> dict[str, float]:
-    return {"truncated": answers.truncated, "unparsed": answers.unparsed, "nonfinite": answers.nonfinite}
 
 
 def _p(baseline: NDArray[np.bool_], right: NDArray[np.bool_]) -> float:
@@ -138,7 +131,7 @@ def _accuracy(plan: Mapping[str, Any], found: Mapping[str, _Answers], level: flo
                 "drop_high": drop.high,
                 "p": _p(baseline.right, edited.right),
                 "p_corrected": None,
-                **_rates(edited),
+                **edited.rates,
                 "random": _random(entry, found, edited, baseline, level),
             }
         )
@@ -149,7 +142,7 @@ def _accuracy(plan: Mapping[str, Any], found: Mapping[str, _Answers], level: flo
     corrected = holm([*(cell["p"] for cell in own), *[1.0] * (len(tried) - len(own))])
     for cell, value in zip(own, corrected, strict=False):
         cell["p_corrected"] = value
-    return {"baseline": {**_of(baseline.right, level), **_rates(baseline)}, "cells": cells}
+    return {"baseline": {**_of(baseline.right, level), **baseline.rates}, "cells": cells}
 
 
 def _random(
@@ -196,7 +189,7 @@ def _score(plan: Mapping[str, Any], found: Mapping[str, _Answers], level: float)
                 "ratio": ratio.value,
                 "ratio_low": ratio.low,
                 "ratio_high": ratio.high,
-                "nonfinite": edited.nonfinite,
+                "nonfinite": edited.rates["nonfinite"],
                 "random": {
                     "draws": len(drawn),
                     "perplexity": float(np.mean(drawn)),

@@ -27,6 +27,7 @@ from lesion.studies.isolation_study import EvaluationStudy, IsolationStudy
 from lesion.studies.lock import FolderLock
 from lesion.studies.observations import draw_texts, identity
 from lesion.studies.questions import Questions
+from lesion.studies.rates import loops
 from lesion.studies.run import Outcome
 from lesion.studies.store import Store
 from lesion.tasks.catalogue import canonical, draw, find
@@ -275,6 +276,7 @@ def _summary(
         summary["isolation"] = isolation
     if evaluation is not None:
         summary["evaluation"] = evaluation
+        told |= {} if study is None else loops(study.decoding.stop_loops)
     return {**summary, "study": told, "notes": list(dict.fromkeys([*notes, *_foreign(isolation, evaluation)]))}
 
 

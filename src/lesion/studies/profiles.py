@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -84,11 +84,13 @@ def read(folder: Path) -> Found:
         raise UsageError(_nothing(folder))
     try:
         told = json.loads((folder / name).read_text(encoding="utf-8"))
-        if kind == "layers":
-            if not _of_layers(told):
-                raise UsageError(_nothing(folder))
-            return _layers(folder, told)
-        return {"drift": _drift, "isolation": _isolation, "truncation": _truncation}[kind](folder, told)
+        if kind == "layers" and not _of_layers(told):
+            raise UsageError(_nothing(folder))
+        reading = {"layers": _layers, "drift": _drift, "isolation": _isolation, "truncation": _truncation}
+        found = reading[kind](folder, told)
+        study = told.get("study")
+        label = study.get("approximate") if isinstance(study, dict) else None
+        return replace(found, notes=(*found.notes, f"{folder.name} is approximate. {label}")) if label else found
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LesionError(
             f"{folder / name} cannot be read as the summary of a study ({type(error).__name__}: {error}); "

@@ -34,6 +34,12 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 EngineName = Annotated[
     Literal["vllm"] | None, BeforeValidator(lambda value: None if value == "transformers" else value)
 ]
+# 0 is kept as None, so that studies from before there was a choice keep their identity.
+StopLoops = Annotated[
+    Annotated[Whole, Field(ge=2)] | None,
+    BeforeValidator(lambda value: None if type(value) is int and value == 0 else value),
+    Field(description="a whole number from 2, or 0 to let loops go on"),
+]
 
 VARIANTS = ("base", "instruct", "distill", "rlvr")
 """What models of one family are called after the training that made them; a study may say anything else."""
@@ -114,11 +120,16 @@ class TaskChoice(Table):
 
 
 class DecodingPlan(Table):
-    """How answers are decoded: greedy at temperature 0, else sampled under the study's seed."""
+    """How answers are decoded: greedy at temperature 0, else sampled under the study's seed.
+
+    With `stop_loops` an answer that has said the same piece so many times in a row is ended there (see
+    `lesion.engines.loops`), which is approximate.
+    """
 
     temperature: Annotated[Number, Field(ge=0)] = Field(default=0.0, description="a number from 0")
     top_p: Annotated[Number, Field(gt=0, le=1)] = Field(default=1.0, description="a number above 0 and at most 1")
     max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
+    stop_loops: StopLoops = None
 
 
 S = TypeVar("S", bound="StudyFile")

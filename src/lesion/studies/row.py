@@ -25,7 +25,7 @@ class Row:
         prompt_style: the prompt style that was used, resolved (never `auto`).
         text: what the model said.
         tokens: number of generated tokens.
-        finish: `stop`, `length` or `nonfinite`.
+        finish: `stop`, `length`, `loop` or `nonfinite`.
         correct: whether the judge found the answer right.
         parsed: the answer the judge read, or None when it could read none.
         scores: per choice, the summed log-probability in nats; for contrasts, of the right and of the tempting token;

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lesion.edits.edit import BASELINE, Scale
+from lesion.studies.rates import loops, rates
 from lesion.studies.screening import no_screen
 from lesion.studies.statistics import critical, holm, mcnemar_exact, paired_drop, rule, wilson
 from lesion.studies.study import Study
@@ -85,6 +86,7 @@ def summarise(
             "level": study.level,
             "rule": rule(study.level) if study.stop is None else stopped_rule(study.stop),
             **({} if study.stop is None else {"stop": study.stop.model_dump()}),
+            **loops(study.decoding.stop_loops),
             "version": version("lesion"),
         },
         "notes": notes,
@@ -146,9 +148,7 @@ def _accuracy(right: NDArray[np.bool_], frame: pd.DataFrame, level: float) -> di
         "accuracy": float(right.mean()),
         "low": low,
         "high": high,
-        "truncated": float((frame["finish"] == "length").mean()),
-        "unparsed": float(frame["parsed"].isna().mean()),
-        "nonfinite": float((frame["finish"] == "nonfinite").mean()),
+        **rates(frame),
     }
 
 

@@ -10,11 +10,12 @@ import pandas as pd
 from jaxtyping import Bool
 
 from lesion.edits.edit import BASELINE, Scale
+from lesion.studies.rates import rates
 from lesion.studies.sequential import evidence
 from lesion.studies.stopping import Stopping, Verdicts
 from lesion.studies.study import StopPlan, Study
 
-SAME_ITEMS = ("items", "accuracy", "low", "high", "truncated", "unparsed")
+SAME_ITEMS = ("items", "accuracy", "low", "high", "truncated", "looped", "unparsed")
 """What is told of the baseline on the items of every cell."""
 HALF = 0.5  # any effect will do where only the confidence sequence is wanted
 
@@ -126,7 +127,5 @@ def _accuracy(frame: pd.DataFrame, level: float) -> dict[str, Any]:
         "accuracy": float(right.mean()),
         "low": (1 + found.low) / 2,
         "high": (1 + found.high) / 2,
-        "truncated": float((frame["finish"] == "length").mean()),
-        "unparsed": float(frame["parsed"].isna().mean()),
-        "nonfinite": float((frame["finish"] == "nonfinite").mean()),
+        **rates(frame),
     }

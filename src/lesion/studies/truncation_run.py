@@ -23,6 +23,7 @@ from lesion.studies import truncation_summary as numbers
 from lesion.studies.asking import identity, load_chosen
 from lesion.studies.layers import parse_layers
 from lesion.studies.questions import ModelChoice
+from lesion.studies.rates import loops
 from lesion.studies.recollection import Recollection, gold_of
 from lesion.studies.run import Outcome
 from lesion.studies.search import Found, Split, ask_in_full, search, split
@@ -242,6 +243,7 @@ def _summary(
             "seed": study.seed,
             "level": level,
             "version": version("lesion"),
+            **loops(study.decoding.stop_loops),
         },
         "model": {
             "name": study.model.name,

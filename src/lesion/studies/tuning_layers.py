@@ -71,7 +71,7 @@ def ablated(
         batch_size=study.batch_size,
         dtype="float32",
         device=study.device,
-        decoding={} if study.max_new_tokens is None else {"max_new_tokens": study.max_new_tokens},
+        decoding={"max_new_tokens": study.max_new_tokens, "stop_loops": study.stop_loops},
         **({} if study.prompt_style is None else {"prompt_style": study.prompt_style}),
     )
     place = folder / FOLDER

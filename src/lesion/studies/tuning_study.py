@@ -9,7 +9,18 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lesion.errors import UsageError, nearest
 from lesion.studies.layers import canonical_layers
-from lesion.studies.questions import ModelChoice, Number, Questions, StudyFile, Text, Whole, different, listed, table_of
+from lesion.studies.questions import (
+    ModelChoice,
+    Number,
+    Questions,
+    StopLoops,
+    StudyFile,
+    Text,
+    Whole,
+    different,
+    listed,
+    table_of,
+)
 
 CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL = "critical", "least", "random", "all-adapter", "all-full"
 NAMED = (CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL)
@@ -123,6 +134,7 @@ class TuningStudy(StudyFile):
     seed: Annotated[Whole, Field(ge=0)] = Field(default=0, description="of the draw of items, a whole number from 0")
     prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
     max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
+    stop_loops: StopLoops = None
     level: Annotated[Number, Field(gt=0, lt=1)] = Field(
         default=0.95, description="a number between 0 and 1, for example 0.95"
     )
@@ -154,6 +166,6 @@ class TuningStudy(StudyFile):
             batch_size=self.batch_size,
             dtype="float32",
             device=self.device,
-            decoding={} if self.max_new_tokens is None else {"max_new_tokens": self.max_new_tokens},
+            decoding={"max_new_tokens": self.max_new_tokens, "stop_loops": self.stop_loops},
             **({} if self.prompt_style is None else {"prompt_style": self.prompt_style}),
         )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lesion.models.load import Model
 from lesion.studies.questions import TaskChoice
+from lesion.studies.rates import loops, rates
 from lesion.studies.statistics import wilson
 from lesion.studies.tuning_arms import Arm, label
 from lesion.studies.tuning_cells import Trained
@@ -80,8 +81,7 @@ def summarise(
                     "items": len(items),
                     "accuracy": float(right[name, choice].mean()),
                     "seeds": [_accuracy(frame, study.level) for frame in frames],
-                    "truncated": _share(frames, "finish"),
-                    "unparsed": float(np.mean([frame["parsed"].isna().mean() for frame in frames])),
+                    **_rates(frames),
                     "change": _told(change),
                 }
             )
@@ -133,6 +133,7 @@ def summarise(
             "examples": examples,
             "validation_items": len(data.validation) if len(study.learning_rates) > 1 else 0,
             "version": version("lesion"),
+            **loops(study.stop_loops),
         },
         "model": {
             "name": study.model.name,
@@ -198,13 +199,14 @@ def _accuracy(frame: pd.DataFrame, level: float) -> dict[str, Any]:
         "accuracy": float(right.mean()),
         "low": low,
         "high": high,
-        "truncated": float((frame["finish"] == "length").mean()),
-        "unparsed": float(frame["parsed"].isna().mean()),
+        **rates(frame),
     }
 
 
-def _share(frames: Sequence[pd.DataFrame], column: str) -> float:
-    return float(np.mean([(frame[column] == "length").mean() for frame in frames]))
+def _rates(frames: Sequence[pd.DataFrame]) -> dict[str, float]:
+    """Means over seeds."""
+    every = [rates(frame) for frame in frames]
+    return {name: float(np.mean([one[name] for one in every])) for name in every[0]}
 
 
 def _told(one: Crossed) -> dict[str, Any]:
