@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
 import os
 import random
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import numpy as np
 import torch
 
+# Where Linux says which memory nodes (NUMA) a machine has: `0`, or `0-1`.
+NODES = Path("/sys/devices/system/node/online")
+
 
 @contextmanager
 def environment(here: bool) -> Iterator[None]:
-    """What vLLM reads from the environment while it starts; afterwards it is as it was."""
+    """What vLLM reads from the environment while it starts, `here` in this process; afterwards it is as it was."""
     given = {
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(not here)),
         "VLLM_USE_V2_MODEL_RUNNER": "0",
@@ -29,13 +34,51 @@ def environment(here: bool) -> Iterator[None]:
     before = {key: os.environ.get(key) for key in given}
     os.environ.update(given)
     try:
-        yield
+        with _unbound(), _errors_only() if "VLLM_LOGGING_LEVEL" in given else nullcontext():
+            yield
     finally:
         for key, value in before.items():
             if value is None:
                 os.environ.pop(key, None)
             else:
                 os.environ[key] = value
+
+
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    """Of vLLM's messages only errors, also of those before it has set its own level."""
+    logger = logging.getLogger("vllm")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextmanager
+def _unbound() -> Iterator[None]:
+    """On a machine with one memory node, memory is not bound to it: that changes nothing, and vLLM warns of it.
+
+    On others vLLM binds memory, and its warning stands.
+    """
+    operations, name = torch.ops._C, "init_cpu_memory_env"
+    try:
+        alone = NODES.read_text(encoding="ascii").strip().isdecimal()
+    except OSError:  # not on Linux
+        alone = False
+    if not alone:
+        yield
+        return
+    before = vars(operations).get(name)
+    setattr(operations, name, lambda nodes: None)
+    try:
+        yield
+    finally:
+        if before is None:
+            delattr(operations, name)
+        else:
+            setattr(operations, name, before)
 
 
 @contextmanager
