@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from lesion.api_drift import Drifted
+from lesion.api_folder import folder_of
 from lesion.api_isolation import Isolated
 from lesion.api_recall import Recalled
 from lesion.api_truncation import Truncated
@@ -43,7 +43,7 @@ class Result:
     """A study that has been run: its numbers, and every answer behind them.
 
     Attributes:
-        folder: where the store lies; a temporary one unless a folder was given.
+        folder: where the store lies; a temporary one, removed when Python ends, unless it was named.
         summary: what `summary.json` holds.
         asked: answers asked for by this run, without those stored before.
     """
@@ -124,7 +124,8 @@ def ablate(
         stop_when: `decided` stops asking a cell as soon as it is; by default all items are asked.
         effect: for `stop_when`, the smallest drop of accuracy that counts.
         screen: also score gold solutions under every edit, a cheap look that says where generating will show a drop.
-        out: folder of the study; what lies there already is not asked again. A temporary folder by default.
+        out: folder of the study; what lies there already is not asked again. By default a temporary one, removed when
+            Python ends.
         watcher: is told how it goes.
 
     Example:
@@ -166,8 +167,7 @@ def ablate(
         },
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
-    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-"))
-    with EngineChoice.of(engine).opened(watcher) as make_engine:
+    with folder_of(out) as folder, EngineChoice.of(engine).opened(watcher) as make_engine:
         outcome = run(study, folder, watcher=watcher, models=loaded, make_engine=make_engine)
     return Result(outcome.folder, outcome.summary, outcome.asked)
 

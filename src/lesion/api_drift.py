@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from lesion.api_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.engines.choice import EngineChoice
 from lesion.models.load import Model
@@ -24,7 +24,7 @@ class Drifted:
     """A drift study that has been run: its numbers.
 
     Attributes:
-        folder: where solutions and clusterings lie; a temporary one unless a folder was given.
+        folder: where solutions and clusterings lie; a temporary one, removed when Python ends, unless it was named.
         summary: what `drift.json` holds.
         asked: own solutions asked for by this run, without those stored before.
     """
@@ -126,7 +126,7 @@ def drift(
         dtype: for models that are loaded here.
         device: likewise.
         engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        out: folder of the study; what it has is not made again. A temporary folder by default.
+        out: folder of the study; what it has is not made again. By default a temporary one, removed when Python ends.
         watcher: is told how it goes.
 
     Example:
@@ -165,7 +165,6 @@ def drift(
         stop_loops=stop_loops,
         **({} if prompt_style is None else {"prompt_style": prompt_style}),
     )
-    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-"))
-    with EngineChoice.of(engine).opened(watcher) as make_engine:
+    with folder_of(out) as folder, EngineChoice.of(engine).opened(watcher) as make_engine:
         outcome = run_drift(asked, folder, watcher=watcher, models=loaded, make_engine=make_engine)
     return Drifted(outcome.folder, outcome.summary, outcome.asked)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from lesion.api_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.edits.artefact import EditFile, read_edit
 from lesion.engines.choice import EngineChoice
@@ -26,7 +26,7 @@ class Isolated:
     """A skill that has been isolated, or edits that have been evaluated: the numbers, and the edits as files.
 
     Attributes:
-        folder: where sums, edits and answers lie; a temporary one unless a folder was given.
+        folder: where sums, edits and answers lie; a temporary one, removed when Python ends, unless it was named.
         summary: what `summary.json` holds.
         asked: answers asked for by this run, without those stored before.
     """
@@ -89,7 +89,8 @@ def isolate(
         prompt_style: as `--prompt-style`.
         dtype: for a model that is loaded here.
         device: likewise.
-        out: folder of sums and edits; what it has is not observed again. A temporary folder by default.
+        out: folder of sums and edits; what it has is not observed again. By default a temporary one, removed when
+            Python ends.
         watcher: is told how it goes.
 
     Example:
@@ -115,9 +116,9 @@ def isolate(
         device=device,
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
-    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-"))
     loaded = as_it_is(model) if isinstance(model, Model) else None
-    outcome = run_isolation(study, folder, watcher=watcher, model=loaded)
+    with folder_of(out) as folder:
+        outcome = run_isolation(study, folder, watcher=watcher, model=loaded)
     return Isolated(outcome.folder, outcome.summary, outcome.asked)
 
 
@@ -164,7 +165,7 @@ def evaluate(
         device: likewise.
         engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
         force: also edits that were made for another model, where shapes fit.
-        out: folder of the answers; it takes further edits later. A temporary folder by default.
+        out: folder of the answers; it takes further edits later. By default a temporary one, removed when Python ends.
         watcher: is told how it goes.
 
     Example:
@@ -192,11 +193,11 @@ def evaluate(
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
     factors = () if factor is None else tuple(factor) if isinstance(factor, Sequence) else (factor,)
-    with EngineChoice.of(engine).opened(watcher) as make_engine:
+    with folder_of(out) as folder, EngineChoice.of(engine).opened(watcher) as make_engine:
         outcome = run_evaluation(
             study,
             files,
-            Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-")),
+            folder,
             factors=[float(one) for one in factors],
             random_controls=random_controls,
             validation=validation,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, SupportsFloat, SupportsIndex
 
 import pandas as pd
 
+from lesion.api_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.engines.choice import EngineChoice
 from lesion.methods.truncation import KEEP
@@ -26,7 +26,7 @@ class Truncated:
     """A search that has been run: its numbers, and the edit that it found as a file.
 
     Attributes:
-        folder: where answers and edit lie; a temporary one unless a folder was given.
+        folder: where answers and edit lie; a temporary one, removed when Python ends, unless it was named.
         summary: what `summary.json` holds.
         asked: answers asked for by this run, without those stored before.
     """
@@ -108,7 +108,7 @@ def truncate(
         dtype: for models that are loaded here.
         device: likewise.
         engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        out: folder of the search; what it has is not asked again. A temporary folder by default.
+        out: folder of the search; what it has is not asked again. By default a temporary one, removed when Python ends.
         watcher: is told how it goes.
 
     Example:
@@ -143,9 +143,8 @@ def truncate(
         **({} if eliminate is None else {"eliminate": eliminate}),
         **({} if prompt_style is None else {"prompt_style": prompt_style}),
     )
-    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-"))
     loaded = as_it_is(model) if isinstance(model, Model) else None
-    with EngineChoice.of(engine).opened(watcher) as make_engine:
+    with folder_of(out) as folder, EngineChoice.of(engine).opened(watcher) as make_engine:
         outcome = run_truncation(study, folder, watcher=watcher, model=loaded, make_engine=make_engine)
     return Truncated(outcome.folder, outcome.summary, outcome.asked)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from lesion.api_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.models.load import Model
 from lesion.report import tuning as page
@@ -24,7 +24,7 @@ class Tuned:
     """A tuning that has been run: its numbers, and the tuned model where there is one.
 
     Attributes:
-        folder: where everything lies; a temporary one unless a folder was given.
+        folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
         summary: what `summary.json` holds.
         model: the folder of the tuned model, for `lesion.load`; None in a study of several arms or seeds.
     """
@@ -98,7 +98,8 @@ def tune(
         level: of the intervals.
         batch_size: rows decoded at once, or `auto`.
         device: for models that are loaded here.
-        out: folder of the tuning; what it has is not trained again. A temporary folder by default.
+        out: folder of the tuning; what it has is not trained again. By default a temporary one, removed when Python
+            ends.
         watcher: is told how it goes.
 
     Example:
@@ -140,7 +141,7 @@ def tune(
             if value is not None
         },
     )
-    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="lesion-"))
     loaded = {model.name: as_it_is(model)} if isinstance(model, Model) else None
-    outcome = run_tuning(asked, folder, watcher=watcher, models=loaded)
+    with folder_of(out) as folder:
+        outcome = run_tuning(asked, folder, watcher=watcher, models=loaded)
     return Tuned(outcome.folder, outcome.summary, outcome.model)
