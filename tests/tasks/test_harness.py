@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
+import re
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -298,6 +299,60 @@ def test_a_task_whose_metric_says_neither_right_nor_wrong_is_refused_by_name(tmp
     assert "f1 counts parts of an answer" in refusal(tmp_path, "harness:by_f1?HERE")
     assert "these do: acc" in refusal(folder, "harness:local_lambada?metric=perplexity&HERE")
     assert "has no right and wrong answers" in refusal(folder, "harness:local_wikitext?metric=acc&HERE")
+
+
+JUDGES = """
+def overlap(doc, results):
+    said, gold = (set(text.split()) for text in (results[0], doc["answer"]))
+    shared = len(said & gold) / max(1, len(said | gold))
+    return {"score": shared, "same": float(said == gold), "errors": float(said != gold)}
+
+def strict(doc, results):
+    if results[0] != doc["answer"]:
+        raise ValueError("this is no answer")
+    return {"score": 1.0}
+"""
+
+
+def judged(folder: Path, name: str, judge: str, *metrics: str) -> str:
+    """The name of a task whose answers are judged by a function of its own."""
+    listed = [{"metric": one, "aggregation": "mean", "higher_is_better": one != "errors"} for one in metrics]
+    rules = {"include": "gsm8k/gsm8k.yaml", "num_fewshot": 0, "filter_list": None, "metric_list": listed}
+    write_task(folder, name, arithmetic(3), **rules)
+    (folder / "judges.py").write_text(JUDGES, encoding="utf-8")
+    with (folder / f"{name}.yaml").open("a", encoding="utf-8") as file:
+        file.write(f"\nprocess_results: !function judges.{judge}\n")
+    return f"harness:{name}?path={folder}"
+
+
+def test_a_metric_that_gives_fractions_is_refused_before_a_model_is_loaded(tmp_path, capsys, monkeypatch):
+    name = judged(tmp_path, "overlaps", "overlap", "score")
+    said = refusal(tmp_path, name)
+    # Half of a right answer shares about half of its words with it.
+    assert re.search(r"score gives 0\.\d+ to an answer, which is neither right \(1\) nor wrong \(0\)", said)
+    monkeypatch.setattr("lesion.engines.opened.load", lambda *_, **__: pytest.fail("a model was loaded"))
+    told = command(capsys, "ablate", "bundled:llama-base", "--task", name, "--out", tmp_path / "study")
+    assert told.code == 2
+    assert "score gives 0." in told.err
+
+
+def test_of_several_metrics_the_one_that_says_right_or_wrong_is_taken(tmp_path):
+    name = judged(tmp_path, "several", "overlap", "score", "same")
+    assert find(name).subtasks["several"].metric == "same"
+    said = refusal(tmp_path, f"{name}&metric=score")
+    assert "The metric score of" in said
+    assert "these do: same." in said
+
+
+def test_a_metric_that_is_better_the_lower_it_is_does_not_say_right(tmp_path):
+    said = refusal(tmp_path, judged(tmp_path, "mistaken", "overlap", "errors"))
+    assert "errors is better the lower it is, so that 1 does not mean right" in said
+
+
+def test_a_judge_that_fails_on_made_up_answers_is_given_the_benefit_of_the_doubt(tmp_path):
+    task = find(judged(tmp_path, "strict", "strict", "score"))
+    item = task.load()[0]
+    assert task.judge(item, Answer(item.gold)).correct
 
 
 def test_a_metric_that_turns_out_to_be_a_fraction_is_refused_at_the_first_answer(folder, monkeypatch):

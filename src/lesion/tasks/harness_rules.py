@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,15 +28,25 @@ _LENGTHS = {"acc_norm": len, "acc_bytes": lambda text: len(text.encode())}
 _RULES = ("output_type", "metric_list", "filter_list", "process_results", "doc_to_target", "doc_to_choice", "repeats")
 
 
-def choose_metric(task: Any, name: HarnessName) -> str:
+def choose_metric(task: Any, name: HarnessName, fractions: Callable[[], Mapping[str, Any]]) -> str:
     """The metric by which an answer of the task is right or wrong.
 
     The one that is asked for; else accuracy or exact match, whichever comes first; else the first that can be it.
 
+    Args:
+        task: of the harness.
+        name: as typed.
+        fractions: finds metrics that gave an answer a value that is neither 0 nor 1, and that value.
+
     Raises:
         UsageError: there is none, or the one that was asked for does not exist or is no matter of right and wrong.
     """
-    there = {str(metric): _why_not(metric, how) for metric, how in task.aggregation().items()}
+    higher = task.higher_is_better()
+    there = {str(metric): _why_not(metric, how, higher.get(metric)) for metric, how in task.aggregation().items()}
+    if None in there.values():
+        for metric, value in fractions().items():
+            if there.get(metric, "") is None:
+                there[metric] = f"gives {value:.3g} to an answer, which is neither right (1) nor wrong (0)"
     able = [metric for metric, reason in there.items() if reason is None]
     listed = ", ".join(able) or "none"
     if name.metric is not None:
@@ -59,13 +69,15 @@ def choose_metric(task: Any, name: HarnessName) -> str:
     return next((metric for metric in able if metric in _USUAL), able[0])
 
 
-def _why_not(metric: str, how: Any) -> str | None:
-    """Why a metric does not say of each answer whether it is right; None where it does."""
+def _why_not(metric: str, how: Any, higher: bool | None) -> str | None:
+    """Why a metric does not say of each answer whether it is right; None where it may, by what the task says of it."""
     called = getattr(how, "__name__", str(how))
     if called not in _MEANS:
         return f"is no mean over answers (it is summed up by {called}), so that no single answer is right or wrong"
     if _PARTIAL.search(metric.lower()):
         return "counts parts of an answer, so that none is simply right or wrong"
+    if higher is False:
+        return "is better the lower it is, so that 1 does not mean right"
     if metric == "acc_mutual_info":
         return "compares with what is asked without a question, which lesion does not ask"
     return None
@@ -107,12 +119,17 @@ def measured(task: Any, metric: str, doc: Any, results: Sequence[Any], title: st
             f"with metric=…."
         )
     value = told[metric]
-    if isinstance(value, bool | int | float | np.integer | np.floating | np.bool_) and float(value) in (0.0, 1.0):
+    if is_verdict(value):
         return bool(value)
     raise LesionError(
         f"The metric {metric} of {title} gave {value!r} for an answer, which is neither right (1) nor wrong (0); "
         f"choose another with metric=…, or ask `lm_eval --model lesion`, which takes every metric."
     )
+
+
+def is_verdict(value: object) -> bool:
+    """Whether a metric's value says right (1) or wrong (0)."""
+    return isinstance(value, int | float | np.integer | np.floating | np.bool_) and float(value) in (0.0, 1.0)
 
 
 def filtered(rule: Any, doc: Any, replies: Sequence[Any]) -> list[Any]:

@@ -13,6 +13,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.tasks import judge
 from lesion.tasks.harness_library import FEWSHOT_SEED, at_work, seeded
 from lesion.tasks.harness_name import HarnessName
+from lesion.tasks.harness_probe import fractions
 from lesion.tasks.harness_rules import choose_filter, choose_metric, digest, fallbacks, filtered, measured, preferred
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
@@ -71,7 +72,9 @@ class Subtask:
                     f"right and wrong answers for a metric or filter."
                 )
             return cls(name, title, task, "", None)
-        metric, rule = choose_metric(task, name), choose_filter(task, name)
+        rule = choose_filter(task, name)
+        unjudged = cls(name, title, task, "", rule)
+        metric = choose_metric(task, name, lambda: fractions(task, rule, unjudged.golds))
         if task.OUTPUT_TYPE != "generate_until":
             return cls(name, title, task, metric, rule)
         return cls(name, title, task, metric, rule, *_decoding(task, name, title))
@@ -154,7 +157,7 @@ class Subtask:
                 contexts = ["\n".join(f"{before}{behind}" for before, behind in arguments)]
         elif self.task.OUTPUT_TYPE == "loglikelihood":
             choices = (str(arguments[0][1]),)
-        gold, *aliases = self._golds(doc, choices) or [""]
+        gold, *aliases = self.golds(doc, choices) or [""]
         return Item(
             id=f"{index}-{told}" if alone else f"{self.title}/{index}-{told}",
             question=contexts[0],
@@ -166,7 +169,7 @@ class Subtask:
             metadata={"subtask": self.title, "document": index, "rules": self.rules},
         )
 
-    def _golds(self, doc: Any, choices: Sequence[str]) -> list[str]:
+    def golds(self, doc: Any, choices: Sequence[str] = ()) -> list[str]:
         """The right answers as texts, those that can be told."""
         if self.kind == "score":
             return []
