@@ -105,6 +105,8 @@ def test_a_folder_that_holds_no_whole_model_is_refused_by_what_is_missing(comman
         (["--items", "few"], 'items must be a whole number from 1, or all, not "few"'),
         (["--seed", "-1"], "seed must be a whole number from 0"),
         (["--max-new-tokens", "0"], "max_new_tokens must be a whole number from 1"),
+        (["--stop-loops", "1"], "stop_loops must be a whole number from 2, or 0 to let loops go on, not 1"),
+        (["--stop-loops", "often"], "'--stop-loops'"),
         (["--batch-size", "0"], "batch_size must be a whole number from 1, or auto"),
         (["--level", "95"], "level must be a number between 0 and 1"),
         (["--temperature", "-1"], "temperature must be a number from 0"),

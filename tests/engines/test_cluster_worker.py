@@ -102,6 +102,20 @@ def test_it_answers_every_unit_as_the_engine_in_this_process_does(order, folder,
         assert response.answer.scores == pytest.approx(expected[response.key].answer.scores, rel=1e-5)
 
 
+def test_loops_end_on_a_worker_where_they_end_in_this_process(order, folder):
+    decoding, texts = Decoding(80, stop_loops=2), prompts(3, seed=5)
+    requests = [Request(f"{n} {edit}", text, edit, decoding) for n, text in enumerate(texts) for edit in EDITS]
+    worker = answerer()
+    worker.open(order)
+    parcel = pickle.loads(pickle.dumps(Parcel.packed(0, requests, TABLE)))
+    responses, _ = through(worker, [parcel])
+    expected = {r.key: r for r in TransformersEngine(load(folder, device="cpu"), 8).answer(requests)}
+    assert {r.key: (r.token_ids, r.answer) for r in responses} == {
+        key: (response.token_ids, response.answer) for key, response in expected.items()
+    }
+    assert "loop" in {response.answer.finish for response in responses}
+
+
 def test_another_call_or_a_drop_ends_what_was_at_work_and_leaves_no_edit_behind(order):
     requests = questions()
     worker = answerer()

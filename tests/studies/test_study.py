@@ -198,6 +198,7 @@ BASE: dict[str, object] = {"models": ["a", "b"], "tasks": ["t", "u"]}
         {"edits": {"factor": 0.5}},
         {"decoding": {"temperature": 1.0}},
         {"decoding": {"max_new_tokens": 9}},
+        {"decoding": {"stop_loops": 4}},
     ],
 )
 def test_the_identity_changes_with_what_determines_the_answers(change):
@@ -324,6 +325,10 @@ def _message(text: str) -> str:
         (
             "models = 'a'\ntasks = 't'\n[decoding]\ntop_p = 0",
             "f.toml, line 4: decoding.top_p must be a number above 0 and at most 1, not 0.",
+        ),
+        (
+            "models = 'a'\ntasks = 't'\n[decoding]\nstop_loops = 1",
+            "f.toml, line 4: decoding.stop_loops must be a whole number from 2, or 0 to let loops go on, not 1.",
         ),
         ("models = ['a', 'a']\ntasks = 't'", "f.toml, line 1: models: a is listed twice; list it once."),
         ("models = 'a'\ntasks = 't'\nedits = 3", "f.toml, line 3: edits must be a table [edits], not 3."),

@@ -1,0 +1,72 @@
+"""`--stop-loops` on every command that lets models answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import lesion as package
+from commandline import lesion, questions, save
+from lesion.errors import UsageError
+
+COMMANDS = ("ablate", "evaluate", "truncate", "drift", "tune")
+WRONG = "stop_loops must be a whole number from 2, or 0 to let loops go on, not 1."
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return save(tmp_path_factory.mktemp("models") / "llama")
+
+
+@pytest.fixture
+def sums(tmp_path) -> Path:
+    return questions(tmp_path / "sums.jsonl", 5)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_number_that_makes_no_loop_is_wrong_use_of_every_command(command, capsys, checkpoint, sums, tmp_path):
+    done = lesion(capsys, command, checkpoint, "--task", sums, "--stop-loops", 1, "--out", tmp_path / "out")
+    assert done.code == 2
+    assert WRONG in done.complaint
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_python_takes_the_same_number(command, tmp_path):
+    call = getattr(package, command)
+    with pytest.raises(UsageError) as caught:
+        call("a", *([()] if command == "evaluate" else []), "t", stop_loops=1, out=tmp_path / "out")
+    assert WRONG in str(caught.value)
+
+
+def test_a_sweep_says_that_it_is_approximate_goes_on_and_keeps_apart(capsys, checkpoint, sums, tmp_path):
+    out = tmp_path / "out"
+    options = ["ablate", checkpoint, "--task", sums, "--items", 4, "--max-new-tokens", 56, "--out", out]
+    done = lesion(capsys, *options, "--stop-loops", 2)
+    assert done.code == 0, done.err
+    assert "Approximate:" in done.out
+    assert "looped" in done.out
+    study = json.loads((out / "summary.json").read_text("utf-8"))["study"]
+    assert study["stop_loops"] == 2
+    assert study["approximate"] in (out / "report.html").read_text("utf-8")
+    again = lesion(capsys, *options, "--stop-loops", 2)
+    assert "asked 0 of" in again.out
+    shown = lesion(capsys, "report", out)
+    assert "Approximate:" in shown.out
+    for other in ([], ["--stop-loops", 3]):
+        refused = lesion(capsys, *options, *other)
+        assert refused.code == 1
+        assert "holds the answers of another study (decoding:" in refused.complaint
+
+
+def test_an_overlay_of_such_a_study_says_so_too(capsys, checkpoint, sums, tmp_path):
+    for name, more in (("full", []), ("loops", ["--stop-loops", 2])):
+        options = ["ablate", checkpoint, "--task", sums, "--items", 4, "--max-new-tokens", 56, "--out", tmp_path / name]
+        assert lesion(capsys, *options, *more).code == 0
+    done = lesion(capsys, "overlay", tmp_path / "full", tmp_path / "loops", "--out", tmp_path / "both")
+    assert done.code == 0, done.err
+    notes = json.loads((tmp_path / "both" / "summary.json").read_text("utf-8"))["notes"]
+    (note,) = [note for note in notes if "approximate" in note]
+    assert note.startswith("loops is approximate.")
