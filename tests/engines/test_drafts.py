@@ -9,7 +9,7 @@ import tiny
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters
 from lesion.edits.shares import Magnitude
 from lesion.engines.decoding import StopStrings
-from lesion.engines.drafts import AGAIN, FILLED, SHORT, Drafts
+from lesion.engines.drafts import AGAIN, FILLED, SHORT, SPARE, Drafts
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.row import Row
 from lesion.engines.transformers import TransformersEngine
@@ -160,6 +160,44 @@ def test_those_that_follow_get_the_answer_but_for_its_last_token_and_no_more_tha
     assert late[0].draft == (11,)
 
 
+def test_edits_that_take_the_first_block_away_go_ahead_rather_than_leave_places_empty():
+    waiting = Drafts(blocks=4, worth=0.5)
+    first, second = rows([(5, 6), (7, 8, 9)], 5), rows([(3, 4)], 5)
+    for row in first:
+        row.apart = row.column == 0
+    waiting.wait(first)
+    assert [row.column for row in waiting.take(2, 100)] == [4, 4]
+    assert len(waiting) == 8
+    assert [row.request.prompt for row in waiting.take(1, 100)] == [(5, 6)]
+    assert [(row.column, row.draft) for row in waiting.take(4, 100)] == [(0, ())]
+    assert not waiting.take(4, 100)
+    # Not where drafts have been of use to such an edit.
+    for row in second:
+        row.apart = row.column == 0
+    drafted = first[0]
+    drafted.draft, drafted.accepted = (1, 2, 3, 4), 2
+    waiting.entered([drafted])
+    waiting.wait(second)
+    assert [row.column for row in waiting.take(4, 100)] == [4]
+    assert not waiting.take(4, 100)
+    second[4].said = [9, 9]
+    waiting.finished(second[4])
+    assert [(row.column, row.draft) for row in waiting.take(4, 100)] == [(column, (9,)) for column in range(4)]
+    assert len(waiting) == 6
+
+
+def test_rows_that_go_ahead_enter_longest_first():
+    waiting = Drafts(blocks=4, worth=0.5)
+    asked = rows([(5,), (6,) * 50, (7,) * 49, (8,) * 2], 2)
+    for row in asked:
+        row.apart = row.column == 0
+    waiting.wait(asked)
+    while waiting.ready:
+        waiting.take(9, 1000)
+    assert [len(row.given) for row in waiting.take(9, 1000)] == [50, 49]
+    assert [len(row.given) for row in waiting.take(9, 1000)] == [2, 1]
+
+
 def test_an_edit_that_says_other_things_is_spared_long_drafts_but_for_one_in_so_many():
     waiting = Drafts(blocks=4, worth=0.5)
     drafted = []
@@ -187,6 +225,7 @@ def test_an_edit_that_says_other_things_is_spared_long_drafts_but_for_one_in_so_
 def test_a_pass_takes_whole_prompts_and_no_row_that_is_much_shorter_than_the_longest():
     waiting = Drafts(blocks=4, worth=0.5)
     long, other, short = (5,) * 100, (6,) * 99, (7,) * int(100 * FILLED - 1)
+    assert (100 - len(short)) * 4 > SPARE
     waiting.again(rows([long, other, short], 4))
     assert [row.request.prompt for row in waiting.take(6, 10000)] == [long] * 4
     assert [row.request.prompt for row in waiting.take(20, 10000)] == [other] * 4
@@ -194,6 +233,12 @@ def test_a_pass_takes_whole_prompts_and_no_row_that_is_much_shorter_than_the_lon
     assert [row.request.prompt for row in waiting.take(3, 10000)] == [short] * 3
     assert len(waiting.take(3, 1)) == 1
     assert not waiting
+    # Nor is a pass begun to spare a few tokens of padding.
+    fewer = (8,) * (100 - SPARE // 2)
+    waiting.again(rows([long, fewer], 2))
+    assert len(waiting.take(9, 10000)) == 4
+    waiting.again(rows([long, fewer], 3))
+    assert len(waiting.take(9, 10000)) == 3
 
 
 def test_answers_of_the_unedited_weights_are_drafts_for_edits_of_weights():

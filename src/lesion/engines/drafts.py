@@ -8,7 +8,7 @@ what it would have said itself, and goes on from there. Nothing is guessed: ever
 from __future__ import annotations
 
 from bisect import insort
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable
 
 from lesion.engines.engine import Decoding, Request
@@ -21,8 +21,9 @@ WORTH_ON_CPU, WORTH = 0.3, 0.05
 AGAIN = 16
 # Tokens of a draft that are compared in any case.
 SHORT = 4
-# Rows that are shorter than this share of the longest are not padded to its length.
-FILLED = 0.8
+# Rows that are shorter than this share of the longest are not padded to its length, unless that takes so few tokens
+# that a pass of their own would cost more.
+FILLED, SPARE = 0.8, 48
 
 _Question = tuple[tuple[int, ...], Decoding]
 
@@ -43,11 +44,17 @@ class Drafts:
         self.worth = worth
         self.ready: list[Row] = []
         self._following: dict[_Question, list[Row]] = {}
+        self._apart: deque[Row] = deque()
         self._lent: dict[_Question, tuple[int, ...]] = {}
         self._tally: dict[tuple[int, Decoding], _Tally] = defaultdict(_Tally)
 
     def __len__(self) -> int:
         return len(self.ready) + sum(map(len, self._following.values()))
+
+    @property
+    def rows(self) -> list[Row]:
+        """All that wait."""
+        return [*self.ready, *(row for group in self._following.values() for row in group)]
 
     def wait(self, rows: Iterable[Row]) -> None:
         """Let rows wait: one of every question goes ahead, unless its answer is known."""
@@ -63,6 +70,7 @@ class Drafts:
             group.remove(leader)
             if group:
                 self._following[question] = group
+                self._apart.extend(row for row in group if row.apart)
 
     def take(self, rows: int, tokens: int) -> list[Row]:
         """The next rows: so many at most, and no more than so many tokens, padding included, but always one.
@@ -70,6 +78,9 @@ class Drafts:
         Rows of one prompt stay together, and much shorter ones wait for a pass of their own, where that can be.
         """
         taken: list[Row] = []
+        padded = 0
+        if not self.ready:
+            self._go_ahead(rows)
         while self.ready and len(taken) < rows:
             row = self.ready[-1]
             if self._spared(row):
@@ -77,7 +88,9 @@ class Drafts:
                 continue
             # The longest is first; what exceeds one pass enters with the next.
             longest = len(taken[0].given) if taken else 0
-            if taken and ((len(taken) + 1) * longest > tokens or len(row.given) < FILLED * longest):
+            padded += longest - len(row.given) if taken else 0
+            too_short = len(row.given) < FILLED * longest and padded > SPARE
+            if taken and ((len(taken) + 1) * longest > tokens or too_short):
                 break
             taken.append(self.ready.pop())
         while self.ready and self.ready[-1].given == taken[-1].given != taken[0].given:
@@ -104,6 +117,15 @@ class Drafts:
         """Let rows wait that could not enter, as they are."""
         for row in rows:
             self._insert(row)
+
+    def _go_ahead(self, rows: int) -> None:
+        """Let in rows that nobody else's answer is much of a draft for, rather than leave their places empty."""
+        while self._apart and len(self.ready) < rows:
+            row = self._apart.popleft()
+            group = self._following.get(_question(row.request), [])
+            if row in group and not self._tally[row.column, row.request.decoding].proved:
+                group.remove(row)
+                self._insert(row)
 
     def _let(self, rows: Iterable[Row], draft: tuple[int, ...]) -> None:
         for row in rows:
@@ -136,6 +158,11 @@ class _Tally:
         self.drafted = 0
         self.accepted = 0
         self.passed = 0
+
+    @property
+    def proved(self) -> bool:
+        """Whether drafts are known to have been worth their pass, wherever they run."""
+        return bool(self.drafted) and self.accepted >= self.drafted / 2
 
     def worth(self, share: float) -> bool:
         """Whether another draft is worth its pass, and now and then although it is not."""

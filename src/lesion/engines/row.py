@@ -28,6 +28,7 @@ class Row:
         draft: what the answer may begin with, looked at in the pass over the prompt.
         accepted: how much of the draft it did say.
         said: its answer so far.
+        apart: whether its edit takes the first block or a branch of it away, after which answers are seldom alike.
     """
 
     request: Request
@@ -39,6 +40,7 @@ class Row:
     draft: tuple[int, ...] = ()
     accepted: int = 0
     said: list[int] = field(default_factory=list)
+    apart: bool = False
 
     @cached_property
     def uniform(self) -> np.ndarray | None:

@@ -7,8 +7,10 @@ columns are distances between positions, which is all that causal and sliding-wi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -66,15 +68,17 @@ class Slots(Cache):
 
     Args:
         config: of the network.
-        most: rows that memory is kept for as soon as it is needed for half as many.
+        most: rows that memory is kept for from the first one on.
+        longest: tokens of a row that it is kept for, and for some more.
 
     Attributes:
         mask: [rows, capacity] bool, True where a column holds a token of the row.
         lengths: number of tokens each row holds.
     """
 
-    def __init__(self, config: PretrainedConfig, most: int = 0) -> None:
+    def __init__(self, config: PretrainedConfig, most: int = 0, longest: int = 0) -> None:
         self.most = most
+        self.longest = longest
         text = config.get_text_config(decoder=True)
         self.window = _Window()
         layers = [_Layer(self.window) for _ in range(text.num_hidden_layers)]
@@ -176,17 +180,17 @@ class Slots(Cache):
         self.window.start = max(self.window.start, self.window.end - longest)
 
     def _reserve(self, keys: Sequence[Tensor], values: Sequence[Tensor], rows: int, length: int) -> None:
-        capacity = max(self.mask.shape[1], length + GROWTH)
+        capacity = max(self.mask.shape[1], max(length, self.longest) + GROWTH)
         held = len(self.layers[0].keys) if self.layers[0].is_initialized else 0
         if rows > held or capacity > self.mask.shape[1]:
-            # Rows in few strides, for each copies everything.
-            self._resize(keys, values, held if rows <= held else max(rows, min(2 * rows, self.most)), capacity)
+            # In few strides, for each copies everything.
+            self._resize(keys, values, held if rows <= held else max(rows, self.most), capacity)
         self.mask = torch.cat([self.mask, self.mask.new_zeros(rows - len(self.mask), capacity)])
         if self.window.end < length:
             self._move(length - self.window.end)
         start, self.window.start = self.window.start, min(self.window.start, self.window.end - length)
         # Columns seen again after they had been left: no row reads them, but all meet them.
-        for layer in self.layers:
+        for layer in self.layers if held else ():
             layer.keys[:, :, self.window.start : start] = 0
             layer.values[:, :, self.window.start : start] = 0
         self.lengths = torch.cat([self.lengths, self.lengths.new_ones(rows - len(self.lengths))])
@@ -195,7 +199,7 @@ class Slots(Cache):
         for layer, key, value in zip(self.layers, keys, values, strict=True):
             for name, like in (("keys", key), ("values", value)):
                 # Zeros, not whatever lay there: a masked column still meets 0 · value, and 0 · NaN is NaN.
-                new = like.new_zeros(rows, like.shape[1], capacity, like.shape[3])
+                new = _zeros((rows, like.shape[1], capacity, like.shape[3]), like)
                 old = getattr(layer, name, None)
                 if old is not None:
                     new[: old.shape[0], :, : old.shape[2]] = old
@@ -226,6 +230,14 @@ class Slots(Cache):
         self.mask.zero_()
         self.mask[:, start + by : end + by] = moved
         self.window.start, self.window.end = start + by, end + by
+
+
+def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:
+    """Zeros that a CPU has for nothing until they are written to."""
+    if like.device.type != "cpu":
+        return like.new_zeros(*shape)
+    size = math.prod(shape) * like.element_size()
+    return torch.from_numpy(np.zeros(size, dtype=np.uint8)).view(like.dtype).view(*shape)
 
 
 def _columns(

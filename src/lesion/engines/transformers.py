@@ -164,22 +164,32 @@ class TransformersEngine:
         yield from look_up(self.model, gates, contrasting, table, column, self._padding, self.work)
         asked = [request for request in group if not request.choices and not request.tokens]
         starts = table.first_edited().tolist()
-        drafts.wait(self._row(request, column[request.edit], starts[column[request.edit]], stops) for request in asked)
+        apart = (table.scales[0] == 0).any(0).tolist()
+        drafts.wait(self._row(request, column[request.edit], starts, apart, stops) for request in asked)
         yield from self._generate(gates, drafts, table)
 
-    def _row(self, request: Request, column: int, start: int, stops: Mapping[tuple[str, ...], StopStrings]) -> Row:
+    def _row(
+        self,
+        request: Request,
+        column: int,
+        starts: Sequence[int],
+        apart: Sequence[bool],
+        stops: Mapping[tuple[str, ...], StopStrings],
+    ) -> Row:
         decoding = request.decoding
         limit = min(decoding.max_new_tokens, self.model.context - len(request.prompt))
-        return Row(request, column, start, limit, self._ends, stops[decoding.stop])
+        stop = stops[decoding.stop]
+        return Row(request, column, starts[column], limit, self._ends, stop, apart=apart[column])
 
     def _generate(self, gates: Gates, waiting: Drafts, table: Table) -> Iterator[Response]:
-        batch = Batch(self.model, gates, table, self._padding, self.work)
+        batch = Batch(self.model, gates, table, self._padding, self.work, waiting.rows)
         while waiting or batch.live:
             taken: list[Row] = []
             try:
                 free = self.work.batch_size - batch.live
-                if waiting.ready and (free >= max(1, self.work.batch_size * REFILL) or not batch.live):
+                if free >= max(1, self.work.batch_size * REFILL) or not batch.live:
                     taken = waiting.take(free, TOKENS)
+                if taken:
                     finished = batch.enter(taken)
                     waiting.entered(taken)
                 else:
@@ -193,7 +203,7 @@ class TransformersEngine:
                 for row in taken:
                     row.forget()
                 waiting.again({id(row): row for row in [*batch.leave(), *taken]}.values())
-                batch = Batch(self.model, gates, table, self._padding, self.work)
+                batch = Batch(self.model, gates, table, self._padding, self.work, waiting.rows)
                 halve(self.work, self.model, error)
                 continue
             if finished:
