@@ -1,11 +1,11 @@
 """Asking until it is decided, against the full table: false alarms, wrong calls, and answers saved.
 
-    python benchmarks/stopping.py                       # simulated studies, under two minutes on one core
-    python benchmarks/stopping.py --studies 5000        # more of them
+    python benchmarks/stopping.py --savings 0           # simulated studies: errors alone, some minutes on one core
+    python benchmarks/stopping.py --studies 0           # and what is saved alone, likewise
     python benchmarks/stopping.py --study FOLDER        # what stopping would have asked of a stored full table
 
 A simulated study has 28 cells, as a model of 28 blocks has on one task. It is stopped as `lesion ablate --stop-when
-decided` does it, with the library's evidence, decisions and rounds. Three things are measured:
+decided` does it, with the library's evidence, decisions and rounds. Four things are measured:
 
     errors   studies without any edit, whose answers are drawn anew each time by how hard the item is; studies whose
              drops are exactly the effect, or in the table next to it, the hardest that must not be called; and such
@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool
 
 from lesion.studies.statistics import wilson
 from stopping_replayed import replay, told
@@ -43,8 +44,10 @@ from stopping_simulated import (
     Generator,
     Rule,
     World,
+    decided,
     fixed,
     least,
+    least_of_table,
     like_the_paper,
     redrawn,
     stopped,
@@ -86,7 +89,7 @@ def errors(studies: int, seed: int) -> Iterable[Errors]:
                 studies,
                 seed,
                 lambda g, accuracy=accuracy: redrawn(200, accuracy, g),  # type: ignore[misc]
-                lambda d, rule=rule: bool((stopped(d, rule).called > 0).any()),  # type: ignore[misc]
+                lambda d, rule=rule: bool((decided(d, rule) > 0).any()),  # type: ignore[misc]
             )
     for won in (0.0, 0.05):
         world = World(200, 0.8, np.full(28, 0.1), np.full(28, won))
@@ -94,27 +97,37 @@ def errors(studies: int, seed: int) -> Iterable[Errors]:
             rule = Rule(table=table)
             yield _any(
                 f"all drops are the effect, won {won:g}: critical", mode, studies, seed, world.draw,
-                lambda d, rule=rule: bool((stopped(d, rule).called > 0).any()),  # type: ignore[misc]
+                lambda d, rule=rule: bool((decided(d, rule) > 0).any()),  # type: ignore[misc]
             )  # fmt: skip
         yield _any(
             f"all drops are the effect, won {won:g}: not", "beyond", studies, seed, world.draw,
-            lambda d: bool((stopped(d, Rule(table=False)).called < 0).any()),
+            lambda d: bool((decided(d, Rule(table=False)) < 0).any()),
         )  # fmt: skip
         for total, call, name in ((20, 1, "all tables lose the effect"), (21, -1, "all tables lose an item more")):
             yield _any(
                 f"{name}, won {won:g}: {'critical' if call > 0 else 'not'}", "table", studies, seed,
-                lambda g, total=total, won=won: tables(200, total, round(200 * won), g),  # type: ignore[misc]
-                lambda d, call=call: bool((stopped(d, Rule()).called == call).any()),  # type: ignore[misc]
+                lambda g, total=total, won=won: tables(200, [total] * 28, round(200 * won), g),  # type: ignore[misc]
+                lambda d, call=call: bool((decided(d, Rule()) == call).any()),  # type: ignore[misc]
             )  # fmt: skip
+    for won in (0, 2):
+        yield _share(
+            f"20 tables lose nothing, 8 an item more than the effect, won {won / 200:g}: wrong of the not", "table",
+            studies, seed, lambda g, won=won: tables(200, [0] * 20 + [21] * 8, won, g), Rule(), -1,
+            lambda d: told_by_table(d, Rule()) > 0,
+        )  # fmt: skip
     mixed = World(200, 0.8, np.concatenate([np.full(8, 0.5), np.full(20, 0.1)]), np.full(28, 0.02))
     clear = World(200, 0.8, np.concatenate([np.full(8, 0.1), np.zeros(20)]), np.full(28, 0.01))
     for mode, table in MODES.items():
+        rule = Rule(table=table)
         yield _share(
-            "8 critical, 20 at the effect: wrong of the critical", mode, studies, seed, mixed, Rule(table=table), 1
-        )
+            "8 critical, 20 at the effect: wrong of the critical", mode, studies, seed, mixed.draw, rule, 1,
+            lambda d: np.isclose(mixed.drops, 0.1),
+        )  # fmt: skip
         yield _share(
-            "20 lose nothing, 8 at the effect: wrong of the not", mode, studies, seed, clear, Rule(table=table), -1
-        )
+            "20 lose nothing, 8 at the effect: wrong of the not", mode, studies, seed, clear.draw, rule, -1,
+            # "Critical" is wrong at the effect in both modes, "not" in a table that denies it.
+            lambda d, rule=rule: told_by_table(d, rule) > 0 if rule.table else np.isclose(clear.drops, 0.1),  # type: ignore[misc]
+        )  # fmt: skip
 
 
 def _any(
@@ -130,17 +143,23 @@ def _any(
     return Errors(what, mode, studies, count / studies, *wilson(count, studies))
 
 
-def _share(what: str, mode: str, studies: int, seed: int, world: World, rule: Rule, call: int) -> Errors:
+def _share(
+    what: str,
+    mode: str,
+    studies: int,
+    seed: int,
+    draw: Callable[[Generator], Differences],
+    rule: Rule,
+    call: int,
+    wrong: Callable[[Differences], Bool[np.ndarray, " cells"]],
+) -> Errors:
     """The mean share of wrong ones among the cells called so; of a study that calls none it is 0."""
     generator = np.random.default_rng(seed)
     shares = []
     for _ in range(studies):
-        differences = world.draw(generator)
-        called = stopped(differences, rule).called == call
-        # "Critical" is wrong where the drop is the effect, in both modes; "not" is wrong in a table that denies it.
-        judged_by_table = rule.table and call < 0
-        wrong = told_by_table(differences, rule) > 0 if judged_by_table else np.isclose(world.drops, rule.effect)
-        shares.append((called & wrong).sum() / max(1, called.sum()))
+        differences = draw(generator)
+        called = decided(differences, rule) == call
+        shares.append((called & wrong(differences)).sum() / max(1, called.sum()))
     mean, error = float(np.mean(shares)), 1.96 * float(np.std(shares)) / len(shares) ** 0.5
     return Errors(what, mode, studies, mean, max(0.0, mean - error), mean + error)
 
@@ -151,12 +170,17 @@ class Savings:
 
     Attributes:
         items, accuracy, won: of the study.
-        mode, effect, level, growth, budget: of the rule.
+        mode, effect, level, budget: of the rule.
         studies: how many were drawn.
-        evaluations: mean number until all is decided or asked.
+        evaluations: mean number until all is decided or asked; of these
+        baseline: those of the baseline,
+        critical: of the cells that are,
+        clear: of the others,
+        beyond: and among all, what was asked beyond the items that decisions rest on.
+        rounds: mean number.
         largest: the 90th percentile of it.
         within_aim: share of studies that need at most `AIM`.
-        bound: what the best bets need beyond the table.
+        bound: what the best bets need.
         wrong, open: shares of cells called wrongly, and not called.
         critical_found: share of studies whose cells called critical are exactly those that are.
         fixed_wrong, fixed_open: likewise of the full table.
@@ -168,10 +192,14 @@ class Savings:
     mode: str
     effect: float
     level: float
-    growth: float
     budget: int
     studies: int
     evaluations: float
+    baseline: float
+    critical: float
+    clear: float
+    beyond: float
+    rounds: float
     largest: float
     within_aim: float
     bound: float
@@ -185,7 +213,7 @@ class Savings:
 def savings(items: int, accuracy: float, won: float, mode: str, rule: Rule, studies: int, seed: int) -> Savings:
     """Stop studies with effects like the paper's, each with its own drops."""
     generator = np.random.default_rng(seed)
-    needed, bounds, found = [], [], []
+    needed, split, bounds, found = [], [], [], []
     counts = np.zeros(4)
     for _ in range(studies):
         world = like_the_paper(items, accuracy, won, generator)
@@ -200,12 +228,15 @@ def savings(items: int, accuracy: float, won: float, mode: str, rule: Rule, stud
             np.mean(full == 0),
         ]
         needed.append(run.answers / items)
-        bounds.append(least(world, rule))
+        parts = (run.baseline, run.items[truth > 0].sum(), run.items[truth < 0].sum())
+        split.append([*parts, run.answers - run.looked.sum() - run.looked.max(), run.rounds * items])
+        bounds.append(least_of_table(differences, rule) if rule.table else least(world, rule))
         found.append(np.array_equal(run.called == 1, truth == 1))
     shares = (counts / studies).tolist()
     return Savings(
-        items, accuracy, won, mode, rule.effect, rule.level, rule.growth, rule.budget, studies,
-        float(np.mean(needed)), float(np.quantile(needed, 0.9)), float(np.mean(np.array(needed) <= AIM)),
+        items, accuracy, won, mode, rule.effect, rule.level, rule.budget, studies,
+        float(np.mean(needed)), *(np.mean(split, axis=0) / items).tolist(),
+        float(np.quantile(needed, 0.9)), float(np.mean(np.array(needed) <= AIM)),
         float(np.mean(bounds)), shares[0], shares[1], float(np.mean(found)), shares[2], shares[3],
     )  # fmt: skip
 
@@ -213,8 +244,8 @@ def savings(items: int, accuracy: float, won: float, mode: str, rule: Rule, stud
 def main() -> None:
     """Measure, print, and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--studies", type=int, default=1000, help="simulated studies of each kind of error")
-    parser.add_argument("--savings", type=int, default=40, help="simulated studies of each row of savings")
+    parser.add_argument("--studies", type=int, default=1000, help="simulated studies of each kind of error, or 0")
+    parser.add_argument("--savings", type=int, default=40, help="simulated studies of each row of savings, or 0")
     parser.add_argument("--study", type=Path, nargs="+", default=[], help="folders of stored layer studies, instead")
     parser.add_argument("--orders", type=int, default=100, help="random orders of the items of a stored study")
     parser.add_argument("--effect", type=float, default=0.1, help="of --study")
@@ -240,13 +271,16 @@ def main() -> None:
 
 
 def _simulated(studies: int, of_savings: int, seed: int) -> dict[str, Any]:
-    print(
-        f"Errors at level 0.05, effect 0.1, 28 cells: share of {studies} studies with a false call, or of false calls"
-    )
     wrong = []
-    for row in errors(studies, seed):
+    if studies:
+        print(
+            f"Errors at level 0.05, effect 0.1, 28 cells: share of {studies} studies with a false call, or mean share"
+        )
+    for row in errors(studies, seed) if studies else ():
         wrong.append(asdict(row))
-        print(f"  {row.what:<62} {row.mode:<7} {row.wrong:.4f}  [{row.low:.4f}, {row.high:.4f}]", flush=True)
+        print(f"  {row.what:<76} {row.mode:<7} {row.wrong:.4f}  [{row.low:.4f}, {row.high:.4f}]", flush=True)
+    if not of_savings:
+        return {"errors": wrong}
     print(f"\nSavings, {of_savings} studies a row, evaluations of the base model (full table: 29; aim: {AIM:g})")
     saved = []
 
@@ -254,8 +288,9 @@ def _simulated(studies: int, of_savings: int, seed: int) -> dict[str, Any]:
         saved.append(asdict(one))
         print(
             f"  N={one.items:<5} accuracy {one.accuracy:<4g} won {one.won:<5g} effect {one.effect:<5g}"
-            f" level {one.level:<5g} growth {one.growth:<5g} budget {one.budget:<4} {one.mode:<7}"
-            f" {one.evaluations:6.2f} (90 %: {one.largest:5.2f}, bound {one.bound:5.2f})"
+            f" level {one.level:<5g} budget {one.budget:<4} {one.mode:<7}"
+            f" {one.evaluations:6.2f} (90 %: {one.largest:5.2f}, bound {one.bound:5.2f}; baseline {one.baseline:.2f},"
+            f" critical {one.critical:.2f}, not {one.clear:.2f}, beyond {one.beyond:.2f}; {one.rounds:.1f} rounds)"
             f"  wrong {one.wrong:.4f} open {one.open:.3f} critical set right {one.critical_found:.2f};"
             f" full table: wrong {one.fixed_wrong:.4f} open {one.fixed_open:.3f}",
             flush=True,
@@ -268,9 +303,8 @@ def _simulated(studies: int, of_savings: int, seed: int) -> dict[str, Any]:
                     tell(savings(items, accuracy, won, mode, Rule(table=table), of_savings, seed))
     print("\nLevers, at 1,000 items, accuracy 0.8, won 0.01")
     for rule in (
-        Rule(growth=1.25),
-        Rule(growth=1.5),
-        Rule(growth=1.05, budget=32),
+        Rule(budget=1),
+        Rule(budget=128),
         Rule(budget=512),
         Rule(level=0.1),
         Rule(effect=0.15),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +11,9 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
-from lesion.studies.sequential import e_bh, log_e_values, rounds, within_effect
-from lesion.studies.sequential_bets import log_capital_of_counts
-from lesion.studies.stopping import BUDGET
+from lesion.studies.sequential import within_effect
+from lesion.studies.sequential_families import Standing, follow, until_decided
+from lesion.studies.stopping import BUDGET, FIRST, stretched
 
 Differences = Int[np.ndarray, "cells items"]
 Generator = np.random.Generator
@@ -29,14 +30,12 @@ class Rule:
         effect: the drop that counts.
         level: the share of wrong calls that is allowed.
         table: ask what the full table would say (`population` of `evidence`); else what holds beyond it.
-        growth: of the rounds.
         budget: answers of a round, at least, so that batches are full.
     """
 
     effect: float = 0.1
     level: float = 0.05
     table: bool = True
-    growth: float = 1.1
     budget: int = BUDGET
 
 
@@ -46,45 +45,49 @@ class Stopped:
 
     Attributes:
         called: [cells] 1 for critical, −1 for not, 0 for open.
+        looked: [cells] items that its evidence is from.
         items: [cells] items asked.
-        answers: those of the cells and of the baseline.
+        baseline: items that the baseline was asked.
+        rounds: how many there were.
     """
 
     called: Int[np.ndarray, " cells"]
+    looked: Int[np.ndarray, " cells"]
     items: Int[np.ndarray, " cells"]
-    answers: int
+    baseline: int
+    rounds: int
+
+    @property
+    def answers(self) -> int:
+        """Those of the cells and of the baseline."""
+        return int(self.items.sum()) + self.baseline
+
+
+def decided(differences: Differences, rule: Rule) -> Int[np.ndarray, " cells"]:
+    """[cells] what a study ends with; how much is asked at a time has no part in it."""
+    cells, total = differences.shape
+    known = np.full(cells, total)
+    population = total if rule.table else None
+    return follow(Standing.first(cells), differences, known, rule.effect, rule.level, population).called
 
 
 def stopped(differences: Differences, rule: Rule) -> Stopped:
     """Ask round after round, as `lesion.studies.stopping` does, until all is decided or all items have been asked."""
     cells, total = differences.shape
-    ends = [stop for _, stop in rounds(total, growth=rule.growth)]
-    above, below = _at(differences, ends, rule)
-    called, looked, look = np.zeros(cells, dtype=np.int64), np.zeros(cells, dtype=np.int64), -1
-    while look < len(ends) - 1 and (called == 0).any():
-        want = math.ceil(rule.budget / (1 + int((called == 0).sum())))
-        least = (ends[look] if look >= 0 else 0) + want
-        look = next((at for at in range(look + 1, len(ends)) if ends[at] >= least), len(ends) - 1)
-        looked[called == 0] = look
-        kept = np.arange(cells), looked
-        up, down = e_bh(above[kept], rule.level), e_bh(below[kept], rule.level)
-        called = np.where(up & ~down, 1, np.where(down & ~up, -1, 0))
-    items = np.array(ends)[looked]
-    return Stopped(called, items, int(items.sum() + items.max()))
-
-
-def _at(
-    differences: Differences, ends: list[int], rule: Rule
-) -> tuple[Float[np.ndarray, "cells looks"], Float[np.ndarray, "cells looks"]]:
-    """Log e-values for "critical" and for "not" at each look."""
-    at = np.array(ends) - 1
-    if rule.table:
-        above, below = log_e_values(differences, rule.effect, differences.shape[1])
-        return above[:, at], below[:, at]
-    # Beyond the table only counts matter, so nothing has to be computed between the looks.
-    up, down = np.cumsum(differences > 0, axis=1)[:, at], np.cumsum(differences < 0, axis=1)[:, at]
-    same = np.array(ends) - up - down
-    return log_capital_of_counts(up, down, same, rule.effect), log_capital_of_counts(down, up, same, -rule.effect)
+    how = (rule.effect, rule.level, total if rule.table else None)
+    standing, known, baseline, rounds = Standing.first(cells), np.zeros(cells, dtype=np.int64), 0, 0
+    while True:
+        wanted = until_decided(standing, differences, known, *how) if rounds else np.full(cells, min(FIRST, total))
+        stops = {("", str(cell)): int(wanted[cell]) for cell in np.flatnonzero(wanted > known)}
+        if not stops:
+            break
+        reached = {("", str(cell)): items for cell, items in enumerate(known.tolist())}
+        stops = stretched(stops, reached, {"": baseline}, {"": total}, rule.budget)
+        for (_, cell), stop in stops.items():
+            known[int(cell)] = stop
+        baseline, rounds = max(baseline, *stops.values()), rounds + 1
+        standing = follow(standing, differences[:, :baseline], known, *how)
+    return Stopped(standing.called, standing.looked, known, baseline, rounds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +133,10 @@ def redrawn(items: int, accuracy: float, generator: Generator, cells: int = 28) 
     return differences
 
 
-def tables(items: int, total: int, won: int, generator: Generator, cells: int = 28) -> Differences:
-    """[cells, items] of tables in which every cell wins `won` items and loses `total` more, in random order."""
-    filled = np.repeat([1, -1, 0], [won + total, won, items - 2 * won - total])
-    return generator.permuted(np.tile(filled, (cells, 1)), axis=1)
+def tables(items: int, totals: Sequence[int], won: int, generator: Generator) -> Differences:
+    """[cells, items] of tables in which every cell wins `won` items and loses its total more, in random order."""
+    filled = [np.repeat([1, -1, 0], [won + total, won, items - 2 * won - total]) for total in totals]
+    return generator.permuted(np.array(filled), axis=1)
 
 
 def fixed(differences: Differences, rule: Rule) -> Int[np.ndarray, " cells"]:
@@ -154,22 +157,24 @@ def tango(difference: float, b: int, c: int, n: int) -> float:
 
 
 def _benjamini_hochberg(p: Float[np.ndarray, " cells"], level: float) -> Bool[np.ndarray, " cells"]:
-    # e-BH with 1/p in the place of e-values is this procedure.
-    return e_bh(-np.log(np.maximum(p, 1e-300)), level)
+    ranked = np.argsort(p)
+    reached = np.flatnonzero(p[ranked] <= level * np.arange(1, len(p) + 1) / len(p))
+    called = np.zeros(len(p), dtype=bool)
+    called[ranked[: reached[-1] + 1 if reached.size else 0]] = True
+    return called
 
 
 def least(world: World, rule: Rule) -> float:
     """Evaluations of the base model that the best bets need on average, beyond the table (Wald's equation).
 
     Of a cell with known shares of lost and won items, the e-value against the nearest shares at the effect grows by KL,
-    the divergence between the two, an item. So it takes log(bar) / KL items, with e-BH's bar when all cells of a side
-    have reached it. The baseline is asked what the longest cell needs.
+    the divergence between the two, an item. A cell is not called before its e-value is 1/level, so it takes at least
+    log(1/level) / KL items. The baseline is asked what the longest cell needs.
     """
-    above = world.drops > rule.effect
-    sides = np.where(above, 1, -1)
+    sides = np.where(world.drops > rule.effect, 1, -1)
     items = [
-        math.log(len(above) / (rule.level * np.count_nonzero(above == one))) / divergence(d, g, rule.effect, int(side))
-        for one, side, d, g in zip(above, sides, world.drops, world.gains, strict=True)
+        -math.log(rule.level) / divergence(drop, gain, rule.effect, int(side))
+        for side, drop, gain in zip(sides, world.drops, world.gains, strict=True)
     ]
     capped = np.minimum(items, world.items)
     return float(capped.sum() + capped.max()) / world.items
@@ -189,6 +194,47 @@ def divergence(drop: float, gain: float, effect: float, side: int) -> float:
         return -float(sum(c * math.log(p) for c, p in zip(chances, pays, strict=True) if c > 0))
 
     return -float(minimize_scalar(loss, bounds=(0, 1 - 1e-9), method="bounded", options={"xatol": 1e-9}).fun)
+
+
+def least_of_table(differences: Differences, rule: Rule) -> float:
+    """Evaluations that are needed by somebody who knows of each cell how many items of the table it loses and wins.
+
+    The bet on the next item is the best there is (Kelly's) for what is left, against what the hypothesis says of it;
+    a cell is not called before its e-value is 1/level. No bets grow faster in the mean.
+    """
+    total = differences.shape[1]
+    within = within_effect(rule.effect, total)
+    needed = []
+    for cell, call in zip(differences, told_by_table(differences, rule), strict=True):
+        signed, bar = (cell, within) if call > 0 else (-cell, -within - 1)
+        left = total - np.arange(total)
+        up, down = (np.cumsum(one[::-1])[::-1] / left for one in (signed > 0, signed < 0))
+        price = 1 + np.clip((bar - np.cumsum(signed) + signed) / left, -1, 1)
+        with np.errstate(divide="ignore"):
+            pay = np.where(price > 0, 1 / np.where(price > 0, price, 1), 1)
+            share = _kelly(up, 1 - up - down, down, pay)
+            reached = np.cumsum(np.log(1 - share + share * pay * (1 + signed))) >= -math.log(rule.level)
+        needed.append(int(reached.argmax()) + 1 if reached.any() else total)
+    return (sum(needed) + max(needed)) / total
+
+
+def _kelly(
+    up: Float[np.ndarray, " items"],
+    same: Float[np.ndarray, " items"],
+    down: Float[np.ndarray, " items"],
+    pay: Float[np.ndarray, " items"],
+) -> Float[np.ndarray, " items"]:
+    """The share g in 0…1 with the largest mean of log(1 − g + g · (2 pay, pay or 0)), by chances of the three."""
+    a, b = 2 * pay - 1, pay - 1
+    # Where the derivative is 0: square · g² + linear · g + constant = 0.
+    square = -(up + same + down) * a * b
+    linear = up * a * (b - 1) + same * b * (a - 1) - down * (a + b)
+    constant = up * a + same * b - down
+    root = np.sqrt(np.maximum(linear**2 - 4 * square * constant, 0)) - linear
+    share: Float[np.ndarray, " items"] = np.where(
+        constant > 0, np.clip(2 * constant / np.where(root > 0, root, 1), 0, 1), 0.0
+    )
+    return share
 
 
 def told_by_table(differences: Differences, rule: Rule) -> Int[np.ndarray, " cells"]:

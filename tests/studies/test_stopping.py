@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lesion.edits.edit import SCALES
-from lesion.studies import sequential, stopping
-from lesion.studies.stopping import Stopping, Verdicts
+from lesion.studies import stopping
+from lesion.studies.sequential_families import Standing, follow
+from lesion.studies.stopping import NAMES, Stopping, Verdicts, stretched
 from lesion.studies.study import StopPlan
 
 EDITS = [SCALES[unit](layer, factor) for unit, factor in (("block", 0.0), ("mlp", 0.5)) for layer in range(4)]
@@ -45,60 +48,54 @@ def asked_in(one: stopping.Slice) -> list[tuple[str, str, str]]:
 
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=6, deadline=None)
-def test_every_round_asks_the_baseline_and_the_open_cells_the_next_items_and_nothing_twice(seed):
+def test_every_round_asks_the_open_cells_the_next_items_the_baseline_too_and_nothing_twice(seed):
     answers = world(seed)
     there: dict[tuple[str, str, str], bool] = {}
     state = fresh()
-    reached = dict.fromkeys(ITEMS, 0)
+    reached = {(task, edit): 0 for task in ITEMS for edit in ALL}
     while slices := state.round():
         assert not state.look(verdicts(there)), "a round counts before it was asked"
         for one in slices:
-            assert one.start == reached[one.task] < one.stop <= len(ITEMS[one.task])
-            reached[one.task] = one.stop
-            assert list(one.edits) == ["baseline", *state.open(one.task)]
+            assert set(one.edits) <= {"baseline", *state.open(one.task)}
+            for edit in one.edits:
+                assert one.start == reached[one.task, edit] < one.stop <= len(ITEMS[one.task])
+                reached[one.task, edit] = one.stop
             cells = asked_in(one)
             assert len(cells) == one.answers
             assert there.keys().isdisjoint(cells)
             there |= {key: answers[key] for key in cells}
+        for task in ITEMS:
+            cells_reached = [reached[task, edit] for edit in map(str, EDITS)]
+            assert reached[task, "baseline"] == max(cells_reached), "what the furthest cell is asked, the baseline is"
         assert state.look(verdicts(there))
     assert state.answers == len(there)
-    assert state.asked == reached
+    assert reached == {**state.reached, **{(task, "baseline"): asked for task, asked in state.asked.items()}}
     for task, ids in ITEMS.items():
         for edit in map(str, EDITS):
-            decided = state.decided[task, edit] != "open"
-            assert decided or state.evidence[task, edit].items == len(ids)
+            assert state.decided[task, edit] != "open" or state.reached[task, edit] == len(ids)
 
 
-@given(seed=st.integers(0, 10_000))
-@settings(max_examples=3, deadline=None)
-def test_decisions_are_those_of_a_plain_replay_over_families(seed):
-    """A loop with its own bookkeeping; only the e-values and e-BH are the library's."""
-    answers = world(seed)
-    state = fresh()
-    looked: dict[str, list[int]] = {task: [] for task in ITEMS}
-    while slices := state.round():
-        for one in slices:
-            looked[one.task].append(one.stop)
-        state.look(verdicts(answers))
-    for task, stops in looked.items():
-        for unit in ("block", "mlp"):
-            family = [str(edit) for edit in EDITS if edit.unit == unit]
-            frozen: dict[str, sequential.Evidence] = {}
-            decided = dict.fromkeys(family, "open")
-            for stop in stops:
-                for edit in family:
-                    if decided[edit] == "open":
-                        pair = [
-                            np.array([answers[task, name, item] for item in ITEMS[task][:stop]])
-                            for name in ("baseline", edit)
-                        ]
-                        frozen[edit] = sequential.evidence(*pair, PLAN.effect, 0.05, len(ITEMS[task]))
-                for edit, what in zip(family, sequential.decide([frozen[edit] for edit in family], 0.05), strict=True):
-                    decided[edit] = what if decided[edit] == "open" else decided[edit]
-            assert decided == {edit: state.decided[task, edit] for edit in family}
-            assert {edit: frozen[edit].items for edit in family} == {
-                edit: state.evidence[task, edit].items for edit in family
-            }
+@pytest.mark.parametrize(("first", "budget"), [(12, 64), (1, 1), (40, 1000)])
+def test_decisions_are_those_of_the_full_table_gone_through_item_by_item_however_much_is_asked_at_a_time(
+    first, budget, monkeypatch
+):
+    """A family with all its answers, handed over by hand."""
+    monkeypatch.setattr("lesion.studies.stopping.FIRST", first)
+    monkeypatch.setattr("lesion.studies.stopping.BUDGET", budget)
+    needed = spent = 0
+    for seed in range(2):
+        answers = world(seed)
+        state = fresh().replay(verdicts(answers))
+        for task, unit in itertools.product(ITEMS, ("block", "mlp")):
+            family, ids = [str(edit) for edit in EDITS if edit.unit == unit], ITEMS[task]
+            lost = [[answers[task, "baseline", i] - answers[task, edit, i] for i in ids] for edit in family]
+            known = np.full(len(family), len(ids))
+            end = follow(Standing.first(len(family)), np.array(lost), known, PLAN.effect, PLAN.level, len(ids))
+            assert [state.decided[task, edit] for edit in family] == [NAMES[call] for call in end.called.tolist()]
+            asked = [state.reached[task, edit] for edit in family]
+            assert all(enough <= reached for enough, reached in zip(end.looked.tolist(), asked, strict=True))
+            needed, spent = needed + int(end.looked.sum()), spent + sum(asked)
+    assert budget > 1 or spent <= 1.3 * needed, "hardly more than decisions rest on"
 
 
 def test_answers_beyond_those_of_the_rounds_change_nothing():
@@ -110,7 +107,7 @@ def test_answers_beyond_those_of_the_rounds_change_nothing():
         alone.look(verdicts(there))
     among = fresh().replay(verdicts(answers))
     assert len(there) < len(answers)
-    assert (among.decided, among.evidence, among.asked) == (alone.decided, alone.evidence, alone.asked)
+    assert (among.decided, among.reached, among.asked) == (alone.decided, alone.reached, alone.asked)
 
 
 def test_a_round_with_one_answer_missing_is_not_looked_at_and_counts_once_it_is_there():
@@ -124,25 +121,44 @@ def test_a_round_with_one_answer_missing_is_not_looked_at_and_counts_once_it_is_
     assert (state.decided, state.asked) == (before.decided, before.asked)
     assert "not decided yet after" in state.told()
     state.replay(verdicts(answers))
-    assert (state.decided, state.evidence) == (whole.decided, whole.evidence)
+    assert (state.decided, state.reached) == (whole.decided, whole.reached)
 
 
-def test_slices_end_where_rounds_do_and_grow_so_that_batches_stay_full():
+def test_rounds_are_few_and_full():
     answers = verdicts(world(5, {0: 1.0, 1: 1.0, 2: 1.0, 3: 0.12}))
     state = fresh()
     sizes = []
     while slices := state.round():
-        for one in slices:
-            assert one.stop in {stop for _, stop in sequential.rounds(len(ITEMS[one.task]))}
-        to_the_end = any(one.stop == len(ITEMS[one.task]) for one in slices)
-        sizes.append((sum(len(one.edits) for one in slices), sum(one.answers for one in slices)))
-        assert sizes[-1][1] >= stopping.BUDGET or to_the_end
+        left = {(task, edit) for task in ITEMS for edit in state.open(task)}
+        to_the_end = all(
+            max((one.stop for one in slices if one.task == task and edit in one.edits), default=0) == len(ITEMS[task])
+            for task, edit in left
+            if state.reached[task, edit] < len(ITEMS[task])
+        )
+        sizes.append(sum(one.answers for one in slices))
+        assert sizes[-1] >= stopping.BUDGET or to_the_end
         state.look(answers)
-    open_rows, requests = zip(*sizes, strict=True)
-    assert open_rows[0] == 2 * (1 + len(EDITS)) > open_rows[-1]
-    _, first = next(iter(sequential.rounds(150)))
-    assert requests[0] == first * open_rows[0], "where many cells are open the first look comes as early as can be"
-    assert max(requests) < 2.5 * max(stopping.BUDGET, requests[0]), "no more than is needed"
+    assert sizes[0] == 2 * (1 + len(EDITS)) * stopping.FIRST
+    assert len(sizes) < 20
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from(["a", "b"]), st.sampled_from("123")), st.tuples(*[st.integers(0, 90)] * 2)
+    ),
+    st.integers(0, 90),
+    st.integers(1, 400),
+)
+def test_a_stretched_round_is_full_or_asks_all_and_no_cell_less(cells, baseline, budget):
+    stops = {cell: max(pair) + 1 for cell, pair in cells.items()}
+    reached = {cell: min(pair) for cell, pair in cells.items()}
+    found = stretched(stops, reached, {"a": baseline, "b": 0}, {"a": 91, "b": 91}, budget)
+    assert found.keys() == stops.keys()
+    assert all(stops[cell] <= stop <= 91 for cell, stop in found.items())
+    answers = sum(stop - reached[cell] for cell, stop in found.items())
+    for task, asked in (("a", baseline), ("b", 0)):
+        answers += max([asked, *(stop for (of, _), stop in found.items() if of == task)]) - asked
+    assert answers >= budget or set(found.values()) <= {91}
 
 
 def test_a_cell_that_cannot_be_told_from_the_effect_is_asked_everything_and_left_open():
@@ -152,7 +168,7 @@ def test_a_cell_that_cannot_be_told_from_the_effect_is_asked_everything_and_left
     undecided = [key for key, what in state.decided.items() if what == "open"]
     assert undecided
     for task, edit in undecided:
-        assert state.evidence[task, edit].items == len(ITEMS[task])
+        assert state.reached[task, edit] == len(ITEMS[task])
         lost = sum(answers[task, "baseline", item] - answers[task, edit, item] for item in ITEMS[task])
         assert lost > 0.1 * len(ITEMS[task]), "what does not exceed the effect on all items is not critical"
     assert f"{len(undecided)} of 16 cells left open with all items asked" in state.told()

@@ -21,7 +21,8 @@ from lesion.studies.invariance_families import families
 from lesion.studies.layers import parse_layers
 from lesion.studies.questions import ModelChoice, TaskChoice
 from lesion.studies.screening import refuse_doubled, screen, seconds, timed
-from lesion.studies.stopping import Stopping, ask_until_decided, asked_otherwise, refuse_scored
+from lesion.studies.stopping import Stopping
+from lesion.studies.stopping_run import ask_until_decided, asked_otherwise, decided_otherwise, refuse_scored
 from lesion.studies.store import Store
 from lesion.studies.study import Study
 from lesion.studies.summary import summarise
@@ -75,7 +76,7 @@ def run(
     refuse_doubled(study)
     if study.stop is not None:
         refuse_scored(tasks)
-        if note := asked_otherwise(Path(folder), study.stop):
+        for note in asked_otherwise(Path(folder), study.stop):
             watcher.note(note)
     _look_ahead(study, models or {})
     asked = planned = 0
@@ -176,6 +177,7 @@ def _summary(
         for model in summary["models"]:
             model["seconds"] = spent.get(model["model"])
     if study.stop is not None:
+        summary["notes"] += decided_otherwise(store)
         if families(study.models, {}):
             summary["notes"].append(
                 "Models of one family are compared on full tables only, since cells stop after different items: run the"

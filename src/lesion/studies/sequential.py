@@ -1,14 +1,14 @@
-"""Asking no more than the answer needs: evidence on a cell that may be looked at at any time, decisions over all cells.
+"""Asking no more than the answer needs: evidence on a cell that may be looked at at any time.
 
 A cell is an edit on a task. It is *critical* when its drop of accuracy exceeds an effect, and *not* when it does not;
 until either is established it is *open*, and is asked more. The evidence are e-values from bets (`sequential_bets`), so
-that looking after every round, stopping some cells and asking others on costs no error.
+that looking after every item, stopping some cells and asking others on costs no error. Cells are decided together with
+others (`sequential_families`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -71,8 +71,8 @@ def evidence(
         UsageError: the effect or the level is not between 0 and 1.
         LesionError: the two are not of the same length, there are no items, or more than the population has.
     """
-    _between_0_and_1("effect", effect, 0.1)
-    _between_0_and_1("level", level, 0.05)
+    refuse_outside("effect", effect, 0.1)
+    refuse_outside("level", level, 0.05)
     if baseline.shape != edited.shape or baseline.size == 0:
         raise LesionError(
             f"Evidence on a drop needs the same items on both sides, at least one; "
@@ -96,20 +96,24 @@ def evidence(
 
 
 def log_e_values(
-    differences: Int[np.ndarray, "*cells items"], effect: float, population: int | None = None
+    differences: Int[np.ndarray, "*cells items"],
+    effect: float,
+    population: int | None = None,
+    bets: Bool[np.ndarray, "*cells items"] | None = None,
 ) -> tuple[Float[np.ndarray, "*cells items"], Float[np.ndarray, "*cells items"]]:
     """`log_above` and `log_below` of `Evidence` after every item.
 
     Args:
         differences: [..., items] baseline − edited, in the random order of the items.
         effect, population: see `evidence`.
+        bets: [..., items] on which items a cell bets, as settled before they came; by default on all.
     """
-    above = log_capital(differences, effect)
+    above = log_capital(differences, effect, bets)
     if population is None:
-        return above, log_capital(-differences, -effect)
+        return above, log_capital(-differences, -effect, bets)
     within = within_effect(effect, population)
-    above = np.minimum(above, log_capital_of_population(differences, within, population))
-    below = log_capital_of_population(-differences, -within - 1, population)
+    above = np.minimum(above, log_capital_of_population(differences, within, population, bets))
+    below = log_capital_of_population(-differences, -within - 1, population, bets)
     # What is certain, whatever the items that are left will say, has no evidence against it.
     lost = np.cumsum(differences, axis=-1)
     left = population - np.arange(1, differences.shape[-1] + 1)
@@ -122,81 +126,11 @@ def within_effect(effect: float, population: int) -> int:
     return math.floor(effect * population + 1e-9)
 
 
-def decide(cells: Sequence[Evidence], level: float) -> list[Decision]:
-    """What is established of every cell of a family, by e-BH for "critical" and for "not" (Wang and Ramdas 2022).
-
-    Among the cells called critical the expected share of wrong ones is at most `level`, and among those called not
-    likewise, whatever the dependence between cells. If no cell's drop exceeds the effect, the chance that any is called
-    critical is at most `level`. The chance that a given cell is ever called wrongly is at most `level` too, since the
-    bar is never under 1/level. This holds at any time of looking, if a cell that is decided is asked no more and keeps
-    its evidence: then it also stays decided, as the bar for it only falls.
-
-    Args:
-        cells: of the whole family, also those that are decided or have hardly been asked.
-        level: between 0 and 1.
+def refuse_outside(name: str, value: float, example: float) -> None:
+    """Refuse an effect or a level that is none.
 
     Raises:
-        UsageError: the level is not between 0 and 1.
+        UsageError: the value is not between 0 and 1.
     """
-    above = e_bh(np.array([cell.log_above for cell in cells], dtype=np.float64), level)
-    below = e_bh(np.array([cell.log_below for cell in cells], dtype=np.float64), level)
-    # Both at once would contradict each other; items in a random order do not do that.
-    return [
-        "critical" if up and not down else "not" if down and not up else "open"
-        for up, down in zip(above, below, strict=True)
-    ]
-
-
-def e_bh(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.ndarray, " cells"]:
-    """Which hypotheses e-BH rejects: the k with the largest e-values, for the largest k whose values all reach a bar.
-
-    The bar is cells / (k · level). The expected share of true hypotheses among the rejected is at most `level`,
-    whatever the dependence of the e-values.
-
-    Args:
-        log_e: [cells] natural logarithms of e-values.
-        level: between 0 and 1.
-
-    Raises:
-        UsageError: the level is not between 0 and 1.
-    """
-    _between_0_and_1("level", level, 0.05)
-    descending = np.sort(log_e)[::-1]
-    bars = np.log(len(log_e) / (np.arange(1, len(log_e) + 1) * level))
-    reached = np.flatnonzero(descending >= bars)
-    if not reached.size:
-        return np.zeros(len(log_e), dtype=bool)
-    rejected: Bool[np.ndarray, " cells"] = log_e >= descending[reached[-1]]
-    return rejected
-
-
-def rounds(total: int, first: int = 16, growth: float = 1.1) -> Iterator[tuple[int, int]]:
-    """Slices of the item order that are asked together; between them the evidence is looked at.
-
-    Each round ends after `growth` times as many items as the one before it, rounded up, and after at least one more.
-    Few cells can be decided before 16 items. A larger growth asks more than is needed, a smaller one takes more rounds.
-
-    Args:
-        total: how many items there are.
-        first: how many are asked before the first look.
-        growth: at least 1.
-
-    Yields:
-        (start, stop) of each slice: together 0…total, without gaps.
-
-    Raises:
-        UsageError: a number is too small.
-    """
-    if first < 1 or not 1 <= growth < math.inf:
-        raise UsageError(
-            f"Rounds begin with at least 1 item and grow by a factor of at least 1, not {first} and {growth:g}."
-        )
-    start, stop = 0, min(first, total)
-    while start < total:
-        yield start, stop
-        start, stop = stop, min(total, max(stop + 1, math.ceil(stop * growth)))
-
-
-def _between_0_and_1(name: str, value: float, example: float) -> None:
     if not 0.0 < value < 1.0:
         raise UsageError(f"The {name} lies between 0 and 1, for example {example:g}; it cannot be {value:g}.")

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
 # Shares of the capital that are staked, as many of them below s as s² says: the density 2s. Small ones would only pay
@@ -27,16 +27,19 @@ SHARES = np.sqrt((np.arange(8) + 0.5) / 8)
 _STEPS = 20
 
 
-def log_capital(differences: Int[np.ndarray, "*batch items"], mean: float) -> Float[np.ndarray, "*batch items"]:
+def log_capital(
+    differences: Int[np.ndarray, "*batch items"], mean: float, bets: Bool[np.ndarray, "*batch items"] | None = None
+) -> Float[np.ndarray, "*batch items"]:
     """The log capital after each item against "items are drawn independently, with a mean of D of at most `mean`".
 
     Args:
         differences: [..., items] −1, 0 or 1, in the order in which the items were drawn.
         mean: of the hypothesis, above −1 and at most 1.
+        bets: [..., items] whether the gambler bets on each item, as settled before it came; by default on all.
     """
-    up = np.cumsum(differences > 0, axis=-1)
-    down = np.cumsum(differences < 0, axis=-1)
-    return log_capital_of_counts(up, down, np.arange(1, differences.shape[-1] + 1) - up - down, mean)
+    on = np.True_ if bets is None else bets
+    up, down, same = (np.cumsum(what & on, axis=-1) for what in (differences > 0, differences < 0, differences == 0))
+    return log_capital_of_counts(up, down, same, mean)
 
 
 def log_capital_of_counts(
@@ -54,7 +57,10 @@ def log_capital_of_counts(
 
 
 def log_capital_of_population(
-    differences: Int[np.ndarray, "*batch items"], total: int, population: int
+    differences: Int[np.ndarray, "*batch items"],
+    total: int,
+    population: int,
+    bets: Bool[np.ndarray, "*batch items"] | None = None,
 ) -> Float[np.ndarray, "*batch items"]:
     """The log capital after each item against "over the whole population, the sum of D is at most `total`".
 
@@ -66,6 +72,8 @@ def log_capital_of_population(
         differences: [..., items] −1, 0 or 1, in a random order.
         total: of the hypothesis, −population…population.
         population: how many items there are in all, at least as many as have been seen.
+        bets: [..., items] whether the gambler bets on each item, as settled before it came; by default on all. What
+            comes of the others still moves the price.
     """
     items = differences.shape[-1]
     after = np.cumsum(differences, axis=-1)
@@ -74,6 +82,8 @@ def log_capital_of_population(
     refuted = after - (left_before - 1) > total
     # Price 0: the hypothesis says that −1 comes for certain. Nothing is to be won; anything else refutes it.
     pay = np.where(price > 0, (1.0 + differences) / np.where(price > 0, price, 1.0), 1.0)
+    if bets is not None:
+        pay = np.where(bets, pay, 1.0)
     parts = np.stack([np.cumsum(np.log(1 - share + share * pay), axis=-1) for share in SHARES])
     return np.where(refuted, np.inf, _together(parts))
 

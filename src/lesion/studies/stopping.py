@@ -1,9 +1,10 @@
 """Stopping: which answers a layer study still needs, round by round, as a function of the answers that there are.
 
-A cell is an edit on a task. All tasks of a model go through the same rounds: in each, the baseline and every cell that
-is still open are asked the next items, in the seeded order of the draw. Then the evidence is looked at, and cells that
-are decided are asked no more (`sequential`). A look sees the whole rounds up to it and nothing else, so that a study
-which was interrupted, or whose folder holds more answers than it needs, comes to the same decisions.
+A cell is an edit on a task. In a round the baseline and every open cell are asked the next items, in the seeded order
+of the draw: each cell about as many as it needs to be decided, all tasks of a model in one call. Then the cells are
+decided item by item, as if nothing beyond that item had been asked (`sequential_families`). So how much a round asks
+has no part in what is decided, and a study which was interrupted, or whose folder holds more answers than it needs,
+comes to the same decisions.
 
 What is decided is what the full table would say: a cell is critical when its drop over all the items exceeds the
 effect, and beyond them too, and it is not when its drop over all the items does not. So what is left open when all have
@@ -13,29 +14,23 @@ been asked lost more than the effect there, but not so much more that this could
 from __future__ import annotations
 
 import math
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool
 
 from lesion.edits.edit import BASELINE, Scale
-from lesion.engines.engine import Engine
-from lesion.errors import UsageError
-from lesion.models.load import Model
-from lesion.studies.asking import Cell, ask
-from lesion.studies.database import FILE
-from lesion.studies.questions import TaskChoice
 from lesion.studies.row import Row
-from lesion.studies.sequential import Decision, Evidence, decide, log_e_values, rounds
-from lesion.studies.store import Store
+from lesion.studies.sequential import Decision
+from lesion.studies.sequential_families import CRITICAL, NOT, OPEN, Standing, follow, until_decided
 from lesion.studies.study import StopPlan
-from lesion.tasks.task import Task
 
-BUDGET = 128
+FIRST = 12
+"""Items of the first round: few cells can be decided before."""
+BUDGET = 64
 """Requests of a round, at least: when few cells are open they are asked more items at once, and batches stay full."""
+NAMES: Mapping[int, Decision] = {CRITICAL: "critical", NOT: "not", OPEN: "open"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ class Slice:
     Attributes:
         task: its name.
         start, stop: places in the seeded order of the items.
-        edits: text forms, the baseline's first.
+        edits: text forms.
     """
 
     task: str
@@ -93,32 +88,39 @@ class Stopping:
 
     Attributes:
         asked: items of each task that the baseline was asked, in whole rounds.
-        evidence: of every cell, by task and text form of the edit; empty before the first look. Its limits are left at
-            −1 and 1: no decision needs them.
-        decided: likewise what it is.
+        reached: likewise items of every cell, by task and text form of the edit.
     """
 
     def __init__(self, plan: StopPlan, items: Mapping[str, Sequence[str]], edits: Sequence[Scale]) -> None:
         self.plan, self.items = plan, items
         self.asked = dict.fromkeys(items, 0)
-        self.evidence: dict[tuple[str, str], Evidence] = {}
-        self.decided: dict[tuple[str, str], Decision] = {(task, str(edit)): "open" for task in items for edit in edits}
-        families: dict[tuple[str, str, float], list[str]] = {}
-        for task in items:
-            for edit in edits:
-                families.setdefault((task, edit.unit, edit.factor), []).append(str(edit))
-        self._families = [(task, edits) for (task, _, _), edits in families.items()]
+        self.reached = {(task, str(edit)): 0 for task in items for edit in edits}
+        kinds: dict[tuple[str, float], list[str]] = {}
+        for edit in edits:
+            kinds.setdefault((edit.unit, edit.factor), []).append(str(edit))
+        self._families = [
+            _Family(plan, task, tuple(kind), len(ids)) for task, ids in items.items() for kind in kinds.values()
+        ]
+        self._next: tuple[Slice, ...] | None = None
+
+    @property
+    def decided(self) -> dict[tuple[str, str], Decision]:
+        """What every cell is, by task and text form of the edit."""
+        return {
+            (of.task, edit): NAMES[call]
+            for of in self._families
+            for edit, call in zip(of.edits, of.standing.called.tolist(), strict=True)
+        }
 
     @property
     def full(self) -> int:
         """Answers of the full table: the most that can be asked."""
-        cells = {task: sum(of == task for of, _ in self.decided) for task in self.items}
-        return sum((1 + cells[task]) * len(ids) for task, ids in self.items.items())
+        return sum(map(len, self.items.values())) + sum(len(self.items[task]) for task, _ in self.reached)
 
     @property
     def answers(self) -> int:
-        """Answers that were looked at."""
-        return sum(self.asked.values()) + sum(one.items for one in self.evidence.values())
+        """Answers that were asked for."""
+        return sum(self.asked.values()) + sum(self.reached.values())
 
     def open(self, task: str) -> list[str]:
         """The edits that are not decided on a task."""
@@ -127,25 +129,28 @@ class Stopping:
     def round(self) -> tuple[Slice, ...]:
         """What the next round asks, of all tasks together; nothing where all is decided or all items have been asked.
 
-        A slice ends where one of `rounds` does: at the next of these ends, or at a later one, so that all tasks
-        together have about `BUDGET` answers.
+        Every open cell is asked the items it needs if it goes on as it has begun. Where these are fewer than `BUDGET`
+        answers, all are asked more in proportion. The baseline is asked what the furthest cell is.
         """
-        going = {task: self.open(task) for task, ids in self.items.items() if self.asked[task] < len(ids)}
-        going = {task: edits for task, edits in going.items() if edits}
-        want = math.ceil(BUDGET / max(1, sum(1 + len(edits) for edits in going.values())))
-        return tuple(
-            Slice(task, self.asked[task], self._end(task, self.asked[task] + want), (str(BASELINE), *edits))
-            for task, edits in going.items()
-        )
+        if self._next is None:
+            stops = {(of.task, edit): stop for of in self._families for edit, stop in of.wanted().items()}
+            totals = {task: len(ids) for task, ids in self.items.items()}
+            self._next = self._slices(stretched(stops, self.reached, self.asked, totals))
+        return self._next
 
-    def _end(self, task: str, least: int) -> int:
-        """The first end of a round beyond what has been asked that is not before `least`; the last where none is."""
-        total = len(self.items[task])
-        ends = [stop for _, stop in rounds(total) if stop > self.asked[task]]
-        return next((stop for stop in ends if stop >= least), total)
+    def _slices(self, stops: Mapping[tuple[str, str], int]) -> tuple[Slice, ...]:
+        """Up to which item every cell is asked, as slices: cells that are asked the same items together."""
+        alike: dict[tuple[str, int, int], list[str]] = {}
+        for task in self.items:
+            of_task = {edit: stop for (of, edit), stop in stops.items() if of == task}
+            if self.asked[task] < (furthest := max(of_task.values(), default=0)):
+                alike[task, self.asked[task], furthest] = [str(BASELINE)]
+            for edit, stop in of_task.items():
+                alike.setdefault((task, self.reached[task, edit], stop), []).append(edit)
+        return tuple(Slice(*where, tuple(edits)) for where, edits in alike.items())
 
     def look(self, verdicts: Verdicts) -> bool:
-        """Take in the next round and decide anew what is open.
+        """Take in the next round and decide anew.
 
         Args:
             verdicts: the answers, perhaps with more than those of the round.
@@ -154,37 +159,25 @@ class Stopping:
             False where the round is not answered in full yet, and nothing has changed; or there is none.
         """
         slices = self.round()
-        seen: dict[tuple[str, str], Bool[np.ndarray, " items"]] = {}
+        right: dict[str, dict[str, Bool[np.ndarray, " items"]]] = {}
         for one in slices:
-            for edit in one.edits:
-                found = verdicts.of(one.task, edit, self.items[one.task][: one.stop])
+            furthest = max(other.stop for other in slices if other.task == one.task)
+            for edit, stop in ((str(BASELINE), furthest), *((edit, one.stop) for edit in one.edits)):
+                found = verdicts.of(one.task, edit, self.items[one.task][:stop])
                 if found is None:
                     return False
-                seen[one.task, edit] = found
+                right.setdefault(one.task, {})[edit] = found
         for one in slices:
-            self.asked[one.task] = one.stop
-            baseline = seen[one.task, str(BASELINE)]
-            for edit in one.edits[1:]:
-                self.evidence[one.task, edit] = self._evidence(one.task, baseline, seen[one.task, edit])
-        for task, edits in self._families:
-            if any(self.decided[task, edit] == "open" for edit in edits) and all(
-                (task, edit) in self.evidence for edit in edits
-            ):
-                for edit, what in zip(
-                    edits, decide([self.evidence[task, edit] for edit in edits], self.plan.level), strict=True
-                ):
-                    if self.decided[task, edit] == "open":
-                        self.decided[task, edit] = what
+            for edit in one.edits:
+                if edit == str(BASELINE):
+                    self.asked[one.task] = one.stop
+                else:
+                    self.reached[one.task, edit] = one.stop
+        for of in self._families:
+            if of.task in right:
+                of.look(right[of.task])
+        self._next = None
         return bool(slices)
-
-    def _evidence(
-        self, task: str, baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " items"]
-    ) -> Evidence:
-        differences = baseline.astype(np.int64) - edited.astype(np.int64)
-        above, below = log_e_values(differences, self.plan.effect, len(self.items[task]))
-        return Evidence(
-            len(differences), float(differences.mean()), -1.0, 1.0, float(above[..., -1]), float(below[..., -1])
-        )
 
     def replay(self, verdicts: Verdicts) -> Stopping:
         """Go through all rounds that are answered in full; this itself."""
@@ -194,7 +187,7 @@ class Stopping:
 
     def told(self) -> str:
         """What was saved, as a sentence without its subject: `decided after 812 of 5,400 answers: …`."""
-        undecided = sum(what == "open" for what in self.decided.values())
+        undecided = list(self.decided.values()).count("open")
         once = sum(map(len, self.items.values()))
         share = (
             f"{self.answers:,} of {self.full:,} answers: {self.answers / once:.1f} evaluations of the unedited model"
@@ -202,92 +195,75 @@ class Stopping:
         instead = f" instead of {self.full / once:.1f}"
         if not undecided:
             return f"decided after {share}{instead}."
-        cells = f"{undecided} of {len(self.decided)} cells"
+        cells = f"{undecided} of {len(self.reached)} cells"
         if self.round():
             return f"{cells} not decided yet after {share}{instead}."
         return f"{cells} left open with all items asked, after {share}{instead}."
 
 
-def refuse_scored(tasks: Mapping[TaskChoice, Task]) -> None:
-    """A task whose answers are log-probabilities has no accuracy that could be decided on.
-
-    Raises:
-        UsageError: there is one.
-    """
-    for choice, task in tasks.items():
-        if task.kind == "score":
-            raise UsageError(
-                f"{choice.name} is scored, not judged, so nothing in it is right or wrong and nothing can be decided;"
-                f" leave it out, or ask it without --stop-when. `lesion evaluate` compares log-probabilities."
-            )
-
-
-def asked_otherwise(folder: Path, plan: StopPlan) -> str | None:
-    """A note where answers were looked at before under another effect or level than `plan` has; None elsewhere.
-
-    Raises:
-        LesionError: the store is damaged.
-    """
-    if not (folder / FILE).exists():
-        return None
-    with Store.read(folder) as store:
-        before = tomllib.loads(store.study[1]).get("stop") if len(store) else None
-    if before is None or (before["effect"], before["level"]) == (plan.effect, plan.level):
-        return None
-    return (
-        f"The answers there were looked at before with effect {before['effect']:g} and level {before['level']:g}. What"
-        f" is promised about wrong decisions holds for an effect that is chosen before anybody looks."
-    )
-
-
-class _Remembering:
-    """A store that notes in `verdicts` what is written to it."""
-
-    def __init__(self, store: Store, verdicts: Verdicts) -> None:
-        self._store, self._verdicts = store, verdicts
-
-    def keys(self) -> set[str]:
-        return self._store.keys()
-
-    def write(self, rows: Iterable[Row]) -> int:
-        rows = list(rows)
-        new = self._store.write(rows)
-        for row in rows:
-            self._verdicts.add(row)
-        return new
-
-
-def stored_verdicts(store: Store, model: str) -> Verdicts:
-    """What the store has of a model, by the model's name."""
-    there = store.answers(model=model)
-    return Verdicts(zip(*(there[column] for column in ("task", "edit", "item", "correct")), strict=True))
-
-
-def ask_until_decided(
-    stopping: Stopping, engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], store: Store
-) -> Iterator[int]:
-    """Ask round after round until all is decided or all items have been asked; how many answers were stored at a time.
+def stretched(
+    stops: Mapping[tuple[str, str], int],
+    reached: Mapping[tuple[str, str], int],
+    asked: Mapping[str, int],
+    totals: Mapping[str, int],
+    budget: int | None = None,
+) -> dict[tuple[str, str], int]:
+    """A round with enough answers: where they are too few, every cell goes further in proportion to what it is asked.
 
     Args:
-        stopping: at its start.
-        engine: that answers.
-        model: the model itself.
-        name: the model, as the study names it.
-        cells: every cell of the full table that has no answer yet, by its key (`asking.missing`).
-        store: where answers are kept.
+        stops: up to which item each cell is asked, by task and edit.
+        reached: up to which it has been asked.
+        asked: up to which item of each task the baseline has been asked.
+        totals: how many items each task has.
+        budget: answers of the round at least, those of the baseline too; by default `BUDGET`.
+
+    Returns:
+        Such stops that there are enough, or that nothing is left to ask of these cells.
     """
-    verdicts = stored_verdicts(store, name)
-    keeper = _Remembering(store, verdicts)
-    keys = {(cell.choice.name, str(cell.edit), cell.item.id): key for key, cell in cells.items()}
-    while slices := stopping.round():
-        wanted = (
-            keys.get((one.task, edit, item))
-            for one in slices
-            for item in stopping.items[one.task][one.start : one.stop]
-            for edit in one.edits
-        )
-        asked = {key: cells[key] for key in wanted if key is not None}
-        if asked:
-            yield from ask(engine, model, name, asked, keeper)
-        if not stopping.look(verdicts):
-            break
+    budget = BUDGET if budget is None else budget
+    while True:
+        answers = sum(stop - reached[cell] for cell, stop in stops.items())
+        for task, already in asked.items():
+            answers += max(0, max((stop for (of, _), stop in stops.items() if of == task), default=0) - already)
+        further = {
+            (task, edit): min(totals[task], stop + math.ceil((stop - reached[task, edit]) / 4))
+            for (task, edit), stop in stops.items()
+        }
+        if answers >= budget or further == stops:
+            return dict(stops)
+        stops = further
+
+
+class _Family:
+    """The cells of a task that are decided together, the answers that count, and what follows from them."""
+
+    def __init__(self, plan: StopPlan, task: str, edits: tuple[str, ...], items: int) -> None:
+        self.plan, self.task, self.edits = plan, task, edits
+        self.standing = Standing.first(len(edits))
+        self._differences = np.zeros((len(edits), items), dtype=np.int64)
+        self._known = np.zeros(len(edits), dtype=np.int64)
+
+    def wanted(self) -> dict[str, int]:
+        """Up to which item every cell should be asked next that is open and has not been asked all."""
+        if not self._known.any():
+            stops = np.full(len(self.edits), min(FIRST, self._differences.shape[1]))
+        else:
+            stops = until_decided(self.standing, self._differences, self._known, self.plan.effect, self.plan.level)
+        return {
+            edit: stop
+            for edit, stop, known in zip(self.edits, stops.tolist(), self._known.tolist(), strict=True)
+            if stop > known
+        }
+
+    def look(self, right: Mapping[str, Bool[np.ndarray, " items"]]) -> None:
+        """Go on with more answers: whether each was right, from the first item on, of the baseline and some cells."""
+        for cell, edit in enumerate(self.edits):
+            if edit in right:
+                self._known[cell] = len(right[edit])
+                baseline = right[str(BASELINE)][: len(right[edit])]
+                self._differences[cell, : len(right[edit])] = baseline.astype(np.int64) - right[edit]
+        most = int(self._known.max())
+        self.standing = follow(
+            self.standing, self._differences[:, :most], self._known, self.plan.effect, self.plan.level,
+            population=self._differences.shape[1],
+        )  # fmt: skip

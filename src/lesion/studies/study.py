@@ -67,6 +67,7 @@ class StopPlan(Table):
     level: Annotated[Number, Field(gt=0, lt=1)] = Field(
         default=0.05, description="the share of wrong decisions that is allowed, a number between 0 and 1"
     )
+    rule: Literal["closed e-BH"] = Field(default="closed e-BH", description="closed e-BH")
 
 
 class Study(Questions):

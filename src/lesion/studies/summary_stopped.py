@@ -25,9 +25,10 @@ def stopped_rule(stop: StopPlan) -> str:
     return (
         f"Asking stopped as soon as a cell was decided. A place is critical when its drop exceeds {100 * stop.effect:g}"
         f" points, on all items of the study and beyond them, and it is not when its drop on all of them does not; told"
-        f" from the items asked so far by e-values from bets, with e-BH over the layers of one model, task, unit and"
-        f" factor, so that at most {100 * stop.level:g} % of the places called critical, and of those called not, are"
-        f" expected to be wrong. What was not decided is open."
+        f" from the items asked so far by e-values from bets, with {stop.rule} over the layers of one model, task, unit"
+        f" and factor. Of the places called critical at most {100 * stop.level:g} % are expected to fall short of it on"
+        f" all items, and at most as many beyond them; of those called not, at most as many to exceed it on all items."
+        f" What was not decided is open."
     )
 
 
@@ -51,7 +52,7 @@ def stopped_task(
 ) -> dict[str, Any] | None:
     """The entry of a task in `summary.json`; None where its first round is not answered yet.
 
-    Every number is over the items that the cell was asked before it was decided, whatever else is stored. Intervals of
+    Every number is over the items that the cell was asked until it was decided, whatever else is stored. Intervals of
     accuracies and drops are confidence sequences, which hold at whatever number of items asking stopped, for what the
     items were drawn from, as do those of a full table; there are no p-values. `baseline` is over all items that any
     cell was asked; beside every cell `baseline_accuracy` and the like are over the items of that cell.
@@ -60,13 +61,13 @@ def stopped_task(
     if not reached:
         return None
     by_edit = {str(edit): frame.set_index("item") for edit, frame in answers.groupby("edit", sort=False)}
-    entries = []
+    entries, calls = [], stopping.decided
     baselines: dict[int, dict[str, Any]] = {}  # by number of items: many cells are decided in one round
     for edit in edits:
-        ids = stopping.items[task][: stopping.evidence[task, str(edit)].items]
+        ids = stopping.items[task][: stopping.reached[task, str(edit)]]
         unedited, edited = (by_edit[str(one)].loc[list(ids)] for one in (BASELINE, edit))
         found = evidence(_right(unedited), _right(edited), stopping.plan.effect, 1 - study.level)
-        decided = stopping.decided[task, str(edit)]
+        decided = calls[task, str(edit)]
         if len(ids) not in baselines:
             baselines[len(ids)] = _accuracy(unedited, study.level)
         entries.append(
@@ -109,7 +110,7 @@ def _stopping(task: str, entries: Sequence[Mapping[str, Any]], stopping: Stoppin
         "critical": sum(entry["decided"] == "critical" for entry in entries),
         "not": sum(entry["decided"] == "not" for entry in entries),
         "open": undecided,
-        "finished": not undecided or stopping.asked[task] == items,
+        "finished": all(entry["decided"] != "open" or entry["items"] == items for entry in entries),
     }
 
 
