@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,57 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from commandline import lesion, questions, save
-from lesion.errors import LesionError
-from lesion.studies.store import Store
+from commandline import lesion
+from sweeping import CELLS, SOME, alone, assert_interrupted, assert_same_table, command, place, started, stored
 
-ITEMS = 60
-CELLS = 4 * ITEMS
+__all__ = ["alone", "place"]
 
 unix = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot stop or kill -9 a process")
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
-    """A folder with a model and a file of questions."""
-    folder = tmp_path_factory.mktemp("study")
-    save(folder / "llama")
-    questions(folder / "sums.jsonl", ITEMS)
-    return folder
-
-
-def command(place: Path, out: Path, *more: str) -> list[str]:
-    # Few rows at a time and long answers: the sweep takes long enough to be caught at work.
-    return [
-        *("ablate", str(place / "llama"), "--task", str(place / "sums.jsonl"), "--items", "all"),
-        *("--max-new-tokens", "60", "--batch-size", "8", "--out", str(out)),
-        *more,
-    ]
-
-
-def stored(out: Path) -> int:
-    try:
-        with Store.read(out) as store:
-            return len(store)
-    except LesionError:  # not made yet
-        return 0
 
 
 @contextmanager
 def sweeping(place: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
     """A process at work on the sweep, held still in the middle of it."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "lesion", *command(place, out, *more)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        # Whoever runs the tests in the background has Ctrl-C ignored, and every child of theirs inherits that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    process = started(place, out, *more)
     try:
         began = time.monotonic()
-        while stored(out) < CELLS // 10:
+        while stored(out) < SOME:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() - began < 120
             time.sleep(0.01)
@@ -79,8 +41,10 @@ def sweeping(place: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[st
 
 @pytest.mark.slow
 @unix
-def test_killed_in_mid_sweep_and_run_again_the_table_is_the_same_and_only_the_rest_is_asked(place, tmp_path, capsys):
-    out, whole = tmp_path / "killed", tmp_path / "whole"
+def test_killed_in_mid_sweep_and_run_again_the_table_is_the_same_and_only_the_rest_is_asked(
+    place, alone, tmp_path, capsys
+):
+    out = tmp_path / "killed"
     with sweeping(place, out) as process:
         # While it works, nobody else may write there; a reader may look.
         second = lesion(capsys, *command(place, out))
@@ -90,15 +54,11 @@ def test_killed_in_mid_sweep_and_run_again_the_table_is_the_same_and_only_the_re
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
     kept = stored(out)
-    assert CELLS // 10 <= kept < CELLS
+    assert SOME <= kept < CELLS
     again = lesion(capsys, *command(place, out))
     assert again.code == 0
     assert f"asked {CELLS - kept:,} of {CELLS:,} answers; {kept:,} were stored already" in again.out
-    assert lesion(capsys, *command(place, whole)).code == 0
-    for name in ("layers.csv", "summary.json"):
-        assert (out / name).read_bytes() == (whole / name).read_bytes()
-    with Store.read(out) as one, Store.read(whole) as other:
-        assert one.answers().to_dict("records") == other.answers().to_dict("records")
+    assert_same_table(out, alone)
 
 
 @pytest.mark.slow
@@ -134,10 +94,7 @@ def test_ctrl_c_in_mid_sweep_leaves_with_1_and_keeps_every_answer(place, tmp_pat
         said, complaint = process.communicate(timeout=60)
     assert process.returncode == 1
     assert said == ""
-    assert "Traceback" not in complaint
-    assert f"Every answer so far is kept in {out}" in complaint
-    assert complaint.endswith("lesion: interrupted.\n")
-    assert CELLS // 10 <= stored(out) < CELLS
+    assert_interrupted(complaint, out)
 
 
 @pytest.mark.slow
