@@ -1,13 +1,18 @@
 """Workers against one process on this machine, and the paper's whole study on 1, 8 and 64 GPUs, simulated.
 
-    python benchmarks/scaling.py                      # bundled model, all blocks, one process, one and two workers
-    python benchmarks/scaling.py --items 24 --rounds 3
+    python benchmarks/scaling.py                      # three tasks, all blocks: one process, and two workers
+    python benchmarks/scaling.py --items 100 --rounds 2
     python benchmarks/scaling.py --tokens-per-second 9000 --rows 512 --load-seconds 90 --no-measuring RESULTS.json
 
 Every contestant answers the same requests with greedy decoding; start-up (processes, imports, reading the model) is
-timed apart; of several rounds the fastest counts. The simulation takes the spread of units, the overhead of a unit, the
-start of a process and how much of their limit answers use from what was measured here; the rate of a GPU, its batch and
-the reading of a large model are assumptions, and marked as such in the results.
+timed apart; of several rounds the fastest counts. Beside the seconds stand two things that others on the machine hardly
+change: the processor time of each process, and the share of the time in which each worker had something to answer.
+Their product over that of one process is what as many undisturbed cores would make of it:
+workers · (processor time of one process / that of all workers) · (share of time with something to answer).
+
+The simulation takes the spread of units, the overhead of a unit, the start of workers and how much of their limit
+answers use from what was measured here; the rate of a GPU, its batch and the reading of a large model are assumptions,
+and marked as such in the results.
 """
 
 from __future__ import annotations
@@ -17,7 +22,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, pstdev
 from typing import Any
@@ -26,6 +32,7 @@ import torch
 
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock
 from lesion.engines.choice import EngineChoice
+from lesion.engines.cluster import Worker
 from lesion.engines.cluster_rooms import cores_here
 from lesion.engines.cluster_units import cut
 from lesion.engines.engine import Decoding, Engine, Request, Response
@@ -35,97 +42,176 @@ from lesion.tasks.catalogue import draw, find
 from lesion.tasks.prompts import encode
 from scaling_simulated import Assumed, Measured, table
 
-TASK = "primer:arithmetic"
+TASKS = ("primer:arithmetic", "primer:atlas", "primer:reading")
 ROWS = 64
+WORKERS = 2
+# Answers whose length the simulation draws from.
+KEPT = 2000
 
 
 def questions(model: Model, items: int) -> list[Request]:
-    """Items of a task, unedited and with every block switched off."""
-    task = find(TASK)
+    """Items of every task, or as many as it has, unedited and with every block switched off."""
     edits: list[Edit] = [BASELINE, *(ScaleBlock(block) for block in range(len(model.anatomy.blocks)))]
-    decoding = Decoding(task.max_new_tokens, task.stop)
-    return [
-        Request(f"{item.id} {edit}", encode(model, task, item, "plain"), edit, decoding)
-        for item in draw(task, items, 0)
-        for edit in edits
-    ]
+    requests = []
+    for name in TASKS:
+        task = find(name)
+        decoding = Decoding(task.max_new_tokens, task.stop)
+        for item in draw(task, min(items, len(task.load())), 0):
+            prompt = encode(model, task, item, "plain")
+            requests += [Request(f"{name} {item.id} {edit}", prompt, edit, decoding) for edit in edits]
+    return requests
 
 
-def timed(engine: Engine, requests: Sequence[Request]) -> tuple[float, dict[str, Response]]:
-    """Seconds, and the responses by key."""
+@dataclass(frozen=True)
+class Timed:
+    """What answering took.
+
+    Attributes:
+        seconds: by the clock.
+        processor: seconds on a processor, of each process that answered.
+        answering: share of the time in which each had something to answer.
+        answers: that each gave.
+    """
+
+    seconds: float
+    processor: tuple[float, ...]
+    answering: tuple[float, ...] = (1.0,)
+    answers: tuple[int, ...] = ()
+
+    def told(self) -> dict[str, Any]:
+        """For the results."""
+        return {
+            "seconds": self.seconds,
+            "processor seconds": list(self.processor),
+            "share of the time with something to answer": list(self.answering),
+            "answers": list(self.answers),
+        }
+
+
+def timed(engine: Engine, requests: Sequence[Request]) -> tuple[Timed, dict[str, Response]]:
+    """What it took this process to answer, and the responses by key."""
+    began, processor = time.perf_counter(), time.process_time()
+    found = {response.key: response for response in engine.answer(requests)}
+    taken = Timed(time.perf_counter() - began, (time.process_time() - processor,), answers=(len(found),))
+    return taken, found
+
+
+def over_workers(
+    engine: Engine, workers: Sequence[Worker], requests: Sequence[Request]
+) -> tuple[Timed, dict[str, Response]]:
+    """What it took workers to answer, and the responses by key."""
+    before = [(processor_seconds(worker.process), worker.seconds, worker.answers) for worker in workers]
     began = time.perf_counter()
     found = {response.key: response for response in engine.answer(requests)}
-    return time.perf_counter() - began, found
+    seconds = time.perf_counter() - began
+    taken = Timed(
+        seconds,
+        tuple(processor_seconds(worker.process) - was for worker, (was, _, _) in zip(workers, before, strict=True)),
+        tuple((worker.seconds - was) / seconds for worker, (_, was, _) in zip(workers, before, strict=True)),
+        tuple(worker.answers - was for worker, (_, _, was) in zip(workers, before, strict=True)),
+    )
+    return taken, found
 
 
-def contest(model: Model, requests: Sequence[Request], rounds: int) -> tuple[dict[str, Any], dict[str, Response]]:
-    """Seconds of one process with 1 thread and with all, of one worker and of two; the answers are the same."""
-    cores = cores_here()
-    names = {f"one process, {threads} thread{'s' * (threads > 1)}": threads for threads in sorted({1, cores})}
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    starts: dict[str, float] = {}
+def processor_seconds(process: int) -> float:
+    """Seconds that another process has spent on processors so far; not a number where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return float("nan")
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def contest(
+    model: Model, requests: Sequence[Request], rounds: int, several: Sequence[int]
+) -> tuple[dict[str, Any], dict[str, Response]]:
+    """One process with 1 thread and with several, and workers with 1 thread each; and what was answered."""
+    told: dict[str, Any] = {}
     expected: dict[str, Response] = {}
-    engine = TransformersEngine(model, ROWS)
-    for _ in range(rounds):
-        for name, threads in names.items():
-            torch.set_num_threads(threads)
-            taken, expected = timed(engine, requests)
-            seconds[name].append(taken)
-    for workers, threads in sorted({(1, 1), (1, cores), (min(2, cores), 1)}):
-        name = f"{workers} worker{'s' * (workers > 1)}, {threads} thread{'s' * (threads > 1)} each"
-        os.environ["OMP_NUM_THREADS"] = str(threads)  # what a worker may use at most
-        began = time.perf_counter()
-        with EngineChoice(workers=workers).opened() as opened:
-            over = opened(model, ROWS)
-            list(over.answer(requests[: 2 * workers]))
-            while not all(worker.rows for worker in opened.cluster.workers):  # type: ignore[union-attr]
-                list(over.answer(requests[: 2 * workers]))
-            starts[name] = time.perf_counter() - began
-            seconds[name] = []
-            for _ in range(rounds):
-                taken, found = timed(over, requests)
-                seconds[name].append(taken)
-                same = sum(found[key].token_ids == expected[key].token_ids for key in expected)
-                assert same == len(expected) == len(found), f"{len(expected) - same} answers of {name} differ"
-    best = {name: min(values) for name, values in seconds.items()}
-    for name, taken in best.items():
-        ratio, start = best["one process, 1 thread"] / taken, starts.get(name, 0.0)
-        print(f"{name:26} {taken:8.1f} s {ratio:6.2f} ×  start-up {start:.0f} s", flush=True)
-    return {"seconds": seconds, "fastest": best, "start-up seconds": starts}, expected
+    alone: Timed | None = None
+    for threads in sorted({1, *several}):
+        torch.set_num_threads(threads)
+        engine = TransformersEngine(model, ROWS)
+        taken, expected = fastest(timed(engine, requests) for _ in range(rounds))
+        alone = alone or taken
+        told[f"one process, {threads} thread{'s' * (threads > 1)}"] = taken.told()
+        print(f"one process, {threads} thread{'s' * (threads > 1)}{spoken(taken, alone)}", flush=True)
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # what a worker may use at most
+    assert alone is not None
+    began = time.perf_counter()
+    count = min(WORKERS, cores_here())
+    with EngineChoice(workers=count).opened() as opened:
+        over = opened(model, ROWS)
+        assert opened.cluster is not None
+        workers = opened.cluster.workers
+        while not all(worker.rows for worker in workers):
+            list(over.answer(requests[: 2 * count]))
+        start = time.perf_counter() - began
+        taken, found = fastest(over_workers(over, workers, requests) for _ in range(rounds))
+    undisturbed = count * sum(alone.processor) / sum(taken.processor) * mean(taken.answering)
+    print(f"{count} workers, 1 thread each{spoken(taken, alone)}; start-up {start:.0f} s", flush=True)
+    print(f"on undisturbed cores {undisturbed:.2f} × one process with 1 thread")
+    differ = sum(found[key].token_ids != expected[key].token_ids for key in expected)
+    told[f"{count} workers, 1 thread each"] = taken.told()
+    told |= {"start-up seconds": start, "on undisturbed cores": undisturbed, "answers that differ": differ}
+    assert len(found) == len(expected) == len(requests), "a request has no answer, or two requests have one key"
+    print(f"{differ} of {len(expected)} answers differ between one process and workers")
+    return told, expected
 
 
-def units(model: Model, requests: Sequence[Request]) -> tuple[list[float], int]:
-    """Seconds of every unit over what its tokens say, on one thread; and how many units one worker gets."""
+def fastest(runs: Iterable[tuple[Timed, dict[str, Response]]]) -> tuple[Timed, dict[str, Response]]:
+    """The run that took the least time."""
+    return min(runs, key=lambda run: run[0].seconds)
+
+
+def spoken(taken: Timed, alone: Timed) -> str:
+    """What a contestant took, in words."""
+    text = f": {taken.seconds:.1f} s, {alone.seconds / taken.seconds:.2f} ×; processor {sum(taken.processor):.1f} s"
+    if len(taken.processor) == 1:
+        return text
+    each = zip(taken.answering, taken.processor, taken.answers, strict=True)
+    shares = (
+        f"{answers} answers, at work {answering:.1%} and on a processor {processor / taken.seconds:.1%} of the time"
+        for answering, processor, answers in each
+    )
+    return f"{text}; " + "; ".join(f"worker {number}: {share}" for number, share in enumerate(shares, 1))
+
+
+def units(model: Model, requests: Sequence[Request]) -> list[float]:
+    """Processor seconds of every unit over what its tokens say, on one thread."""
     torch.set_num_threads(1)
     engine = TransformersEngine(model, ROWS)
     rates = []
     for unit in cut(requests, 4, ROWS // 4):
         taken, found = timed(engine, list(unit.requests.values()))
-        rates.append(taken / sum(len(response.token_ids) for response in found.values()))
-    return [rate / mean(rates) for rate in rates], len(cut(requests, 1, ROWS))
+        rates.append(sum(taken.processor) / sum(len(response.token_ids) for response in found.values()))
+    return [rate / mean(rates) for rate in rates]
 
 
 def measured(arguments: argparse.Namespace) -> dict[str, Any]:
     """Everything that is measured on this machine."""
     model = load("bundled:llama-base", dtype="float32", device="cpu")
     requests = questions(model, arguments.items)
-    print(f"{len(requests)} requests of {model.name} and {TASK}")
+    print(f"{len(requests)} requests of {model.name} and {', '.join(TASKS)}", flush=True)
     load_before = os.getloadavg()
-    told, answers = contest(model, requests, arguments.rounds)
-    ratios, count = units(model, requests)
-    limit = requests[0].decoding.max_new_tokens
+    told, answers = contest(model, requests, arguments.rounds, arguments.threads)
+    ratios = units(model, questions(model, max(1, arguments.items // 8)))
+    limits = {request.key: request.decoding.max_new_tokens for request in requests}
     edits = {request.key: request.edit for request in requests}
     used: dict[bool, list[float]] = {True: [], False: []}
-    for key, response in answers.items():
-        used[edits[key] == BASELINE].append(len(response.token_ids) / limit)
-    fastest = told["fastest"]
-    beyond = fastest["1 worker, 1 thread each"] - fastest["one process, 1 thread"]
+    for key, response in list(answers.items())[:: max(1, len(answers) // KEPT)]:
+        used[edits[key] == BASELINE].append(len(response.token_ids) / limits[key])
+    workers = min(WORKERS, cores_here())
+    count = len(cut(requests, workers, ROWS))
+    beyond = sum(told[f"{workers} workers, 1 thread each"]["processor seconds"])
+    beyond -= sum(told["one process, 1 thread"]["processor seconds"])
     return {
-        **told,
+        "contestants": told,
         "requests": len(requests),
         "rows": ROWS,
-        "units of one worker": count,
-        "overhead of a unit, seconds": max(0.0, beyond / count),
+        "units": count,
+        "overhead of a unit, processor seconds": max(0.0, beyond / count),
         "spread of units": pstdev(ratios),
         "used of the limit": {"unedited": used[True], "edited": used[False]},
         "load averages before and after": [load_before, os.getloadavg()],
@@ -135,8 +221,9 @@ def measured(arguments: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Measure, simulate, print, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, default=24)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--items", type=int, default=700, help="of each task, or all it has")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--threads", type=int, nargs="+", default=[cores_here()], help="of one process, besides 1")
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--tokens-per-second", type=float, default=5000.0, help="of one GPU: assumed, not measured")
     parser.add_argument("--rows", type=int, default=256, help="of a GPU's batch: assumed")
@@ -157,9 +244,9 @@ def main() -> None:
     assumed = Assumed(arguments.tokens_per_second, arguments.rows, arguments.fixed, arguments.load_seconds)
     used = found["used of the limit"]
     told = Measured(
-        found["overhead of a unit, seconds"],
+        found["overhead of a unit, processor seconds"],
         found["spread of units"],
-        found["start-up seconds"]["1 worker, 1 thread each"],
+        found["contestants"]["start-up seconds"],
         (tuple(used["unedited"]), tuple(used["edited"])),
     )
     results["simulated"] = table(assumed, told, arguments.gpus, arguments.seeds)

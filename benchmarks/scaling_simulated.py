@@ -12,6 +12,7 @@ import heapq
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from statistics import mean
 from typing import Any
 
@@ -71,6 +72,18 @@ def sweep(blocks: int) -> list[Request]:
     return requests
 
 
+@cache
+def swept(blocks: int) -> list[Request]:
+    """The requests of a model, made once."""
+    return sweep(blocks)
+
+
+@cache
+def made_of(blocks: int, workers: int, rows: int) -> list[Unit]:
+    """The units of a model, cut once."""
+    return cut(swept(blocks), workers, rows)
+
+
 def lengths(requests: Sequence[Request], measured: Measured, rng: random.Random) -> dict[str, int]:
     """How many tokens every answer takes: shares of the limit drawn from those that were measured."""
     plain, edited = measured.used
@@ -117,9 +130,9 @@ def simulated(workers: int, assumed: Assumed, measured: Measured, seeds: int = 3
             hours[name].append(measured.start_seconds / 3600)
         work = 0.0
         for blocks in MODELS:
-            requests = SWEEPS.setdefault(blocks, sweep(blocks))
+            requests = swept(blocks)
             tokens = lengths(requests, measured, rng)
-            made = cut(requests, workers, assumed.rows)
+            made = made_of(blocks, workers, assumed.rows)
             units = len(made)
             noise = [max(0.2, rng.gauss(1, measured.spread)) for _ in made]
             times = [seconds_of(unit, tokens, assumed) * factor for unit, factor in zip(made, noise, strict=True)]
@@ -167,6 +180,3 @@ def table(assumed: Assumed, measured: Measured, counts: Sequence[int], seeds: in
     told = {"overhead_seconds": measured.overhead_seconds, "spread": measured.spread}
     told["start_seconds"] = measured.start_seconds
     return {"assumed, not measured": asdict(assumed), "measured": told, "rows": rows}
-
-
-SWEEPS: dict[int, list[Request]] = {}
