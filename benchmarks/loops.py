@@ -1,14 +1,16 @@
 """Stopping loops against letting them go on: what it saves of a sweep, and which verdicts it changes.
 
     python benchmarks/loops.py                                   # bundled models, each task's own limit and 400 tokens
+    python benchmarks/loops.py --models bundled:llama-base,bundled:llama-rlvr --times 4        # as recorded
     python benchmarks/loops.py --models bundled:llama-rlvr --limits 400 --items 50 --times 2,4,16
 
 Every block, and every attention and MLP, is switched off in turn; items, prompts and judge are those of `lesion
 ablate`. Per model and token limit the sweep runs once with loops going on and once per number of repetitions:
 
     steps    token steps of decoding and of prompts, and what share of them was saved
-    seconds  of the engine, and the share saved; other work on the machine shows here and not in the steps
-    looped   answers that were ended in a loop, of them `left` such as would have ended by themselves before the limit
+    seconds  of the processor, summed over threads, and the share saved; noisier than the steps on a machine at work
+    truncated  answers of the full sweep that hit the limit
+    looped   answers that were ended in a loop; `left`, of them, such as would have ended by themselves before the limit
     differ   verdicts that are not those of the full table
 
 That answers are the full ones cut at their loop is what tests/engines/test_loops.py proves.
@@ -115,9 +117,9 @@ def sweep(model: Model, questions: Sequence[Question], limit: int | None, times:
             key = (question.task.name, question.item.id, str(edit))
             asked[key] = (question, Request(json.dumps(key), question.prompt, edit, decoding))
     engine = TransformersEngine(model)
-    began = time.perf_counter()
+    began = time.process_time()
     responses = list(engine.answer([request for _, request in asked.values()]))
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     answers: dict[Key, Answer] = {}
     for response in responses:
         task, item, edit = json.loads(response.key)
