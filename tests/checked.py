@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
 
+import typer
 from beartype import beartype
 from jaxtyping import AbstractArray, jaxtyped
 
@@ -29,11 +30,12 @@ _THIS = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
 
 def checked(function: Callable) -> Callable:
     """The function, checked against its annotations; a name that is only there for mypy is not checked."""
-    function.__annotations__ = {
-        name: _resolved(hint, function.__globals__) for name, hint in function.__annotations__.items()
-    }
+    written = function.__annotations__
+    hints = {name: _resolved(hint, function.__globals__) for name, hint in written.items()}
+    function.__annotations__ = hints
     inner = beartype(function)
-    if not any(map(_names_axes, function.__annotations__.values())):
+    function.__annotations__ = inner.__annotations__ = written  # which others read, as typer does
+    if not any(map(_names_axes, hints.values())):
         return inner
 
     @functools.wraps(function)
@@ -62,9 +64,11 @@ def _resolved(hint: object, names: dict) -> object:
     if not isinstance(hint, str):
         return hint
     try:
-        return eval(hint, names)
+        found = eval(hint, names)
     except (NameError, AttributeError, TypeError):  # not there at run time, or not yet
         return typing.Any
+    # Commands are given the context of the click that typer brings, which is no typer.Context.
+    return typing.Any if found is typer.Context else found
 
 
 def _names_axes(hint: object) -> bool:
