@@ -112,7 +112,7 @@ def errors(studies: int, seed: int) -> Iterable[Errors]:
     for won in (0, 2):
         yield _share(
             f"20 tables lose nothing, 8 an item more than the effect, won {won / 200:g}: wrong of the not", "table",
-            studies, seed, lambda g, won=won: tables(200, [0] * 20 + [21] * 8, won, g), Rule(), -1,
+            studies, seed, lambda g, won=won: tables(200, [0] * 20 + [21] * 8, won, g), Rule(), -1,  # type: ignore[misc]
             lambda d: told_by_table(d, Rule()) > 0,
         )  # fmt: skip
     mixed = World(200, 0.8, np.concatenate([np.full(8, 0.5), np.full(20, 0.1)]), np.full(28, 0.02))
@@ -233,11 +233,13 @@ def savings(items: int, accuracy: float, won: float, mode: str, rule: Rule, stud
         bounds.append(least_of_table(differences, rule) if rule.table else least(world, rule))
         found.append(np.array_equal(run.called == 1, truth == 1))
     shares = (counts / studies).tolist()
+    parts = (np.mean(split, axis=0) / items).tolist()
     return Savings(
-        items, accuracy, won, mode, rule.effect, rule.level, rule.budget, studies,
-        float(np.mean(needed)), *(np.mean(split, axis=0) / items).tolist(),
-        float(np.quantile(needed, 0.9)), float(np.mean(np.array(needed) <= AIM)),
-        float(np.mean(bounds)), shares[0], shares[1], float(np.mean(found)), shares[2], shares[3],
+        items, accuracy, won, mode, rule.effect, rule.level, rule.budget, studies, float(np.mean(needed)),
+        baseline=parts[0], critical=parts[1], clear=parts[2], beyond=parts[3], rounds=parts[4],
+        largest=float(np.quantile(needed, 0.9)), within_aim=float(np.mean(np.array(needed) <= AIM)),
+        bound=float(np.mean(bounds)), wrong=shares[0], open=shares[1], critical_found=float(np.mean(found)),
+        fixed_wrong=shares[2], fixed_open=shares[3],
     )  # fmt: skip
 
 

@@ -204,7 +204,7 @@ def least_of_table(differences: Differences, rule: Rule) -> float:
     """
     total = differences.shape[1]
     within = within_effect(rule.effect, total)
-    needed = []
+    needed: list[int] = []
     for cell, call in zip(differences, told_by_table(differences, rule), strict=True):
         signed, bar = (cell, within) if call > 0 else (-cell, -within - 1)
         left = total - np.arange(total)
@@ -215,7 +215,7 @@ def least_of_table(differences: Differences, rule: Rule) -> float:
             share = _kelly(up, 1 - up - down, down, pay)
             reached = np.cumsum(np.log(1 - share + share * pay * (1 + signed))) >= -math.log(rule.level)
         needed.append(int(reached.argmax()) + 1 if reached.any() else total)
-    return (sum(needed) + max(needed)) / total
+    return float((sum(needed) + max(needed)) / total)
 
 
 def _kelly(

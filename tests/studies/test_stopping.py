@@ -98,6 +98,15 @@ def test_decisions_are_those_of_the_full_table_gone_through_item_by_item_however
     assert budget > 1 or spent <= 1.3 * needed, "hardly more than decisions rest on"
 
 
+def test_cells_that_lose_nothing_are_asked_exactly_what_their_decision_rests_on(monkeypatch):
+    monkeypatch.setattr("lesion.studies.stopping.BUDGET", 1)
+    state = fresh().replay(verdicts(world(0, dict.fromkeys(range(4), 0.0))))
+    for task, ids in ITEMS.items():
+        known = np.full(4, len(ids))
+        end = follow(Standing.first(4), np.zeros((4, len(ids)), dtype=np.int64), known, 0.1, 0.05, len(ids))
+        assert {state.reached[task, str(edit)] for edit in EDITS} == set(end.looked.tolist()) == {end.items}
+
+
 def test_answers_beyond_those_of_the_rounds_change_nothing():
     answers = world(3)
     there: dict[tuple[str, str, str], bool] = {}

@@ -245,10 +245,12 @@ class _Family:
 
     def wanted(self) -> dict[str, int]:
         """Up to which item every cell should be asked next that is open and has not been asked all."""
-        if not self._known.any():
-            stops = np.full(len(self.edits), min(FIRST, self._differences.shape[1]))
+        total = self._differences.shape[1]
+        if self._known.any():
+            how = self.plan.effect, self.plan.level, total
+            stops = until_decided(self.standing, self._differences, self._known, *how)
         else:
-            stops = until_decided(self.standing, self._differences, self._known, self.plan.effect, self.plan.level)
+            stops = np.full(len(self.edits), min(FIRST, total))
         return {
             edit: stop
             for edit, stop, known in zip(self.edits, stops.tolist(), self._known.tolist(), strict=True)
