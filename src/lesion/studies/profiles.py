@@ -86,9 +86,11 @@ def read(folder: Path) -> Found:
         told = json.loads((folder / name).read_text(encoding="utf-8"))
         if kind == "layers" and not _of_layers(told):
             raise UsageError(_nothing(folder))
+        if not isinstance(told, dict):
+            raise TypeError("it is no object")
         reading = {"layers": _layers, "drift": _drift, "isolation": _isolation, "truncation": _truncation}
         found = reading[kind](folder, told)
-        study = told.get("study")
+        study = told.get("study")  # the text of it, in an isolation
         label = study.get("approximate") if isinstance(study, dict) else None
         return replace(found, notes=(*found.notes, f"{folder.name} is approximate. {label}")) if label else found
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
