@@ -40,17 +40,17 @@ def answers(model: Model, requests, batch_size: int = 16) -> tuple[dict[str, tup
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
-@pytest.mark.parametrize("batch_size", [3, 64])
-def test_answers_that_leave_the_draft_at_any_place_are_those_of_the_edit_alone(family, batch_size):
+def test_answers_that_leave_the_draft_at_any_place_are_those_of_the_edit_alone(family):
     model, requests = tiny.model(family), asked(prompts(4, seed=11))
-    found, engine = answers(model, requests, batch_size)
-    for request in requests:
-        assert found[request.key] == greedy(model, request.prompt, request.edit, 16), request.key
-    work = engine.work
-    assert 0 < work.accepted < work.drafted
-    # The first token of an answer comes with its prompt; every other one with a step or with the draft.
-    assert work.decoded + work.accepted <= sum(map(len, found.values())) - len(requests) + work.idle
-    assert work.decoded >= sum(map(len, found.values())) - len(requests) - work.accepted
+    alone = {request.key: greedy(model, request.prompt, request.edit, 16) for request in requests}
+    for batch_size in (3, 64):
+        found, engine = answers(model, requests, batch_size)
+        assert found == alone
+        work = engine.work
+        assert 0 < work.accepted < work.drafted
+        # The first token of an answer comes with its prompt; every other one with a step or with the draft.
+        assert work.decoded + work.accepted <= sum(map(len, found.values())) - len(requests) + work.idle
+        assert work.decoded >= sum(map(len, found.values())) - len(requests) - work.accepted
 
 
 def test_without_an_edit_that_changes_anything_nobody_but_the_first_is_decoded():
@@ -79,24 +79,19 @@ def test_sampled_answers_leave_the_draft_where_their_own_luck_says_so():
 def test_a_stop_string_or_an_end_within_the_draft_ends_the_answer_there():
     model = tiny.model("llama")
     special = set(model.tokenizer.all_special_ids)
-    cases = [
-        text
-        for text in prompts(8, seed=4)
-        if not special & {token for edit in SLIGHT[:3] for token in greedy(model, text, edit, 14)}
-    ]
+    cases = []
+    for text in prompts(8, seed=4):
+        alone = {str(edit): greedy(model, text, edit, 14) for edit in SLIGHT[:3]}
+        if not special & {token for said in alone.values() for token in said}:
+            cases.append((text, {edit: model.tokenizer.decode(said) for edit, said in alone.items()}))
     assert len(cases) > 1
-    for text in cases:
-        spoken = model.tokenizer.decode(greedy(model, text, BASELINE, 14))
+    for text, alone in cases:
+        spoken = alone[str(BASELINE)]
         for at in range(1, 13, 3):
             stop = Decoding(14, stop=(spoken[at],))
             requests = [Request(str(edit), text, edit, stop) for edit in SLIGHT[:3]]
             for response in TransformersEngine(model, 8).answer(requests):
-                alone = model.tokenizer.decode(greedy(model, text, _edit(response.key), 14))
-                assert response.answer.text == alone.partition(spoken[at])[0]
-
-
-def _edit(key: str) -> Edit:
-    return next(edit for edit in SLIGHT if str(edit) == key)
+                assert response.answer.text == alone[response.key].partition(spoken[at])[0]
 
 
 def test_a_row_that_breaks_within_the_draft_keeps_what_it_has_said_and_breaks_no_other():

@@ -55,8 +55,11 @@ def test_left_padding_changes_no_token_for_prompts_of_very_different_lengths(fam
     model = tiny.model(family)
     texts = [prompts(1, length, seed=length, shortest=length)[0] for length in (1, 2, 3, 7, 30, 75, 120)]
     requests = questions(texts, edits=(BASELINE, ScaleBlock(1), ScaleBlock(2, 0.5)), limit=8)
-    for batch_size in (5, 64):
-        assert_greedy(model, requests, ask(model, requests, batch_size))
+    few, all_at_once = (ask(model, requests, batch_size) for batch_size in (5, 64))
+    assert_greedy(model, requests, few)
+    assert {key: found.token_ids for key, found in few.items()} == {
+        key: found.token_ids for key, found in all_at_once.items()
+    }
 
 
 @pytest.mark.parametrize("network", [hf.MistralForCausalLM, hf.Phi3ForCausalLM, hf.Qwen2ForCausalLM])

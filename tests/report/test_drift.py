@@ -33,6 +33,11 @@ def text(whole):
     return drift.page(whole)
 
 
+@pytest.fixture(scope="module")
+def written(whole, tmp_path_factory):
+    return drift.write(tmp_path_factory.mktemp("drift") / "deep", whole)
+
+
 def shown(summary, width=80) -> str:
     console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(drift.text_tables(summary))
@@ -45,9 +50,8 @@ def texts(page: str, tag: str, name: str) -> list[str]:
     return [piece.split(f"</{tag}>")[0] for piece in pieces]
 
 
-def test_a_study_becomes_a_page_tables_and_figures(whole, tmp_path):
-    written = drift.write(tmp_path / "deep", whole)
-    assert written == tmp_path / "deep" / "report.html"
+def test_a_study_becomes_a_page_tables_and_figures(whole, written):
+    assert written.parts[-2:] == ("deep", "report.html")
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
         "figures/drift.png", "figures/checks.png",
         "report.html", "summary.json", "drift.csv", "elbows.csv", "tokens.csv", "flow.csv",
@@ -205,8 +209,8 @@ def test_a_folder_that_cannot_be_written_is_named_with_advice(tmp_path):
         drift.write(blocked, {})
 
 
-def test_layers_are_written_unrounded_with_a_row_per_model_clusters_and_layer(whole, tmp_path):
-    table = pd.read_csv(drift.write(tmp_path, whole).parent / "drift.csv")
+def test_layers_are_written_unrounded_with_a_row_per_model_clusters_and_layer(whole, written):
+    table = pd.read_csv(written.parent / "drift.csv")
     assert len(table) == sum(len(curve["layers"]) for model in whole["models"] for curve in model["by_clusters"])
     for model in whole["models"]:
         for curve in model["by_clusters"]:
@@ -215,8 +219,8 @@ def test_layers_are_written_unrounded_with_a_row_per_model_clusters_and_layer(wh
             assert list(rows["nmi"]) == pytest.approx([layer["nmi"] for layer in curve["layers"]], abs=1e-15)
 
 
-def test_elbows_stand_in_a_table_with_their_distance_to_the_nearest_critical_block(whole, tmp_path):
-    table = pd.read_csv(drift.write(tmp_path, whole).parent / "elbows.csv")
+def test_elbows_stand_in_a_table_with_their_distance_to_the_nearest_critical_block(whole, written):
+    table = pd.read_csv(written.parent / "elbows.csv")
     for model in whole["models"]:
         row = table[(table["model"] == model["model"]) & (table["clusters"] == 50)].iloc[0]
         at = model["elbow"]["layer"]
