@@ -245,7 +245,8 @@ def joined(choice: EngineChoice, watcher: Watcher) -> Iterator[Cluster]:
         LesionError: the cluster does not answer, or Ray cannot start.
     """
     with connected(choice.ray) as nodes:
-        cluster = Cluster(choice, nodes, watcher, Raylet.here())
+        elsewhere = (choice.ray or "").startswith("ray://")
+        cluster = Cluster(choice, nodes, watcher, None if elsewhere else Raylet.here())
         refuse_crowd(choice, sum(node.cores for node in nodes), cluster.name)
         try:
             yield cluster

@@ -29,7 +29,7 @@ class Raylet:
 
     @classmethod
     def here(cls) -> Raylet | None:
-        """The one that this process is connected to; None where that is out of reach, behind Ray's client port."""
+        """The one that this process is connected to; None where that is out of reach."""
         ray = ray_module()
         mine = ray.get_runtime_context().get_node_id()
         for node in ray.nodes():
