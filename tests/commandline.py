@@ -41,6 +41,17 @@ def lesion(capture, *arguments: object) -> Outcome:
     return Outcome(left, said.out, said.err)
 
 
+def refused(done: Outcome, code: int, *says: str) -> str:
+    """Check that a command ended as it should, in one paragraph with these words, and return the paragraph."""
+    text = done.complaint
+    assert done.code == code, text
+    assert text.endswith(".\n"), text
+    assert text.count("\n") == 1, text
+    for words in says:
+        assert words in text, f"{words!r} is not said in: {text}"
+    return text
+
+
 @contextmanager
 def coarse_figures() -> Iterator[None]:
     """Figures of few dots, which take half the time; the tests of figures draw them as they are."""

@@ -16,19 +16,9 @@ from lesion.studies.store import Store
 from lesion.studies.study import shipped
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    return save(tmp_path_factory.mktemp("models") / "llama")
-
-
 @pytest.fixture
 def sums(tmp_path) -> Path:
     return questions(tmp_path / "sums.jsonl", 6)
-
-
-@pytest.fixture
-def out(tmp_path) -> Path:
-    return tmp_path / "out"
 
 
 def table(folder: Path) -> list[dict[str, str]]:

@@ -9,34 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from commandline import Outcome, lesion, questions, save
+from commandline import lesion, questions, refused
 from lesion.studies.store import Store
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    return save(tmp_path_factory.mktemp("models") / "llama")
 
 
 @pytest.fixture
 def sums(tmp_path) -> Path:
     return questions(tmp_path / "sums.jsonl", 6)
-
-
-@pytest.fixture
-def out(tmp_path) -> Path:
-    return tmp_path / "out"
-
-
-def refused(done: Outcome, code: int, *says: str) -> str:
-    """Check that a command ended as it should, in one paragraph with these words, and return the paragraph."""
-    text = done.complaint
-    assert done.code == code, text
-    assert text.endswith(".\n"), text
-    assert text.count("\n") == 1, text
-    for words in says:
-        assert words in text, f"{words!r} is not said in: {text}"
-    return text
 
 
 def stored(folder: Path) -> int:

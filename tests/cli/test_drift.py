@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import lesion as library
-from commandline import Outcome, lesion, questions, save
+from commandline import lesion, questions, refused
 from lesion.errors import UsageError
 from lesion.studies.drift_study import DriftStudy
 from lesion.studies.store import Store
@@ -18,21 +18,8 @@ FEW = ["--items", 6, "--runs", 2, "--starts", 1, "--max-new-tokens", 4]
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    return save(tmp_path_factory.mktemp("models") / "llama")
-
-
-@pytest.fixture(scope="module")
 def sums(tmp_path_factory) -> Path:
     return questions(tmp_path_factory.mktemp("data") / "sums.jsonl", 20)
-
-
-def refused(done: Outcome, code: int, *says: str) -> None:
-    text = done.complaint
-    assert done.code == code, text
-    assert text.count("\n") == 1, text
-    for words in says:
-        assert words in text, f"{words!r} is not said in: {text}"
 
 
 def test_a_drift_leaves_its_numbers_its_page_and_goes_on_from_what_there_is(capsys, checkpoint, sums, tmp_path):

@@ -15,11 +15,6 @@ from lesion.studies.lock import FolderLock
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    return save(tmp_path_factory.mktemp("models") / "llama")
-
-
-@pytest.fixture(scope="module")
 def data(tmp_path_factory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("data")
     rows = ({"id": f"{n}", "prompt": f"a fox ran {n} miles in", "answer": "1 day"} for n in range(12))

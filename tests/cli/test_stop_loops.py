@@ -8,16 +8,11 @@ from pathlib import Path
 import pytest
 
 import lesion as package
-from commandline import lesion, questions, save
+from commandline import lesion, questions
 from lesion.errors import UsageError
 
 COMMANDS = ("ablate", "evaluate", "truncate", "drift", "tune")
 WRONG = "stop_loops must be a whole number from 2, or 0 to let loops go on, not 1."
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    return save(tmp_path_factory.mktemp("models") / "llama")
 
 
 @pytest.fixture

@@ -8,14 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from commandline import Outcome, lesion, questions, save, write
+from commandline import lesion, questions, refused, save, write
 from lesion.studies.store import Store
 from tiny import tiny
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    return save(tmp_path_factory.mktemp("models") / "llama")
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +23,6 @@ def pairs(tmp_path_factory) -> Path:
 def searching(checkpoint: object, task: object, out: Path, *more: object) -> list[object]:
     told = ["--matrices", "mlp.up", "--keep", "0.5,0.25", "--items", 12]
     return ["truncate", checkpoint, "--task", task, *told, "--out", out, *more]
-
-
-def refused(done: Outcome, code: int, *says: str) -> None:
-    text = done.complaint
-    assert done.code == code, text
-    assert text.count("\n") == 1, text
-    for words in says:
-        assert words in text, f"{words!r} is not said in: {text}"
 
 
 def test_a_search_leaves_summary_tables_and_page_and_a_second_one_asks_nothing(capsys, checkpoint, pairs, tmp_path):

@@ -10,13 +10,8 @@ import torch
 from tuning import teach
 
 import lesion as package
-from commandline import Outcome, lesion, questions, save
+from commandline import lesion, questions, refused, save
 from lesion.models.load import load
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    return save(tmp_path_factory.mktemp("models") / "llama")
 
 
 @pytest.fixture(autouse=True)
@@ -29,14 +24,6 @@ SMALL = ["--steps", 2, "--rows", 4, "--items", 10, "--ablation-items", 5, "--val
 
 def tuning(checkpoint: object, out: Path, *more: object, task: str = "sums") -> list[object]:
     return ["tune", checkpoint, "--task", task, *SMALL, "--out", out, *more]
-
-
-def refused(done: Outcome, code: int, *says: str) -> None:
-    text = done.complaint
-    assert done.code == code, text
-    assert text.count("\n") == 1, text
-    for words in says:
-        assert words in text, f"{words!r} is not said in: {text}"
 
 
 def test_a_tuning_leaves_model_card_page_and_numbers_and_a_second_one_trains_nothing(capsys, checkpoint, tmp_path):

@@ -149,3 +149,16 @@ class Chromium:
             self.complaints.append(parameters["entry"]["text"])
         elif event.get("method") == "Runtime.consoleAPICalled":
             self.complaints.append(str(parameters["args"]))
+
+
+def assert_tables_sort_by_number(tab: Chromium) -> None:
+    """Every table of the page that is open sorts by each of its columns of numbers, what is none at the end."""
+    for table in range(tab.ask("document.querySelectorAll('table.sortable').length")):
+        of_table = f"document.querySelectorAll('table.sortable')[{table}]"
+        columns = tab.ask(f"[...{of_table}.tHead.rows[0].cells].map((c, i) => c.classList.contains('n') ? i : -1)")
+        for column in (column for column in columns if column >= 0):
+            tab.ask(f"{of_table}.tHead.rows[0].cells[{column}].querySelector('button').click()")
+            values = tab.ask(f"[...{of_table}.tBodies[0].rows].map(r => r.cells[{column}].dataset.v)")
+            known = [float(value) for value in values if value != "None"]
+            assert known == sorted(known)
+            assert values[: len(known)] == [value for value in values if value != "None"]

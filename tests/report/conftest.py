@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import chromium
 import pytest
 
 from commandline import coarse_figures
@@ -16,3 +17,10 @@ def coarse(request) -> Iterator[None]:
         return
     with coarse_figures():
         yield
+
+
+@pytest.fixture(scope="session")
+def tab() -> Iterator[chromium.Chromium]:
+    """A tab of a browser, for one page after another."""
+    with chromium.Chromium() as found:
+        yield found

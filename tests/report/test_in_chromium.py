@@ -22,12 +22,6 @@ def address(tmp_path_factory):
     return page.write(tmp_path_factory.mktemp("report"), *study()).as_uri()
 
 
-@pytest.fixture(scope="module")
-def tab():
-    with chromium.Chromium() as found:
-        yield found
-
-
 def choose(tab, name, value):
     tab.ask(
         f"(s => {{ s.value = '{value}'; s.dispatchEvent(new Event('change', {{bubbles: true}})) }})"

@@ -22,12 +22,6 @@ def address(tmp_path_factory):
     return place.as_uri()
 
 
-@pytest.fixture(scope="module")
-def tab():
-    with chromium.Chromium() as found:
-        yield found
-
-
 def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, address):
     tab.open(address)
     assert tab.complaints == []
@@ -47,13 +41,7 @@ def test_the_chooser_shows_one_distribution_at_a_time(tab, address):
 
 def test_every_table_sorts_by_number(tab, address):
     tab.open(address)
-    for table in range(tab.ask("document.querySelectorAll('table.sortable').length")):
-        of_table = f"document.querySelectorAll('table.sortable')[{table}]"
-        column = tab.ask(f"[...{of_table}.tHead.rows[0].cells].findIndex(c => c.classList.contains('n'))")
-        tab.ask(f"{of_table}.tHead.rows[0].cells[{column}].querySelector('button').click()")
-        values = tab.ask(f"[...{of_table}.tBodies[0].rows].map(r => r.cells[{column}].dataset.v)")
-        known = [float(value) for value in values if value != "None"]
-        assert known == sorted(known)
+    chromium.assert_tables_sort_by_number(tab)
 
 
 def test_pointing_at_an_edit_tells_its_numbers_and_a_click_opens_its_answers(tab, address):

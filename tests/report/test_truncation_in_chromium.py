@@ -19,12 +19,6 @@ def address(tmp_path_factory):
     return place.as_uri()
 
 
-@pytest.fixture(scope="module")
-def tab():
-    with chromium.Chromium() as found:
-        yield found
-
-
 def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, address):
     tab.open(address)
     assert tab.complaints == []
@@ -45,15 +39,7 @@ def test_the_switch_shows_the_maps_of_one_measure_at_a_time(tab, address):
 
 def test_every_table_sorts_by_number(tab, address):
     tab.open(address)
-    for table in range(tab.ask("document.querySelectorAll('table.sortable').length")):
-        of_table = f"document.querySelectorAll('table.sortable')[{table}]"
-        columns = tab.ask(f"[...{of_table}.tHead.rows[0].cells].map((c, i) => c.classList.contains('n') ? i : -1)")
-        for column in (column for column in columns if column >= 0):
-            tab.ask(f"{of_table}.tHead.rows[0].cells[{column}].querySelector('button').click()")
-            values = tab.ask(f"[...{of_table}.tBodies[0].rows].map(r => r.cells[{column}].dataset.v)")
-            known = [float(value) for value in values if value != "None"]
-            assert known == sorted(known)
-            assert values[: len(known)] == [value for value in values if value != "None"]
+    chromium.assert_tables_sort_by_number(tab)
 
 
 @pytest.mark.parametrize("dark", [False, True])
