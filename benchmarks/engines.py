@@ -39,6 +39,7 @@ RANDOM_TOKENS = 48
 CONTESTANTS = {
     "loop": "plain loop",
     "lesion": "lesion, transformers",
+    "lesion_workers": "lesion, a worker per thread",
     "lesion_vllm": "lesion, vLLM",
     "vllm_loop": "vLLM loop",
     "nnsight": "nnsight",
