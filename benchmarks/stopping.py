@@ -178,6 +178,7 @@ class Savings:
         clear: of the others,
         beyond: and among all, what was asked beyond the items that decisions rest on.
         rounds: mean number.
+        error: 1.96 standard errors of `evaluations`.
         largest: the 90th percentile of it.
         within_aim: share of studies that need at most `AIM`.
         bound: what the best bets need.
@@ -192,7 +193,7 @@ class Savings:
     mode: str
     effect: float
     level: float
-    budget: int
+    budget: int | None
     studies: int
     evaluations: float
     baseline: float
@@ -200,6 +201,7 @@ class Savings:
     clear: float
     beyond: float
     rounds: float
+    error: float
     largest: float
     within_aim: float
     bound: float
@@ -237,6 +239,7 @@ def savings(items: int, accuracy: float, won: float, mode: str, rule: Rule, stud
     return Savings(
         items, accuracy, won, mode, rule.effect, rule.level, rule.budget, studies, float(np.mean(needed)),
         baseline=parts[0], critical=parts[1], clear=parts[2], beyond=parts[3], rounds=parts[4],
+        error=1.96 * float(np.std(needed)) / studies**0.5,
         largest=float(np.quantile(needed, 0.9)), within_aim=float(np.mean(np.array(needed) <= AIM)),
         bound=float(np.mean(bounds)), wrong=shares[0], open=shares[1], critical_found=float(np.mean(found)),
         fixed_wrong=shares[2], fixed_open=shares[3],
@@ -290,9 +293,10 @@ def _simulated(studies: int, of_savings: int, seed: int) -> dict[str, Any]:
         saved.append(asdict(one))
         print(
             f"  N={one.items:<5} accuracy {one.accuracy:<4g} won {one.won:<5g} effect {one.effect:<5g}"
-            f" level {one.level:<5g} budget {one.budget:<4} {one.mode:<7}"
-            f" {one.evaluations:6.2f} (90 %: {one.largest:5.2f}, bound {one.bound:5.2f}; baseline {one.baseline:.2f},"
-            f" critical {one.critical:.2f}, not {one.clear:.2f}, beyond {one.beyond:.2f}; {one.rounds:.1f} rounds)"
+            f" level {one.level:<5g} budget {one.budget or 'own':<4} {one.mode:<7}"
+            f" {one.evaluations:6.2f} ± {one.error:.2f} (90 %: {one.largest:5.2f}, bound {one.bound:5.2f};"
+            f" baseline {one.baseline:.2f}, critical {one.critical:.2f}, not {one.clear:.2f}, beyond {one.beyond:.2f};"
+            f" {one.rounds:.1f} rounds)"
             f"  wrong {one.wrong:.4f} open {one.open:.3f} critical set right {one.critical_found:.2f};"
             f" full table: wrong {one.fixed_wrong:.4f} open {one.fixed_open:.3f}",
             flush=True,
@@ -301,8 +305,9 @@ def _simulated(studies: int, of_savings: int, seed: int) -> dict[str, Any]:
     for items in (200, 1000):
         for accuracy in (0.5, 0.8):
             for won in (0.0, 0.01, 0.03):
-                for mode, table in MODES.items():
-                    tell(savings(items, accuracy, won, mode, Rule(table=table), of_savings, seed))
+                tell(savings(items, accuracy, won, "table", Rule(), of_savings, seed))
+        for won in (0.0, 0.01, 0.03):
+            tell(savings(items, 0.8, won, "beyond", Rule(table=False), of_savings, seed))
     print("\nLevers, at 1,000 items, accuracy 0.8, won 0.01")
     for rule in (
         Rule(budget=1),

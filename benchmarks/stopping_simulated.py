@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from lesion.studies.sequential import within_effect
 from lesion.studies.sequential_families import Standing, follow, until_decided
-from lesion.studies.stopping import BUDGET, FIRST, stretched
+from lesion.studies.stopping import FIRST, stretched
 
 Differences = Int[np.ndarray, "cells items"]
 Generator = np.random.Generator
@@ -30,13 +30,13 @@ class Rule:
         effect: the drop that counts.
         level: the share of wrong calls that is allowed.
         table: ask what the full table would say (`population` of `evidence`); else what holds beyond it.
-        budget: answers of a round, at least, so that batches are full.
+        budget: answers of a round, at least, so that batches are full; None: as the library has it.
     """
 
     effect: float = 0.1
     level: float = 0.05
     table: bool = True
-    budget: int = BUDGET
+    budget: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,12 +50,13 @@ def closed_e_bh(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.nda
     ascending = np.exp(np.minimum(log_e[order], _LARGEST))
     cells = len(log_e)
     rejected = np.zeros(cells, dtype=bool)
+    below = np.concatenate([[0.0], np.cumsum(ascending)])
     for k in range(int(np.count_nonzero(log_e >= -math.log(level) - _ROUNDING)), 0, -1):
-        # Of all S with s rejected and t other members, the one with the least mean has the smallest of each.
-        inside = np.cumsum(ascending[cells - k :])[:, None]
-        outside = np.concatenate([[0.0], np.cumsum(ascending[: cells - k])])[None, :]
-        s, t = np.arange(1, k + 1)[:, None], np.arange(cells - k + 1)[None, :]
-        if np.all(inside + outside >= s * (s + t) / (k * level) * (1 - _ROUNDING)):
+        # Of all S with s rejected members, that falls short the most which has the smallest of them, and of the others
+        # those that do not pay for themselves.
+        s = np.arange(1, k + 1)
+        t = np.searchsorted(ascending[: cells - k], s / (k * level))
+        if np.all(np.cumsum(ascending[cells - k :]) + below[t] >= s * (s + t) / (k * level) * (1 - _ROUNDING)):
             rejected[order[cells - k :]] = True
             break
     return rejected

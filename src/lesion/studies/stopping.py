@@ -30,6 +30,8 @@ FIRST = 12
 """Items of the first round: few cells can be decided before."""
 BUDGET = 64
 """Requests of a round, at least: when few cells are open they are asked more items at once, and batches stay full."""
+SHARE = 32
+"""And at least one for so many answers that there are, so that rounds are not too many."""
 NAMES: Mapping[int, Decision] = {CRITICAL: "critical", NOT: "not", OPEN: "open"}
 
 
@@ -129,8 +131,8 @@ class Stopping:
     def round(self) -> tuple[Slice, ...]:
         """What the next round asks, of all tasks together; nothing where all is decided or all items have been asked.
 
-        Every open cell is asked the items it needs if it goes on as it has begun. Where these are fewer than `BUDGET`
-        answers, all are asked more in proportion. The baseline is asked what the furthest cell is.
+        Every open cell is asked the items it needs if it goes on as it has begun. Where these are too few for a round,
+        all are asked more in proportion (`stretched`). The baseline is asked what the furthest cell is.
         """
         if self._next is None:
             stops = {(of.task, edit): stop for of in self._families for edit, stop in of.wanted().items()}
@@ -215,12 +217,14 @@ def stretched(
         reached: up to which it has been asked.
         asked: up to which item of each task the baseline has been asked.
         totals: how many items each task has.
-        budget: answers of the round at least, those of the baseline too; by default `BUDGET`.
+        budget: answers of the round at least, those of the baseline too; by default `BUDGET`, or a `SHARE`-th of the
+            answers that there are if that is more.
 
     Returns:
         Such stops that there are enough, or that nothing is left to ask of these cells.
     """
-    budget = BUDGET if budget is None else budget
+    if budget is None:
+        budget = max(BUDGET, (sum(asked.values()) + sum(reached.values())) // SHARE)
     while True:
         answers = sum(stop - reached[cell] for cell, stop in stops.items())
         for task, already in asked.items():
