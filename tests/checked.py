@@ -22,10 +22,17 @@ from types import ModuleType
 from unittest.mock import patch
 
 import typer
-from beartype import beartype
+from beartype import BeartypeConf, beartype
 from jaxtyping import AbstractArray, jaxtyped
 
 _THIS = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
+
+
+class NotAsAnnotatedError(TypeError):
+    """What a function was given, or gives, is not what its annotations say; a TypeError, as it would mostly end in."""
+
+
+_STRICTLY = BeartypeConf(violation_type=NotAsAnnotatedError)
 
 
 def checked(function: Callable) -> Callable:
@@ -33,7 +40,7 @@ def checked(function: Callable) -> Callable:
     written = function.__annotations__
     hints = {name: _resolved(hint, function.__globals__) for name, hint in written.items()}
     function.__annotations__ = hints
-    inner = beartype(function)
+    inner = beartype(function, conf=_STRICTLY)
     function.__annotations__ = inner.__annotations__ = written  # which others read, as typer does
     if not any(map(_names_axes, hints.values())):
         return inner

@@ -9,10 +9,9 @@ from types import ModuleType
 
 import pytest
 import torch
-from beartype.roar import BeartypeCallHintViolation
 
 import lesion
-from checked import check
+from checked import NotAsAnnotatedError, check
 from lesion.edits.factors import scale_output
 
 SOURCE = '''
@@ -82,7 +81,7 @@ def module(tmp_path, monkeypatch) -> Iterator[ModuleType]:
 
 
 def refused():
-    return pytest.raises(BeartypeCallHintViolation)
+    return pytest.raises(NotAsAnnotatedError)
 
 
 def test_an_axis_is_as_long_in_every_argument_and_in_the_result_of_one_call(module):
