@@ -45,8 +45,8 @@ def test_rows_that_truncate_say_token_for_token_what_the_edited_weights_say(fami
     model = tiny.model(family)
     edits = edits_of(model.anatomy)
     requests = [
-        Request(f"{number}/{index}", prompt, edit, Decoding(max_new_tokens=6))
-        for number, prompt in enumerate(PROMPTS[:2])
+        # Both lengths in every batch.
+        Request(f"{index}", PROMPTS[index % 2], edit, Decoding(max_new_tokens=6))
         for index, edit in enumerate(edits)
     ]
     before = {name: value.clone() for name, value in model.network.state_dict().items()}
