@@ -50,6 +50,16 @@ class Elements(html.parser.HTMLParser):
             self.inside[self._open][-1] += data
 
 
+def assert_asks_for_nothing(text: str) -> None:
+    """The page refers to nothing outside itself, has no style but its sheet, and two scripts: its own and its data."""
+    for tag, attributes in Elements(text).found:
+        assert "style" not in attributes, tag
+        for name in ("src", "href", "action", "srcset", "data"):
+            value = attributes.get(name)
+            assert not value or value.startswith(("#", "data:")), (tag, value)
+    assert len(Elements(text).inside["script"]) == 2
+
+
 def hostile_study():
     summary, answers, items = study(models=tuple(HOSTILE[:2]), tasks=(HOSTILE[2], HOSTILE[6]))
     summary["study"] |= {"title": HOSTILE[0], "rule": HOSTILE[1], "name": HOSTILE[4], "version": HOSTILE[5]}
