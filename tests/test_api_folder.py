@@ -27,11 +27,13 @@ def study(**where):
 first, second, named = study(), study(), study(out=sys.argv[2])
 assert len(first.answers) == len(second.answers) == 4
 assert study(out=second.folder).asked == 0
+third = study()
+within = study(out=third.folder / "within")
 if (child := os.fork()) == 0:
     sys.exit()
 os.waitpid(child, 0)
 assert first.folder.is_dir()
-print(first.folder, second.folder, sep="\\n")
+print(first.folder, second.folder, third.folder, sep="\\n")
 """
 
 
@@ -54,12 +56,13 @@ def test_only_what_nobody_has_named_is_removed_and_only_when_python_ends(tmp_pat
         program, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": path}
     )
     assert done.returncode == 0, done.stderr
-    first, second = (Path(line) for line in done.stdout.split())
+    first, second, third = (Path(line) for line in done.stdout.split())
     assert first.parent == second.parent == temporary
     assert not first.exists()
     assert (second / "answers.sqlite").is_file()  # it was named later
+    assert (third / "within" / "answers.sqlite").is_file()
     assert (named / "answers.sqlite").is_file()
-    assert list(temporary.glob("lesion-*")) == [second]
+    assert set(temporary.glob("lesion-*")) == {second, third}
 
 
 def test_a_study_that_was_asked_wrongly_leaves_nothing(temporary, tmp_path):

@@ -26,10 +26,13 @@ def folder_of(out: str | Path | None) -> Iterator[Path]:
     """The folder of a study: `out`, or a temporary one.
 
     A temporary one is removed when Python ends, since results read from it until then. Where the study breaks off with
-    something done, it stays, and the error says where it lies; one that is named as `out` later stays too.
+    something done, it stays, and the error says where it lies. One that is named as `out` later, or has that in it,
+    stays too.
     """
     if out is not None:
-        _MADE.pop(Path(out).resolve(), None)
+        place = Path(out).resolve()
+        for kept in (place, *place.parents):
+            _MADE.pop(kept, None)
         yield Path(out)
         return
     folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -38,6 +37,13 @@ def test_neighbours_are_one_band_when_parting_them_would_spare_little():
     ]
 
 
+def module(group: int) -> torch.nn.Module:
+    """A layer that attends with so many query heads for each head of keys."""
+    made = torch.nn.Module()
+    made.num_key_value_groups, made.is_causal = group, True  # type: ignore[assignment]
+    return made
+
+
 def naive(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, lengths: list[int]) -> np.ndarray:
     """Attention of each row over its last `length` columns, [rows, 1, heads, size], in float64."""
     q, k, v = (tensor.double().numpy() for tensor in (query, key, value))
@@ -67,24 +73,24 @@ def test_each_band_reads_no_column_that_its_rows_do_not_hold(heads, key_heads):
     expected = naive(query, key, value, lengths)
     # Reached by whoever reads more than the band's longest row holds, masked or not.
     key[ROWS : 2 * ROWS, :, :-20] = value[ROWS : 2 * ROWS, :, :-20] = float("nan")
-    module = SimpleNamespace(num_key_value_groups=heads // key_heads, is_causal=True)
-    whole, _ = ALL_ATTENTION_FUNCTIONS[CUT](module, query, key, value, mask)
+    layer = module(heads // key_heads)
+    whole, _ = ALL_ATTENTION_FUNCTIONS[CUT](layer, query, key, value, mask)
     assert whole.isnan().any()
     with by_bands(bands(lengths)):
-        found, _ = ALL_ATTENTION_FUNCTIONS[CUT](module, query, key, value, mask)
+        found, _ = ALL_ATTENTION_FUNCTIONS[CUT](layer, query, key, value, mask)
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
 
 
 def test_whoever_attends_otherwise_is_left_alone_and_everything_is_put_back():
     lengths = [40] * ROWS + [5] * ROWS
     query, key, value, mask = drawn(lengths, 2, 2)
-    module = SimpleNamespace(num_key_value_groups=1, is_causal=True)
+    layer = module(1)
     key[ROWS:, :, :-5] = float("nan")
     stock = ALL_ATTENTION_FUNCTIONS[CUT]
     elsewhere: list[torch.Tensor] = []
 
     def attend() -> torch.Tensor:
-        output: torch.Tensor = ALL_ATTENTION_FUNCTIONS[CUT](module, query, key, value, mask)[0]
+        output: torch.Tensor = ALL_ATTENTION_FUNCTIONS[CUT](layer, query, key, value, mask)[0]
         return output
 
     with by_bands(bands(lengths)):
@@ -94,13 +100,44 @@ def test_whoever_attends_otherwise_is_left_alone_and_everything_is_put_back():
         thread.start()
         thread.join()
         fewer = [tensor[1:] for tensor in (query, key, value, mask)]
-        assert ALL_ATTENTION_FUNCTIONS[CUT](module, *fewer)[0].isnan().any()
+        assert ALL_ATTENTION_FUNCTIONS[CUT](layer, *fewer)[0].isnan().any()
         twice = query.repeat(1, 1, 2, 1)
-        assert ALL_ATTENTION_FUNCTIONS[CUT](module, twice, key, value, mask)[0].isnan().any()
+        assert ALL_ATTENTION_FUNCTIONS[CUT](layer, twice, key, value, mask)[0].isnan().any()
     assert elsewhere[0].isnan().any()
     assert attend().isnan().any()
     with pytest.raises(ZeroDivisionError), by_bands(bands(lengths)):
         print(1 // 0)
+    assert ALL_ATTENTION_FUNCTIONS[CUT] is stock
+
+
+def test_threads_whose_passes_overlap_are_each_cut_by_their_own_bands_and_leave_nothing():
+    stock = ALL_ATTENTION_FUNCTIONS[CUT]
+    first, second = [40] * ROWS + [5] * ROWS, [30] * ROWS + [3] * ROWS
+    inside, left = threading.Event(), threading.Event()
+    found: list[torch.Tensor] = []
+
+    def attend(lengths: list[int], held: int) -> torch.Tensor:
+        query, key, value, mask = drawn(lengths, 2, 2)
+        key[ROWS:, :, :-held] = float("nan")
+        output: torch.Tensor = ALL_ATTENTION_FUNCTIONS[CUT](module(1), query, key, value, mask)[0]
+        return output
+
+    def other() -> None:
+        with by_bands(bands(second)):
+            inside.set()
+            left.wait(30)
+            found.append(attend(second, 3))
+
+    thread = threading.Thread(target=other)
+    with by_bands(bands(first)):
+        thread.start()
+        inside.wait(30)
+        found.append(attend(first, 5))
+    assert attend(first, 5).isnan().any()
+    left.set()
+    thread.join()
+    assert len(found) == 2
+    assert not any(output.isnan().any() for output in found)
     assert ALL_ATTENTION_FUNCTIONS[CUT] is stock
 
 

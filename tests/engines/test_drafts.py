@@ -164,8 +164,13 @@ def test_edits_that_take_the_first_block_away_go_ahead_rather_than_leave_places_
     assert [row.column for row in waiting.take(2, 100)] == [4, 4]
     assert len(waiting) == 8
     assert [row.request.prompt for row in waiting.take(1, 100)] == [(5, 6)]
-    assert [(row.column, row.draft) for row in waiting.take(4, 100)] == [(0, ())]
+    (went,) = waiting.take(4, 100)
+    assert (went.column, went.draft) == (0, ())
     assert not waiting.take(4, 100)
+    # What it says is nobody's draft: theirs is still to come.
+    went.said = [1, 2, 3]
+    waiting.finished(went)
+    assert not waiting.ready
     # Not where drafts have been of use to such an edit.
     for row in second:
         row.apart = row.column == 0

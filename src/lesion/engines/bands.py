@@ -61,52 +61,81 @@ def can_cut(config: PretrainedConfig) -> bool:
     return getattr(config, "_attn_implementation", None) == CUT
 
 
+class _Here(threading.local):
+    """The bands of the present thread; empty where nothing is cut."""
+
+    cut: Sequence[Band] = ()
+
+
+_here = _Here()
+_lock = threading.Lock()
+# The attention functions that were there, the last of them in use while nothing is cut; and how many threads cut now.
+_stock: list[Attend] = []
+_cutting = 0
+
+
 @contextmanager
 def by_bands(cut: Sequence[Band]) -> Iterator[None]:
     """While inside, passes of this thread over one token of every row attend band by band.
 
-    Calls of other shapes, without a mask or with a bias of positions, are left as they are. Nothing is changed for
-    those who come after: the function that attended before does so again, however the `with` ends.
+    Calls of other shapes, without a mask or with a bias of positions, are left as they are, and so are other threads.
+    Nothing is changed for those who come after: the function that attended before does so again, however the `with`
+    ends.
     """
-    rows, width = cut[-1].stop, max(band.width for band in cut)
-    here = threading.get_ident()
-    attend: Attend = ALL_ATTENTION_FUNCTIONS[CUT]
-
-    def cut_up(
-        module: nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Tensor | None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> tuple[Tensor, Tensor | None]:
-        shape = (*query.shape[:1], *query.shape[2:3], *key.shape[2:3])
-        fits = attention_mask is not None and tuple(attention_mask.shape[-4::3]) == (rows, width)
-        biased = args or kwargs.get("position_bias") is not None
-        if shape != (rows, 1, width) or not fits or biased or threading.get_ident() != here:
-            return attend(module, query, key, value, attention_mask, *args, **kwargs)
-        assert attention_mask is not None
-        outputs = []
-        for start, stop, held in cut:
-            first = width - held
-            output, _ = attend(
-                module,
-                query[start:stop],
-                key[start:stop, :, first:],
-                value[start:stop, :, first:],
-                attention_mask[start:stop, ..., first:],
-                **kwargs,
-            )
-            outputs.append(output)
-        return torch.cat(outputs), None
-
-    replaced = ALL_ATTENTION_FUNCTIONS._local_mapping.get(CUT)
-    ALL_ATTENTION_FUNCTIONS[CUT] = cut_up
+    _install()
+    _here.cut = cut
     try:
         yield
     finally:
-        if replaced is None:
-            del ALL_ATTENTION_FUNCTIONS[CUT]
-        else:
-            ALL_ATTENTION_FUNCTIONS[CUT] = replaced
+        _here.cut = ()
+        _take_away()
+
+
+def _install() -> None:
+    global _cutting
+    with _lock:
+        if not _cutting:
+            _stock[:] = [ALL_ATTENTION_FUNCTIONS[CUT]]
+            ALL_ATTENTION_FUNCTIONS[CUT] = _attend
+        _cutting += 1
+
+
+def _take_away() -> None:
+    global _cutting
+    with _lock:
+        _cutting -= 1
+        if not _cutting:
+            del ALL_ATTENTION_FUNCTIONS[CUT]  # what is registered for all comes to light again
+            if ALL_ATTENTION_FUNCTIONS[CUT] is not _stock[0]:
+                ALL_ATTENTION_FUNCTIONS[CUT] = _stock[0]
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *args: Any,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    attend, cut = _stock[0], _here.cut
+    if not cut or args or attention_mask is None or kwargs.get("position_bias") is not None:
+        return attend(module, query, key, value, attention_mask, *args, **kwargs)
+    rows, width = cut[-1].stop, max(band.width for band in cut)
+    shapes = (*query.shape[::2][:2], *key.shape[::2][:2], attention_mask.shape[0], attention_mask.shape[-1])
+    if shapes != (rows, 1, rows, width, rows, width):
+        return attend(module, query, key, value, attention_mask, **kwargs)
+    outputs = []
+    for start, stop, held in cut:
+        first = width - held
+        output, _ = attend(
+            module,
+            query[start:stop],
+            key[start:stop, :, first:],
+            value[start:stop, :, first:],
+            attention_mask[start:stop, ..., first:],
+            **kwargs,
+        )
+        outputs.append(output)
+    return torch.cat(outputs), None

@@ -108,7 +108,7 @@ class Drafts:
     def finished(self, row: Row) -> None:
         """Lend the answer of a row that went ahead to those that follow it."""
         question = _question(row.request)
-        if question not in self._lent:
+        if question not in self._lent and not row.ahead:
             # What follows the last token is never asked.
             self._lent[question] = tuple(row.said[:-1])
             self._let(self._following.pop(question, []), self._lent[question])
@@ -125,6 +125,7 @@ class Drafts:
             group = self._following.get(_question(row.request), [])
             if row in group and not self._tally[row.column, row.request.decoding].proved:
                 group.remove(row)
+                row.ahead = True
                 self._insert(row)
 
     def _let(self, rows: Iterable[Row], draft: tuple[int, ...]) -> None:

@@ -264,8 +264,9 @@ def _branching(
             others = {
                 key: _grow_heads(value, prompts, origin) if key == "alibi" else _grow(value, prompts, origin)
                 for key, value in kwargs.items()
-                if key != "hidden_states"
+                if key != "hidden_states" and not _of_heads(key, value)
             }
+            others |= {key: value for key, value in kwargs.items() if _of_heads(key, value)}
             if args:
                 return (stream, *(_grow(value, prompts, origin) for value in args[1:])), others
             return args, {"hidden_states": stream, **others}
@@ -312,6 +313,11 @@ def _grow(value: Any, prompts: int, origin: Tensor) -> Any:
     if type(value) is dict:
         return {key: _grow(part, prompts, origin) for key, part in value.items()}
     return value
+
+
+def _of_heads(key: str, value: Any) -> bool:
+    """Whether an input is [heads, 1, length], the same for all rows: the linear biases of MPT."""
+    return key == "position_bias" and isinstance(value, Tensor) and value.dim() == 3
 
 
 def _grow_heads(value: Any, prompts: int, origin: Tensor) -> Any:

@@ -29,6 +29,7 @@ class Row:
         accepted: how much of the draft it did say.
         said: its answer so far.
         apart: whether its edit takes the first block or a branch of it away, after which answers are seldom alike.
+        ahead: whether it did not wait for another's answer; its own is no draft then.
     """
 
     request: Request
@@ -41,6 +42,7 @@ class Row:
     accepted: int = 0
     said: list[int] = field(default_factory=list)
     apart: bool = False
+    ahead: bool = False
 
     @cached_property
     def uniform(self) -> np.ndarray | None:

@@ -166,6 +166,9 @@ class Slots(Cache):
         """Make room for one token in every row; attention mask [rows, width + 1] and positions [rows, 1] for it."""
         if self.window.end >= self.mask.shape[1]:
             self._make_room(1)
+        # A row that nobody reads has its steps counted too, but no position beyond those of the others: it might be
+        # beyond the context, and some rotary embeddings are those of the last position of all.
+        self.lengths.clamp_(max=max(self.width, 1))
         end = self.window.end
         self.mask[:, end] = True
         device = self.mask.device

@@ -89,10 +89,18 @@ class Model:
         """How many positions a prompt and its answer may take together.
 
         By the configuration; where it sets no limit, by the tokenizer (which may set one so large that it is
-        none).
+        none). Of a model with two rotary embeddings (longrope: Phi-3 and later), so many as the first is for: beyond
+        them the keys of all positions would be others, and those of whoever shares the batch.
         """
-        stated = getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
-        return int(stated or self.tokenizer.model_max_length)
+        config = self.network.config.get_text_config()
+        stated = getattr(config, "max_position_embeddings", None)
+        context = int(stated or self.tokenizer.model_max_length)
+        rotary = getattr(config, "rope_parameters", None) or {}
+        if rotary.get("rope_type") != "longrope":
+            return context
+        first = rotary.get("original_max_position_embeddings")
+        first = first or getattr(config, "original_max_position_embeddings", None) or context
+        return min(context, int(first))
 
     @property
     def has_chat_template(self) -> bool:
