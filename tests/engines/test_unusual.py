@@ -18,6 +18,7 @@ from transformers import (
     Phi3ForCausalLM,
 )
 
+import lesion.engines.beginnings
 import tiny
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Request
@@ -52,6 +53,24 @@ def test_linear_biases_of_heads_are_told_from_what_has_a_row_for_every_prompt(ma
     found = {response.key: response for response in TransformersEngine(model).answer(requests)}
     for request in requests:
         assert found[request.key].token_ids == greedy(model, request.prompt, request.edit, 8), request.key
+
+
+@pytest.mark.parametrize("made", [bloom, mpt])
+def test_linear_biases_reach_over_a_beginning_that_was_computed_before(made, monkeypatch):
+    monkeypatch.setattr(lesion.engines.beginnings, "WORTH", 40)
+    model = made()
+    first = prompts(1, longest=40, shortest=40, seed=2)[0]
+    edits = (BASELINE, ScaleBlock(0), ScaleBlock(1, 0.5), ScaleBlock(2))
+    requests = [
+        Request(f"{number} {edit}", (*first, *prompt), edit, Decoding(8))
+        for number, prompt in enumerate(prompts(4))
+        for edit in edits
+    ]
+    engine = TransformersEngine(model)
+    found = {response.key: response for response in engine.answer(requests)}
+    for request in requests:
+        assert found[request.key].token_ids == greedy(model, request.prompt, request.edit, 8), request.key
+    assert engine.work.prompt < 4 * 40 * 3
 
 
 def test_a_place_that_stands_empty_is_at_no_position_beyond_the_context():

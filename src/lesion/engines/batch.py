@@ -13,6 +13,7 @@ from lesion.edits.edit import BASELINE
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
 from lesion.engines.bands import ROWS, bands, by_bands, can_cut
+from lesion.engines.beginnings import Beginnings
 from lesion.engines.decoding import sample
 from lesion.engines.prefill import Prefilled, prefill
 from lesion.engines.row import Row
@@ -31,17 +32,26 @@ class Batch:
     """The rows at work. A slot whose row has finished is None until another row takes it.
 
     Args:
+        beginnings: of the rows.
         waiting: the rows that are to enter, as far as they are known: memory for them is kept from the start.
     """
 
     def __init__(
-        self, model: Model, gates: Gates, table: Table, padding: int, work: Work, waiting: Collection[Row] = ()
+        self,
+        model: Model,
+        gates: Gates,
+        table: Table,
+        padding: int,
+        work: Work,
+        beginnings: Beginnings,
+        waiting: Collection[Row] = (),
     ) -> None:
         self.model = model
         self.gates = gates
         self.table = table
         self.padding = padding
         self.work = work
+        self.beginnings = beginnings
         longest = max((len(row.request.prompt) + min(row.limit, GROWTH) for row in waiting), default=0)
         self.slots = Slots(model.network.config, min(work.batch_size, len(waiting)), longest)
         self.rows: list[Row | None] = []
@@ -58,10 +68,12 @@ class Batch:
     def enter(self, rows: Sequence[Row]) -> Finished:
         """Compute the prompts and drafts of new rows and let in those that this does not finish; the others."""
         self.assigned = False
-        columns = torch.tensor([row.column for row in rows])
+        columns = [row.column for row in rows]
         wanted = [len(row.draft) + 1 for row in rows]
         given = [row.given for row in rows]
-        found = prefill(self.model, self.gates, given, self.table.select(columns), self.padding, wanted=wanted)
+        begun = self.beginnings.begun([row.beginning for row in rows], columns)
+        table = self.table.select(torch.tensor(columns))
+        found = prefill(self.model, self.gates, given, table, self.padding, wanted=wanted, begun=begun)
         self.work.prompt += found.token_steps
         positions = torch.cat(
             [torch.arange(first, first + count) for first, count in zip(found.places.tolist(), wanted, strict=True)]

@@ -12,6 +12,7 @@ from torch import Tensor
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
+from lesion.engines.beginnings import Beginnings
 from lesion.engines.engine import Request, Response
 from lesion.engines.memory import halve, ran_out
 from lesion.engines.prefill import prefill, rows_to_score
@@ -31,25 +32,29 @@ def look_up(
     column: Mapping[Edit, int],
     padding: int,
     work: Work,
+    beginnings: Beginnings,
 ) -> Iterator[Response]:
     """For each request the log-probability and the rank of each of its tokens after its prompt; nothing is generated.
 
-    One pass over the prompts, shared between the edits of one prompt. When memory runs out, the batch size is halved.
+    One pass over the prompts, shared between the edits of one prompt, after one over what many prompts begin with. When
+    memory runs out, the batch size is halved.
 
     Raises:
         LesionError: memory does not suffice at a batch size of 1.
     """
-    ordered = deque(sorted(requests, key=lambda r: (-len(r.prompt), r.prompt, column[r.edit])))
+    ordered = deque(sorted(requests, key=lambda r: (beginnings.of(r).rank, -len(r.prompt), r.prompt, column[r.edit])))
     while ordered:
-        # Sorted by length, so the first is the longest.
-        rows = min(rows_to_score(model, len(ordered[0].prompt)), work.batch_size * 4)
-        taken = [ordered.popleft() for _ in range(min(rows, len(ordered)))]
+        # Sorted by length, so of those that begin alike the first is the longest.
+        longest = rows_to_score(model, len(ordered[0].prompt), len(beginnings.of(ordered[0])))
+        rows = beginnings.first(ordered, min(longest, work.batch_size * 4))
+        taken = [ordered.popleft() for _ in range(rows)]
         try:
-            found = _look_up(model, gates, taken, table, column, padding, work)
+            found = _look_up(model, gates, taken, table, column, padding, work, beginnings)
         except RuntimeError as error:
             if not ran_out(error):
                 raise
-            halve(work, model, error)
+            if not beginnings.give_up():
+                halve(work, model, error)
             ordered.extendleft(reversed(taken))
             continue
         yield from found
@@ -64,10 +69,12 @@ def _look_up(
     column: Mapping[Edit, int],
     padding: int,
     work: Work,
+    beginnings: Beginnings,
 ) -> list[Response]:
-    columns = torch.tensor([column[request.edit] for request in requests])
+    columns = [column[request.edit] for request in requests]
     prompts = [request.prompt for request in requests]
-    found = prefill(model, gates, prompts, table.select(columns), padding)
+    begun = beginnings.begun([beginnings.of(request) for request in requests], columns)
+    found = prefill(model, gates, prompts, table.select(torch.tensor(columns)), padding, begun=begun)
     gates.assign_everywhere(BASELINE)
     work.prompt += found.token_steps
     # A part at a time: all logits of a large vocabulary as float64 would not fit beside the logits themselves.

@@ -75,10 +75,12 @@ class Drafts:
     def take(self, rows: int, tokens: int) -> list[Row]:
         """The next rows: so many at most, and no more than so many tokens, padding included, but always one.
 
-        Rows of one prompt stay together, and much shorter ones wait for a pass of their own, where that can be.
+        Rows of one prompt stay together, and much shorter ones wait for a pass of their own, where that can be. Tokens
+        that are computed once for many rows do not count, but with them a pass is at most twice as large.
         """
         taken: list[Row] = []
-        padded = 0
+        fresh: list[int] = []
+        whole = 0
         if not self.ready:
             self._go_ahead(rows)
         while self.ready and len(taken) < rows:
@@ -87,10 +89,10 @@ class Drafts:
                 self._insert(self.ready.pop())
                 continue
             # The longest is first; what exceeds one pass enters with the next.
-            longest = len(taken[0].given) if taken else 0
-            padded += longest - len(row.given) if taken else 0
-            too_short = len(row.given) < FILLED * longest and padded > SPARE
-            if taken and ((len(taken) + 1) * longest > tokens or too_short):
+            fresh.append(row.fresh)
+            whole, longest = max(whole, len(row.given)), max(fresh)
+            uneven = min(fresh) < FILLED * longest and len(fresh) * longest - sum(fresh) > SPARE
+            if taken and (uneven or len(fresh) * longest > tokens or len(fresh) * whole > 2 * tokens):
                 break
             taken.append(self.ready.pop())
         while self.ready and self.ready[-1].given == taken[-1].given != taken[0].given:
@@ -177,5 +179,5 @@ def _question(request: Request) -> _Question:
     return request.prompt, request.decoding
 
 
-def _order(row: Row) -> tuple[int, tuple[int, ...], int]:
-    return len(row.given), row.request.prompt, -row.column
+def _order(row: Row) -> tuple[int, int, tuple[int, ...], int]:
+    return -row.beginning.rank, row.fresh, row.request.prompt, -row.column

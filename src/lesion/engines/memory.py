@@ -30,8 +30,13 @@ def rows_that_fit(model: Model, sharers: int = 1) -> int:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     element = torch.empty((), dtype=model.dtype).element_size()
-    bytes_per_row = 2 * config.num_hidden_layers * heads * size * element * min(model.context, POSITIONS)
+    bytes_per_row = 2 * config.num_hidden_layers * heads * size * element * positions(model)
     return int(max(1, min(most, memory // bytes_per_row)))
+
+
+def positions(model: Model) -> int:
+    """How many positions a row is expected to need at most."""
+    return min(model.context, POSITIONS)
 
 
 def _machine_bytes() -> int:

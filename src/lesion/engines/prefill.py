@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, DynamicLayer
 
 from lesion.edits.edit import UNITS
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
+from lesion.engines.past import Begun, Recorder, before, known
 from lesion.models.anatomy import HEAD
 from lesion.models.load import Model
 
@@ -61,13 +61,6 @@ class Prefilled:
         return self.computed.index_select(0, self.places)
 
 
-class Recorder(Cache):
-    """Keeps each layer's keys and values of one forward pass, whatever number of rows the layer was run on."""
-
-    def __init__(self, layers: int) -> None:
-        super().__init__(layers=[DynamicLayer() for _ in range(layers)])
-
-
 def pad_left(prompts: Sequence[Sequence[int]], padding: int) -> tuple[Int[Tensor, "rows length"], Tensor]:
     """Token ids padded on the left, and the mask that is False at padding."""
     length = max(map(len, prompts))
@@ -79,10 +72,14 @@ def pad_left(prompts: Sequence[Sequence[int]], padding: int) -> tuple[Int[Tensor
     return tokens, mask
 
 
-def rows_to_score(model: Model, length: int) -> int:
-    """How many rows of this length one pass scores best, no answer being generated after it."""
-    most = max(1, TOKENS // length)
-    return most if model.device.type != "cpu" else min(most, max(TOKENS_ON_CPU // length, ROWS_ON_CPU))
+def rows_to_score(model: Model, length: int, known: int = 0) -> int:
+    """How many rows of this length, of which so many tokens are known, one pass scores best.
+
+    No answer is generated after it.
+    """
+    fresh = length - known
+    most = max(1, min(TOKENS // fresh, 2 * TOKENS // length))
+    return most if model.device.type != "cpu" else min(most, max(TOKENS_ON_CPU // fresh, ROWS_ON_CPU))
 
 
 def prefill(
@@ -93,8 +90,12 @@ def prefill(
     padding: int,
     kept: int = 1,
     wanted: Sequence[int] | None = None,
+    begun: Sequence[Begun | None] | None = None,
 ) -> Prefilled:
     """Run every row's prompt under its edit, shared below the block where the edit begins.
+
+    Of prompts whose first tokens are known, only the last ones run: of each as many as of that which has most to run.
+    So nothing stands between what is known and what runs, and distances of columns are distances of positions.
 
     Args:
         prompts: token ids per row; rows with equal prompts share what can be shared.
@@ -102,6 +103,8 @@ def prefill(
         padding: token id to pad with; it is never attended to.
         kept: number of last positions whose logits are wanted.
         wanted: that number per row, instead of one for all: the head is spared the rest, unless rows truncate it.
+        begun: per row, where its first tokens were computed under the same edit. They are fewer than those of the
+            prompt, by as many as are wanted of it.
     """
     unique = list(dict.fromkeys(map(tuple, prompts)))
     number = {prompt: index for index, prompt in enumerate(unique)}
@@ -122,9 +125,20 @@ def prefill(
     place = prompt_of_row.clone()
     place[forked] = torch.arange(len(forked)) + len(unique)
 
-    tokens, mask = pad_left(unique, padding)
-    cache = Recorder(_cache_layers(model))
-    positions = (mask.long().cumsum(1) - 1).clamp(min=0)
+    begun = [None] * len(prompts) if begun is None else begun
+    heads = known(prompt_of_row.tolist(), begun, len(unique))
+    fresh = max(len(prompt) - head for prompt, head in zip(unique, heads, strict=True))
+    past = torch.tensor([max(0, len(prompt) - fresh) for prompt in unique])
+    reach = int(past.max())
+
+    def lower(layer: int) -> tuple[Tensor, Tensor]:
+        rows = grown[: rows_at[min(layer, blocks - 1)]]
+        return before([begun[row] for row in rows.tolist()], past[prompt_of_row[rows]], layer)
+
+    tokens, mask = pad_left([prompt[-fresh:] for prompt in unique], padding)
+    mask = torch.cat([torch.arange(reach) >= reach - past[:, None], mask], dim=1)
+    positions = (mask.long().cumsum(1) - 1).clamp(min=0)[:, reach:]
+    cache = Recorder(_cache_layers(model), reach, lower)
     gates.assign_table(_but_the_first(table, starts, without).select(grown), growing=True)
     chosen, places = (None, place) if wanted is None else _positions(place, wanted)
     kept = kept if wanted is None else max(wanted)

@@ -13,6 +13,7 @@ from torch import Tensor
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
+from lesion.engines.beginnings import Beginning, Beginnings
 from lesion.engines.engine import Request
 from lesion.engines.memory import halve, ran_out
 from lesion.engines.prefill import prefill, rows_to_score
@@ -35,6 +36,7 @@ def score(
     column: Mapping[Edit, int],
     padding: int,
     work: Work,
+    beginnings: Beginnings,
 ) -> Iterator[tuple[Request, tuple[Scored, ...]]]:
     """For each request the summed log-probability, in nats, of every choice given the prompt, and if it is greedy.
 
@@ -45,21 +47,24 @@ def score(
     Raises:
         LesionError: memory does not suffice at a batch size of 1.
     """
-    ordered = deque(sorted(requests, key=lambda r: (-_length(r), r.prompt, column[r.edit])))
+    ordered = deque(sorted(requests, key=lambda r: (beginnings.of(r).rank, -_length(r), r.prompt, column[r.edit])))
     while ordered:
-        # Whole requests, as many as fit; sorted by length, so the first is the longest.
-        rows_at_most = min(rows_to_score(model, _length(ordered[0])), work.batch_size * 4)
+        # Whole requests, as many as fit; sorted by length, so of those that begin alike the first is the longest.
+        longest = rows_to_score(model, _length(ordered[0]), len(beginnings.of(ordered[0])))
+        rows_at_most = min(longest, work.batch_size * 4)
+        alike = beginnings.first(ordered, rows_at_most)
         taken = [ordered.popleft()]
         rows = len(taken[0].choices)
-        while ordered and rows + len(ordered[0].choices) <= rows_at_most:
+        while len(taken) < alike and rows + len(ordered[0].choices) <= rows_at_most:
             taken.append(ordered.popleft())
             rows += len(taken[-1].choices)
         try:
-            scores = _score(model, gates, taken, table, column, padding, work)
+            scores = _score(model, gates, taken, table, column, padding, work, beginnings)
         except RuntimeError as error:
             if not ran_out(error):
                 raise
-            halve(work, model, error)
+            if not beginnings.give_up():
+                halve(work, model, error)
             ordered.extendleft(reversed(taken))
             continue
         yield from zip(taken, scores, strict=True)
@@ -78,24 +83,29 @@ def _score(
     column: Mapping[Edit, int],
     padding: int,
     work: Work,
+    beginnings: Beginnings,
 ) -> list[tuple[Scored, ...]]:
     # A row is a prompt and a choice but for its last token, whose log-probability is told by the one before it. Choices
     # of one request that differ in that token alone share a row: of single tokens, all.
     rows: dict[tuple[tuple[int, ...], int], int] = {}
-    places = [
-        [
-            rows.setdefault(((*request.prompt, *choice[:-1]), column[request.edit]), len(rows))
-            for choice in request.choices
-        ]
-        for request in requests
-    ]
+    begins: list[Beginning] = []
+    places: list[list[int]] = []
+    for request in requests:
+        places.append([])
+        for choice in request.choices:
+            row = rows.setdefault(((*request.prompt, *choice[:-1]), column[request.edit]), len(rows))
+            begins += [beginnings.of(request)] * (row == len(begins))
+            places[-1].append(row)
+    columns = [one for _, one in rows]
+    begun = beginnings.begun(begins, columns)
     found = prefill(
         model,
         gates,
         [prompt for prompt, _ in rows],
-        table.select(torch.tensor([one for _, one in rows])),
+        table.select(torch.tensor(columns)),
         padding,
         kept=max(len(choice) for request in requests for choice in request.choices),
+        begun=begun,
     )
     gates.assign_everywhere(BASELINE)
     work.prompt += found.token_steps

@@ -17,6 +17,8 @@ from torch import Tensor
 from transformers import PretrainedConfig
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from lesion.engines.past import of_columns
+
 # Columns by which the buffers grow at a time: rarer copies against memory lying idle.
 GROWTH = 64
 
@@ -130,7 +132,7 @@ class Slots(Cache):
         for layer, key, value, source in zip(self.layers, keys, values, sources, strict=True):
             for held, new in ((layer.keys, key), (layer.values, value)):
                 chosen = slots.to(new.device)
-                held[chosen, :, start:end] = _columns(new, source.to(new.device), columns.to(new.device))
+                held[chosen, :, start:end] = of_columns(new, source.to(new.device), columns.to(new.device))
                 self._forget(held, chosen, slice(self.window.start, start))
         device = self.mask.device
         self.mask[slots.to(device)] = False
@@ -241,13 +243,3 @@ def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:
         return like.new_zeros(*shape)
     size = math.prod(shape) * like.element_size()
     return torch.from_numpy(np.zeros(size, dtype=np.uint8)).view(like.dtype).view(*shape)
-
-
-def _columns(
-    held: Float[Tensor, "held heads length size"], rows: Int[Tensor, " new"], columns: Int[Tensor, "new width"]
-) -> Float[Tensor, "new heads width size"]:
-    """Of every chosen row its own columns."""
-    heads, length, size = held.shape[1:]
-    head = torch.arange(heads, device=held.device)
-    places = (rows[:, None, None] * heads + head[:, None]) * length + columns[:, None]
-    return held.reshape(-1, size).index_select(0, places.flatten()).view(len(rows), heads, -1, size)

@@ -21,6 +21,7 @@ from lesion.edits.lowrank import BUDGET, factor_bytes, maskable
 from lesion.edits.table import Table, tabulate
 from lesion.edits.weights import written
 from lesion.engines.batch import Batch
+from lesion.engines.beginnings import Beginning, Beginnings
 from lesion.engines.checking import check_requests, ends_of
 from lesion.engines.contrast import look_up
 from lesion.engines.decoding import StopStrings
@@ -157,16 +158,20 @@ class TransformersEngine:
         stops: Mapping[tuple[str, ...], StopStrings],
         drafts: Drafts,
     ) -> Iterator[Response]:
+        columns = [(request, column[request.edit]) for request in group]
+        beginnings = Beginnings(self.model, gates, table, self._padding, self.work, columns)
         choosing = [request for request in group if request.choices]
-        for request, scored in score(self.model, gates, choosing, table, column, self._padding, self.work):
+        for request, scored in score(self.model, gates, choosing, table, column, self._padding, self.work, beginnings):
             yield _chosen(request, scored, self.model)
         contrasting = [request for request in group if request.tokens]
-        yield from look_up(self.model, gates, contrasting, table, column, self._padding, self.work)
+        yield from look_up(self.model, gates, contrasting, table, column, self._padding, self.work, beginnings)
         asked = [request for request in group if not request.choices and not request.tokens]
         starts = table.first_edited().tolist()
         apart = (table.scales[0] == 0).any(0).tolist()
-        drafts.wait(self._row(request, column[request.edit], starts, apart, stops) for request in asked)
-        yield from self._generate(gates, drafts, table)
+        drafts.wait(
+            self._row(request, column[request.edit], starts, apart, stops, beginnings.of(request)) for request in asked
+        )
+        yield from self._generate(gates, drafts, table, beginnings)
 
     def _row(
         self,
@@ -175,14 +180,15 @@ class TransformersEngine:
         starts: Sequence[int],
         apart: Sequence[bool],
         stops: Mapping[tuple[str, ...], StopStrings],
+        beginning: Beginning,
     ) -> Row:
         decoding = request.decoding
         limit = min(decoding.max_new_tokens, self.model.context - len(request.prompt))
         stop = stops[decoding.stop]
-        return Row(request, column, starts[column], limit, self._ends, stop, apart=apart[column])
+        return Row(request, column, starts[column], limit, self._ends, stop, apart=apart[column], beginning=beginning)
 
-    def _generate(self, gates: Gates, waiting: Drafts, table: Table) -> Iterator[Response]:
-        batch = Batch(self.model, gates, table, self._padding, self.work, waiting.rows)
+    def _generate(self, gates: Gates, waiting: Drafts, table: Table, beginnings: Beginnings) -> Iterator[Response]:
+        batch = Batch(self.model, gates, table, self._padding, self.work, beginnings, waiting.rows)
         while waiting or batch.live:
             taken: list[Row] = []
             try:
@@ -203,8 +209,9 @@ class TransformersEngine:
                 for row in taken:
                     row.forget()
                 waiting.again({id(row): row for row in [*batch.leave(), *taken]}.values())
-                batch = Batch(self.model, gates, table, self._padding, self.work, waiting.rows)
-                halve(self.work, self.model, error)
+                batch = Batch(self.model, gates, table, self._padding, self.work, beginnings, waiting.rows)
+                if not beginnings.give_up():
+                    halve(self.work, self.model, error)
                 continue
             if finished:
                 batch.rest()
