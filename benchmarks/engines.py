@@ -2,6 +2,7 @@
 
     python benchmarks/engines.py --python-vllm .venv-vllm/bin/python --python-lens LENS/bin/python
     python benchmarks/engines.py --shape 50m --items 20
+    python benchmarks/engines.py --shape 50m --items 12 --beginning 400
     python benchmarks/engines.py --shape qwen2.5-1.5b --device cuda --dtype bfloat16 --new-tokens 64
 
 Every contestant runs in a process of its own, by the Python of its environment, and gets the same weights, prompts as
@@ -28,9 +29,11 @@ from engines_child import MISSING
 from engines_job import Job, Outcome, Question
 from engines_models import prepared
 from engines_table import Entry, machine, show, write
+from lesion.models.load import Model
 from lesion.studies.layers import parse_layers
-from lesion.tasks.catalogue import draw, find
+from lesion.tasks.catalogue import calibration_items, draw, find
 from lesion.tasks.prompts import encode
+from lesion.tasks.task import Task
 
 HERE = Path(__file__).parent
 TASKS = ("primer:arithmetic", "primer:atlas", "primer:reading")
@@ -82,7 +85,7 @@ def planned(options: argparse.Namespace, folder: Path) -> Job:
     layers = parse_layers(options.layers, len(model.anatomy.blocks), model.name)
     questions = tuple(
         Question(
-            tuple(encode(model, task, item, style="plain")),
+            (*beginning(model, task, options.beginning), *encode(model, task, item, style="plain")),
             options.new_tokens or (RANDOM_TOKENS if options.shape else task.max_new_tokens),
         )
         for name in TASKS
@@ -103,6 +106,16 @@ def planned(options: argparse.Namespace, folder: Path) -> Job:
         repeats=options.repeats,
         patience=options.patience,
     )
+
+
+def beginning(model: Model, task: Task, length: int) -> tuple[int, ...]:
+    """So many tokens of other questions of the task, the same for all items, as the shots of a few-shot task are."""
+    if not length:
+        return ()
+    tokens = [token for item in calibration_items(task) for token in encode(model, task, item, style="plain")]
+    if len(tokens) < length:
+        raise SystemExit(f"{task.name} has {len(tokens)} tokens of other questions; ask for a shorter beginning.")
+    return tuple(tokens[:length])
 
 
 def run(name: str, job: Job, folder: Path, options: argparse.Namespace) -> Outcome | str:
@@ -144,6 +157,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--items", type=int, default=40, help="of each of the three tasks")
     made.add_argument("--new-tokens", type=int, help="the limit of every answer; else the tasks', with --shape 48")
+    made.add_argument("--beginning", type=int, default=0, help="tokens that all prompts of a task begin with")
     made.add_argument("--layers", default="all")
     made.add_argument("--device", default="cpu")
     made.add_argument("--dtype", default="float32")

@@ -76,10 +76,12 @@ def step(slots: Slots, naive: Naive, look: bool = True) -> None:
     assert bool(mask.any(1).all()), "attention over nothing is not defined"
     for layer in range(LAYERS):
         key, value = (torch.stack(rows) for rows in zip(*(made([token], layer) for token in new), strict=True))
+        nobody = [slot for slot, row in enumerate(naive.rows) if row is None]
+        key[nobody] = value[nobody] = float("nan")  # what comes of a broken edit, in a row that nobody reads
         seen = slots.update(key, value, layer)
         for tensor in seen:
             assert tensor.shape == (len(naive.rows), HEADS, before + 1, SIZE)
-            assert bool(tensor.isfinite().all())
+            assert bool(tensor[naive.live].isfinite().all()), "masked columns are multiplied by 0, and 0 · NaN is NaN"
         assert slots.get_mask_sizes(1, layer) == (before + 1, 0)
         if look:
             check_rows(naive, mask, seen, layer)
@@ -96,6 +98,10 @@ def check_rows(naive: Naive, mask: Tensor, seen: tuple[Tensor, Tensor], layer: i
 
 
 def vacate(slots: Slots, naive: Naive, left: list[int]) -> None:
+    """Rows leave, broken: nothing of what they have written may reach whoever comes after them."""
+    for layer in slots.layers:
+        for tensor in (layer.keys, layer.values):
+            tensor[left, :, slots.window.start : slots.window.end] = float("nan")
     for slot in left:
         naive.rows[slot] = None
     slots.vacate(torch.tensor(left), torch.tensor(naive.live, dtype=torch.long))
@@ -214,3 +220,13 @@ def test_rows_may_do_without_the_last_tokens_of_what_was_computed():
     check(slots, naive)
     for _ in range(GROWTH):
         step(slots, naive)
+
+
+def test_a_row_that_takes_the_place_of_a_longer_one_meets_nothing_of_it_when_the_window_widens_again():
+    slots, naive = Slots(CONFIG), Naive()
+    insert(slots, naive, [0, 1], [9, 3])
+    vacate(slots, naive, [0])
+    keep(slots, naive, [1])
+    insert(slots, naive, [1], [9])
+    step(slots, naive)
+    check(slots, naive)

@@ -41,7 +41,9 @@ class Begun(NamedTuple):
     row: int
 
 
-Before = Callable[[int], tuple[Tensor, Tensor]]
+Before = Callable[[int, Tensor, Tensor], None]
+# Bytes of a row's keys in a layer from which on, on a CPU, rows are copied one by one.
+LARGE = 1 << 17
 
 
 class Recorder(Cache):
@@ -50,7 +52,8 @@ class Recorder(Cache):
     Args:
         layers: of the network.
         reach: columns that lie before those of the pass.
-        before: a layer's keys and values there, by its index; asked for when the layer runs, for as many rows.
+        before: given a layer's index, its keys and its values, writes what is in these columns; called when the layer
+            runs, for as many rows.
     """
 
     def __init__(self, layers: int, reach: int = 0, before: Before | None = None) -> None:
@@ -69,9 +72,11 @@ class _Layer(DynamicLayer):
             keys, values = super().update(key_states, value_states, *args, **kwargs)
             return keys, values
         self.lazy_initialization(key_states, value_states)
-        keys, values = self.before(self.index)
-        self.keys = torch.cat([keys, key_states], dim=-2)
-        self.values = torch.cat([values, value_states], dim=-2)
+        rows, heads, length, size = key_states.shape
+        self.keys = key_states.new_empty(rows, heads, self.reach + length, size)
+        self.values = value_states.new_empty(rows, heads, self.reach + length, value_states.shape[-1])
+        self.keys[:, :, self.reach :], self.values[:, :, self.reach :] = key_states, value_states
+        self.before(self.index, self.keys, self.values)
         return self.keys, self.values
 
     def get_seq_length(self) -> int:
@@ -87,46 +92,71 @@ def known(prompt_of_row: Sequence[int], begun: Sequence[Begun | None], prompts: 
     return [length or 0 for length in lengths]
 
 
-def before(
-    begun: Sequence[Begun | None], lengths: Int[Tensor, " rows"], layer: int
-) -> tuple[Float[Tensor, "rows heads reach size"], Float[Tensor, "rows heads reach size"]]:
-    """A layer's keys and values of the first tokens of every row, so many of each; aligned on the right.
+def put_before(
+    keys: Float[Tensor, "rows heads columns size"],
+    values: Float[Tensor, "rows heads columns size"],
+    begun: Sequence[Begun | None],
+    lengths: Int[Tensor, " rows"],
+    layer: int,
+) -> None:
+    """Put a layer's keys and values of the first tokens of every row, so many of each, before what follows them.
 
-    What stands left of them is another token of the same text, or zeros: to be masked.
+    They are aligned on the right of the first columns, as many as the largest length. What stands left of them is
+    another token of the same text, or zeros: to be masked.
 
     Args:
-        begun: per row; None only where its length is 0, but not for all.
-        lengths: how many of the known tokens a row wants, from the first on. The largest is the reach.
+        keys: to be written to.
+        values: to be written to.
+        begun: per row; None only where its length is 0.
+        lengths: how many of the known tokens a row wants, from the first on.
         layer: its index.
     """
     reach = int(lengths.max())
-    together: dict[Past, list[int]] = {}
+    together: dict[Past | None, list[int]] = {}
     for index, one in enumerate(begun):
-        if one is not None:
-            together.setdefault(one.past, []).append(index)
-    found: list[Tensor] = []
-    for kind in ("keys", "values"):
-        parts = []
-        for past, rows in together.items():
-            held = getattr(past, kind)[layer]
-            chosen = past.sources[layer][torch.tensor([begun[row].row for row in rows])]  # type: ignore[union-attr]
-            columns = (torch.arange(reach) + (lengths[rows] - reach)[:, None]).clamp(min=0)
-            parts.append((rows, of_columns(held, chosen.to(held.device), columns.to(held.device))))
-        if len(parts) == 1 and len(parts[0][0]) == len(begun):
-            found.append(parts[0][1])
+        together.setdefault(one.past if one else None, []).append(index)
+    for past, rows in together.items():
+        chosen = torch.tensor(rows)
+        if past is None:
+            keys[chosen.to(keys.device), :, :reach] = 0
+            values[chosen.to(values.device), :, :reach] = 0
             continue
-        whole = parts[0][1].new_zeros(len(begun), *parts[0][1].shape[1:])
-        for rows, part in parts:
-            whole[torch.tensor(rows, device=whole.device)] = part.to(whole.device)
-        found.append(whole)
-    return found[0], found[1]
+        source = past.sources[layer][torch.tensor([one.row for index in rows if (one := begun[index])])]
+        for whole, held in ((keys, past.keys[layer]), (values, past.values[layer])):
+            put_columns(whole, chosen, 0, held, source, lengths[chosen] - reach, reach)
 
 
-def of_columns(
-    held: Float[Tensor, "held heads length size"], rows: Int[Tensor, " new"], columns: Int[Tensor, "new width"]
-) -> Float[Tensor, "new heads width size"]:
-    """Of every chosen row its own columns."""
+def put_columns(
+    target: Float[Tensor, "rows heads columns size"],
+    rows: Int[Tensor, " chosen"],
+    start: int,
+    held: Float[Tensor, "held heads length size"],
+    sources: Int[Tensor, " chosen"],
+    starts: Int[Tensor, " chosen"],
+    width: int,
+) -> None:
+    """Copy columns of some rows into others: into columns from `start` on, so many, of each row its own.
+
+    Args:
+        target: to be written to.
+        rows: of it, to be written to.
+        start: the first column to be written to.
+        held: to be read.
+        sources: the row of it that each row reads.
+        starts: the first column that each row reads; where there is none, that is below 0, column 0 is read.
+        width: how many columns.
+    """
     heads, length, size = held.shape[1:]
+    if held.device.type == "cpu" and heads * width * size * held.element_size() >= LARGE:
+        # Row by row: what is gathered first is written twice, and of large memory the system takes its time to give.
+        for row, source, first in zip(rows.tolist(), sources.tolist(), starts.tolist(), strict=True):
+            missing = max(0, -first)
+            target[row, :, start + missing : start + width] = held[source, :, first + missing : first + width]
+            if missing:
+                target[row, :, start : start + missing] = held[source, :, :1]
+        return
+    columns = (torch.arange(width) + starts[:, None]).clamp(min=0).to(held.device)
     head = torch.arange(heads, device=held.device)
-    places = (rows[:, None, None] * heads + head[:, None]) * length + columns[:, None]
-    return held.reshape(-1, size).index_select(0, places.flatten()).view(len(rows), heads, -1, size)
+    places = (sources.to(held.device)[:, None, None] * heads + head[:, None]) * length + columns[:, None]
+    found = held.reshape(-1, size).index_select(0, places.flatten()).view(len(rows), heads, width, size)
+    target[rows.to(target.device), :, start : start + width] = found

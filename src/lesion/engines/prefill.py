@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from lesion.edits.edit import UNITS
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
-from lesion.engines.past import Begun, Recorder, before, known
+from lesion.engines.past import Begun, Recorder, known, put_before
 from lesion.models.anatomy import HEAD
 from lesion.models.load import Model
 
@@ -131,14 +131,14 @@ def prefill(
     past = torch.tensor([max(0, len(prompt) - fresh) for prompt in unique])
     reach = int(past.max())
 
-    def lower(layer: int) -> tuple[Tensor, Tensor]:
+    def put(layer: int, keys: Tensor, values: Tensor) -> None:
         rows = grown[: rows_at[min(layer, blocks - 1)]]
-        return before([begun[row] for row in rows.tolist()], past[prompt_of_row[rows]], layer)
+        put_before(keys, values, [begun[row] for row in rows.tolist()], past[prompt_of_row[rows]], layer)
 
     tokens, mask = pad_left([prompt[-fresh:] for prompt in unique], padding)
     mask = torch.cat([torch.arange(reach) >= reach - past[:, None], mask], dim=1)
     positions = (mask.long().cumsum(1) - 1).clamp(min=0)[:, reach:]
-    cache = Recorder(_cache_layers(model), reach, lower)
+    cache = Recorder(_cache_layers(model), reach, put)
     gates.assign_table(_but_the_first(table, starts, without).select(grown), growing=True)
     chosen, places = (None, place) if wanted is None else _positions(place, wanted)
     kept = kept if wanted is None else max(wanted)

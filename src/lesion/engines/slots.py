@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PretrainedConfig
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from lesion.engines.past import of_columns
+from lesion.engines.past import put_columns
 
 # Columns by which the buffers grow at a time: rarer copies against memory lying idle.
 GROWTH = 64
@@ -72,6 +72,8 @@ class Slots(Cache):
         config: of the network.
         most: rows that memory is kept for from the first one on.
         longest: tokens of a row that it is kept for, and for some more.
+
+    What lies left of a row's first token is finite, if the row itself is: masked columns are multiplied by 0 only.
 
     Attributes:
         mask: [rows, capacity] bool, True where a column holds a token of the row.
@@ -128,12 +130,13 @@ class Slots(Cache):
         self._reserve(keys, values, rows, length)
         start, end = self.window.end - length, self.window.end
         # Right-aligned anew, without the last tokens of each; what stands left of a row's first token is masked.
-        columns = (torch.arange(mask.shape[1] - length, mask.shape[1]) - drop[:, None]).clamp(min=0)
+        stops = mask.shape[1] - drop
         for layer, key, value, source in zip(self.layers, keys, values, sources, strict=True):
             for held, new in ((layer.keys, key), (layer.values, value)):
-                chosen = slots.to(new.device)
-                held[chosen, :, start:end] = of_columns(new, source.to(new.device), columns.to(new.device))
-                self._forget(held, chosen, slice(self.window.start, start))
+                put_columns(held, slots, start, new, source, stops - length, length)
+                # Also masked, a NaN of a row before this one would reach whoever comes after.
+                if start:
+                    held[slots.to(held.device), :, :start] = 0
         device = self.mask.device
         self.mask[slots.to(device)] = False
         self.mask[slots.to(device), start:end] = (torch.arange(length) >= length - lengths[:, None]).to(device)
@@ -147,6 +150,7 @@ class Slots(Cache):
             for name in ("keys", "values"):
                 held = getattr(layer, name)
                 held[: len(rows), :, span] = held[:, :, span].index_select(0, chosen)
+                held[: len(rows), :, : span.start] = 0
         self.mask = self.mask[rows.to(self.mask.device)]
         self.lengths = self.lengths[rows]
         self._narrow(int(self.lengths.max()) if len(rows) else 0)
@@ -158,11 +162,6 @@ class Slots(Cache):
         """
         self.lengths[rows] = 1
         self._narrow(int(self.lengths[live].max()) if len(live) else 1)
-
-    def _forget(self, held: Tensor, rows: Tensor, columns: slice) -> None:
-        """Zeros where a row before this one may have left a NaN: also masked, it would reach whoever comes after."""
-        if len(rows) and columns.start < columns.stop:
-            held[rows.to(held.device), :, columns] = 0
 
     def step_inputs(self) -> tuple[Tensor, Tensor]:
         """Make room for one token in every row; attention mask [rows, width + 1] and positions [rows, 1] for it."""
@@ -193,11 +192,7 @@ class Slots(Cache):
         self.mask = torch.cat([self.mask, self.mask.new_zeros(rows - len(self.mask), capacity)])
         if self.window.end < length:
             self._move(length - self.window.end)
-        start, self.window.start = self.window.start, min(self.window.start, self.window.end - length)
-        # Columns seen again after they had been left: no row reads them, but all meet them.
-        for layer in self.layers if held else ():
-            layer.keys[:, :, self.window.start : start] = 0
-            layer.values[:, :, self.window.start : start] = 0
+        self.window.start = min(self.window.start, self.window.end - length)
         self.lengths = torch.cat([self.lengths, self.lengths.new_ones(rows - len(self.lengths))])
 
     def _resize(self, keys: Sequence[Tensor], values: Sequence[Tensor], rows: int, capacity: int) -> None:
@@ -207,7 +202,7 @@ class Slots(Cache):
                 new = _zeros((rows, like.shape[1], capacity, like.shape[3]), like)
                 old = getattr(layer, name, None)
                 if old is not None:
-                    new[: old.shape[0], :, : old.shape[2]] = old
+                    new[: len(self.mask), :, : old.shape[2]] = old[: len(self.mask)]
                 setattr(layer, name, new)
             layer.is_initialized = True
         mask = torch.zeros(len(self.mask), capacity, dtype=torch.bool, device=keys[0].device)
@@ -230,7 +225,10 @@ class Slots(Cache):
             self._resize(keys, values, len(keys[0]), end + by + GROWTH)
         for layer in self.layers:
             for tensor in (layer.keys, layer.values):
-                tensor[:, :, start + by : end + by] = tensor[:, :, start:end].clone()
+                used = tensor[: len(self.mask)]
+                used[:, :, start + by : end + by] = used[:, :, start:end].clone()
+                # Columns that lay right of all rows may hold whatever rows before these have left there.
+                used[:, :, end : start + by] = 0
         moved = self.mask[:, start:end].clone()
         self.mask.zero_()
         self.mask[:, start + by : end + by] = moved
