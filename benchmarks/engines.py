@@ -53,6 +53,8 @@ CONTESTANTS = {
 def main() -> None:
     """Run the contestants and print their table."""
     options = parser().parse_args()
+    if options.shape and not options.new_tokens:
+        options.new_tokens = RANDOM_TOKENS
     chosen = options.only.split(",") if options.only else list(CONTESTANTS)
     unknown = [name for name in chosen if name not in CONTESTANTS]
     if unknown:
@@ -86,7 +88,7 @@ def planned(options: argparse.Namespace, folder: Path) -> Job:
     questions = tuple(
         Question(
             (*beginning(model, task, options.beginning), *encode(model, task, item, style="plain")),
-            options.new_tokens or (RANDOM_TOKENS if options.shape else task.max_new_tokens),
+            options.new_tokens or task.max_new_tokens,
         )
         for name in TASKS
         for task in [find(name)]
