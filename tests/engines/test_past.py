@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 from alone import EDITS, forward, prompts
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
+import lesion.engines.past
 import tiny
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock
 from lesion.edits.gates import gated
 from lesion.edits.table import tabulate
-from lesion.engines.past import Begun, Past, known
+from lesion.engines.past import Begun, Past, known, put_columns
 from lesion.engines.prefill import Prefilled, prefill
 
 families = pytest.mark.parametrize("family", tiny.FAMILIES)
@@ -118,6 +121,25 @@ def test_a_row_under_an_edit_that_breaks_the_model_breaks_no_other():
     found = run(model, texts, edits * 4, begun)
     for row in range(0, len(texts), 2):
         assert_close(found.logits[row, -1], forward(model, texts[row])[0][-1], row)
+
+
+@given(data=st.data())
+@pytest.mark.parametrize("large", [1, 10**9], ids=["row by row", "gathered"])
+def test_columns_are_copied_as_a_loop_over_rows_and_columns_would(large, data):
+    shape = [data.draw(st.integers(1, most), what) for what, most in (("held", 4), ("heads", 3), ("length", 9))]
+    width, start = data.draw(st.integers(1, shape[2]), "width"), data.draw(st.integers(0, 3), "start")
+    rows = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=4, unique=True), "rows")
+    sources = [data.draw(st.integers(0, shape[0] - 1), "source") for _ in rows]
+    starts = [data.draw(st.integers(-width, shape[2] - width), "start of a row") for _ in rows]
+    held = torch.arange(1.0, 1 + 2 * shape[0] * shape[1] * shape[2]).view(*shape, 2)
+    target, expected = (torch.zeros(5, shape[1], start + width + 1, 2) for _ in range(2))
+    for row, source, first in zip(rows, sources, starts, strict=True):
+        for column in range(width):
+            expected[row, :, start + column] = held[source, :, max(0, first + column)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lesion.engines.past, "LARGE", large)
+        put_columns(target, torch.tensor(rows), start, held, torch.tensor(sources), torch.tensor(starts), width)
+    assert torch.equal(target, expected)
 
 
 def test_what_is_known_of_a_prompt_is_known_for_all_of_its_rows():

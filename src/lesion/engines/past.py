@@ -1,4 +1,4 @@
-"""Past: keys and values of what rows begin with, computed before, put under what is computed now."""
+"""Past: keys and values of what rows begin with, computed earlier, put before what is computed now."""
 
 from __future__ import annotations
 
