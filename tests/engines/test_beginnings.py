@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import torch
 from alone import EDITS, forward, greedy, prompts
@@ -170,23 +172,32 @@ def test_an_unknown_place_is_refused_before_any_beginning_is_computed():
 words = st.lists(st.integers(5, 7), max_size=6).map(tuple)
 
 
-@given(st.lists(st.tuples(st.sampled_from([(), FEW_SHOT, ANOTHER, FEW_SHOT[:33]]), words), min_size=1, max_size=60))
+begun = st.sampled_from([(), FEW_SHOT, ANOTHER, FEW_SHOT[:33]])
+
+
+@given(st.lists(st.tuples(begun, words, st.integers(0, 1)), min_size=1, max_size=90))
 def test_what_is_shared_is_the_longest_text_that_all_of_a_family_begin_with(parts):
-    texts = [text for first, rest in parts if (text := (*first, *rest))]
-    families: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
-    for text in texts:
+    asked = [(text, ScaleBlock(edit)) for first, rest, edit in parts if (text := (*first, *rest))]
+    families: dict[tuple[int, ...], list[tuple[tuple[int, ...], Edit]]] = {}
+    for text, edit in asked:
         if len(text) > LEAST:
-            families.setdefault(text[:LEAST], set()).add(text)
+            families.setdefault(text[:LEAST], []).append((text, edit))
     expected = {}
-    for first, of_family in families.items():
-        longest = 0
-        while all(
-            len(text) > longest + 1 and text[: longest + 1] == min(of_family)[: longest + 1] for text in of_family
-        ):
-            longest += 1
-        if longest >= LEAST and (len(of_family) - 1) * longest >= WORTH:
+    for first, members in families.items():
+        longest = min(len(text) for text, _ in members) - 1
+        while len({text[:longest] for text, _ in members}) > 1:
+            longest -= 1
+        counts = Counter(edit for _, edit in members)
+        spared = [(count - 1) * longest for count in counts.values()]
+        if longest >= LEAST and sum(spared) / len(spared) >= WORTH:
             expected[Decoding(), first] = longest
-    assert shared(Request(f"{index}", text) for index, text in enumerate(texts)) == expected
+    assert shared(Request(f"{index}", text, edit) for index, (text, edit) in enumerate(asked)) == expected
+
+
+def test_prompts_that_are_asked_under_an_edit_of_their_own_each_share_nothing():
+    requests = [Request(f"{token}", (*FEW_SHOT, token), ScaleBlock(token)) for token in range(5, 60)]
+    assert shared(requests) == {}
+    assert shared([*requests, *(Request("", one.prompt, ScaleBlock(5)) for one in requests * 20)])
 
 
 def test_answers_that_are_decoded_otherwise_belong_to_other_tasks():

@@ -20,7 +20,7 @@ from lesion.models.load import Model
 
 # A beginning has so many tokens at least, ...
 LEAST = 32
-# ... and spares so many at least under an edit: it takes a pass of its own, and copies.
+# ... and spares so many at least under an edit, on average: it takes a pass of its own, and copies.
 WORTH = 1024
 
 _Family = tuple[Decoding, tuple[int, ...]]
@@ -52,17 +52,20 @@ def shared(requests: Iterable[Request]) -> dict[_Family, int]:
 
     The last token of a prompt is never among them: what follows it is what is asked.
     """
-    prompts: dict[_Family, set[tuple[int, ...]]] = defaultdict(set)
+    families: dict[_Family, list[Request]] = defaultdict(list)
     for request in requests:
         if len(request.prompt) > LEAST:
-            prompts[_family(request)].add(request.prompt)
+            families[_family(request)].append(request)
     found = {}
-    for family, of_family in prompts.items():
+    for family, members in families.items():
+        # Without hashing any: they are long, and the same one comes with every edit.
+        prompts = list({id(request.prompt): request.prompt for request in members}.values())
+        first, last = min(prompts), max(prompts)
         # What the first and the last of a sorted list have in common, all have.
-        pairs = enumerate(zip(min(of_family), max(of_family), strict=False))
-        alike = next((place for place, (one, other) in pairs if one != other), len(min(of_family)))
-        length = min(alike, min(map(len, of_family)) - 1)
-        if length >= LEAST and (len(of_family) - 1) * length >= WORTH:
+        alike = (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
+        length = min(next(alike, len(first)), min(map(len, prompts)) - 1)
+        edits = len({request.edit for request in members})
+        if length >= LEAST and (len(members) - edits) * length >= WORTH * edits:
             found[family] = length
     return found
 
