@@ -84,6 +84,8 @@ def main() -> None:
 def planned(options: argparse.Namespace, folder: Path) -> Job:
     """The sweep that every contestant gets."""
     model, place = prepared(options.shape or options.model, options.dtype, options.device, folder, options.gain)
+    if options.beginning < 0:
+        raise SystemExit(f"A beginning has 0 tokens or more, not {options.beginning}.")
     layers = parse_layers(options.layers, len(model.anatomy.blocks), model.name)
     questions = tuple(
         Question(
@@ -94,6 +96,9 @@ def planned(options: argparse.Namespace, folder: Path) -> Job:
         for task in [find(name)]
         for item in draw(task, options.items, 0)
     )
+    longest = max(len(question.prompt) + question.limit for question in questions)
+    if longest > model.context:
+        raise SystemExit(f"{model.name} has room for {model.context} tokens, not for {longest}: ask for fewer.")
     ends = model.network.generation_config.eos_token_id
     named = {*(ends if isinstance(ends, list) else [ends]), model.tokenizer.eos_token_id} - {None}
     return Job(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lesion.engines.beginnings
+import lesion.engines.prefill
+import lesion.engines.transformers
 import tiny
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, ScaleParameters
 from lesion.edits.gates import gated
 from lesion.edits.shares import Magnitude
 from lesion.edits.table import tabulate
-from lesion.engines.beginnings import LEAST, WORTH, Beginnings, shared
+from lesion.engines.beginnings import COST, LEAST, NOTHING, Beginnings, alike, shared
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers import TransformersEngine
 from lesion.engines.work import Work
@@ -30,7 +33,7 @@ ANOTHER = (*FEW_SHOT[:2], *prompts(1, longest=45, shortest=45, seed=12)[0])
 @pytest.fixture
 def worth_it(monkeypatch):
     """A few short prompts are enough to share what they begin with."""
-    monkeypatch.setattr(lesion.engines.beginnings, "WORTH", 40)
+    monkeypatch.setattr(lesion.engines.beginnings, "COST", 30)
 
 
 def questions(beginnings=(FEW_SHOT,), count: int = 4, edits=EDITS, **kind) -> list[Request]:
@@ -52,7 +55,7 @@ def answered(model, requests, batch_size: int = 8) -> tuple[dict, Work]:
 def unshared(monkeypatch, model, requests) -> Work:
     """The work of the same when nothing is shared."""
     with monkeypatch.context() as patched:
-        patched.setattr(lesion.engines.beginnings, "WORTH", 10**9)
+        patched.setattr(lesion.engines.beginnings, "COST", 10**9)
         return answered(model, requests)[1]
 
 
@@ -127,14 +130,14 @@ def test_no_more_is_kept_than_may_be_and_what_was_used_last_is_kept():
 
         def use(*numbers: int) -> int:
             before = work.prompt
-            found = of.begun([of.of(requests[40 * number]) for number in numbers], [0] * len(numbers))
+            found = of.begun([of.of(requests[40 * number], 0) for number in numbers], [0] * len(numbers))
             assert all(one is not None and one.past.length == 60 for one in found)
             return (work.prompt - before) // 60
 
         assert [use(0), use(1), use(0), use(2), use(0), use(1)] == [1, 1, 0, 1, 0, 1]
         assert use(0, 1, 2, 3) == 2, "a pass that wants more has more"
         assert of.give_up()
-        assert of.begun([of.of(requests[0])], [0]) == [None]
+        assert of.begun([of.of(requests[0], 0)], [0]) == [None]
         assert not of.give_up()
 
 
@@ -169,38 +172,99 @@ def test_an_unknown_place_is_refused_before_any_beginning_is_computed():
         answered(model, questions(edits=[ScaleBlock(99)], count=40))
 
 
+@pytest.mark.parametrize("fails", [1, 2])
+@pytest.mark.parametrize("kind", [{"decoding": OTHER}, {"choices": ((7, 8),)}, {"tokens": (7,)}])
+def test_when_memory_runs_out_what_waits_is_put_in_order_as_if_nothing_had_been_shared(monkeypatch, kind, fails):
+    """Else the first of a pass would not be its longest, and passes would be far too large."""
+    monkeypatch.setattr(lesion.engines.prefill, "TOKENS", 600)
+    monkeypatch.setattr(lesion.engines.transformers, "TOKENS", 600)
+    monkeypatch.setattr(lesion.engines.beginnings, "COST", 30)
+    model = tiny.model("llama")
+    (long,) = prompts(1, longest=180, shortest=180, seed=15)
+    texts = [(*first, *rest) for rest in prompts(12, longest=4, seed=16) for first in (FEW_SHOT[:40], long, ())]
+    whole = lesion.engines.prefill.prefill
+    passes: list[tuple[int, bool]] = []
+
+    def prefill(model, gates, prompts, *args, **kwargs):
+        shares = any(kwargs.get("begun") or ())
+        passes.append((len(set(prompts)) * max(map(len, prompts)), shares))
+        if shares and sum(shared for _, shared in passes) == fails:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(model, gates, prompts, *args, **kwargs)
+
+    for place in ("batch", "scoring", "contrast", "beginnings"):
+        monkeypatch.setattr(f"lesion.engines.{place}.prefill", prefill)
+    _, work = answered(model, [Request(f"{index}", text, **kind) for index, text in enumerate(texts)], batch_size=32)
+    assert work.batch_size == 32
+    assert [shares for _, shares in passes].count(True) == fails
+    after = passes[max(place for place, (_, shares) in enumerate(passes) if shares) + 1 :]
+    assert len(after) > 3
+    assert max(tokens for tokens, _ in after) <= 600
+
+
+def test_edits_for_which_there_is_no_room_are_asked_without(worth_it):
+    model = tiny.model("llama")
+    requests = questions(edits=[ScaleBlock(layer, factor) for layer in range(3) for factor in (0.0, 0.5)])
+    columns = list(range(6)) * 4
+    with gated(model) as gates, torch.inference_mode():
+        table = tabulate([request.edit for request in requests[:6]], model.anatomy)
+        # Half of two rows of 256 tokens: room for 4 times 60.
+        of = Beginnings(model, gates, table, 0, Work(batch_size=2), list(zip(requests, columns, strict=True)))
+        found = [of.of(*one) for one in zip(requests, columns, strict=True)]
+    assert [len(one) for one in found] == [60, 60, 60, 60, 0, 0] * 4
+    assert [one is NOTHING for one in found] == [False, False, False, False, True, True] * 4
+    assert alike(found) == 4
+    assert_greedy(model, requests, answered(model, [replace(one, decoding=OTHER) for one in requests], 2)[0])
+
+
 words = st.lists(st.integers(5, 7), max_size=6).map(tuple)
+begun = st.sampled_from([(), FEW_SHOT, ANOTHER, FEW_SHOT[:33], (*FEW_SHOT[:40], *ANOTHER)])
 
 
-begun = st.sampled_from([(), FEW_SHOT, ANOTHER, FEW_SHOT[:33]])
+def spared(requests: list[Request], found: list[tuple[int, ...]]) -> int:
+    """Tokens that need not be computed, less the cost of computing each beginning under each of its edits."""
+    groups: dict[tuple[int, ...], list[Request]] = {}
+    for request, tokens in zip(requests, found, strict=True):
+        if tokens:
+            groups.setdefault(tokens, []).append(request)
+    edits = {tokens: len({request.edit for request in group}) for tokens, group in groups.items()}
+    return sum((len(group) - edits[tokens]) * len(tokens) - COST * edits[tokens] for tokens, group in groups.items())
 
 
-@given(st.lists(st.tuples(begun, words, st.integers(0, 1)), min_size=1, max_size=90))
-def test_what_is_shared_is_the_longest_text_that_all_of_a_family_begin_with(parts):
-    asked = [(text, ScaleBlock(edit)) for first, rest, edit in parts if (text := (*first, *rest))]
-    families: dict[tuple[int, ...], list[tuple[tuple[int, ...], Edit]]] = {}
-    for text, edit in asked:
-        if len(text) > LEAST:
-            families.setdefault(text[:LEAST], []).append((text, edit))
-    expected = {}
-    for first, members in families.items():
-        longest = min(len(text) for text, _ in members) - 1
-        while len({text[:longest] for text, _ in members}) > 1:
-            longest -= 1
-        counts = Counter(edit for _, edit in members)
-        spared = [(count - 1) * longest for count in counts.values()]
-        if longest >= LEAST and sum(spared) / len(spared) >= WORTH:
-            expected[Decoding(), first] = longest
-    assert shared(Request(f"{index}", text, edit) for index, (text, edit) in enumerate(asked)) == expected
+@given(st.lists(st.tuples(begun, words, st.integers(0, 1)), min_size=1, max_size=150))
+def test_what_is_shared_begins_every_prompt_and_spares_no_less_than_any_single_length_would(parts):
+    requests = [Request("", text, ScaleBlock(edit)) for first, rest, edit in parts if (text := (*first, *rest))]
+    found = shared(requests)
+    for request, tokens in zip(requests, found, strict=True):
+        assert not tokens or LEAST <= len(tokens) < len(request.prompt)
+        assert request.prompt[: len(tokens)] == tokens
+    for length in range(LEAST, 80):
+        texts = Counter(request.prompt[:length] for request in requests if len(request.prompt) > length)
+        for text, count in texts.items():
+            one = [text if request.prompt[:length] == text != request.prompt else () for request in requests]
+            assert count == sum(map(bool, one))
+            assert spared(requests, found) >= spared(requests, one)
+    assert spared(requests, found) >= 0
+
+
+def test_one_odd_prompt_and_another_task_keep_nobody_from_sharing():
+    texts = [(*FEW_SHOT, token) for token in range(5, 55)]
+    others = [(*FEW_SHOT[:35], *ANOTHER, token) for token in range(5, 55)]
+    odd = (*FEW_SHOT[:33], 7, 8, 9)
+    found = shared([Request("", text) for text in (*texts, odd, *others)])
+    assert set(found[:50]) == {FEW_SHOT}
+    assert found[50] == ()
+    assert set(found[51:]) == {(*FEW_SHOT[:35], *ANOTHER)}
+
+
+def test_prompts_that_are_the_beginning_of_others_share_what_leaves_each_a_token():
+    texts = [FEW_SHOT[:length] for length in range(40, 61) for _ in range(2)]
+    found = shared([Request("", text) for text in texts])
+    assert all(len(tokens) < len(text) for tokens, text in zip(found, texts, strict=True))
+    assert spared([Request("", text) for text in texts], found) == (len(texts) - 1) * 39 - COST
 
 
 def test_prompts_that_are_asked_under_an_edit_of_their_own_each_share_nothing():
     requests = [Request(f"{token}", (*FEW_SHOT, token), ScaleBlock(token)) for token in range(5, 60)]
-    assert shared(requests) == {}
-    assert shared([*requests, *(Request("", one.prompt, ScaleBlock(5)) for one in requests * 20)])
-
-
-def test_answers_that_are_decoded_otherwise_belong_to_other_tasks():
-    texts = [(*FEW_SHOT, token) for token in range(5, 45)]
-    requests = [Request(f"{text[-1]}", text, decoding=Decoding(5 + text[-1] % 2)) for text in texts]
-    assert sorted(shared(requests).values()) == [60, 60]
+    assert not any(shared(requests))
+    assert all(shared([*requests, *(replace(one, edit=ScaleBlock(5 + i % 55)) for i, one in enumerate(requests * 25))]))

@@ -16,6 +16,8 @@ from transformers import (
     MptForCausalLM,
     Phi3Config,
     Phi3ForCausalLM,
+    XGLMConfig,
+    XGLMForCausalLM,
 )
 
 import lesion.engines.beginnings
@@ -57,7 +59,7 @@ def test_linear_biases_of_heads_are_told_from_what_has_a_row_for_every_prompt(ma
 
 @pytest.mark.parametrize("made", [bloom, mpt])
 def test_linear_biases_reach_over_a_beginning_that_was_computed_before(made, monkeypatch):
-    monkeypatch.setattr(lesion.engines.beginnings, "WORTH", 40)
+    monkeypatch.setattr(lesion.engines.beginnings, "COST", 30)
     model = made()
     first = prompts(1, longest=40, shortest=40, seed=2)[0]
     edits = (BASELINE, ScaleBlock(0), ScaleBlock(1, 0.5), ScaleBlock(2))
@@ -138,3 +140,26 @@ def test_a_network_without_attention_heads_is_refused_in_words():
     model = wrap(MambaForCausalLM(config).eval(), tiny.tokenizer(), "mamba")
     with pytest.raises(LesionError, match="only attention with keys and values"):
         TransformersEngine(model)
+
+
+def xglm() -> Model:
+    torch.manual_seed(0)
+    sizes = {"d_model": 32, "ffn_dim": 64, "num_layers": 3, "attention_heads": 4, "init_std": 0.2}
+    config = XGLMConfig(vocab_size=64, max_position_embeddings=128, **sizes)
+    return wrap(XGLMForCausalLM(config).eval(), tiny.tokenizer(), "xglm")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_attention_that_wants_a_mask_of_every_row_gets_one_also_of_a_single_prompt(count, monkeypatch):
+    monkeypatch.setattr(lesion.engines.beginnings, "COST", 30)
+    model = xglm()
+    first = prompts(1, longest=40, shortest=40, seed=2)[0]
+    edits = (BASELINE, ScaleBlock(0), ScaleBlock(1, 0.5), ScaleBlock(2))
+    requests = [
+        Request(f"{number} {edit}", (*first, *prompt), edit, Decoding(8))
+        for number, prompt in enumerate(prompts(count))
+        for edit in edits
+    ]
+    found = {response.key: response for response in TransformersEngine(model).answer(requests)}
+    for request in requests:
+        assert found[request.key].token_ids == greedy(model, request.prompt, request.edit, 8), request.key

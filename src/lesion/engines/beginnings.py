@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import islice, takewhile
+from dataclasses import dataclass
+from itertools import takewhile
 
 import torch
 
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
-from lesion.engines.engine import Decoding, Request
+from lesion.engines.engine import Request
 from lesion.engines.memory import positions
 from lesion.engines.past import Begun, Past
 from lesion.engines.prefill import TOKENS, prefill
@@ -20,10 +20,10 @@ from lesion.models.load import Model
 
 # A beginning has so many tokens at least, ...
 LEAST = 32
-# ... and spares so many at least under an edit, on average: it takes a pass of its own, and copies.
-WORTH = 1024
-
-_Family = tuple[Decoding, tuple[int, ...]]
+# ... and an edit under which it is computed costs as much as so many tokens more: a pass of its own, and copies.
+COST = 1024
+# How often prompts that begin alike are parted anew, to see whether more is shared in parts.
+DEPTH = 8
 
 
 @dataclass(eq=False)
@@ -33,12 +33,10 @@ class Beginning:
     Attributes:
         tokens: none where a prompt shares nothing.
         rank: in the order in which prompts are best asked; 0 for those that share nothing.
-        columns: of the table of edits, under which it is asked for.
     """
 
     tokens: tuple[int, ...] = ()
     rank: int = 0
-    columns: set[int] = field(default_factory=set)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -47,38 +45,64 @@ class Beginning:
 NOTHING = Beginning()
 
 
-def shared(requests: Iterable[Request]) -> dict[_Family, int]:
-    """How many first tokens requests share that begin alike and are decoded alike, where it is worth anything.
+def shared(requests: Sequence[Request]) -> list[tuple[int, ...]]:
+    """What each request shares with others that begin as it does, such that most is spared.
 
-    The last token of a prompt is never among them: what follows it is what is asked.
+    The last token of a prompt is never shared: what follows it is what is asked.
+
+    Returns:
+        The first tokens of each prompt; none where that spares too little.
     """
-    families: dict[_Family, list[Request]] = defaultdict(list)
-    for request in requests:
+    families: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for index, request in enumerate(requests):
         if len(request.prompt) > LEAST:
-            families[_family(request)].append(request)
-    found = {}
-    for family, members in families.items():
-        # Without hashing any: they are long, and the same one comes with every edit.
-        prompts = list({id(request.prompt): request.prompt for request in members}.values())
-        first, last = min(prompts), max(prompts)
-        # What the first and the last of a sorted list have in common, all have.
-        alike = (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
-        length = min(next(alike, len(first)), min(map(len, prompts)) - 1)
-        edits = len({request.edit for request in members})
-        if length >= LEAST and (len(members) - edits) * length >= WORTH * edits:
-            found[family] = length
+            families[request.prompt[:LEAST]].append(index)
+    found: list[tuple[int, ...]] = [()] * len(requests)
+    for members in families.values():
+        for part, length in _best(requests, members, DEPTH)[1]:
+            beginning = requests[part[0]].prompt[:length]
+            for index in part:
+                found[index] = beginning
     return found
 
 
-def _family(request: Request) -> _Family:
-    return request.decoding, request.prompt[:LEAST]
+def _best(requests: Sequence[Request], members: list[int], depth: int) -> tuple[int, list[tuple[list[int], int]]]:
+    """How many tokens are spared at most, and by which parts of these requests, each with the length of what it shares.
+
+    Either all share what all have in common, or they are parted by the first token that they do not.
+    """
+    # Without hashing any prompt: they are long, and the same one comes with every edit.
+    prompts = list({id(requests[index].prompt): requests[index].prompt for index in members}.values())
+    first, last = min(prompts), max(prompts)
+    # What the first and the last of a sorted list have in common, all have.
+    places = (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
+    alike = next(places, len(first))
+    length = min(alike, min(map(len, prompts)) - 1)
+    edits = len({requests[index].edit for index in members})
+    spared = (len(members) - edits) * length - COST * edits
+    best = (spared, [(members, length)]) if spared > 0 else (0, [])
+    if depth and len(prompts) > 2:
+        parts: dict[int, list[int]] = defaultdict(list)
+        for index in members:
+            if len(requests[index].prompt) > alike:
+                parts[requests[index].prompt[alike]].append(index)
+        apart = [_best(requests, part, depth - 1) for part in parts.values() if len(part) > 1]
+        if sum(value for value, _ in apart) > best[0]:
+            best = sum(value for value, _ in apart), [part for _, found in apart for part in found]
+    return best
+
+
+def alike(beginnings: Iterable[Beginning]) -> int:
+    """How many of the first ones are the same, from one on."""
+    first, *others = beginnings
+    return 1 + sum(1 for _ in takewhile(lambda one: one is first, others))
 
 
 class Beginnings:
     """The beginnings of some requests, each computed under an edit when a prompt under that edit first needs it.
 
     They take about half as much memory as the keys and values of the rows at work: those used longest ago are let go
-    of, and what would not fit under all of its edits is not shared.
+    of, and under edits for which there is no room from the start a beginning is not shared.
 
     Args:
         model: what computes.
@@ -100,29 +124,24 @@ class Beginnings:
     ) -> None:
         self.model, self.gates, self.table, self.padding, self.work = model, gates, table, padding, work
         self.most = work.batch_size * positions(model) // 2
-        lengths = shared(request for request, _ in requests)
-        self._of: dict[_Family, Beginning] = {}
-        for request, column in requests:
-            family = _family(request)
-            if family not in lengths:
-                continue
-            if family not in self._of:
-                self._of[family] = Beginning(request.prompt[: lengths[family]], len(self._of) + 1)
-            self._of[family].columns.add(column)
-        self._of = {family: one for family, one in self._of.items() if len(one) * len(one.columns) <= self.most}
+        self._of: dict[tuple[int, int], Beginning] = {}
+        # Prompts and beginnings are told apart by identity, for they are long; it is theirs as long as they are kept.
+        self._requests = [request for request, _ in requests]
+        found = shared(self._requests)
+        there: dict[int, tuple[Beginning, set[int]]] = {}
+        for (request, column), tokens in zip(requests, found, strict=True):
+            if tokens:
+                one, columns = there.setdefault(id(tokens), (Beginning(tokens, len(there) + 1), set()))
+                if column in columns or (len(columns) + 1) * len(one) <= self.most:
+                    columns.add(column)
+                    self._of[id(request.prompt), column] = one
         self._begun: dict[tuple[int, int], Begun] = {}
         # In the order of their last use.
         self._held: dict[Past, list[tuple[int, int]]] = {}
 
-    def of(self, request: Request) -> Beginning:
-        """What its prompt begins with."""
-        return self._of.get(_family(request), NOTHING) if len(request.prompt) > LEAST else NOTHING
-
-    def first(self, ordered: Iterable[Request], most: int) -> int:
-        """How many of the first requests, `most` at most, begin as the first one does."""
-        these = islice(ordered, most)
-        beginning = self.of(next(these))
-        return 1 + sum(1 for _ in takewhile(lambda request: self.of(request) is beginning, these))
+    def of(self, request: Request, column: int) -> Beginning:
+        """What its prompt begins with, where that is shared under the edit of this column."""
+        return self._of.get((id(request.prompt), column), NOTHING)
 
     def begun(self, beginnings: Sequence[Beginning], columns: Sequence[int]) -> list[Begun | None]:
         """Where the first tokens of rows are known from, each under the edit of its column; computed if they are not.
@@ -148,8 +167,13 @@ class Beginnings:
         return found
 
     def give_up(self) -> bool:
-        """Share nothing any more, for memory has run out; whether anything was shared."""
+        """Share nothing any more, for memory has run out; whether anything was shared.
+
+        Beginnings are empty and without a rank from now on: what was put in order by them has to be ordered anew.
+        """
         was_shared = bool(self._of)
+        for one in self._of.values():
+            one.tokens, one.rank = (), 0
         self._of.clear()
         self._begun.clear()
         self._held.clear()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import torch
 from jaxtyping import Float
@@ -12,7 +13,7 @@ from torch import Tensor
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
-from lesion.engines.beginnings import Beginnings
+from lesion.engines.beginnings import Beginning, Beginnings, alike
 from lesion.engines.engine import Request, Response
 from lesion.engines.memory import halve, ran_out
 from lesion.engines.prefill import prefill, rows_to_score
@@ -42,12 +43,18 @@ def look_up(
     Raises:
         LesionError: memory does not suffice at a batch size of 1.
     """
-    ordered = deque(sorted(requests, key=lambda r: (beginnings.of(r).rank, -len(r.prompt), r.prompt, column[r.edit])))
+
+    def begins(request: Request) -> Beginning:
+        return beginnings.of(request, column[request.edit])
+
+    def in_order(these: Iterable[Request]) -> deque[Request]:
+        return deque(sorted(these, key=lambda r: (begins(r).rank, -len(r.prompt), r.prompt, column[r.edit])))
+
+    ordered = in_order(requests)
     while ordered:
         # Sorted by length, so of those that begin alike the first is the longest.
-        longest = rows_to_score(model, len(ordered[0].prompt), len(beginnings.of(ordered[0])))
-        rows = beginnings.first(ordered, min(longest, work.batch_size * 4))
-        taken = [ordered.popleft() for _ in range(rows)]
+        most = min(rows_to_score(model, len(ordered[0].prompt), len(begins(ordered[0]))), work.batch_size * 4)
+        taken = [ordered.popleft() for _ in range(alike(map(begins, islice(ordered, most))))]
         try:
             found = _look_up(model, gates, taken, table, column, padding, work, beginnings)
         except RuntimeError as error:
@@ -55,7 +62,7 @@ def look_up(
                 raise
             if not beginnings.give_up():
                 halve(work, model, error)
-            ordered.extendleft(reversed(taken))
+            ordered = in_order([*taken, *ordered])
             continue
         yield from found
 
@@ -73,7 +80,7 @@ def _look_up(
 ) -> list[Response]:
     columns = [column[request.edit] for request in requests]
     prompts = [request.prompt for request in requests]
-    begun = beginnings.begun([beginnings.of(request) for request in requests], columns)
+    begun = beginnings.begun([beginnings.of(*one) for one in zip(requests, columns, strict=True)], columns)
     found = prefill(model, gates, prompts, table.select(torch.tensor(columns)), padding, begun=begun)
     gates.assign_everywhere(BASELINE)
     work.prompt += found.token_steps

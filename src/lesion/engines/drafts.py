@@ -116,9 +116,9 @@ class Drafts:
             self._let(self._following.pop(question, []), self._lent[question])
 
     def again(self, rows: Iterable[Row]) -> None:
-        """Let rows wait that could not enter, as they are."""
-        for row in rows:
-            self._insert(row)
+        """Let rows wait that could not enter, as they are; what they share with others may be another than before."""
+        self.ready += rows
+        self.ready.sort(key=_order)
 
     def _go_ahead(self, rows: int) -> None:
         """Let in rows that nobody else's answer is much of a draft for, rather than leave their places empty."""

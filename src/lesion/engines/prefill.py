@@ -316,9 +316,12 @@ def _packed(chosen: tuple[Tensor, Tensor] | None, module: nn.Module, args: tuple
 def _grow(value: Any, prompts: int, origin: Tensor) -> Any:
     """A block's other inputs for the grown batch: masks, positions and rotary tables that have a row per prompt.
 
-    One prompt needs nothing: its single row broadcasts. Vectors are left alone: they run along the sequence.
+    One prompt needs nothing: its single row broadcasts, but for masks, which some attentions want a row of for every
+    row. Vectors are left alone: they run along the sequence.
     """
     if isinstance(value, Tensor):
+        if prompts == 1 and value.dim() == 4 and value.shape[0] == 1:
+            return value.expand(len(origin), -1, -1, -1)
         if prompts > 1 and value.dim() >= 2 and value.shape[0] == prompts:
             return value.index_select(0, origin.to(value.device))
         return value

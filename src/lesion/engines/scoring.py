@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
-from lesion.engines.beginnings import Beginning, Beginnings
+from lesion.engines.beginnings import Beginning, Beginnings, alike
 from lesion.engines.engine import Request
 from lesion.engines.memory import halve, ran_out
 from lesion.engines.prefill import prefill, rows_to_score
@@ -47,15 +48,21 @@ def score(
     Raises:
         LesionError: memory does not suffice at a batch size of 1.
     """
-    ordered = deque(sorted(requests, key=lambda r: (beginnings.of(r).rank, -_length(r), r.prompt, column[r.edit])))
+
+    def begins(request: Request) -> Beginning:
+        return beginnings.of(request, column[request.edit])
+
+    def in_order(these: Iterable[Request]) -> deque[Request]:
+        return deque(sorted(these, key=lambda r: (begins(r).rank, -_length(r), r.prompt, column[r.edit])))
+
+    ordered = in_order(requests)
     while ordered:
         # Whole requests, as many as fit; sorted by length, so of those that begin alike the first is the longest.
-        longest = rows_to_score(model, _length(ordered[0]), len(beginnings.of(ordered[0])))
-        rows_at_most = min(longest, work.batch_size * 4)
-        alike = beginnings.first(ordered, rows_at_most)
+        most = min(rows_to_score(model, _length(ordered[0]), len(begins(ordered[0]))), work.batch_size * 4)
+        together = alike(map(begins, islice(ordered, most)))
         taken = [ordered.popleft()]
         rows = len(taken[0].choices)
-        while len(taken) < alike and rows + len(ordered[0].choices) <= rows_at_most:
+        while len(taken) < together and rows + len(ordered[0].choices) <= most:
             taken.append(ordered.popleft())
             rows += len(taken[-1].choices)
         try:
@@ -65,7 +72,7 @@ def score(
                 raise
             if not beginnings.give_up():
                 halve(work, model, error)
-            ordered.extendleft(reversed(taken))
+            ordered = in_order([*taken, *ordered])
             continue
         yield from zip(taken, scores, strict=True)
 
@@ -94,7 +101,7 @@ def _score(
         places.append([])
         for choice in request.choices:
             row = rows.setdefault(((*request.prompt, *choice[:-1]), column[request.edit]), len(rows))
-            begins += [beginnings.of(request)] * (row == len(begins))
+            begins += [beginnings.of(request, column[request.edit])] * (row == len(begins))
             places[-1].append(row)
     columns = [one for _, one in rows]
     begun = beginnings.begun(begins, columns)

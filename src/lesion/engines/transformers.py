@@ -169,7 +169,8 @@ class TransformersEngine:
         starts = table.first_edited().tolist()
         apart = (table.scales[0] == 0).any(0).tolist()
         drafts.wait(
-            self._row(request, column[request.edit], starts, apart, stops, beginnings.of(request)) for request in asked
+            self._row(request, column[request.edit], starts, apart, stops, beginnings.of(request, column[request.edit]))
+            for request in asked
         )
         yield from self._generate(gates, drafts, table, beginnings)
 
@@ -205,12 +206,13 @@ class TransformersEngine:
             except RuntimeError as error:
                 if not ran_out(error):
                     raise
+                shared = beginnings.give_up()
                 # Some of those that were to enter may have done so already.
                 for row in taken:
                     row.forget()
                 waiting.again({id(row): row for row in [*batch.leave(), *taken]}.values())
                 batch = Batch(self.model, gates, table, self._padding, self.work, beginnings, waiting.rows)
-                if not beginnings.give_up():
+                if not shared:
                     halve(self.work, self.model, error)
                 continue
             if finished:
