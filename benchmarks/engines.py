@@ -2,7 +2,7 @@
 
     python benchmarks/engines.py --python-vllm .venv-vllm/bin/python --python-lens LENS/bin/python
     python benchmarks/engines.py --shape 50m --items 20
-    python benchmarks/engines.py --shape 50m --items 12 --beginning 400
+    python benchmarks/engines.py --shape 50m --items 12 --prefix 400
     python benchmarks/engines.py --shape qwen2.5-1.5b --device cuda --dtype bfloat16 --new-tokens 64
 
 Every contestant runs in a process of its own, by the Python of its environment, and gets the same weights, prompts as
@@ -84,12 +84,12 @@ def main() -> None:
 def planned(options: argparse.Namespace, folder: Path) -> Job:
     """The sweep that every contestant gets."""
     model, place = prepared(options.shape or options.model, options.dtype, options.device, folder, options.gain)
-    if options.beginning < 0:
-        raise SystemExit(f"A beginning has 0 tokens or more, not {options.beginning}.")
+    if options.prefix < 0:
+        raise SystemExit(f"A prefix has 0 tokens or more, not {options.prefix}.")
     layers = parse_layers(options.layers, len(model.anatomy.blocks), model.name)
     questions = tuple(
         Question(
-            (*beginning(model, task, options.beginning), *encode(model, task, item, style="plain")),
+            (*prefix(model, task, options.prefix), *encode(model, task, item, style="plain")),
             options.new_tokens or task.max_new_tokens,
         )
         for name in TASKS
@@ -115,13 +115,13 @@ def planned(options: argparse.Namespace, folder: Path) -> Job:
     )
 
 
-def beginning(model: Model, task: Task, length: int) -> tuple[int, ...]:
+def prefix(model: Model, task: Task, length: int) -> tuple[int, ...]:
     """So many tokens of other questions of the task, the same for all items, as the shots of a few-shot task are."""
     if not length:
         return ()
     tokens = [token for item in calibration_items(task) for token in encode(model, task, item, style="plain")]
     if len(tokens) < length:
-        raise SystemExit(f"{task.name} has {len(tokens)} tokens of other questions; ask for a shorter beginning.")
+        raise SystemExit(f"{task.name} has {len(tokens)} tokens of other questions; ask for a shorter prefix.")
     return tuple(tokens[:length])
 
 
@@ -164,7 +164,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--items", type=int, default=40, help="of each of the three tasks")
     made.add_argument("--new-tokens", type=int, help="the limit of every answer; else the tasks', with --shape 48")
-    made.add_argument("--beginning", type=int, default=0, help="tokens that all prompts of a task begin with")
+    made.add_argument("--prefix", type=int, default=0, help="tokens that all prompts of a task begin with")
     made.add_argument("--layers", default="all")
     made.add_argument("--device", default="cpu")
     made.add_argument("--dtype", default="float32")

@@ -121,7 +121,7 @@ def write(entries: list[Entry], job: Job, options: argparse.Namespace, load: flo
         "dtype": options.dtype,
         "edits": len(job.edits),
         "items": len(job.questions),
-        "beginning": options.beginning,
+        "prefix": options.prefix,
         "new_tokens": options.new_tokens or "as the tasks say",
         "repeats": options.repeats,
         "rows": rows(entries, job),

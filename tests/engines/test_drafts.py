@@ -8,10 +8,10 @@ from alone import drawn, greedy, prompts
 import tiny
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters
 from lesion.edits.shares import Magnitude
-from lesion.engines.beginnings import Beginning
 from lesion.engines.decoding import StopStrings
 from lesion.engines.drafts import AGAIN, FILLED, SHORT, SPARE, Drafts
 from lesion.engines.engine import Decoding, Request
+from lesion.engines.prefixes import Prefix
 from lesion.engines.row import Row
 from lesion.engines.transformers import TransformersEngine
 from lesion.models.load import Model
@@ -255,11 +255,11 @@ def test_answers_of_the_unedited_weights_are_drafts_for_edits_of_weights():
 def test_when_less_is_shared_than_before_those_that_wait_are_put_in_order_anew():
     waiting = Drafts(blocks=4, worth=0.5)
     short, long = rows([tuple(range(10)), tuple(range(20))], 1)
-    long.beginning = Beginning(tuple(range(15)), rank=1)
+    long.prefix = Prefix(tuple(range(15)), rank=1)
     waiting.wait([short, long])
     assert [row.fresh for row in (short, long)] == [10, 5]
     (entered,) = waiting.take(1, 100)
     assert entered is short, "what shares nothing is first"
-    long.beginning.tokens, long.beginning.rank = (), 0
+    long.prefix.tokens, long.prefix.rank = (), 0
     waiting.again([entered])
     assert waiting.take(1, 100) == [long], "the longest is first"

@@ -50,7 +50,7 @@ def assert_each_row_is_as_alone(model, found: Prefilled, texts, edits) -> None:
 
 
 @families
-def test_rows_of_two_beginnings_and_of_none_are_as_if_computed_whole(family):
+def test_rows_of_two_prefixes_and_of_none_are_as_if_computed_whole(family):
     model = tiny.model(family)
     first, second = prompts(2, longest=9, shortest=6, seed=1)
     pasts = [past(model, first, EDITS), past(model, second, EDITS), None]
@@ -70,10 +70,10 @@ def test_rows_of_two_beginnings_and_of_none_are_as_if_computed_whole(family):
 @pytest.mark.parametrize("count", [1, 4])
 def test_rests_of_one_length_and_rests_of_a_single_token(family, count):
     model = tiny.model(family)
-    beginning = prompts(1, longest=8, shortest=8, seed=3)[0]
-    one = past(model, beginning, EDITS)
+    prefix = prompts(1, longest=8, shortest=8, seed=3)[0]
+    one = past(model, prefix, EDITS)
     for length in (1, 4):
-        texts = [(*beginning, *rest) for rest in prompts(count, longest=length, shortest=length, seed=4)]
+        texts = [(*prefix, *rest) for rest in prompts(count, longest=length, shortest=length, seed=4)]
         rows = [(text, column) for text in texts for column in range(len(EDITS))]
         edits = [EDITS[column] for _, column in rows]
         found = run(model, [text for text, _ in rows], edits, [Begun(one, column) for _, column in rows])
@@ -83,13 +83,13 @@ def test_rests_of_one_length_and_rests_of_a_single_token(family, count):
 
 def test_only_what_follows_runs_and_of_no_row_more_than_of_the_longest():
     model = tiny.model("llama")
-    beginning = tuple(range(20, 32))
-    one = past(model, beginning, [BASELINE])
+    prefix = tuple(range(20, 32))
+    one = past(model, prefix, [BASELINE])
     seen: list[tuple[int, ...]] = []
     handle = model.anatomy.blocks[0].module.register_forward_hook(
         lambda module, args, output: seen.append(tuple((output[0] if isinstance(output, tuple) else output).shape[:2]))
     )
-    texts = [(*beginning, 5), (*beginning, 6, 7, 8), (9,) * 3]
+    texts = [(*prefix, 5), (*prefix, 6, 7, 8), (9,) * 3]
     found = run(model, texts, [BASELINE] * 3, [Begun(one, 0), Begun(one, 0), None])
     handle.remove()
     assert seen == [(3, 3)]
@@ -100,10 +100,10 @@ def test_only_what_follows_runs_and_of_no_row_more_than_of_the_longest():
 @pytest.mark.parametrize("wanted", [[1, 3, 2, 1], [2, 2, 2, 2]])
 def test_wanted_positions_are_counted_from_the_end_as_ever(wanted):
     model = tiny.model("llama")
-    beginning = prompts(1, longest=8, shortest=8, seed=5)[0]
+    prefix = prompts(1, longest=8, shortest=8, seed=5)[0]
     edits: list[Edit] = [BASELINE, ScaleBlock(1)]
-    one = past(model, beginning, edits)
-    texts = [(*beginning, *rest) for rest in prompts(2, longest=6, shortest=4, seed=6) for _ in edits]
+    one = past(model, prefix, edits)
+    texts = [(*prefix, *rest) for rest in prompts(2, longest=6, shortest=4, seed=6) for _ in edits]
     found = run(model, texts, edits * 2, [Begun(one, 0), Begun(one, 1)] * 2, wanted=wanted)
     for row, (text, edit, count) in enumerate(zip(texts, edits * 2, wanted, strict=True)):
         first = int(found.places[row])
@@ -113,10 +113,10 @@ def test_wanted_positions_are_counted_from_the_end_as_ever(wanted):
 def test_a_row_under_an_edit_that_breaks_the_model_breaks_no_other():
     model = tiny.model("llama")
     edits: list[Edit] = [BASELINE, ScaleBlock(1, 1e38)]
-    beginning = prompts(1, longest=8, shortest=8, seed=7)[0]
-    one = past(model, beginning, edits)
+    prefix = prompts(1, longest=8, shortest=8, seed=7)[0]
+    one = past(model, prefix, edits)
     rests = prompts(3, longest=5, seed=8)
-    texts = [(*beginning, *rest) for rest in rests for _ in edits] + [rests[0]] * 2
+    texts = [(*prefix, *rest) for rest in rests for _ in edits] + [rests[0]] * 2
     begun = [Begun(one, 0), Begun(one, 1)] * 3 + [None, None]
     found = run(model, texts, edits * 4, begun)
     for row in range(0, len(texts), 2):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from alone import greedy, prompts
@@ -20,7 +22,7 @@ from transformers import (
     XGLMForCausalLM,
 )
 
-import lesion.engines.beginnings
+import lesion.engines.prefixes
 import tiny
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Request
@@ -41,37 +43,34 @@ def mpt() -> Model:
     return wrap(MptForCausalLM(config).eval(), tiny.tokenizer(), "mpt")
 
 
-# One prompt, and as many as there are heads.
-@pytest.mark.parametrize("count", [1, 4])
-@pytest.mark.parametrize("made", [bloom, mpt])
-def test_linear_biases_of_heads_are_told_from_what_has_a_row_for_every_prompt(made, count):
-    model = made()
-    edits = (BASELINE, ScaleBlock(0), ScaleBlock(1, 0.5), ScaleBlock(2))
+def assert_a_sweep_is_as_alone(model: Model, texts: Sequence[tuple[int, ...]]) -> TransformersEngine:
+    """Every edit says what it says alone; the engine that answered."""
     requests = [
-        Request(f"{number} {edit}", prompt, edit, Decoding(8))
-        for number, prompt in enumerate(prompts(count))
-        for edit in edits
-    ]
-    found = {response.key: response for response in TransformersEngine(model).answer(requests)}
-    for request in requests:
-        assert found[request.key].token_ids == greedy(model, request.prompt, request.edit, 8), request.key
-
-
-@pytest.mark.parametrize("made", [bloom, mpt])
-def test_linear_biases_reach_over_a_beginning_that_was_computed_before(made, monkeypatch):
-    monkeypatch.setattr(lesion.engines.beginnings, "COST", 30)
-    model = made()
-    first = prompts(1, longest=40, shortest=40, seed=2)[0]
-    edits = (BASELINE, ScaleBlock(0), ScaleBlock(1, 0.5), ScaleBlock(2))
-    requests = [
-        Request(f"{number} {edit}", (*first, *prompt), edit, Decoding(8))
-        for number, prompt in enumerate(prompts(4))
-        for edit in edits
+        Request(f"{number} {edit}", text, edit, Decoding(8))
+        for number, text in enumerate(texts)
+        for edit in (BASELINE, ScaleBlock(0), ScaleBlock(1, 0.5), ScaleBlock(2))
     ]
     engine = TransformersEngine(model)
     found = {response.key: response for response in engine.answer(requests)}
     for request in requests:
         assert found[request.key].token_ids == greedy(model, request.prompt, request.edit, 8), request.key
+    return engine
+
+
+# One prompt, and as many as there are heads.
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("made", [bloom, mpt])
+def test_linear_biases_of_heads_are_told_from_what_has_a_row_for_every_prompt(made, count):
+    model = made()
+    assert_a_sweep_is_as_alone(model, prompts(count))
+
+
+@pytest.mark.parametrize("made", [bloom, mpt])
+def test_linear_biases_reach_over_a_beginning_that_was_computed_before(made, monkeypatch):
+    monkeypatch.setattr(lesion.engines.prefixes, "COST", 30)
+    model = made()
+    first = prompts(1, longest=40, shortest=40, seed=2)[0]
+    engine = assert_a_sweep_is_as_alone(model, [(*first, *prompt) for prompt in prompts(4)])
     assert engine.work.prompt < 4 * 40 * 3
 
 
@@ -151,15 +150,7 @@ def xglm() -> Model:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_an_attention_that_wants_a_mask_of_every_row_gets_one_also_of_a_single_prompt(count, monkeypatch):
-    monkeypatch.setattr(lesion.engines.beginnings, "COST", 30)
+    monkeypatch.setattr(lesion.engines.prefixes, "COST", 30)
     model = xglm()
     first = prompts(1, longest=40, shortest=40, seed=2)[0]
-    edits = (BASELINE, ScaleBlock(0), ScaleBlock(1, 0.5), ScaleBlock(2))
-    requests = [
-        Request(f"{number} {edit}", (*first, *prompt), edit, Decoding(8))
-        for number, prompt in enumerate(prompts(count))
-        for edit in edits
-    ]
-    found = {response.key: response for response in TransformersEngine(model).answer(requests)}
-    for request in requests:
-        assert found[request.key].token_ids == greedy(model, request.prompt, request.edit, 8), request.key
+    assert_a_sweep_is_as_alone(model, [(*first, *prompt) for prompt in prompts(count)])

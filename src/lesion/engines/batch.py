@@ -13,9 +13,9 @@ from lesion.edits.edit import BASELINE
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
 from lesion.engines.bands import ROWS, bands, by_bands, can_cut
-from lesion.engines.beginnings import Beginnings
 from lesion.engines.decoding import sample
 from lesion.engines.prefill import Prefilled, prefill
+from lesion.engines.prefixes import Prefixes
 from lesion.engines.row import Row
 from lesion.engines.slots import GROWTH, Slots
 from lesion.engines.work import Work
@@ -32,7 +32,7 @@ class Batch:
     """The rows at work. A slot whose row has finished is None until another row takes it.
 
     Args:
-        beginnings: of the rows.
+        prefixes: of the rows.
         waiting: the rows that are to enter, as far as they are known: memory for them is kept from the start.
     """
 
@@ -43,7 +43,7 @@ class Batch:
         table: Table,
         padding: int,
         work: Work,
-        beginnings: Beginnings,
+        prefixes: Prefixes,
         waiting: Collection[Row] = (),
     ) -> None:
         self.model = model
@@ -51,7 +51,7 @@ class Batch:
         self.table = table
         self.padding = padding
         self.work = work
-        self.beginnings = beginnings
+        self.prefixes = prefixes
         longest = max((len(row.request.prompt) + min(row.limit, GROWTH) for row in waiting), default=0)
         self.slots = Slots(model.network.config, min(work.batch_size, len(waiting)), longest)
         self.rows: list[Row | None] = []
@@ -71,7 +71,7 @@ class Batch:
         columns = [row.column for row in rows]
         wanted = [len(row.draft) + 1 for row in rows]
         given = [row.given for row in rows]
-        begun = self.beginnings.begun([row.beginning for row in rows], columns)
+        begun = self.prefixes.begun([row.prefix for row in rows], columns)
         table = self.table.select(torch.tensor(columns))
         found = prefill(self.model, self.gates, given, table, self.padding, wanted=wanted, begun=begun)
         self.work.prompt += found.token_steps

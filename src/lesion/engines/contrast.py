@@ -13,10 +13,10 @@ from torch import Tensor
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
-from lesion.engines.beginnings import Beginning, Beginnings, alike
 from lesion.engines.engine import Request, Response
 from lesion.engines.memory import halve, ran_out
 from lesion.engines.prefill import prefill, rows_to_score
+from lesion.engines.prefixes import Prefix, Prefixes, alike
 from lesion.engines.work import Work
 from lesion.models.load import Model
 from lesion.tasks.task import Answer
@@ -33,7 +33,7 @@ def look_up(
     column: Mapping[Edit, int],
     padding: int,
     work: Work,
-    beginnings: Beginnings,
+    prefixes: Prefixes,
 ) -> Iterator[Response]:
     """For each request the log-probability and the rank of each of its tokens after its prompt; nothing is generated.
 
@@ -44,8 +44,8 @@ def look_up(
         LesionError: memory does not suffice at a batch size of 1.
     """
 
-    def begins(request: Request) -> Beginning:
-        return beginnings.of(request, column[request.edit])
+    def begins(request: Request) -> Prefix:
+        return prefixes.of(request, column[request.edit])
 
     def in_order(these: Iterable[Request]) -> deque[Request]:
         return deque(sorted(these, key=lambda r: (begins(r).rank, -len(r.prompt), r.prompt, column[r.edit])))
@@ -56,11 +56,11 @@ def look_up(
         most = min(rows_to_score(model, len(ordered[0].prompt), len(begins(ordered[0]))), work.batch_size * 4)
         taken = [ordered.popleft() for _ in range(alike(map(begins, islice(ordered, most))))]
         try:
-            found = _look_up(model, gates, taken, table, column, padding, work, beginnings)
+            found = _look_up(model, gates, taken, table, column, padding, work, prefixes)
         except RuntimeError as error:
             if not ran_out(error):
                 raise
-            if not beginnings.give_up():
+            if not prefixes.give_up():
                 halve(work, model, error)
             ordered = in_order([*taken, *ordered])
             continue
@@ -76,11 +76,11 @@ def _look_up(
     column: Mapping[Edit, int],
     padding: int,
     work: Work,
-    beginnings: Beginnings,
+    prefixes: Prefixes,
 ) -> list[Response]:
     columns = [column[request.edit] for request in requests]
     prompts = [request.prompt for request in requests]
-    begun = beginnings.begun([beginnings.of(*one) for one in zip(requests, columns, strict=True)], columns)
+    begun = prefixes.begun([prefixes.of(*one) for one in zip(requests, columns, strict=True)], columns)
     found = prefill(model, gates, prompts, table.select(torch.tensor(columns)), padding, begun=begun)
     gates.assign_everywhere(BASELINE)
     work.prompt += found.token_steps

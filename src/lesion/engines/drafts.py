@@ -180,4 +180,4 @@ def _question(request: Request) -> _Question:
 
 
 def _order(row: Row) -> tuple[int, int, tuple[int, ...], int]:
-    return -row.beginning.rank, row.fresh, row.request.prompt, -row.column
+    return -row.prefix.rank, row.fresh, row.request.prompt, -row.column

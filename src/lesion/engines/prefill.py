@@ -8,19 +8,17 @@ block need not run for the row: it branches off just after it, from what the tru
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from lesion.edits.edit import UNITS
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
+from lesion.engines.branching import Origins, with_branches
 from lesion.engines.past import Begun, Recorder, known, put_before
 from lesion.models.anatomy import HEAD
 from lesion.models.load import Model
@@ -120,14 +118,14 @@ def prefill(
     forked = forked[joins[forked].sort(stable=True).indices]
     # The batch grows at its end only: first the trunks, then the rows in the order in which they branch off.
     grown = torch.cat([trunk, forked])
-    origins = _Origins(prompt_of_row[grown], without[grown], len(unique))
+    origins = Origins(prompt_of_row[grown], without[grown], len(unique))
     rows_at = [len(unique) + int((joins[forked] <= layer).sum()) for layer in range(blocks)]
     place = prompt_of_row.clone()
     place[forked] = torch.arange(len(forked)) + len(unique)
 
     begun = [None] * len(prompts) if begun is None else begun
-    heads = known(prompt_of_row.tolist(), begun, len(unique))
-    fresh = max(len(prompt) - head for prompt, head in zip(unique, heads, strict=True))
+    lengths = known(prompt_of_row.tolist(), begun, len(unique))
+    fresh = max(len(prompt) - length for prompt, length in zip(unique, lengths, strict=True))
     past = torch.tensor([max(0, len(prompt) - fresh) for prompt in unique])
     reach = int(past.max())
 
@@ -144,7 +142,7 @@ def prefill(
     kept = kept if wanted is None else max(wanted)
     # A head that rows truncate has to see rows.
     spared = None if HEAD in table.kept and bool(table.truncates(HEAD).any()) else chosen
-    with _branching(model, origins, rows_at, spared):
+    with with_branches(model, origins, rows_at, spared):
         output = model.network(
             input_ids=tokens.to(model.device),
             attention_mask=mask.to(model.device).long(),
@@ -220,126 +218,3 @@ def _told(logits: Tensor, chosen: tuple[Tensor, Tensor]) -> Float[Tensor, "posit
 
 def _cache_layers(model: Model) -> int:
     return int(model.network.config.get_text_config(decoder=True).num_hidden_layers)
-
-
-@dataclass(frozen=True)
-class _Origins:
-    """Where the rows of a growing batch come from.
-
-    Attributes:
-        prompt: of each row, its trunk, which is the row of that number.
-        earlier: whether it starts from what the trunk gave to the block before the one it joins at.
-        prompts: the number of trunks.
-    """
-
-    prompt: Int[Tensor, " rows"]
-    earlier: Bool[Tensor, " rows"]
-    prompts: int
-
-
-@contextmanager
-def _branching(
-    model: Model,
-    origins: _Origins,
-    rows_at: Sequence[int],
-    chosen: tuple[Tensor, Tensor] | None = None,
-) -> Iterator[None]:
-    """While inside, each block runs on the first `rows_at[l]` rows; new ones start as copies of their prompt's row.
-
-    The head is given the chosen positions alone, rows and distances from the end, as if they were of one row.
-    """
-    prompts = origins.prompts
-    joined = [prompts, *rows_at]
-    # What the trunks gave to the block before, for rows that start from that.
-    before: list[Tensor] = []
-
-    def hook(layer: int) -> Any:
-        wanted = rows_at[layer]
-        lends = layer + 1 < len(rows_at) and bool(origins.earlier[wanted : rows_at[layer + 1]].any())
-
-        def grow(
-            module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-        ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-            stream = args[0] if args else kwargs["hidden_states"]
-            held = before.copy()
-            # A copy, for a block may write into its input.
-            before[:] = [stream[:prompts].clone()] if lends else []
-            if wanted == prompts == stream.shape[0]:
-                return None
-            origin = origins.prompt[:wanted].to(stream.device)
-            new = slice(joined[layer], wanted)
-            if wanted > joined[layer]:
-                branches = stream.index_select(0, origin[new])
-                if bool((earlier := origins.earlier[new]).any()):
-                    late = earlier.nonzero()[:, 0].to(stream.device)
-                    branches[late] = held[0].to(stream.device).index_select(0, origin[new][late])
-                stream = torch.cat([stream, branches])
-
-            others = {
-                key: _grow_heads(value, prompts, origin) if key == "alibi" else _grow(value, prompts, origin)
-                for key, value in kwargs.items()
-                if key != "hidden_states" and not _of_heads(key, value)
-            }
-            others |= {key: value for key, value in kwargs.items() if _of_heads(key, value)}
-            if args:
-                return (stream, *(_grow(value, prompts, origin) for value in args[1:])), others
-            return args, {"hidden_states": stream, **others}
-
-        return grow
-
-    handles = [
-        # Before the gates' own hooks, so that these see the grown batch.
-        block.module.register_forward_pre_hook(hook(block.index), prepend=True, with_kwargs=True)
-        for block in model.anatomy.blocks
-    ]
-    if (head := model.network.get_output_embeddings()) is not None:
-        handles.append(head.register_forward_pre_hook(partial(_packed, chosen)))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _packed(chosen: tuple[Tensor, Tensor] | None, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The chosen positions, or the last ones of every row, as plain memory.
-
-    Cut out of a longer pass they have gaps, and then torch multiplies row by row: it reads the whole head for each.
-    """
-    stream = args[0]
-    if chosen is None:
-        return (stream.contiguous(), *args[1:])
-    rows, back = (index.to(stream.device) for index in chosen)
-    return (stream[rows, -back][None], *args[1:])
-
-
-def _grow(value: Any, prompts: int, origin: Tensor) -> Any:
-    """A block's other inputs for the grown batch: masks, positions and rotary tables that have a row per prompt.
-
-    One prompt needs nothing: its single row broadcasts, but for masks, which some attentions want a row of for every
-    row. Vectors are left alone: they run along the sequence.
-    """
-    if isinstance(value, Tensor):
-        if prompts == 1 and value.dim() == 4 and value.shape[0] == 1:
-            return value.expand(len(origin), -1, -1, -1)
-        if prompts > 1 and value.dim() >= 2 and value.shape[0] == prompts:
-            return value.index_select(0, origin.to(value.device))
-        return value
-    if type(value) in (tuple, list):
-        return type(value)(_grow(part, prompts, origin) for part in value)
-    if type(value) is dict:
-        return {key: _grow(part, prompts, origin) for key, part in value.items()}
-    return value
-
-
-def _of_heads(key: str, value: Any) -> bool:
-    """Whether an input is [heads, 1, length], the same for all rows: the linear biases of MPT."""
-    return key == "position_bias" and isinstance(value, Tensor) and value.dim() == 3
-
-
-def _grow_heads(value: Any, prompts: int, origin: Tensor) -> Any:
-    """As `_grow`, for what has its prompts and heads in one dimension: the linear biases of BLOOM and Falcon."""
-    if not isinstance(value, Tensor) or value.shape[0] % prompts:
-        return value
-    apart = value.view(prompts, value.shape[0] // prompts, *value.shape[1:])
-    return apart.index_select(0, origin.to(value.device)).flatten(0, 1)

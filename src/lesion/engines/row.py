@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from lesion.engines.beginnings import NOTHING, Beginning
 from lesion.engines.decoding import StopStrings, luck
 from lesion.engines.engine import Request
 from lesion.engines.loops import Loop
+from lesion.engines.prefixes import NOTHING, Prefix
 from lesion.tasks.task import Finish
 
 
@@ -31,7 +31,7 @@ class Row:
         said: its answer so far.
         apart: whether its edit takes the first block or a branch of it away, after which answers are seldom alike.
         ahead: whether it did not wait for another's answer; its own is no draft then.
-        beginning: what its prompt has in common with others, which is computed once.
+        prefix: what its prompt has in common with others, which is computed once.
     """
 
     request: Request
@@ -45,7 +45,7 @@ class Row:
     said: list[int] = field(default_factory=list)
     apart: bool = False
     ahead: bool = False
-    beginning: Beginning = NOTHING
+    prefix: Prefix = NOTHING
 
     @cached_property
     def uniform(self) -> np.ndarray | None:
@@ -67,7 +67,7 @@ class Row:
     @property
     def fresh(self) -> int:
         """How many of these tokens are computed for this row."""
-        return len(self.request.prompt) - len(self.beginning) + len(self.draft)
+        return len(self.request.prompt) - len(self.prefix) + len(self.draft)
 
     def say(self, token: int, finite: bool) -> Finish | None:
         """What ends the answer now that `token` is its next, or None."""

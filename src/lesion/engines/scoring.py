@@ -14,10 +14,10 @@ from torch import Tensor
 from lesion.edits.edit import BASELINE, Edit
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
-from lesion.engines.beginnings import Beginning, Beginnings, alike
 from lesion.engines.engine import Request
 from lesion.engines.memory import halve, ran_out
 from lesion.engines.prefill import prefill, rows_to_score
+from lesion.engines.prefixes import Prefix, Prefixes, alike
 from lesion.engines.work import Work
 from lesion.models.load import Model
 
@@ -37,7 +37,7 @@ def score(
     column: Mapping[Edit, int],
     padding: int,
     work: Work,
-    beginnings: Beginnings,
+    prefixes: Prefixes,
 ) -> Iterator[tuple[Request, tuple[Scored, ...]]]:
     """For each request the summed log-probability, in nats, of every choice given the prompt, and if it is greedy.
 
@@ -49,8 +49,8 @@ def score(
         LesionError: memory does not suffice at a batch size of 1.
     """
 
-    def begins(request: Request) -> Beginning:
-        return beginnings.of(request, column[request.edit])
+    def begins(request: Request) -> Prefix:
+        return prefixes.of(request, column[request.edit])
 
     def in_order(these: Iterable[Request]) -> deque[Request]:
         return deque(sorted(these, key=lambda r: (begins(r).rank, -_length(r), r.prompt, column[r.edit])))
@@ -66,11 +66,11 @@ def score(
             taken.append(ordered.popleft())
             rows += len(taken[-1].choices)
         try:
-            scores = _score(model, gates, taken, table, column, padding, work, beginnings)
+            scores = _score(model, gates, taken, table, column, padding, work, prefixes)
         except RuntimeError as error:
             if not ran_out(error):
                 raise
-            if not beginnings.give_up():
+            if not prefixes.give_up():
                 halve(work, model, error)
             ordered = in_order([*taken, *ordered])
             continue
@@ -90,21 +90,21 @@ def _score(
     column: Mapping[Edit, int],
     padding: int,
     work: Work,
-    beginnings: Beginnings,
+    prefixes: Prefixes,
 ) -> list[tuple[Scored, ...]]:
     # A row is a prompt and a choice but for its last token, whose log-probability is told by the one before it. Choices
     # of one request that differ in that token alone share a row: of single tokens, all.
     rows: dict[tuple[tuple[int, ...], int], int] = {}
-    begins: list[Beginning] = []
+    begins: list[Prefix] = []
     places: list[list[int]] = []
     for request in requests:
         places.append([])
         for choice in request.choices:
             row = rows.setdefault(((*request.prompt, *choice[:-1]), column[request.edit]), len(rows))
-            begins += [beginnings.of(request, column[request.edit])] * (row == len(begins))
+            begins += [prefixes.of(request, column[request.edit])] * (row == len(begins))
             places[-1].append(row)
     columns = [one for _, one in rows]
-    begun = beginnings.begun(begins, columns)
+    begun = prefixes.begun(begins, columns)
     found = prefill(
         model,
         gates,

@@ -21,7 +21,6 @@ from lesion.edits.lowrank import BUDGET, factor_bytes, maskable
 from lesion.edits.table import Table, tabulate
 from lesion.edits.weights import written
 from lesion.engines.batch import Batch
-from lesion.engines.beginnings import Beginning, Beginnings
 from lesion.engines.checking import check_requests, ends_of
 from lesion.engines.contrast import look_up
 from lesion.engines.decoding import StopStrings
@@ -29,6 +28,7 @@ from lesion.engines.drafts import WORTH, WORTH_ON_CPU, Drafts
 from lesion.engines.engine import Request, Response
 from lesion.engines.memory import halve, ran_out, rows_that_fit
 from lesion.engines.prefill import TOKENS
+from lesion.engines.prefixes import Prefix, Prefixes
 from lesion.engines.row import Row
 from lesion.engines.scoring import Scored, score
 from lesion.engines.work import Work
@@ -159,20 +159,20 @@ class TransformersEngine:
         drafts: Drafts,
     ) -> Iterator[Response]:
         columns = [(request, column[request.edit]) for request in group]
-        beginnings = Beginnings(self.model, gates, table, self._padding, self.work, columns)
+        prefixes = Prefixes(self.model, gates, table, self._padding, self.work, columns)
         choosing = [request for request in group if request.choices]
-        for request, scored in score(self.model, gates, choosing, table, column, self._padding, self.work, beginnings):
+        for request, scored in score(self.model, gates, choosing, table, column, self._padding, self.work, prefixes):
             yield _chosen(request, scored, self.model)
         contrasting = [request for request in group if request.tokens]
-        yield from look_up(self.model, gates, contrasting, table, column, self._padding, self.work, beginnings)
+        yield from look_up(self.model, gates, contrasting, table, column, self._padding, self.work, prefixes)
         asked = [request for request in group if not request.choices and not request.tokens]
         starts = table.first_edited().tolist()
         apart = (table.scales[0] == 0).any(0).tolist()
         drafts.wait(
-            self._row(request, column[request.edit], starts, apart, stops, beginnings.of(request, column[request.edit]))
+            self._row(request, column[request.edit], starts, apart, stops, prefixes.of(request, column[request.edit]))
             for request in asked
         )
-        yield from self._generate(gates, drafts, table, beginnings)
+        yield from self._generate(gates, drafts, table, prefixes)
 
     def _row(
         self,
@@ -181,15 +181,15 @@ class TransformersEngine:
         starts: Sequence[int],
         apart: Sequence[bool],
         stops: Mapping[tuple[str, ...], StopStrings],
-        beginning: Beginning,
+        prefix: Prefix,
     ) -> Row:
         decoding = request.decoding
         limit = min(decoding.max_new_tokens, self.model.context - len(request.prompt))
         stop = stops[decoding.stop]
-        return Row(request, column, starts[column], limit, self._ends, stop, apart=apart[column], beginning=beginning)
+        return Row(request, column, starts[column], limit, self._ends, stop, apart=apart[column], prefix=prefix)
 
-    def _generate(self, gates: Gates, waiting: Drafts, table: Table, beginnings: Beginnings) -> Iterator[Response]:
-        batch = Batch(self.model, gates, table, self._padding, self.work, beginnings, waiting.rows)
+    def _generate(self, gates: Gates, waiting: Drafts, table: Table, prefixes: Prefixes) -> Iterator[Response]:
+        batch = Batch(self.model, gates, table, self._padding, self.work, prefixes, waiting.rows)
         while waiting or batch.live:
             taken: list[Row] = []
             try:
@@ -206,12 +206,12 @@ class TransformersEngine:
             except RuntimeError as error:
                 if not ran_out(error):
                     raise
-                shared = beginnings.give_up()
+                shared = prefixes.give_up()
                 # Some of those that were to enter may have done so already.
                 for row in taken:
                     row.forget()
                 waiting.again({id(row): row for row in [*batch.leave(), *taken]}.values())
-                batch = Batch(self.model, gates, table, self._padding, self.work, beginnings, waiting.rows)
+                batch = Batch(self.model, gates, table, self._padding, self.work, prefixes, waiting.rows)
                 if not shared:
                     halve(self.work, self.model, error)
                 continue

@@ -1,4 +1,4 @@
-"""Beginnings: what many prompts begin with, such as the solved examples of a task, is computed once for each edit."""
+"""Prefixes: what many prompts begin with, such as the solved examples of a task, is computed once for each edit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lesion.engines.prefill import TOKENS, prefill
 from lesion.engines.work import Work
 from lesion.models.load import Model
 
-# A beginning has so many tokens at least, ...
+# A prefix has so many tokens at least, ...
 LEAST = 32
 # ... and an edit under which it is computed costs as much as so many tokens more: a pass of its own, and copies.
 COST = 1024
@@ -27,7 +27,7 @@ DEPTH = 8
 
 
 @dataclass(eq=False)
-class Beginning:
+class Prefix:
     """What some prompts begin with.
 
     Attributes:
@@ -42,7 +42,7 @@ class Beginning:
         return len(self.tokens)
 
 
-NOTHING = Beginning()
+NOTHING = Prefix()
 
 
 def shared(requests: Sequence[Request]) -> list[tuple[int, ...]]:
@@ -60,9 +60,9 @@ def shared(requests: Sequence[Request]) -> list[tuple[int, ...]]:
     found: list[tuple[int, ...]] = [()] * len(requests)
     for members in families.values():
         for part, length in _best(requests, members, DEPTH)[1]:
-            beginning = requests[part[0]].prompt[:length]
+            prefix = requests[part[0]].prompt[:length]
             for index in part:
-                found[index] = beginning
+                found[index] = prefix
     return found
 
 
@@ -92,17 +92,17 @@ def _best(requests: Sequence[Request], members: list[int], depth: int) -> tuple[
     return best
 
 
-def alike(beginnings: Iterable[Beginning]) -> int:
+def alike(prefixes: Iterable[Prefix]) -> int:
     """How many of the first ones are the same, from one on."""
-    first, *others = beginnings
+    first, *others = prefixes
     return 1 + sum(1 for _ in takewhile(lambda one: one is first, others))
 
 
-class Beginnings:
-    """The beginnings of some requests, each computed under an edit when a prompt under that edit first needs it.
+class Prefixes:
+    """The prefixes of some requests, each computed under an edit when a prompt under that edit first needs it.
 
     They take about half as much memory as the keys and values of the rows at work: those used longest ago are let go
-    of, and under edits for which there is no room from the start a beginning is not shared.
+    of, and under edits for which there is no room from the start a prefix is not shared.
 
     Args:
         model: what computes.
@@ -124,14 +124,14 @@ class Beginnings:
     ) -> None:
         self.model, self.gates, self.table, self.padding, self.work = model, gates, table, padding, work
         self.most = work.batch_size * positions(model) // 2
-        self._of: dict[tuple[int, int], Beginning] = {}
-        # Prompts and beginnings are told apart by identity, for they are long; it is theirs as long as they are kept.
+        self._of: dict[tuple[int, int], Prefix] = {}
+        # Prompts and prefixes are told apart by identity, for they are long; it is theirs as long as they are kept.
         self._requests = [request for request, _ in requests]
         found = shared(self._requests)
-        there: dict[int, tuple[Beginning, set[int]]] = {}
+        there: dict[int, tuple[Prefix, set[int]]] = {}
         for (request, column), tokens in zip(requests, found, strict=True):
             if tokens:
-                one, columns = there.setdefault(id(tokens), (Beginning(tokens, len(there) + 1), set()))
+                one, columns = there.setdefault(id(tokens), (Prefix(tokens, len(there) + 1), set()))
                 if column in columns or (len(columns) + 1) * len(one) <= self.most:
                     columns.add(column)
                     self._of[id(request.prompt), column] = one
@@ -139,27 +139,27 @@ class Beginnings:
         # In the order of their last use.
         self._held: dict[Past, list[tuple[int, int]]] = {}
 
-    def of(self, request: Request, column: int) -> Beginning:
+    def of(self, request: Request, column: int) -> Prefix:
         """What its prompt begins with, where that is shared under the edit of this column."""
         return self._of.get((id(request.prompt), column), NOTHING)
 
-    def begun(self, beginnings: Sequence[Beginning], columns: Sequence[int]) -> list[Begun | None]:
+    def begun(self, prefixes: Sequence[Prefix], columns: Sequence[int]) -> list[Begun | None]:
         """Where the first tokens of rows are known from, each under the edit of its column; computed if they are not.
 
         Args:
-            beginnings: one per row.
+            prefixes: one per row.
             columns: of the table, one per row.
         """
         if not self._of:
-            return [None] * len(beginnings)
-        wanted: dict[Beginning, set[int]] = defaultdict(set)
-        for one, column in zip(beginnings, columns, strict=True):
+            return [None] * len(prefixes)
+        wanted: dict[Prefix, set[int]] = defaultdict(set)
+        for one, column in zip(prefixes, columns, strict=True):
             if one.rank and (one.rank, column) not in self._begun:
                 wanted[one].add(column)
         for one, missing in wanted.items():
             self._compute(one, sorted(missing))
         found = [
-            self._begun[one.rank, column] if one.rank else None for one, column in zip(beginnings, columns, strict=True)
+            self._begun[one.rank, column] if one.rank else None for one, column in zip(prefixes, columns, strict=True)
         ]
         for past in {one.past: None for one in found if one is not None}:
             self._held[past] = self._held.pop(past)
@@ -169,7 +169,7 @@ class Beginnings:
     def give_up(self) -> bool:
         """Share nothing any more, for memory has run out; whether anything was shared.
 
-        Beginnings are empty and without a rank from now on: what was put in order by them has to be ordered anew.
+        Prefixes are empty and without a rank from now on: what was put in order by them has to be ordered anew.
         """
         was_shared = bool(self._of)
         for one in self._of.values():
@@ -179,7 +179,7 @@ class Beginnings:
         self._held.clear()
         return was_shared
 
-    def _compute(self, one: Beginning, columns: Sequence[int]) -> None:
+    def _compute(self, one: Prefix, columns: Sequence[int]) -> None:
         step = max(1, TOKENS // len(one))
         for start in range(0, len(columns), step):
             part = columns[start : start + step]

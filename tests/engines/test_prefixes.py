@@ -11,16 +11,16 @@ from alone import EDITS, forward, greedy, prompts
 from hypothesis import given
 from hypothesis import strategies as st
 
-import lesion.engines.beginnings
 import lesion.engines.prefill
+import lesion.engines.prefixes
 import lesion.engines.transformers
 import tiny
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, ScaleParameters
 from lesion.edits.gates import gated
 from lesion.edits.shares import Magnitude
 from lesion.edits.table import tabulate
-from lesion.engines.beginnings import COST, LEAST, NOTHING, Beginnings, alike, shared
 from lesion.engines.engine import Decoding, Request
+from lesion.engines.prefixes import COST, LEAST, NOTHING, Prefixes, alike, shared
 from lesion.engines.transformers import TransformersEngine
 from lesion.engines.work import Work
 from lesion.errors import LesionError
@@ -33,13 +33,13 @@ ANOTHER = (*FEW_SHOT[:2], *prompts(1, longest=45, shortest=45, seed=12)[0])
 @pytest.fixture
 def worth_it(monkeypatch):
     """A few short prompts are enough to share what they begin with."""
-    monkeypatch.setattr(lesion.engines.beginnings, "COST", 30)
+    monkeypatch.setattr(lesion.engines.prefixes, "COST", 30)
 
 
-def questions(beginnings=(FEW_SHOT,), count: int = 4, edits=EDITS, **kind) -> list[Request]:
-    rests = prompts(count * len(beginnings), longest=9, seed=13)
+def questions(prefixes=(FEW_SHOT,), count: int = 4, edits=EDITS, **kind) -> list[Request]:
+    rests = prompts(count * len(prefixes), longest=9, seed=13)
     return [
-        Request(f"{index} under {edit}", (*beginnings[index % len(beginnings)], *rest), edit, **kind)
+        Request(f"{index} under {edit}", (*prefixes[index % len(prefixes)], *rest), edit, **kind)
         for index, rest in enumerate(rests)
         for edit in edits
     ]
@@ -55,7 +55,7 @@ def answered(model, requests, batch_size: int = 8) -> tuple[dict, Work]:
 def unshared(monkeypatch, model, requests) -> Work:
     """The work of the same when nothing is shared."""
     with monkeypatch.context() as patched:
-        patched.setattr(lesion.engines.beginnings, "COST", 10**9)
+        patched.setattr(lesion.engines.prefixes, "COST", 10**9)
         return answered(model, requests)[1]
 
 
@@ -103,7 +103,7 @@ def test_the_work_is_that_of_the_beginning_once_per_edit_and_of_what_follows_it(
     assert work.prompt == len(FEW_SHOT) + 40 * 4
 
 
-def test_weights_that_are_edited_have_beginnings_of_their_own(worth_it):
+def test_weights_that_are_edited_have_prefixes_of_their_own(worth_it):
     model = tiny.model("llama")
     pruned = ScaleParameters(Magnitude(0.3), 0.0)
     edits: list[Edit] = [BASELINE, pruned, ScaleBlock(1), Compose((pruned, ScaleBlock(1)))]
@@ -114,7 +114,7 @@ def test_weights_that_are_edited_have_beginnings_of_their_own(worth_it):
 @pytest.mark.parametrize("kept", [60, 200])
 def test_with_little_memory_for_them_they_are_computed_again_or_not_shared(worth_it, monkeypatch, kept):
     model, requests = tiny.model("llama"), questions((FEW_SHOT, ANOTHER), edits=EDITS[:3], decoding=OTHER)
-    monkeypatch.setattr(lesion.engines.beginnings, "positions", lambda model: kept // 4)
+    monkeypatch.setattr(lesion.engines.prefixes, "positions", lambda model: kept // 4)
     found, _ = answered(model, requests, batch_size=8)
     assert_greedy(model, requests, found)
 
@@ -125,7 +125,7 @@ def test_no_more_is_kept_than_may_be_and_what_was_used_last_is_kept():
     requests = [Request(f"{i} {j}", (*text, 5 + j)) for i, text in enumerate(texts) for j in range(40)]
     work = Work(batch_size=1)
     with gated(model) as gates, torch.inference_mode():
-        of = Beginnings(model, gates, tabulate([BASELINE], model.anatomy), 0, work, [(one, 0) for one in requests])
+        of = Prefixes(model, gates, tabulate([BASELINE], model.anatomy), 0, work, [(one, 0) for one in requests])
         assert of.most == model.context // 2 == 128
 
         def use(*numbers: int) -> int:
@@ -149,7 +149,7 @@ def test_when_memory_runs_out_sharing_is_given_up_before_rows_are(worth_it, monk
     def fail(*args, **kwargs):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(lesion.engines.beginnings, "prefill", fail)
+    monkeypatch.setattr(lesion.engines.prefixes, "prefill", fail)
     found, work = answered(model, requests)
     assert work.batch_size == 8
     assert {key: one.token_ids for key, one in found.items()} == {key: one.token_ids for key, one in expected.items()}
@@ -178,7 +178,7 @@ def test_when_memory_runs_out_what_waits_is_put_in_order_as_if_nothing_had_been_
     """Else the first of a pass would not be its longest, and passes would be far too large."""
     monkeypatch.setattr(lesion.engines.prefill, "TOKENS", 600)
     monkeypatch.setattr(lesion.engines.transformers, "TOKENS", 600)
-    monkeypatch.setattr(lesion.engines.beginnings, "COST", 30)
+    monkeypatch.setattr(lesion.engines.prefixes, "COST", 30)
     model = tiny.model("llama")
     (long,) = prompts(1, longest=180, shortest=180, seed=15)
     texts = [(*first, *rest) for rest in prompts(12, longest=4, seed=16) for first in (FEW_SHOT[:40], long, ())]
@@ -192,7 +192,7 @@ def test_when_memory_runs_out_what_waits_is_put_in_order_as_if_nothing_had_been_
             raise torch.OutOfMemoryError("CUDA out of memory")
         return whole(model, gates, prompts, *args, **kwargs)
 
-    for place in ("batch", "scoring", "contrast", "beginnings"):
+    for place in ("batch", "scoring", "contrast", "prefixes"):
         monkeypatch.setattr(f"lesion.engines.{place}.prefill", prefill)
     _, work = answered(model, [Request(f"{index}", text, **kind) for index, text in enumerate(texts)], batch_size=32)
     assert work.batch_size == 32
@@ -209,7 +209,7 @@ def test_edits_for_which_there_is_no_room_are_asked_without(worth_it):
     with gated(model) as gates, torch.inference_mode():
         table = tabulate([request.edit for request in requests[:6]], model.anatomy)
         # Half of two rows of 256 tokens: room for 4 times 60.
-        of = Beginnings(model, gates, table, 0, Work(batch_size=2), list(zip(requests, columns, strict=True)))
+        of = Prefixes(model, gates, table, 0, Work(batch_size=2), list(zip(requests, columns, strict=True)))
         found = [of.of(*one) for one in zip(requests, columns, strict=True)]
     assert [len(one) for one in found] == [60, 60, 60, 60, 0, 0] * 4
     assert [one is NOTHING for one in found] == [False, False, False, False, True, True] * 4
@@ -222,7 +222,7 @@ begun = st.sampled_from([(), FEW_SHOT, ANOTHER, FEW_SHOT[:33], (*FEW_SHOT[:40], 
 
 
 def spared(requests: list[Request], found: list[tuple[int, ...]]) -> int:
-    """Tokens that need not be computed, less the cost of computing each beginning under each of its edits."""
+    """Tokens that need not be computed, less the cost of computing each prefix under each of its edits."""
     groups: dict[tuple[int, ...], list[Request]] = {}
     for request, tokens in zip(requests, found, strict=True):
         if tokens:

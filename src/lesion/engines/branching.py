@@ -1,0 +1,138 @@
+"""Branching: rows of one prompt run as one until, block by block, those under edits part from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+
+from lesion.models.load import Model
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Where the rows of a growing batch come from.
+
+    Attributes:
+        prompt: of each row, its trunk, which is the row of that number.
+        earlier: whether it starts from what the trunk gave to the block before the one it joins at.
+        prompts: the number of trunks.
+    """
+
+    prompt: Int[Tensor, " rows"]
+    earlier: Bool[Tensor, " rows"]
+    prompts: int
+
+
+@contextmanager
+def with_branches(
+    model: Model,
+    origins: Origins,
+    rows_at: Sequence[int],
+    chosen: tuple[Tensor, Tensor] | None = None,
+) -> Iterator[None]:
+    """While inside, each block runs on the first `rows_at[l]` rows; new ones start as copies of their prompt's row.
+
+    The head is given the chosen positions alone, rows and distances from the end, as if they were of one row.
+    """
+    prompts = origins.prompts
+    joined = [prompts, *rows_at]
+    # What the trunks gave to the block before, for rows that start from that.
+    before: list[Tensor] = []
+
+    def hook(layer: int) -> Any:
+        wanted = rows_at[layer]
+        lends = layer + 1 < len(rows_at) and bool(origins.earlier[wanted : rows_at[layer + 1]].any())
+
+        def grow(
+            module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+            stream = args[0] if args else kwargs["hidden_states"]
+            held = before.copy()
+            # A copy, for a block may write into its input.
+            before[:] = [stream[:prompts].clone()] if lends else []
+            if wanted == prompts == stream.shape[0]:
+                return None
+            origin = origins.prompt[:wanted].to(stream.device)
+            new = slice(joined[layer], wanted)
+            if wanted > joined[layer]:
+                branches = stream.index_select(0, origin[new])
+                if bool((earlier := origins.earlier[new]).any()):
+                    late = earlier.nonzero()[:, 0].to(stream.device)
+                    branches[late] = held[0].to(stream.device).index_select(0, origin[new][late])
+                stream = torch.cat([stream, branches])
+
+            others = {
+                key: _grow_heads(value, prompts, origin) if key == "alibi" else _grow(value, prompts, origin)
+                for key, value in kwargs.items()
+                if key != "hidden_states" and not _of_heads(key, value)
+            }
+            others |= {key: value for key, value in kwargs.items() if _of_heads(key, value)}
+            if args:
+                return (stream, *(_grow(value, prompts, origin) for value in args[1:])), others
+            return args, {"hidden_states": stream, **others}
+
+        return grow
+
+    handles = [
+        # Before the gates' own hooks, so that these see the grown batch.
+        block.module.register_forward_pre_hook(hook(block.index), prepend=True, with_kwargs=True)
+        for block in model.anatomy.blocks
+    ]
+    if (head := model.network.get_output_embeddings()) is not None:
+        handles.append(head.register_forward_pre_hook(partial(_packed, chosen)))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _packed(chosen: tuple[Tensor, Tensor] | None, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The chosen positions, or the last ones of every row, as plain memory.
+
+    Cut out of a longer pass they have gaps, and then torch multiplies row by row: it reads the whole head for each.
+    """
+    stream = args[0]
+    if chosen is None:
+        return (stream.contiguous(), *args[1:])
+    rows, back = (index.to(stream.device) for index in chosen)
+    return (stream[rows, -back][None], *args[1:])
+
+
+def _grow(value: Any, prompts: int, origin: Tensor) -> Any:
+    """A block's other inputs for the grown batch: masks, positions and rotary tables that have a row per prompt.
+
+    One prompt needs nothing: its single row broadcasts, but for masks, which some attentions want a row of for every
+    row. Vectors are left alone: they run along the sequence.
+    """
+    if isinstance(value, Tensor):
+        if prompts == 1 and value.dim() == 4 and value.shape[0] == 1:
+            return value.expand(len(origin), -1, -1, -1)
+        if prompts > 1 and value.dim() >= 2 and value.shape[0] == prompts:
+            return value.index_select(0, origin.to(value.device))
+        return value
+    if type(value) in (tuple, list):
+        return type(value)(_grow(part, prompts, origin) for part in value)
+    if type(value) is dict:
+        return {key: _grow(part, prompts, origin) for key, part in value.items()}
+    return value
+
+
+def _of_heads(key: str, value: Any) -> bool:
+    """Whether an input is [heads, 1, length], the same for all rows: the linear biases of MPT."""
+    return key == "position_bias" and isinstance(value, Tensor) and value.dim() == 3
+
+
+def _grow_heads(value: Any, prompts: int, origin: Tensor) -> Any:
+    """As `_grow`, for what has its prompts and heads in one dimension: the linear biases of BLOOM and Falcon."""
+    if not isinstance(value, Tensor) or value.shape[0] % prompts:
+        return value
+    apart = value.view(prompts, value.shape[0] // prompts, *value.shape[1:])
+    return apart.index_select(0, origin.to(value.device)).flatten(0, 1)
