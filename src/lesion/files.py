@@ -1,0 +1,312 @@
+"""Files and folders that somebody named: every way in which a path or its text can be wrong is one clear error.
+
+Whatever reads a file that a person or a download supplied goes through here. What cannot be read ends in a
+`LesionError` (`UsageError` where the path itself was wrong) that names the file and what to do; nothing but a regular
+file of a limited size is opened, so that a device or a pipe neither hangs nor fills the memory.
+"""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import os
+import re
+import stat
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lesion.errors import LesionError, UsageError
+from lesion.plain import short, unruly
+
+STUDY_BYTES = 1 << 20
+"""The largest study file, 1 MiB."""
+SUMMARY_BYTES = 1 << 30
+"""The largest summary or other file that `lesion` wrote, 1 GiB."""
+DATA_BYTES = 4 << 30
+"""The largest file of a data set, 4 GiB."""
+
+Fault = type[LesionError]
+_HALF = re.compile("[\ud800-\udfff]")
+_REASONS = {
+    errno.ENAMETOOLONG: "a name in it is longer than file systems allow; give a shorter path",
+    errno.ELOOP: "its symbolic links lead in a circle; give the path of the real file or folder",
+    errno.EACCES: "permission denied; check the permissions of it and of the folders above it",
+    errno.EPERM: "permission denied; check the permissions of it and of the folders above it",
+}
+# What reading a value of the wrong shape, size or kind raises.
+UNFIT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError, OSError)
+
+
+def named(path: str | Path, what: str = "path") -> Path:
+    """The path that a person gave, `~` expanded; it need not exist.
+
+    Args:
+        path: as typed.
+        what: what it is called in messages, `--out` for example.
+
+    Raises:
+        UsageError: it is empty, has control characters or bytes that are not UTF-8, names an unknown user's home, is
+            too long, or may not be looked at.
+    """
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text.strip():
+        raise UsageError(f"The {what} is empty; give the name of a file or folder.")
+    if unruly(text):
+        raise UsageError(
+            f"The {what} '{short(text)}' holds control characters or broken text; rename the file or folder."
+        )
+    try:
+        expanded = Path(text).expanduser()
+    except RuntimeError:
+        raise UsageError(
+            f"The {what} '{short(text)}' names a home folder that is not known; write the path in full."
+        ) from None
+    refuse_unreachable(expanded)
+    return expanded
+
+
+def refuse_unreachable(path: Path) -> None:
+    """Refuse a path that the system cannot follow; one that merely does not exist is fine.
+
+    Raises:
+        UsageError: a name in it is too long, its links lead in a circle, a folder above it may not be entered, or it
+            holds a null byte.
+    """
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{short(str(path))} cannot be used: {reason(error)}.") from None
+
+
+def existing(path: str | Path, what: str = "path") -> Path:
+    """The path of a regular file that is there.
+
+    Raises:
+        UsageError: it is no usable path (`named`), there is no such file, or it is a folder, a device or a pipe.
+    """
+    file = named(path, what)
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder; give the path of a file in it.")
+    if not file.exists():
+        raise UsageError(f"There is no file {short(str(file), 300)}.")
+    if not file.is_file():
+        raise UsageError(f"{file} is a device or a pipe; give an ordinary file.")
+    return file
+
+
+def reason(error: BaseException) -> str:
+    """Why something could not be read or written, for the end of a sentence; what to do too where that is known."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return _REASONS.get(error.errno) or (error.strerror or str(error)).lower()
+    if isinstance(error, UnicodeError):
+        return "it is not UTF-8 text"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, MemoryError):
+        return "it needs more memory than there is"
+    if isinstance(error, KeyError):
+        return f"it has no {short(error.args[0]) if error.args else 'such key'}"
+    if isinstance(error, IndexError):
+        return "an entry is missing"
+    text = short(" ".join(str(error).split()), 200)
+    return text.rstrip(".") or type(error).__name__
+
+
+def read_bytes(path: Path, *, limit: int = DATA_BYTES, fault: Fault = LesionError) -> bytes:
+    """The content of a regular file.
+
+    Args:
+        path: of the file.
+        limit: the most bytes that it may have.
+        fault: what is raised where the file is there and cannot be read.
+
+    Raises:
+        UsageError: there is no such file, or it is none.
+        LesionError: (or `fault`) it is too large, or cannot be read.
+    """
+    try:
+        # Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"There is no file {short(str(path), 300)}.") from None
+    except (OSError, ValueError) as error:
+        raise fault(f"{short(str(path), 300)} cannot be read: {reason(error)}.") from error
+    try:
+        _refuse_unordinary(handle, path, limit, fault)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read()
+    except (OSError, MemoryError) as error:
+        raise fault(f"{path} cannot be read: {reason(error)}.") from error
+    finally:
+        os.close(handle)
+
+
+def _refuse_unordinary(handle: int, path: Path, limit: int, fault: Fault) -> None:
+    about = os.fstat(handle)
+    if not stat.S_ISREG(about.st_mode):
+        what = "a folder" if stat.S_ISDIR(about.st_mode) else "a device or a pipe"
+        raise UsageError(f"{path} is {what}; give an ordinary file.")
+    if about.st_size > limit:
+        raise fault(f"{path} has {about.st_size:,} bytes; at most {limit:,} are read here. Is it the right file?")
+
+
+def read_text(path: Path, *, limit: int = DATA_BYTES, fault: Fault = LesionError) -> str:
+    """The text of a UTF-8 file, a byte order mark removed.
+
+    Raises:
+        UsageError: there is no such file, or it is none.
+        LesionError: (or `fault`) it cannot be read (`read_bytes`), or is not UTF-8 (with the line).
+    """
+    data = read_bytes(path, limit=limit, fault=fault)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise fault(f"{path}, line {line}: this is not UTF-8 text; save the file as UTF-8.") from error
+
+
+def parse_json(
+    text: str,
+    where: str,
+    *,
+    fault: Fault = LesionError,
+    line: int = 1,
+    pairs: Callable[..., Any] | None = None,
+    **hooks: Any,
+) -> Any:
+    """A JSON value out of text.
+
+    Args:
+        text: the JSON.
+        where: whose text it is, for messages.
+        fault: what is raised.
+        line: the line of the file that the text begins on.
+        pairs: what makes an object of its pairs, `object_pairs_hook` of `json.loads`; `hooks` are its others.
+
+    Raises:
+        LesionError: (or `fault`) it is not JSON, is nested too deeply, holds a whole number of thousands of digits, or
+            half a character (a lone surrogate), which nothing can write down again.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=pairs, **hooks)
+    except json.JSONDecodeError as error:
+        place = f"{where}, line {line + error.lineno - 1}"
+        raise fault(f"{place}: this is not JSON ({error.msg} at column {error.colno}).") from error
+    except RecursionError as error:
+        raise fault(f"{where}, line {line}: this is JSON nested hundreds of levels deep, which is not read.") from error
+    except ValueError as error:
+        if "digits" not in str(error):
+            raise
+        raise fault(f"{where}, line {line}: {_TOO_LONG}.") from error
+    if "\\ud" in text.lower() and any(_HALF.search(one) for one in texts(value)):
+        raise fault(f"{where}, line {line}: this holds half a character (a lone surrogate such as \\ud800); remove it.")
+    return value
+
+
+def texts(value: Any) -> Iterator[str]:
+    """All strings in a JSON value, keys too."""
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            pending += [*one.keys(), *one.values()]
+        elif isinstance(one, list):
+            pending += one
+
+
+def read_json(path: Path, *, limit: int = SUMMARY_BYTES, fault: Fault = LesionError) -> Any:
+    """The value in a JSON file; raises as `read_text` and `parse_json` do."""
+    return parse_json(read_text(path, limit=limit, fault=fault), str(path), fault=fault)
+
+
+def read_object(path: Path, *, limit: int = SUMMARY_BYTES, fault: Fault = LesionError) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        LesionError: as `read_json`; or it holds something else than an object.
+    """
+    value = read_json(path, limit=limit, fault=fault)
+    if not isinstance(value, dict):
+        raise fault(f"{path} holds {kind(value)}, where a JSON object {{…}} is expected.")
+    return value
+
+
+def read_jsonl(path: Path, *, limit: int = DATA_BYTES, fault: Fault = UsageError) -> list[tuple[int, Any]]:
+    """The values of a JSON Lines file, each with its line, from 1; empty lines are skipped. Raises as `read_json`."""
+    text = read_text(path, limit=limit, fault=fault)
+    lines = ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
+    return [(number, parse_json(line, str(path), fault=fault, line=number)) for number, line in lines]
+
+
+def parse_toml(text: str, where: str, *, fault: Fault = UsageError) -> dict[str, Any]:
+    """The tables of TOML text.
+
+    Raises:
+        UsageError: (or `fault`) it is not TOML (line and column), is nested too deeply, or holds a whole number of
+            thousands of digits.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise fault(f"{where} is not valid TOML: {short(str(error), 200)}.") from None
+    except RecursionError:
+        raise fault(f"{where} is not a study: it is nested too deeply.") from None
+    except ValueError as error:
+        told = _TOO_LONG if "digits" in str(error) else reason(error)
+        raise fault(f"{where} is not valid TOML: {told}.") from None
+
+
+def read_toml(path: Path, *, limit: int = STUDY_BYTES, fault: Fault = UsageError) -> dict[str, Any]:
+    """The tables of a TOML file; raises as `read_text` and `parse_toml` do."""
+    return parse_toml(read_text(path, limit=limit, fault=fault), str(path), fault=fault)
+
+
+def read_csv(path: Path, *, limit: int = DATA_BYTES, fault: Fault = UsageError) -> list[list[str]]:
+    """The rows of a CSV file, as they stand.
+
+    Raises:
+        UsageError: (or `fault`) it cannot be read, or its quotation marks do not match (with the line).
+    """
+    reader = csv.reader(io.StringIO(read_text(path, limit=limit, fault=fault), newline=""), strict=True)
+    try:
+        return list(reader)
+    except csv.Error as error:
+        raise fault(f"{path}, line {reader.line_num}: this is not CSV ({error}).") from error
+
+
+@contextmanager
+def understood(path: str | Path, advice: str) -> Iterator[None]:
+    """Whatever does not fit while a received file is interpreted is a damaged file, not a fault of the program.
+
+    Args:
+        path: the file, or what else is being read.
+        advice: what to do about it, the end of a sentence.
+
+    Raises:
+        LesionError: `PATH is damaged (why); advice.`
+    """
+    try:
+        yield
+    except LesionError:
+        raise
+    except UNFIT as error:
+        raise LesionError(f"{short(str(path), 300)} is damaged ({reason(error)}); {advice}.") from error
+
+
+def kind(value: Any) -> str:
+    """What a JSON value is, for messages."""
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+_TOO_LONG = f"a whole number has more than {sys.get_int_max_str_digits():,} digits"

@@ -1,0 +1,51 @@
+"""Text that somebody else wrote, made safe to print: nothing in it acts on a terminal or looks like another line."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# Zero width joiners are parts of ordinary words and of emoji; every other control or format character is escaped.
+_KEPT = {"\u200c", "\u200d"}
+_ESCAPED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_SUSPECT = re.compile(r"[^ -~]")
+
+
+def plain(text: str) -> str:
+    r"""The text on one line, with every character that acts instead of being seen written as an escape.
+
+    Escaped are control characters (C0, C1, DEL, line breaks and tabs too), marks and overrides of direction, other
+    invisible format characters, line and paragraph separators, and lone surrogates.
+
+    Example:
+        >>> plain("a\x1b[31m\nb\u202e")
+        'a\\x1b[31m\\nb\\u202e'
+    """
+    return _SUSPECT.sub(_escaped, text)
+
+
+def unruly(text: str) -> bool:
+    """Whether `plain` would change the text."""
+    return plain(text) != text
+
+
+def layout(text: str) -> str:
+    """The text with its line breaks and tabs, and everything else escaped as `plain` does."""
+    return "".join(piece if piece in "\n\t" else plain(piece) for piece in re.split(r"([\n\t])", text))
+
+
+def short(value: object, limit: int = 80) -> str:
+    """A value for a message: on one line, escaped, and no longer than `limit` characters, the rest shown as `…`."""
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except (ValueError, RecursionError):  # a whole number of thousands of digits; lists in lists in lists
+        text = f"a very long {type(value).__name__}"
+    text = plain(text[: limit + 1])
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    letter = match[0]
+    if letter in _KEPT or unicodedata.category(letter) not in _ESCAPED:
+        return letter
+    return letter.encode("unicode_escape").decode("ascii")

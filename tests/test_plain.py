@@ -1,0 +1,62 @@
+"""Text made safe to print: what acts on a terminal is shown as an escape, everything else as it is."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lesion.plain import layout, plain, short
+
+ACTING = [
+    *map(chr, range(32)),
+    *map(chr, range(0x7F, 0xA0)),
+    "\u061c",
+    "\u200e",
+    "\u200f",
+    "\u2028",
+    "\u2029",
+    "\ufeff",
+]
+ACTING += [*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A)), "\ud800", "\udfff", "\U000e0041"]
+
+
+def test_every_character_that_acts_is_shown_as_an_escape():
+    for letter in ACTING:
+        shown = plain(f"a{letter}b")
+        assert shown.isascii()
+        assert shown.isprintable()
+        assert shown.encode("ascii").decode("unicode_escape") == f"a{letter}b"
+
+
+def test_ordinary_text_stays_as_it_is():
+    for text in (
+        "",
+        "block 3 × 0 – 5 %",
+        "été",
+        "日本語",
+        "\u0645\u0631\u062d\u0628\u0627",
+        "👩\u200d🔬",
+        "a\u00a0b",
+        "\\x1b",
+    ):
+        assert plain(text) == text
+
+
+def test_layout_keeps_line_breaks_and_tabs_and_nothing_else():
+    assert layout("a\n\tb\r\x1b") == "a\n\tb\\r\\x1b"
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_nothing_escaped_is_left_over_and_escaping_twice_changes_nothing(text):
+    shown = plain(text)
+    assert not {unicodedata.category(one) for one in shown} & {"Cc", "Cs", "Zl", "Zp"}
+    assert plain(shown) == shown
+
+
+def test_a_value_in_a_message_is_short_and_on_one_line():
+    assert short("a\nb") == "a\\nb"
+    assert short([1, "x"]) == "[1, 'x']"
+    for value in ("x" * 100_000, "\x1b" * 100, list(range(1000)), 10**5000):
+        assert len(short(value)) <= 80
