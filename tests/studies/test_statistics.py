@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import binomtest, norm
 
 from lesion.errors import LesionError, UsageError
-from lesion.studies.statistics import critical, holm, mcnemar_exact, paired_drop, rank_agreement, rule, wilson
+from lesion.studies.statistics import holm, mcnemar_exact, paired_drop, rank_agreement, wilson
 
 PAIRS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
 
@@ -206,26 +206,6 @@ def test_holm_of_a_textbook_family():
 def test_holm_refuses_what_is_no_p_value():
     with pytest.raises(LesionError, match="within 0…1"):
         holm([0.1, math.nan])
-
-
-def test_a_block_is_critical_only_when_the_loss_is_both_sure_and_large():
-    assert critical(0.8, 0.41, 0.001)
-    assert not critical(0.8, 0.39, 0.001)  # sure, but perhaps less than half is lost
-    assert not critical(0.8, 0.41, 0.06)  # large, but perhaps chance
-    assert critical(0.8, 0.39, 0.06, alpha=0.1, share=0.4)
-
-
-def test_nothing_is_critical_for_a_skill_that_is_not_there():
-    nothing = np.zeros(50, dtype=bool)
-    drop = paired_drop(nothing, nothing, 0.95)
-    assert not critical(0.0, drop.low, mcnemar_exact(0, 0))
-
-
-def test_the_rule_in_words_states_its_thresholds():
-    sentence = rule(0.9, alpha=0.01, share=0.25)
-    assert "90 %" in sentence
-    assert "0.01" in sentence
-    assert "25 %" in sentence
 
 
 @settings(max_examples=25)

@@ -11,8 +11,8 @@ import pandas as pd
 from jaxtyping import Bool
 
 from lesion.edits.edit import BASELINE, SCALES, Unit
+from lesion.studies.critical import SHARE
 from lesion.studies.invariance_statistics import Profile, profile
-from lesion.studies.statistics import SHARE
 from lesion.studies.study import Study
 
 FEWEST = 3

@@ -23,11 +23,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from lesion.studies.critical import SHARE
 from lesion.studies.invariance_families import Family
 from lesion.studies.invariance_tasks import FAR
 from lesion.studies.invariance_told import FLOOR
 from lesion.studies.invariance_words import are, between, blocks, listed, over_time, percent, probability, span
-from lesion.studies.statistics import ALPHA, SHARE, holm
+from lesion.studies.statistics import ALPHA, holm
 
 Word = Literal["holds", "does not hold", "cannot tell"]
 HOLDS: Word = "holds"

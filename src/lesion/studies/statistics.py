@@ -1,4 +1,4 @@
-"""Statistics of a study in float64: intervals, paired tests, correction over layers, the `critical` rule."""
+"""Statistics of a study in float64: intervals, paired tests, correction over layers; what is critical: `critical`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from scipy.stats import binom, norm, spearmanr
 from lesion.errors import LesionError, UsageError
 
 ALPHA = 0.05
-SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -164,40 +163,6 @@ def holm(p: Iterable[float]) -> list[float]:
     corrected = np.empty_like(values)
     corrected[order] = stepped
     return [float(value) for value in corrected]
-
-
-def critical(
-    baseline_accuracy: float,
-    drop_low: float,
-    p_corrected: float,
-    *,
-    alpha: float = ALPHA,
-    share: float = SHARE,
-) -> bool:
-    """Whether a place is critical for a task: removing it takes, beyond noise, `share` of the accuracy.
-
-    Two conditions hold together: the Holm-corrected exact McNemar p over the layers of one model × task ×
-    unit × factor is at most `alpha`, and the lower limit of the paired drop is at least `share` of the
-    baseline's accuracy. The first keeps chance out however many layers are tried; the second keeps out losses
-    that are real but small.
-
-    Args:
-        baseline_accuracy: accuracy of the unedited model, 0…1.
-        drop_low: lower limit of the drop (`paired_drop(...).low`).
-        p_corrected: the corrected p (`holm`).
-        alpha: threshold of p.
-        share: the share of the baseline's accuracy that must be lost, 0…1.
-    """
-    return p_corrected <= alpha and drop_low >= share * baseline_accuracy
-
-
-def rule(level: float = 0.95, alpha: float = ALPHA, share: float = SHARE) -> str:
-    """The rule of `critical` as a sentence for reports."""
-    return (
-        f"A place is critical when its exact McNemar p, Holm-corrected over the layers of one model, task, "
-        f"unit and factor, is at most {alpha:g} and the lower end of the {100 * level:g} % interval of its "
-        f"paired drop is at least {100 * share:g} % of the baseline's accuracy."
-    )
 
 
 def rank_agreement(first: Sequence[float], second: Sequence[float]) -> float:

@@ -11,9 +11,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lesion.edits.edit import BASELINE, Scale
+from lesion.studies.critical import (
+    POWER,
+    SHARES,
+    Pairs,
+    critical,
+    critical_cells,
+    fewest_right,
+    out_of_reach,
+    p_critical,
+    pairs,
+    rule,
+    smallest_loss,
+)
 from lesion.studies.rates import loops, rates
 from lesion.studies.screening import no_screen
-from lesion.studies.statistics import critical, holm, mcnemar_exact, paired_drop, rule, wilson
+from lesion.studies.statistics import holm, mcnemar_exact, paired_drop, wilson
 from lesion.studies.study import Study
 from lesion.studies.summary_screen import screened
 from lesion.studies.summary_stopped import replayed, stopped_rule, stopped_task
@@ -27,7 +40,10 @@ def summarise(
     An edit that is still missing answers is left out and named in the task's `planned`; a task without a complete
     baseline is left out with a note. A task that is scored by log-probability has a note that its accuracy says little.
     Every layer says how many `items` it was asked, and what was `decided` of it: null in a full table; where asking
-    stopped (`study.stop`) see `summary_stopped`. With `study.screen`, a task has a section `screen` (`summary_screen`).
+    stopped (`study.stop`) see `summary_stopped`. Of a full table, `p` asks whether the edit changes anything and
+    `p_critical` whether it takes more than half of the accuracy, each with its correction over the layers;
+    `sensitivity` says per unit and factor how large a loss the rule can find, and which layers are critical at other
+    shares. With `study.screen`, a task has a section `screen` (`summary_screen`).
 
     Args:
         study: what was asked.
@@ -62,6 +78,7 @@ def summarise(
                 entry["screen"] = screened(choice.name, of_model, asked, entry, level=study.level, seed=study.seed)
                 unscreened |= {choice.name: None} if any(map(len, of_task["scores"])) else {}
             notes += _nonfinite(model, choice.name, of_task, edits)
+            notes += _unreachable(model, entry)
             if _scored(of_task):
                 scored[choice.name] = None
         models.append({"model": model, "tasks": tasks})
@@ -84,7 +101,7 @@ def summarise(
             "title": study.title,
             "seed": study.seed,
             "level": study.level,
-            "rule": rule(study.level) if study.stop is None else stopped_rule(study.stop),
+            "rule": rule() if study.stop is None else stopped_rule(study.stop),
             **({} if study.stop is None else {"stop": study.stop.model_dump()}),
             **loops(study.decoding.stop_loops),
             "version": version("lesion"),
@@ -106,27 +123,51 @@ def _task(
     if baseline is None or not asked:
         return None
     right = _right(baseline)
-    entries = []
+    families: dict[tuple[str, float], list[Scale]] = {}
     for edit in edits:
-        edited = complete(str(edit))
-        if edited is not None:
-            entries.append(_edit(edit, right, edited, study.level))
-    families: dict[tuple[str, float], list[dict[str, Any]]] = {}
-    for entry in entries:
-        families.setdefault((entry["unit"], entry["factor"]), []).append(entry)
+        families.setdefault((edit.unit, edit.factor), []).append(edit)
+    entries: dict[Scale, dict[str, Any]] = {}
+    sensitivity = []
     for (unit, factor), family in families.items():
+        answered = {edit: frame for edit in family if (frame := complete(str(edit))) is not None}
+        found = {edit: pairs(right, _right(frame)) for edit, frame in answered.items()}
+        tested = [_edit(edit, right, answered[edit], counts, study.level) for edit, counts in found.items()]
         # Edits that are still missing answers count as tests too: the correction is that of the finished study.
-        missing = sum((edit.unit, edit.factor) == (unit, factor) for edit in edits) - len(family)
-        for entry, corrected in zip(family, holm([*(e["p"] for e in family), *[1.0] * missing]), strict=False):
-            entry["p_corrected"] = corrected
-            entry["critical"] = critical(float(right.mean()), entry["drop_low"], corrected)
+        missing = len(family) - len(tested)
+        for name in ("p", "p_critical"):
+            corrected = holm([*(entry[name] for entry in tested), *[1.0] * missing])
+            for entry, p in zip(tested, corrected, strict=False):
+                entry[f"{name}_corrected"] = p
+        for entry in tested:
+            entry["critical"] = critical(entry["p_critical_corrected"])
             entry["decided"] = None
+        entries |= zip(found, tested, strict=True)
+        if tested:
+            sensitivity.append({"unit": unit, "factor": factor, **_sensitivity(int(right.sum()), found, missing)})
     return {
         "task": task,
         "items": len(asked),
         "baseline": _accuracy(right, baseline, study.level),
-        "layers": entries,
+        "layers": [entries[edit] for edit in edits if edit in entries],
         "planned": sorted({edit.layer for edit in edits}),
+        "sensitivity": sensitivity,
+    }
+
+
+def _sensitivity(right: int, found: Mapping[Scale, Pairs], missing: int) -> dict[str, Any]:
+    """What the rule can find in one family of cells, and what it finds were the share another."""
+    tests = len(found) + missing
+    at = {share: critical_cells(list(found.values()), missing, share) for share in SHARES}
+    return {
+        "tests": tests,
+        "right": right,
+        "fewest_right": fewest_right(tests),
+        "power": POWER,
+        "smallest_loss": smallest_loss(right, tests),
+        "shares": [
+            {"share": share, "critical": [edit.layer for edit, called in zip(found, calls, strict=True) if called]}
+            for share, calls in at.items()
+        ],
     }
 
 
@@ -152,7 +193,9 @@ def _accuracy(right: NDArray[np.bool_], frame: pd.DataFrame, level: float) -> di
     }
 
 
-def _edit(edit: Scale, baseline: NDArray[np.bool_], edited: pd.DataFrame, level: float) -> dict[str, Any]:
+def _edit(
+    edit: Scale, baseline: NDArray[np.bool_], edited: pd.DataFrame, counts: Pairs, level: float
+) -> dict[str, Any]:
     right = _right(edited)
     drop = paired_drop(baseline, right, level)
     return {
@@ -163,8 +206,17 @@ def _edit(edit: Scale, baseline: NDArray[np.bool_], edited: pd.DataFrame, level:
         "drop": drop.drop,
         "drop_low": drop.low,
         "drop_high": drop.high,
-        "p": mcnemar_exact(int((baseline & ~right).sum()), int((~baseline & right).sum())),
+        "p": mcnemar_exact(counts.lost, counts.won),
+        "p_critical": p_critical(counts),
     }
+
+
+def _unreachable(model: str, entry: Mapping[str, Any]) -> list[str]:
+    """A note where nothing can be critical for a task."""
+    tests = max((family["tests"] for family in entry.get("sensitivity", ())), default=0)
+    right = round(entry["baseline"]["accuracy"] * entry["items"])
+    note = out_of_reach(model, entry["task"], right, entry["items"], tests) if tests else None
+    return [] if note is None else [note]
 
 
 def _nonfinite(model: str, task: str, answers: pd.DataFrame, edits: Sequence[Scale]) -> list[str]:
