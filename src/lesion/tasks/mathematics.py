@@ -6,11 +6,12 @@ import logging
 import math
 import re
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from lesion.tasks import statements
 from lesion.tasks.deadline import within
+from lesion.tasks.numerals import VULGAR, quantity, same, superscripts
 from lesion.tasks.task import Verdict
 
 SECONDS = 2.0
@@ -25,15 +26,13 @@ TAIL = 20_000
 BITS = 1e6
 """Largest number, in bits, that a comparison may have to compute; `9**9**9` has 10⁹."""
 
-_NUMBER = r"[-+−]?\s?[$€£]?[-−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:\.\d+|(?<=\d))"
-_PLAIN = re.compile(rf"{_NUMBER}")
-_IN_TEXT = re.compile(rf"(?<![\w.]){_NUMBER}(?:\s*/\s*\d+)?\s?(?:\\?%)?")
 _PHRASE = re.compile(
     r"\banswer(?:\s+is|\s*:|\s+would\s+be|\s+equals|\s*=)(?:\s*:)?[\s*]*"
     r"(?:(?:therefore|thus|approximately|about)\s+)?",
     re.IGNORECASE,
 )
 _HASHES = re.compile(r"####[ \t]*([^\n#]+)")
+_MEASURE = re.compile(r"^\\(?:text|mathrm|mbox)\{([^{}\\]*\d[^{}\\]*)\}$")
 _SENTENCE_END = re.compile(r"\n|(?<!\\)[.!?](?=\s|$)|[.](?=[A-Z])")
 # A dollar sign opens or closes a formula only where no space follows or precedes it and no digit comes after:
 # the rest are amounts of money, as in "$5 x 3 = $15".
@@ -47,15 +46,35 @@ def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: boo
     r"""Judge a solution written in words and mathematics by the answer it arrives at.
 
     The answer is read at the first of these that is there and not empty: the last `\boxed{…}`; the
-    last value behind `####`; the last "answer is …" or "answer: …"; the end of the text (its last number or
-    formula). Where the text has `<answer>` tags or ends its thinking with `</think>`, these places are looked
-    for behind the tag first.
+    last value behind `####`; the last "answer is …" or "answer: …"; a first line that is a number alone and is
+    explained below it ("12", then "Because …"); the end of the text (its last number or formula). Where the text has
+    `<answer>` tags or ends its thinking with `</think>`, these places are looked for behind the tag first.
 
-    Plain numbers are compared as exact fractions, to six decimals when one has decimals; `1,200`, `$18.00`
-    and `-3` are plain numbers. Everything else goes to math-verify, without its signals (they work in the
-    main thread only) and within limits of its own: answers longer than `LONGEST` characters are not read,
-    numbers of more than `BITS` bits are not computed, and a comparison of more than `SECONDS` counts as
-    unequal.
+    What can be taken in several ways is decided so (`lesion.tasks.numerals`, `lesion.tasks.statements`):
+
+    | written | read as |
+    |---|---|
+    | `1,200`, `1 200`, `1'200`, `1_200`, `$1,200.00` | 1200; spaces may be thin or unbreakable; a point is decimal |
+    | `1,5`, `1.200,50`, `2:30` | right only for a gold answer written alike: no decimal commas, no times in hours |
+    | `3 1/2`, `1½`, `½`, `\frac12` | 7/2, 3/2, 1/2, 1/2 |
+    | `1e6`, `1.2e3`, `6.02 × 10^23` | their values, up to an exponent of 999 |
+    | `12.5%` | 12.5 or 0.125, whichever the question asks for; `12.5%` is not `0.125%` |
+    | `1.5 million`, `$20k`, `2 dozen` | 1500000, 20000, 24; or 1.5, 20, 2, if that is the gold answer |
+    | `2^3`, `10 - 3`, `3 x 4` | 8, 7, 12 |
+    | `30 - 16 = 14`, `7 = 10 - 3` | 14, 7: the last side that is one number |
+    | `−3`, `–3`, `negative 3`, `±3` | -3, -3, -3; `±3` is two numbers and not 3 |
+    | `not 10 but 12`, `12, not 10`, `10, no, 12` | 12 |
+    | `between 10 and 12, namely 12` | 12 |
+    | `between 10 and 12`, `10–12`, `10 to 12`, `10 or 12` | nothing: neither 10 nor 12 is stated |
+    | `10-12` | the difference -2, and neither 10 nor 12 |
+    | `18 dollars`, `18 €`, `90°`, `12 m²`, `**12**.` | 18, 18, 90, 12, 12: units are not compared |
+    | `twelve` | nothing, unless the gold answer has no digits |
+
+    Numbers are compared exactly: 15.0000001 is not 15. Where both have six decimals or more, as `0.333333` and 1/3
+    have, they may differ by half a unit in the last place of the coarser one. Everything else goes to math-verify,
+    without its signals (they work in the main thread only) and within limits of its own: answers longer than
+    `LONGEST` characters are not read, numbers of more than `BITS` bits are not computed, and a comparison of more than
+    `SECONDS` counts as unequal.
 
     Args:
         text: what the model wrote.
@@ -67,11 +86,11 @@ def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: boo
     Returns:
         The verdict; `parsed` is the answer as written, or None when none could be read.
     """
-    words_allowed = not any(character.isdigit() for character in gold)
+    words_allowed = not any(character.isdigit() or character in VULGAR for character in gold)
     for candidate in _candidates(text[-TAIL:], complete, words_allowed):
         answer = _clean(candidate)
         if answer:  # the first place decides: a number found elsewhere is not what an unreadable box says
-            if len(answer) <= LONGEST and (_number(answer) is not None or _parsed(answer)):
+            if len(answer) <= LONGEST and (quantity(answer) is not None or _parsed(answer)):
                 return Verdict(any(_equal(answer, _clean(right)) for right in (gold, *aliases)), answer)
             break
     return Verdict(False, None)
@@ -86,6 +105,7 @@ def _candidates(text: str, complete: bool, words_allowed: bool) -> Iterator[str]
         scopes.insert(0, text.rsplit("<answer>", 1)[1].split("</answer>", 1)[0])
     for scope in scopes:
         yield from _marked(scope, words_allowed)
+        yield statements.given_first(scope) or ""
         if complete or "</answer>" in text:
             yield _last_value(scope) or (scope if words_allowed and scope is not text else "")
 
@@ -93,8 +113,8 @@ def _candidates(text: str, complete: bool, words_allowed: bool) -> Iterator[str]
 def _marked(text: str, words_allowed: bool) -> Iterator[str]:
     yield from _boxed(text)
     for match in reversed(list(_HASHES.finditer(text))):
-        if words_allowed or match[1][:1] in "0123456789-+−.$€£\\(":  # and not a heading such as "#### Step 3"
-            yield _first_value(match[1]) or match[1]
+        if words_allowed or not match[1].lstrip("*_ ")[:1].isupper():  # and not a heading such as "#### Step 3"
+            yield _first_value(match[1]) or (match[1] if words_allowed else "")
     for match in reversed(list(_PHRASE.finditer(text))):
         yield _stated(text[match.end() : match.end() + LONGEST], words_allowed) or ""
 
@@ -127,14 +147,14 @@ def _first_value(sentence: str) -> str | None:
         return next(group for group in formula.groups() if group)
     if "\\" in sentence:
         return sentence
-    number = _IN_TEXT.search(sentence.rsplit("=", 1)[-1]) or _IN_TEXT.search(sentence)
-    return number[0] if number else None
+    return statements.stated(sentence)
 
 
 def _last_value(text: str) -> str | None:
     """The last formula or number of a text, whichever ends later."""
-    last, formula = (max(pattern.finditer(text), key=re.Match.end, default=None) for pattern in (_IN_TEXT, _MATH))
-    if formula and (last is None or formula.end() > last.end()):
+    last = statements.last(text)
+    formula = max(_MATH.finditer(text), key=re.Match.end, default=None)
+    if formula and (last is None or formula.end() > last[1]):
         return next(group for group in formula.groups() if group)
     return last[0] if last else None
 
@@ -142,26 +162,16 @@ def _last_value(text: str) -> str | None:
 def _clean(answer: str) -> str:
     r"""The answer without what only dresses it: dollar signs, `\!`, a full stop at the end, spaces."""
     answer = re.sub(r"\\!\s*", "", answer.replace("\\$", "$")).replace("{,}", ",").replace("−", "-").strip()
-    answer = answer.removesuffix(".").strip()
+    answer = _MEASURE.sub(r"\1", answer).removesuffix(".").strip()
     if len(answer) > 1 and answer[0] == answer[-1] == "$":
         answer = answer.strip("$").strip()
     return answer
 
 
-def _number(answer: str) -> Fraction | None:
-    """The exact value of a plain number such as `1,200`, `-3` or `$18.00`; None for anything else."""
-    if not _PLAIN.fullmatch(answer):
-        return None
-    digits = re.sub(r"[\s,$€£+]", "", answer)
-    if digits.count("-") > 1 or not any(character.isdigit() for character in digits):
-        return None
-    return Fraction(digits)
-
-
 def _equal(answer: str, gold: str) -> bool:
-    one, other = _number(answer), _number(gold)
+    one, other = quantity(answer), quantity(gold)
     if one is not None and other is not None:
-        return one == other or (max(one.denominator, other.denominator) > 1 and round(one, 6) == round(other, 6))
+        return same(one, other)
     if _plain_latex(answer) == _plain_latex(gold):
         return True
     return _verified(_parsed(gold), _parsed(answer))
@@ -180,8 +190,8 @@ def _parsed(answer: str) -> tuple[Any, ...]:
     from math_verify import parse
 
     _silence()
-    number = _number(answer)
-    text = str(number) if number is not None else answer
+    number = quantity(answer)
+    text = _typeset(answer) if number is None else str(number.value)
 
     def read() -> list[Any]:
         boxed = parse(f"\\boxed{{{text}}}", parsing_timeout=None)
@@ -193,6 +203,13 @@ def _parsed(answer: str) -> tuple[Any, ...]:
         return tuple(part for part in found if isinstance(part, str) or _bits(part) <= BITS)
     except (TimeoutError, RecursionError, MemoryError, OverflowError):
         return ()
+
+
+def _typeset(answer: str) -> str:
+    """Arithmetic typed with `×`, `x`, `÷`, `**` or raised digits as LaTeX."""
+    text = re.sub(r"^([\d.]+)\s?\*\*\s?(\d+)$", r"\1^{\2}", superscripts(answer))
+    text = re.sub(r"(?<=[\d)])\s?[×x·]\s?(?=[\d(])", r" \\cdot ", text)
+    return re.sub(r"\^(-?\d+)", r"^{\1}", text).replace("÷", "/").replace("±", r"\pm ")
 
 
 def _verified(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
