@@ -104,6 +104,7 @@ def made(
         "task": task,
         "controls": list(controls),
         "layers": {"from": None, "items": 100, "drops": [0.9, 0.3, 0.88, 0.5, 0.4, 0.8, 0.6, 0.85], "critical": [0, 2]},
+        "random_from": [1, 3, 4, 5, 6, 7] if "random" in gains else None,
         "baseline": [{"task": name, "items": items, **_accuracy(baseline[name])} for name in tasks],
         "arms": arms,
         "differences": differences,

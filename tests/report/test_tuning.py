@@ -41,9 +41,20 @@ def test_the_verdict_comes_first_with_the_comparison_that_decided_it():
     assert first.badge == ("pays", "yes")
     main = summary["differences"][0]
     said = first.headline.replace("\xa0", " ")
-    assert said.startswith("Tuning the critical blocks pays: it gains more than random blocks do, +")
+    assert said.startswith("Tuning the critical blocks pays: +")
+    assert "against random blocks that are not critical" in said
     assert f"{100 * main['low']:.1f}" in said
     assert f"{100 * main['high']:.1f}" in said
+
+
+def test_what_random_blocks_are_drawn_from_is_said_and_when_there_are_few_choices():
+    summary = made()
+    (many,) = [line for line in tuning_prose.findings(summary)[0].sentences if line.startswith("Random blocks")]
+    assert many == "Random blocks are 2 of 1, 3, 4, 5, 6 and 7, drawn anew by every seed."
+    few = {**summary, "random_from": [1, 3, 4]}
+    assert "There are 3 such choices" in " ".join(tuning_prose.findings(few)[0].sentences)
+    every = {**summary, "random_from": list(range(8))}
+    assert "not critical" not in tuning_prose.verdict(every)
 
 
 def test_equal_arms_with_much_data_do_not_pay_and_with_little_it_cannot_be_told():

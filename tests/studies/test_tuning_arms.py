@@ -6,7 +6,7 @@ import pytest
 from tuning import study
 
 from lesion.errors import UsageError
-from lesion.studies.tuning_arms import arms_of, budget_of, label
+from lesion.studies.tuning_arms import arms_of, budget_of, label, random_pool
 from tiny import model
 
 DROPS = (0.1, 0.5, 0.1)
@@ -40,6 +40,19 @@ def test_random_blocks_are_a_function_of_the_seed_and_every_block_comes_up(llama
     assert drawn == [of(llama, "random", drops=None, seed=seed).blocks for seed in range(30)]
     assert {block for blocks in drawn for block in blocks} == {0, 1, 2}
     assert all(len(set(of(llama, "random", drops=None, seed=seed, budget=2).blocks)) == 2 for seed in range(10))
+
+
+def test_random_blocks_are_none_of_the_critical_where_enough_others_are_left(llama):
+    def drawn(critical, budget):
+        arms = [arms_of(study(arms=["random"], budget=budget), llama, seed, DROPS, critical)[0] for seed in range(30)]
+        return {arm.blocks for arm in arms}
+
+    assert drawn((1,), 1) == {(0,), (2,)}
+    assert drawn((1,), 2) == {(0, 2)}
+    # With one block left, two cannot be drawn from what is left.
+    assert drawn((0, 1), 2) == {(0, 1), (0, 2), (1, 2)}
+    assert random_pool(8, 2, (0, 2, 5, 6, 7)) == (1, 3, 4)
+    assert random_pool(8, 4, (0, 2, 5, 6, 7)) == tuple(range(8))
 
 
 def test_blocks_in_full_have_all_their_numbers(llama):

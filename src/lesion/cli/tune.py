@@ -24,7 +24,11 @@ def tune(
         Path, typer.Option("--out", help="Folder for model and report; run again into it, it goes on where it stopped.")
     ],
     layers: Annotated[
-        str, typer.Option(help="Which blocks: critical, least, random, all, all-adapter, or layers such as 0-3,7.")
+        str,
+        typer.Option(
+            help="Which blocks: critical, least, random (of those that are not critical, where it is known which are),"
+            " all, all-adapter, or layers such as 0-3,7."
+        ),
     ] = "critical",
     budget: Annotated[
         str, typer.Option(help="How many blocks critical, least and random are: a number, or a share such as 25%.")

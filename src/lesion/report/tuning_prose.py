@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from lesion.report import wording
 from lesion.report.isolation_prose import signed
 
 Summary = Mapping[str, Any]
+FEW = 10
+"""So many different choices of random blocks or fewer are said to be few."""
 BADGES = {"pays": "yes", "does not pay": "no", "cannot tell": ""}
 """The class of a verdict's badge."""
 
@@ -55,9 +58,9 @@ def verdict(summary: Summary) -> str:
     main = _against(summary, "random")
     full = _gain(summary, "all-full")
     gain = _gain(summary, "critical")
-    told = f"{change(main)} against random blocks" if main is not None else ""
+    told = f"{change(main)} against {_random(summary)}" if main is not None else ""
     if reason == "better":
-        return f"Tuning the critical blocks pays: it gains more than random blocks do, {told}."
+        return f"Tuning the critical blocks pays: {told}."
     if reason == "no better":
         return f"Tuning the critical blocks does not pay: {told}, so that they are at most a trifle better."
     if reason == "nothing learned":
@@ -67,12 +70,35 @@ def verdict(summary: Summary) -> str:
         )
     if reason == "no gain":
         return (
-            f"Whether tuning the critical blocks pays cannot be told: they do better than random blocks, {told}, but"
+            f"Whether tuning the critical blocks pays cannot be told: they gain more than others, {told}, but"
             f" they do not gain beyond doubt themselves ({change(gain or {})})."
         )
     if word != "cannot tell":
         return f"Tuning the critical blocks: {word}."
     return f"Whether tuning the critical blocks pays cannot be told: {told}, and that interval holds both answers."
+
+
+def _random(summary: Summary) -> str:
+    """The random blocks in words: those that are not critical, where the draw was among these."""
+    pool, blocks = summary["random_from"], summary["model"]["blocks"]
+    return "random blocks" if len(pool) == blocks else "random blocks that are not critical"
+
+
+def _choices(summary: Summary) -> list[str]:
+    """Which blocks the random ones are drawn from, and how many different choices there are; none without that arm."""
+    pool = summary["random_from"]
+    if pool is None:
+        return []
+    size = next(len(arm["blocks"][0]) for arm in summary["arms"] if arm["arm"] == "random")
+    choices = math.comb(len(pool), size)
+    few = (
+        f" There are {choices} such choices: the comparison says something of these blocks, and little of critical"
+        f" blocks in general."
+    )
+    return [
+        f"Random blocks are {size} of {wording.listed([str(block) for block in pool])}, drawn anew by every seed."
+        f"{few if choices <= FEW else ''}"
+    ]
 
 
 def _verdict(summary: Summary) -> Finding:
@@ -87,7 +113,7 @@ def _verdict(summary: Summary) -> Finding:
     if full is not None:
         times = arms["all-full"]["parameters"] / max(1, arms["critical"]["parameters"])
         sentences.append(f"Against all blocks in full, {times:.1f} times the parameters: {change(full)}.")
-    sentences.append(_rule(summary))
+    sentences += [*_choices(summary), _rule(summary)]
     word = summary["verdict"]["word"]
     return Finding("Does it pay?", verdict(summary), tuple(sentences), (word, BADGES.get(word, "")))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.studies.asking import ask, clamped, identity, missing
 from lesion.studies.evaluation import summarise
+from lesion.studies.evaluation_items import Used, draw_items, seen
 from lesion.studies.isolate import method_of
 from lesion.studies.questions import ModelChoice, Questions
 from lesion.studies.store import Store
-from lesion.tasks.catalogue import draw, find
+from lesion.tasks.catalogue import find
 from lesion.watching import Watcher
 from lesion.whole import replace
 
@@ -161,11 +163,13 @@ class Roles:
         skill: name of the task, or None where it is not known.
         validation: the share of items on which an edit is chosen; None: none is chosen.
         notes: what the person should know of the edits on these tasks.
+        used: which items were calibration texts of the edits; others are asked, as long as there are enough.
     """
 
     skill: str | None = None
     validation: float | None = None
     notes: tuple[str, ...] = ()
+    used: Used = field(default_factory=dict)
 
 
 def evaluate(
@@ -189,7 +193,9 @@ def evaluate(
         LesionError: the folder belongs to other questions or cannot be written. Answers given until then are stored.
     """
     tasks = {choice: find(choice.name) for choice in questions.tasks}
-    drawn = {choice: draw(task, questions.items_of(choice), questions.seed) for choice, task in tasks.items()}
+    roles = roles or Roles()
+    drawn = draw_items(questions, roles.used, folder)
+    roles = replace_fields(roles, notes=(*roles.notes, *seen(drawn, roles.used)))
     with Store.open(folder, identity(questions, tasks, drawn), questions.to_toml()) as store:
         for choice, items in drawn.items():
             store.add_items(choice.name, items)
@@ -203,7 +209,7 @@ def evaluate(
             },
         )
         kinds = {choice.name: task.kind for choice, task in tasks.items()}
-        written_plan = _keep_plan(folder, chosen.name, kinds, planned, roles or Roles(), questions.level, dtype)
+        written_plan = _keep_plan(folder, chosen.name, kinds, planned, roles, questions.level, dtype)
         everything: list[Edit] = [edits[entry.edit] for entry in planned]
         cells = missing(questions, chosen, model, tasks, drawn, everything, store)
         total = (len(planned) + 1) * sum(map(len, drawn.values()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -22,6 +22,7 @@ from lesion.models.load import Model
 from lesion.studies.asking import load_chosen
 from lesion.studies.evaluate import Candidate, Planned, Roles, evaluate, plan, read_plan
 from lesion.studies.evaluation import summarise
+from lesion.studies.evaluation_items import calibrated_on
 from lesion.studies.isolate import isolate
 from lesion.studies.isolation_study import EvaluationStudy, IsolationStudy
 from lesion.studies.lock import FolderLock
@@ -87,7 +88,7 @@ def run_isolation(
         roles = Roles(
             skill,
             None if study.choose is None else study.choose.validation,
-            tuple(_seen_before(study, edits.values())),
+            used=calibrated_on(edits.values()),
         )
         evaluation, asked, planned = evaluate(
             study, study.model, model, entries, edits, folder, watcher, roles, make_engine
@@ -162,7 +163,7 @@ def run_evaluation(
         edits |= made
     asked_of = {canonical(choice.name): choice.name for choice in study.tasks}
     skill = next((asked_of[canonical(name)] for name in skills if canonical(name) in asked_of), None)
-    roles = Roles(skill, validation, (*afresh, *_seen_before(study, edits.values())))
+    roles = Roles(skill, validation, tuple(afresh), calibrated_on(edits.values()))
     evaluation, asked, planned = evaluate(
         study, study.model, model, entries, edits, Path(folder), watcher, roles, make_engine
     )
@@ -292,22 +293,3 @@ def _foreign(isolation: Mapping[str, Any] | None, evaluation: Mapping[str, Any] 
         f"{', '.join(sorted(others))}: evaluated here, but not among the selections that this folder's isolation made;"
         f" what is told of those does not hold for these."
     ]
-
-
-def _seen_before(study: Questions, edits: Iterable[ScaleParameters]) -> list[str]:
-    """A note for each task of which items are asked that an edit was made from."""
-    used: dict[str, set[str]] = {}
-    for edit in edits:
-        for inputs in edit.selection.inputs:
-            for told in inputs.provenance:
-                used.setdefault(canonical(told.data), set()).update(told.ids)
-    notes = []
-    for choice in study.tasks:
-        asked = [item.id for item in draw(find(choice.name), study.items_of(choice), study.seed)]
-        both = sum(item in used.get(canonical(choice.name), ()) for item in asked)
-        if both:
-            notes.append(
-                f"{choice.name}: {both} of the {len(asked)} items that are asked were also among the texts that edits"
-                f" were made from."
-            )
-    return notes

@@ -52,18 +52,32 @@ def budget_of(study: TuningStudy, blocks: int) -> int:
     return study.budget
 
 
-def arms_of(study: TuningStudy, model: Model, seed: int, drops: Sequence[float] | None) -> list[Arm]:
+def random_pool(blocks: int, budget: int, critical: Sequence[int]) -> tuple[int, ...]:
+    """The blocks that `random` is drawn from: those that are not critical, or all where fewer than the budget are left.
+
+    Otherwise critical blocks would be compared with critical ones: of the 28 pairs of llama-base's blocks, 25 hold a
+    critical one.
+    """
+    others = tuple(block for block in range(blocks) if block not in critical)
+    return others if len(others) >= budget else tuple(range(blocks))
+
+
+def arms_of(
+    study: TuningStudy, model: Model, seed: int, drops: Sequence[float] | None, critical: Sequence[int] = ()
+) -> list[Arm]:
     """The arms of a study under a seed; only `random` depends on it.
 
     `critical` are the blocks without which the task loses most, `least` those without which it loses least; of equal
-    drops the earlier block is taken. `all-adapter` puts adapters on all blocks, of the largest rank that trains no more
-    parameters than the blocks of the budget have (those of `critical`, or of the first blocks where it is no arm).
+    drops the earlier block is taken. `random` is drawn from the blocks that are not critical (`random_pool`).
+    `all-adapter` puts adapters on all blocks, of the largest rank that trains no more parameters than the blocks of the
+    budget have (those of `critical`, or of the first blocks where it is no arm).
 
     Args:
         study: names them.
         model: its network is only looked at.
         seed: of the draw of `random`.
         drops: [blocks] the drop of accuracy without each; needed for `critical` and `least`.
+        critical: the blocks that the layer study calls critical; none where there is no layer study.
 
     Raises:
         UsageError: a layer that the model does not have, a budget of more blocks than there are, or a rank that its
@@ -78,7 +92,7 @@ def arms_of(study: TuningStudy, model: Model, seed: int, drops: Sequence[float] 
             ranked = _order(drops)[:budget] if drops is not None else list(range(budget))
             found.append(_everywhere(model, _parameters(model, ranked)))
             continue
-        blocks = _blocks(name, study, count, budget, seed, drops)
+        blocks = _blocks(name, study, count, budget, seed, drops, critical)
         if study.adapter is None or name == ALL_FULL:
             found.append(Arm(name, blocks, None, _parameters(model, blocks)))
         else:
@@ -87,13 +101,20 @@ def arms_of(study: TuningStudy, model: Model, seed: int, drops: Sequence[float] 
 
 
 def _blocks(
-    name: str, study: TuningStudy, count: int, budget: int, seed: int, drops: Sequence[float] | None
+    name: str,
+    study: TuningStudy,
+    count: int,
+    budget: int,
+    seed: int,
+    drops: Sequence[float] | None,
+    critical: Sequence[int],
 ) -> tuple[int, ...]:
     if name == ALL_FULL:
         return tuple(range(count))
     if name == RANDOM:
         # A generator of its own, so that the draw does not depend on what else the seed is used for.
-        drawn = np.random.default_rng([seed, 0x7475]).choice(count, size=budget, replace=False)
+        pool = random_pool(count, budget, critical)
+        drawn = np.random.default_rng([seed, 0x7475]).choice(pool, size=budget, replace=False)
         return tuple(sorted(int(block) for block in drawn))
     if name in (CRITICAL, LEAST):
         if drops is None or len(drops) != count:

@@ -28,7 +28,7 @@ from lesion.studies.tuning_cells import Cell, Trained, cell_of, forget, trained,
 from lesion.studies.tuning_data import Data, prepare
 from lesion.studies.tuning_folder import SUMMARY, mark, refuse
 from lesion.studies.tuning_model import is_written, write_card, write_model
-from lesion.studies.tuning_study import ALL_FULL, TuningStudy
+from lesion.studies.tuning_study import ALL_FULL, RANDOM, TuningStudy
 from lesion.studies.tuning_summary import summarise
 from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item
@@ -118,8 +118,9 @@ class _Work:
         self._ask(self.model, study.model.name, self.data.asked())
         drops = self._drops()
         learned = self._examples()
-        arms = {seed: arms_of(study, self.model, seed, None if drops is None else drops.drops) for seed in study.seeds}
-        self._tell(arms)
+        known = (None, ()) if drops is None else (drops.drops, drops.critical)
+        arms = {seed: arms_of(study, self.model, seed, *known) for seed in study.seeds}
+        self._tell(arms, known[1])
         cells = {
             (arm.name, rate, seed): cell_of(arm, rate, seed, self.model, learned, study.steps, study.rows)
             for seed in study.seeds
@@ -190,11 +191,18 @@ class _Work:
             self._note(f"{len(unfit):,} training items were left out. The first: {unfit[0]}")
         return found
 
-    def _tell(self, arms: Mapping[int, Sequence[Arm]]) -> None:
+    def _tell(self, arms: Mapping[int, Sequence[Arm]], critical: Sequence[int]) -> None:
         blocks = len(self.model.anatomy.blocks)
-        if 2 * budget_of(self.study, blocks) > blocks and by_drops(self.study.arms):
+        budget = budget_of(self.study, blocks)
+        if 2 * budget > blocks and by_drops(self.study.arms):
             self._note(
                 f"The budget is more than half of the {blocks} blocks: critical, least critical and random overlap."
+            )
+        elif RANDOM in self.study.arms and blocks - len(critical) < budget:
+            self._note(
+                f"{len(critical)} of the {blocks} blocks are critical, so fewer than the budget of {budget} are not:"
+                f" random blocks are drawn from all blocks, and the comparison with them is one of critical blocks with"
+                f" mostly critical ones."
             )
         for arm in arms[self.study.seeds[0]]:
             how = "in full" if arm.rank is None else f"by adapters of rank {arm.rank}"

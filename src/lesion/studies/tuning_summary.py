@@ -14,7 +14,7 @@ from lesion.models.load import Model
 from lesion.studies.questions import TaskChoice
 from lesion.studies.rates import loops, rates
 from lesion.studies.statistics import wilson
-from lesion.studies.tuning_arms import Arm, label
+from lesion.studies.tuning_arms import Arm, budget_of, label, random_pool
 from lesion.studies.tuning_cells import Trained
 from lesion.studies.tuning_data import Data
 from lesion.studies.tuning_layers import Drops
@@ -144,6 +144,7 @@ def summarise(
         "task": study.task,
         "controls": list(study.controls),
         "layers": None if drops is None else drops.told(),
+        "random_from": _random_from(study, len(model.anatomy.blocks), drops),
         "baseline": told_baseline,
         "arms": entries,
         "differences": differences,
@@ -155,7 +156,8 @@ def summarise(
 def verdict(arms: Sequence[Mapping[str, Any]], differences: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """Whether tuning the critical blocks pays; None where critical and random blocks were not both tuned.
 
-    Decided by one comparison, named before anything is seen: critical minus random blocks. It *pays* when the lower end
+    Decided by one comparison, named before anything is seen: critical minus random blocks, these drawn from the blocks
+    that are not critical where enough are left. It *pays* when the lower end
     of that difference is above 0 and so is that of the gain itself; it *does not pay* when the upper end is below
     `WORTH`: whatever it may be, it is a trifle or a loss; else it *cannot tell*. It cannot tell either where not
     even all blocks in full gain beyond doubt, for then there was nothing to learn in these steps.
@@ -182,6 +184,13 @@ def verdict(arms: Sequence[Mapping[str, Any]], differences: Sequence[Mapping[str
     if main["high"] < WORTH:
         return {"word": "does not pay", "reason": "no better"}
     return {"word": "cannot tell", "reason": "undecided"}
+
+
+def _random_from(study: TuningStudy, blocks: int, drops: Drops | None) -> list[int] | None:
+    """The blocks that `random` was drawn from; None where it is no arm."""
+    if RANDOM not in study.arms:
+        return None
+    return list(random_pool(blocks, budget_of(study, blocks), () if drops is None else drops.critical))
 
 
 def _right(frame: pd.DataFrame) -> NDArray[np.bool_]:

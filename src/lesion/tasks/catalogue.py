@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from lesion.errors import UsageError, nearest
@@ -208,7 +208,18 @@ def _primer(name: str, member: str) -> Task:
     return task
 
 
-def draw(task: Task, items: int | None, seed: int) -> list[Item]:
+def source(name: str) -> str:
+    """Where the items of a task come from: its `canonical` name without what stands before it or behind its `?`.
+
+    `gold:primer:atlas` and `primer:atlas` have the same items, and so have the two forms of mmlu.
+    """
+    name = canonical(name)
+    while (head := name.partition(":")[0]) in BEFORE:
+        name = name.split(":", 2 if head == "fewshot" else 1)[-1]
+    return name.partition("?")[0]
+
+
+def draw(task: Task, items: int | None, seed: int, avoid: Collection[str] = ()) -> list[Item]:
     """A seeded sample of the items of a task, without replacement, in seeded order.
 
     Items are ordered by the SHA-256 of seed and id, so that the same seed draws the same items on every
@@ -218,6 +229,7 @@ def draw(task: Task, items: int | None, seed: int) -> list[Item]:
         task: where the items come from.
         items: how many; None for all.
         seed: any integer.
+        avoid: ids of items that are drawn only when there are too few others, after these.
 
     Raises:
         UsageError: fewer than one item is asked for, or more than there are.
@@ -230,8 +242,12 @@ def draw(task: Task, items: int | None, seed: int) -> list[Item]:
             f"{items:,} items were asked for, and {task.name} has {len(there):,}. Ask for at most that many; a study"
             f" file can give each task its own number."
         )
-    there.sort(key=lambda item: hashlib.sha256(f"{seed}:{item.id}".encode("utf-8", "surrogatepass")).digest())
+    there.sort(key=lambda item: (item.id in avoid, _order(seed, item)))
     return there[:items]
+
+
+def _order(seed: int, item: Item) -> bytes:
+    return hashlib.sha256(f"{seed}:{item.id}".encode("utf-8", "surrogatepass")).digest()
 
 
 def calibration_items(task: Task) -> Sequence[Item]:
