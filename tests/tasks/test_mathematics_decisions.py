@@ -155,6 +155,12 @@ EQUATION = [
     ("The answer is 2(3+4).", "2", False),
     ("7 = 192 / 27.43 or 160 = Y", "160", True),
     ("Week 3:210 pages", "210", True),
+    ("#### 1,200 + 300", "1500", True),
+    ("#### 1,200 + 300", "1200", False),
+    ("#### $5 + $3", "8", True),
+    ("The answer is $1,200 - $300 = $900.", "900", True),
+    ("#### 12/20/2020", "12", False),
+    ("The answer is 12!", "12", True),
 ]
 # Million, dozen and the like multiply, or are the unit that the question asks in.
 WORDS = [

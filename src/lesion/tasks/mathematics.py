@@ -206,8 +206,10 @@ def _parsed(answer: str) -> tuple[Any, ...]:
 
 
 def _typeset(answer: str) -> str:
-    """Arithmetic typed with `×`, `x`, `÷`, `**` or raised digits as LaTeX."""
+    """Arithmetic typed with `×`, `x`, `÷`, `**`, raised digits or commas between thousands as LaTeX."""
     text = re.sub(r"^([\d.]+)\s?\*\*\s?(\d+)$", r"\1^{\2}", superscripts(answer))
+    if re.search(r"[\d)]\s?[-+*/×x·÷]", text):
+        text = re.sub(r"(?<![\d,(])\d{1,3}(?:,\d{3})+(?![\d,)])", lambda match: match[0].replace(",", ""), text)
     text = re.sub(r"(?<=[\d)])\s?[×x·]\s?(?=[\d(])", r" \\cdot ", text)
     return re.sub(r"\^(-?\d+)", r"^{\1}", text).replace("÷", "/").replace("±", r"\pm ")
 
