@@ -113,9 +113,9 @@ def drift(
         normalise: vectors as they are (`none`), of length 1 (`unit`), or `standardise`d per dimension.
         nmi: the mean of entropies that divides: `arithmetic`, `geometric`, `min` or `max`.
         starts: of k-means++.
-        elbow: sought among the layers behind layer 0 (`later`), or with it (`all`).
-        between: two layers between which tokens are followed; at the elbow by default.
-        study: folder of a layer study, whose critical blocks are laid beside the elbow.
+        elbow: layers tested for a hinge (the paper's elbow) or step: those after layer 0 (`later`), or `all`.
+        between: two layers between which tokens are followed; at the hinge or step by default.
+        study: folder of a layer study, whose critical blocks are compared with the hinge or step.
         seed: of the draws of items, and of all clusterings.
         max_new_tokens: limit for one solution; the task's own by default.
         stop_loops: end a solution that has said the same piece so many times in a row, which is approximate; by default
@@ -131,7 +131,7 @@ def drift(
 
     Example:
         >>> found = lesion.drift("bundled:llama-base", "primer:arithmetic", clusters=[50, 10])
-        >>> found.table[["layer", "nmi", "null"]], found.summary["models"][0]["elbow"]
+        >>> found.table[["layer", "nmi", "null"]], found.summary["models"][0]["shape"]
 
     Raises:
         UsageError: a task, model, layer or number of items does not exist, or a run has fewer tokens than clusters.

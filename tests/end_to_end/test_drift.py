@@ -60,9 +60,13 @@ def test_on_the_bundled_model_tokens_leave_their_first_clusters_and_the_page_tel
     assert all(layer["null"] + 0.05 < layer["nmi"] for layer in entry["layers"])
     first, last = entry["layers"][0]["labels"]["token"]["nmi"], entry["layers"][-1]["labels"]["token"]["nmi"]
     assert first > last
-    assert 1 <= entry["elbow"]["low"] <= entry["elbow"]["layer"] <= entry["elbow"]["high"] <= 8
+    shape = entry["shape"]
+    for kind in ("hinge", "step"):
+        assert 1 <= shape[kind]["low"] <= shape[kind]["layer"] <= shape[kind]["high"] <= 8
+        assert shape[kind]["detectable"] > 0
+        assert 0 <= shape[kind]["p"] <= 1
     a, b = entry["between"]
-    assert a < entry["elbow"]["layer"] < b
+    assert a < (shape[shape["chosen"]]["layer"] if shape["chosen"] in shape else 4) < b
     assert {row["class"] for row in entry["classes"]} >= {"digit", "punctuation", "first name"}
     assert sum(row["count"] for row in entry["classes"]) == sum(run["tokens"] for run in entry["runs"])
     page = (out / "report.html").read_text(encoding="utf-8")

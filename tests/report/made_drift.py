@@ -1,4 +1,4 @@
-"""Drift studies made for tests: curves of two straight pieces with noise, counted tokens, everything by a seed."""
+"""Drift studies made for tests: curves with a hinge and noise, counted tokens, everything by a seed."""
 
 from __future__ import annotations
 
@@ -43,11 +43,9 @@ def model(family: str, variant: str, clusters: Sequence[int], critical: bool, be
     by = [
         curve(k, blocks, knee if bend else None, runs, np.random.default_rng(draw.integers(1 << 30))) for k in clusters
     ]
-    nearest = min(CRITICAL[family], key=lambda block: abs(by[0]["elbow"]["layer"] - block - 1))
     return {
         "model": f"bundled:{family}-{variant}", "family": family, "variant": variant, "blocks": blocks, **by[0],
         "by_clusters": by, "critical": CRITICAL[family] if critical else None,
-        "distance": by[0]["elbow"]["layer"] - nearest - 1 if critical else None,
         "runs": [{"run": run, "tokens": 2000 + 13 * run, "items": 20} for run in range(runs)],
         "tokens": tokens(draw), "classes": classes(draw), "overall": 0.31, "ceiling": 0.94, "flow": flow(draw),
     }  # fmt: skip
@@ -79,9 +77,19 @@ def curve(clusters: int, blocks: int, knee: float | None, runs: int, draw: np.ra
         rows.append(row)
     return {
         "clusters": clusters, "layers": rows,
-        "elbow": {
-            "layer": at, "low": max(1.0, at - spread), "high": min(blocks - 1.0, at + spread),
-            "bend": knee is not None, "p": 0.002 if knee is not None else 0.41,
+        "shape": {
+            "chosen": "line" if knee is None else "hinge", "first": 1, "last": blocks,
+            "line": {"p": 0.41, "f": 1.1, "degrees": [blocks - 2, 4 * (blocks - 1)], "f_p": 0.4} if knee is None else
+            {"p": 0.001, "f": 31.0, "degrees": [blocks - 2, 4 * (blocks - 1)], "f_p": 1e-9},
+            "hinge": {
+                "layer": at, "low": max(2.0, at - spread), "high": min(blocks - 1.0, at + spread), "size": -0.06,
+                "gain": 0.9, "slopes": [-0.015, -0.075], "p": 0.002 if knee is not None else 0.41, "detectable": 0.02,
+            },
+            "step": {
+                "layer": 5.5, "low": 4.5, "high": 6.5, "size": -0.1, "gain": 0.5, "slopes": [-0.03, -0.03], "p": 0.03,
+                "detectable": 0.04,
+            },
+            "share": 0.97,
         },
     }  # fmt: skip
 

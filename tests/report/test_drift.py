@@ -54,7 +54,7 @@ def test_a_study_becomes_a_page_tables_and_figures(whole, written):
     assert written.parts[-2:] == ("deep", "report.html")
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
         "figures/drift.png", "figures/checks.png",
-        "report.html", "summary.json", "drift.csv", "elbows.csv", "tokens.csv", "flow.csv",
+        "report.html", "summary.json", "drift.csv", "shapes.csv", "tokens.csv", "flow.csv",
     }  # fmt: skip
     assert json.loads((written.parent / "summary.json").read_text("utf-8")) == whole
     for path in (written.parent / "figures").iterdir():
@@ -67,10 +67,10 @@ def test_the_same_summary_is_written_as_the_same_bytes(one, tmp_path):
         assert path.read_bytes() == (second / path.relative_to(first)).read_bytes()
 
 
-def test_a_study_of_one_model_without_critical_layers_or_elbow_is_told_as_such(tmp_path):
+def test_a_study_of_one_model_without_critical_layers_or_hinge_is_told_as_such(tmp_path):
     summary = made.study(families=("llama",), variants=("base",), clusters=(50,), critical=False, bend=False)
     page = drift.write(tmp_path, summary).read_text("utf-8")
-    assert "There is no elbow" in page
+    assert "A straight line is not rejected" in page
     assert "no layer study was given" in page
     assert 'class="place"' not in page
     assert "data-shows" not in page.split("<main>")[1].split("</main>")[0]
@@ -89,7 +89,7 @@ def test_any_measure_may_be_missing_from_every_layer(one, name):
 
 @pytest.mark.parametrize(
     "name",
-    ["elbow", "by_clusters", "critical", "runs", "tokens", "classes", "flow", "overall", "ceiling", "family", "blocks"],
+    ["shape", "by_clusters", "critical", "runs", "tokens", "classes", "flow", "overall", "ceiling", "family", "blocks"],
 )
 @pytest.mark.parametrize("absent", [True, False])
 def test_any_part_of_a_model_may_be_absent_or_null(one, name, absent, tmp_path):
@@ -115,7 +115,7 @@ def test_every_link_of_the_page_leads_to_a_section_of_it(text):
     elements = Elements(text).found
     places = {attributes["id"] for _, attributes in elements if "id" in attributes}
     links = {attributes["href"] for tag, attributes in elements if tag == "a"}
-    assert {"#drift", "#elbows", "#checks", "#tokens", "#layers"} <= links
+    assert {"#drift", "#shapes", "#checks", "#tokens", "#layers"} <= links
     assert {link.removeprefix("#") for link in links} <= places
 
 
@@ -170,7 +170,8 @@ def test_numbers_that_are_not_finite_are_null_in_the_summary_and_dashes_in_the_p
     summary = copy.deepcopy(one)
     model = summary["models"][0]
     model["layers"][3] |= {"nmi": math.nan, "null": math.inf, "cka": -math.inf, "cosine_std": math.nan}
-    model["elbow"] |= {"low": math.nan, "p": math.nan}
+    model["shape"]["hinge"] |= {"low": math.nan, "p": math.nan, "detectable": math.nan}
+    model["shape"] |= {"share": math.nan}
     model["tokens"][0]["share"] = math.nan
     page = drift.write(tmp_path, summary).read_text("utf-8")
     again = json.loads((tmp_path / "summary.json").read_text("utf-8"))
@@ -214,17 +215,21 @@ def test_layers_are_written_unrounded_with_a_row_per_model_clusters_and_layer(wh
             assert list(rows["nmi"]) == pytest.approx([layer["nmi"] for layer in curve["layers"]], abs=1e-15)
 
 
-def test_elbows_stand_in_a_table_with_their_distance_to_the_nearest_critical_block(whole, written):
-    table = pd.read_csv(written.parent / "elbows.csv")
+def test_shapes_stand_in_a_table_with_their_distance_to_the_nearest_critical_block(whole, written):
+    table = pd.read_csv(written.parent / "shapes.csv")
     for model in whole["models"]:
         row = table[(table["model"] == model["model"]) & (table["clusters"] == 50)].iloc[0]
-        at = model["elbow"]["layer"]
+        at = model["shape"]["hinge"]["layer"]
         expected = min(
             (min((at - place for place in (block, block + 1)), key=abs) if not block <= at <= block + 1 else 0.0
              for block in model["critical"]),
             key=abs,
         )  # fmt: skip
         assert row["distance"] == pytest.approx(expected)
+        for kind in ("hinge", "step"):
+            for name in ("layer", "low", "high", "size", "gain", "p", "detectable"):
+                assert row[f"{kind}_{name}"] == pytest.approx(model["shape"][kind][name])
+        assert (row["shape"], row["line_p"], row["f"]) == ("hinge", 0.001, 31.0)
 
 
 def test_shares_that_left_carry_their_wilson_interval(one, tmp_path):
@@ -296,9 +301,7 @@ def test_the_terminal_stays_within_eighty_columns_and_tells_the_verdict(whole):
     told = shown(whole)
     assert max(map(len, told.splitlines())) <= 80
     plain = " ".join(told.replace("\N{NO-BREAK SPACE}", " ").split())
-    elbow = whole["models"][0]["elbow"]
-    assert f"{elbow['layer']:.1f} [{elbow['low']:.1f}, {elbow['high']:.1f}]" in plain
-    assert "In all 8 models" in plain
+    assert "does not describe how NMI with layer 0 falls over layers in all 8 models" in plain
     value = whole["models"][0]["layers"][4]
     assert f"{value['nmi']:.2f}±{value['nmi_std']:.2f}" in plain
 

@@ -12,7 +12,7 @@ from lesion.report import drift_prose
 from lesion.report.drift_charts import null_band
 from lesion.report.drift_evidence import agreement, at_least, lost, reach, steepest
 from lesion.report.drift_read import found
-from lesion.report.drift_rows import Elbow
+from lesion.report.drift_rows import Departure
 
 
 @pytest.fixture(scope="module")
@@ -34,29 +34,72 @@ def changed(summary, **entries):
     return summary
 
 
-def with_elbow(summary, **entries):
-    return changed(summary, elbow=summary["models"][0]["elbow"] | entries)
+def with_shape(summary, chosen=None, line=None, **entries):
+    """The summary with the hinge of its first model replaced, or with `chosen="step"` the step."""
+    shape = copy.deepcopy(summary["models"][0]["shape"])
+    shape |= {"chosen": chosen or shape["chosen"], "line": shape["line"] | (line or {})}
+    kind = "step" if chosen == "step" else "hinge"
+    shape[kind] |= entries
+    return changed(summary, shape=shape)
 
 
-def test_an_elbow_is_told_with_its_interval_and_p(one):
-    told = said(with_elbow(one, layer=3.44, low=2.9, high=4.21, p=0.013))
-    assert "has an elbow at layer 3.4 [2.9, 4.2] (p .013)" in told
-    told = said(with_elbow(one, slopes=[-0.1, -0.02]))
-    assert "NMI falls by 0.100 a layer before it and falls by 0.020 a layer behind it" in told
+def at_layer(layer, low=None, high=None):
+    """A shape with a hinge there, for `changed`."""
+    shape = copy.deepcopy(made.study()["models"][0]["shape"])
+    shape["hinge"] |= {"layer": layer, "low": layer if low is None else low, "high": layer if high is None else high}
+    return shape
 
 
-def test_where_a_line_does_as_well_there_is_no_elbow_and_nothing_to_compare(one):
-    told = said(with_elbow(one, bend=False, p=0.4))
-    assert "There is no elbow" in told
-    assert "without an elbow there is nothing to compare" in told
-    assert "has an elbow" not in told
+def test_a_hinge_is_told_with_its_interval_its_p_and_the_slopes_on_both_sides(one):
+    told = said(with_shape(one, layer=3.44, low=2.9, high=4.21, p=0.013, slopes=[-0.1, -0.02]))
+    assert "It has a hinge at layer 3.4 [2.9, 4.2] (p .013)" in told
+    assert "NMI falls by 0.100 a layer before it and falls by 0.020 a layer after it" in told
+    assert "This takes away 90 % of what a line leaves over, the best step 50 %" in told
+    assert "97 % of bootstrap draws of runs prefer a hinge" in told
 
 
-def test_an_elbow_at_the_end_of_the_first_step_is_said_to_be_no_more(one):
+def test_a_step_is_told_by_its_block_and_size(one):
+    told = said(with_shape(one, chosen="step", layer=2.5, low=2.5, high=4.5, p=0.0002, size=-0.0784))
+    assert "It has a step over block 2 [2, 4] (p .0002): NMI falls by 0.078 there, beyond the slope" in told
+
+
+def test_the_line_is_told_with_the_robust_p_first_and_the_textbook_s_f_beside_it(one):
+    told = said(with_shape(one, line={"p": 0.0004, "f": 55.6, "degrees": [6, 28], "f_p": 3e-14}))
+    assert "The curve is not a straight line (p .0004; if layers were independent: F(6, 28) = 55.6, p < .0001)" in told
+
+
+def test_where_a_line_is_not_rejected_there_is_nothing_to_compare(one):
+    told = said(with_shape(one, chosen="line", line={"p": 0.4}))
+    assert "A straight line is not rejected (p .4)" in told
+    assert "without a hinge or step there is nothing to compare" in told
+    assert "It has a" not in told
+
+
+def test_a_curve_that_is_no_line_and_has_neither_is_told_as_such(one):
+    told = said(with_shape(one, chosen="neither", p=0.2))
+    assert "Neither a hinge (p .2) nor a step (p .03) is found on top of a line." in told
+
+
+def test_with_one_run_no_shape_is_claimed(one):
+    summary = with_shape(one, chosen="untested", line={"p": None, "f": None, "f_p": None}, low=None, high=None, p=None)
+    assert "With one run a straight line cannot be tested." in said(summary)
+    assert "is not rejected" not in said(summary)
+
+
+def test_what_80_percent_of_such_studies_would_find_is_told(one):
+    told = said(one)
+    assert "80 % of studies would find a step of 0.040 in NMI and a hinge of 0.020 per layer in slope" in told
+    shape = copy.deepcopy(one["models"][0]["shape"])
+    for kind in ("hinge", "step"):
+        shape[kind]["detectable"] = None
+    assert "of studies would find" not in said(changed(one, shape=shape))
+
+
+def test_a_hinge_at_the_end_of_the_first_step_is_said_to_be_no_more(one):
     first = "no more than the end of the first step"
-    assert first in said(with_elbow(one, layer=1.2, low=1.0, high=1.4))
-    assert first not in said(with_elbow(one, layer=1.6, low=1.0, high=1.8))
-    block = with_elbow(one, layer=2.2, low=2.0, high=2.4)
+    assert first in said(with_shape(one, layer=1.2, low=1.0, high=1.4))
+    assert first not in said(with_shape(one, layer=1.6, low=1.0, high=1.8))
+    block = with_shape(one, layer=2.2, low=2.0, high=2.4)
     assert first not in said(block)
     block["study"]["layer_zero"] = "block"
     assert first in said(block)
@@ -65,39 +108,45 @@ def test_an_elbow_at_the_end_of_the_first_step_is_said_to_be_no_more(one):
 @pytest.mark.parametrize(
     ("layer", "expected"),
     [
-        (2.5, "It stands within critical block 2 (between layers 2 and 3)"),
-        (1.4, "It stands 0.6 layers before critical block 2"),
-        (4.2, "It stands 1.2 layers behind critical block 2"),
+        (2.5, "It is within critical block 2 (between layers 2 and 3)"),
+        (1.4, "It is 0.6 layers before critical block 2"),
+        (4.2, "It is 1.2 layers after critical block 2"),
     ],
 )
 def test_a_block_stands_between_the_layer_that_enters_it_and_the_one_behind_it(one, layer, expected):
-    summary = changed(one, critical=[2], elbow={"layer": layer, "low": layer, "high": layer, "bend": True, "p": 0.01})
-    assert expected in said(summary)
+    assert expected in said(changed(one, critical=[2], shape=at_layer(layer)))
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "expected"), [(2.0, 4.0, "near"), (1.0, 4.0, "near"), (0.5, 4.0, "open"), (4.1, 6.0, "far")]
-)
-def test_an_elbow_is_near_only_where_its_whole_interval_is(one, low, high, expected):
+    ("kind", "low", "high", "expected"),
+    [
+        ("hinge", 2.0, 3.0, "within"), ("hinge", 1.0, 2.5, "open"), ("hinge", 4.1, 6.0, "outside"),
+        ("step", 2.5, 2.5, "within"), ("step", 1.5, 2.5, "open"), ("step", 3.5, 5.5, "outside"),
+    ],
+)  # fmt: skip
+def test_a_hinge_or_step_is_within_critical_blocks_only_where_its_whole_interval_is(one, kind, low, high, expected):
     model = found(changed(one, critical=[2])).models[0]
-    assert reach(model, Elbow((low + high) / 2, low, high, True, 0.01)) == expected
+    assert reach(model, Departure(kind, low, low, high, -0.1, 0.9, 0.01, 0.02)) == expected
 
 
-def test_how_many_places_are_as_near_is_told_and_whether_that_says_little(one):
-    # Of the places from layer 1 to layer 7, the block itself takes one layer of six.
-    told = said(changed(one, critical=[3], elbow={"layer": 3.5, "low": 3.4, "high": 3.6, "bend": True, "p": 0.01}))
-    assert "Of all places for an elbow 17 % are as near to the critical block 3." in told
-    told = said(changed(one, critical=[2, 5], elbow={"layer": 4.0, "low": 3.4, "high": 4.6, "bend": True, "p": 0.01}))
+def test_how_many_places_are_as_near_by_chance_is_told_and_whether_that_says_little(one):
+    # Of the places for a hinge from layer 2 to layer 7, the block itself takes one layer of five.
+    told = said(changed(one, critical=[3], shape=at_layer(3.5)))
+    assert "By chance, 20 % of all places for a hinge are as near to the critical block 3" in told
+    told = said(changed(one, critical=[2, 5], shape=at_layer(4.0, 3.4, 4.6)))
     assert "as near to the critical blocks 2 and 5, so that nearness says little." in told
+    # A step can be over the blocks 1 to 7; two of these seven are critical.
+    told = said(changed(with_shape(one, chosen="step", layer=2.5, low=2.5, high=2.5), critical=[0, 2, 5]))
+    assert "It is over critical block 2" in told
+    assert "By chance, 29 % of all places for a step are as near" in told
 
 
 def test_critical_blocks_of_the_study_s_own_task_are_those_compared(one):
     by_task = {"primer:atlas": [6], "primer:arithmetic": [2]}
-    elbow = {"layer": 2.5, "low": 2.4, "high": 2.6, "bend": True, "p": 0.01}
-    told = said(changed(one, critical=by_task, elbow=elbow))
+    told = said(changed(one, critical=by_task, shape=at_layer(2.5)))
     assert "within critical block 2" in told
     assert "6 for primer:atlas, 2 for primer:arithmetic; compared are those for primer:arithmetic" in told
-    told = said(changed(one, critical={"primer:atlas": [6]}, elbow=elbow))
+    told = said(changed(one, critical={"primer:atlas": [6]}, shape=at_layer(2.5)))
     assert "before critical block 6" in told
     assert "compared are those for any of them" in told
 
@@ -110,14 +159,30 @@ def test_without_a_layer_study_nearness_cannot_be_told_and_how_to_tell_it_is_sai
     assert "found no critical block" in said(changed(one, critical=[]))
 
 
-def test_nearness_over_models_is_held_against_chance():
-    told = said(made.study())
-    study = found(made.study())
-    assert "Of the 8 with critical blocks to compare, 4 have it at most one layer from one" in told
-    # llama: from layer 1 to 5 of 1 to 7; qwen2: from 5 to 8 of 1 to 9.
-    assert sum(model.near_by_chance() for model in study.models) == pytest.approx(4 * 4 / 6 + 4 * 3 / 8, abs=0.01)
-    assert "would be so near in 4.2" in told
-    assert "no evidence of a link" in told
+def test_agreement_over_models_is_held_against_chance():
+    summary = made.study()
+    told, study = said(summary), found(summary)
+    hits = sum(
+        any(block <= model["shape"]["hinge"]["layer"] <= block + 1 for block in model["critical"])
+        for model in summary["models"]
+    )
+    assert f"Of the 8 with a hinge or step and critical blocks to compare, {hits} have it within a critical" in told
+    # llama: layers 2 to 4 of 2 to 7; qwen2: layers 6 to 7 of 2 to 9.
+    expected = 4 * 2 / 5 + 4 * 1 / 7
+    assert sum(model.within_by_chance() for model in study.models) == pytest.approx(expected, abs=0.01)
+    assert f"places drawn at random would be in {expected:.1f}" in told
+    assert "if models were independent; models of one family are not" in told
+
+
+def test_a_family_s_hinges_and_steps_are_told_with_chance():
+    summary = made.study(families=("llama",), variants=("base", "rlvr"))
+    summary["models"][0]["shape"] |= {"chosen": "step"}
+    summary["models"][0]["shape"]["step"] |= {"layer": 2.5, "size": -0.12}
+    told = said(summary)
+    assert "Llama: a step in 1 of 2 models over block 2, by 0.120" in told
+    # Of the blocks 1 to 7 two are critical.
+    assert "(all 1 over a critical block, as would be 29 % of places by chance)" in told
+    assert "a hinge in 1 of 2 models at layer" in told
 
 
 @pytest.mark.parametrize("hits", range(5))
@@ -209,19 +274,9 @@ def test_classes_and_tokens_that_leave_more_than_all_tokens_do_are_named_the_sur
     assert "of the classes operator (70 % [67, 73]) and digit (50 % [47, 53])." in told
 
 
-def test_whether_the_elbows_of_a_family_have_a_layer_in_common_is_told():
-    summary = made.study(families=("llama",), variants=("base", "rlvr"))
-    ends = [(2.0, 3.5), (3.1, 4.0)]
-    for model, (low, high) in zip(summary["models"], ends, strict=True):
-        model["elbow"] |= {"layer": (low + high) / 2, "low": low, "high": high, "bend": True}
-    assert "the intervals of its 2 elbows have layers 3.1 to 3.5 in common" in said(summary)
-    summary["models"][1]["elbow"] |= {"low": 3.6}
-    assert "have no layer in common" in said(summary)
-
-
 def test_doubts_are_told_where_there_are_any(one):
     assert "the interval covers more than half" not in said(one)
-    assert "the interval covers more than half of the layers" in said(with_elbow(one, low=1.0, high=6.0))
+    assert "the interval covers more than half of the layers" in said(with_shape(one, low=1.0, high=6.0))
     assert "agree only to an NMI of 0.94" in said(one)
     assert "NMI of 0.94" not in said(changed(one, ceiling=None))
     single = copy.deepcopy(one)
@@ -229,13 +284,14 @@ def test_doubts_are_told_where_there_are_any(one):
     assert "One run has no spread" in said(single)
 
 
-def test_an_elbow_that_nobody_sought_is_not_denied(one):
-    told = said(changed(one, elbow=None))
-    assert "Of an elbow nothing is told." in told
-    assert "There is no elbow" not in told
+def test_a_shape_that_is_not_known_is_not_denied(one):
+    told = said(changed(one, shape=None))
+    assert "The shape of the curve is not known." in told
+    assert "is not a straight line" not in told
+    assert "is not rejected" not in told
     several = made.study(families=("llama",))
-    several["models"][0]["elbow"] = None
-    assert "In all 3 models in which it was sought the clusters' agreement" in said(several)
+    several["models"][0]["shape"] = None
+    assert "in all 3 models tested" in said(several)
     for model in several["models"]:
-        model["elbow"] = None
-    assert drift_prose.verdict(found(several))[0] == "Of elbows nothing is told."
+        model["shape"] = None
+    assert drift_prose.verdict(found(several))[0] == "Of no model was the shape of the curve tested."

@@ -1,4 +1,4 @@
-"""Critical blocks beside an elbow: read from a layer study, and how far away."""
+"""Critical blocks beside a hinge or step: read from a layer study, and how far away."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import pytest
 
 from lesion.errors import LesionError, UsageError
-from lesion.studies.drift_critical import apart, distance, read_critical
+from lesion.studies.drift_critical import apart, distance, places, read_critical
 
 
 def layer(number: int, critical: bool, unit: str = "block") -> dict:
@@ -67,20 +67,29 @@ def test_a_folder_without_a_summary_and_a_broken_one_are_told_apart(tmp_path):
 
 
 def test_a_block_stands_between_the_layer_that_enters_it_and_the_one_that_it_gives():
-    assert [apart(elbow, 2) for elbow in (0.5, 2.0, 2.7, 3.0, 4.5)] == [-1.5, 0, 0, 0, 1.5]
+    assert [apart(layer, 2) for layer in (0.5, 2.0, 2.7, 3.0, 4.5)] == [-1.5, 0, 0, 0, 1.5]
 
 
-def test_the_nearest_critical_block_counts_and_how_near_any_elbow_would_be():
-    found = distance(5.0, (1, 3), 8)
+def test_the_nearest_critical_block_counts_and_how_near_any_place_would_be():
+    hinges = places("hinge", 0, 8)
+    assert (hinges[0], hinges[-1]) == (1, 7)
+    found = distance(5.0, (1, 3), hinges)
     assert found is not None
     assert (found.block, found.distance) == (3, 1.0)
     # Within one layer of [1, 2] or [3, 4] is all of 1 … 5, out of 1 … 7.
     assert found.chance == pytest.approx(4 / 6, abs=1e-3)
-    nearest = distance(5.0, (7, 3), 8)
+    nearest = distance(5.0, (7, 3), hinges)
     assert nearest is not None
     assert nearest.distance == 1.0
 
 
-def test_without_critical_blocks_or_without_an_elbow_there_is_no_distance():
-    assert distance(3.0, (), 8) is None
-    assert distance(math.nan, (1,), 8) is None
+def test_a_step_is_over_one_of_the_blocks_between_the_layers_fitted():
+    assert places("step", 1, 5) == [1.5, 2.5, 3.5, 4.5]
+    found = distance(2.5, (0, 2, 4), places("step", 1, 5))
+    assert found is not None
+    assert (found.block, found.distance, found.chance) == (2, 0, 0.5)
+
+
+def test_without_critical_blocks_or_without_a_place_there_is_no_distance():
+    assert distance(3.0, (), [1.0, 2.0]) is None
+    assert distance(math.nan, (1,), [1.0, 2.0]) is None

@@ -195,10 +195,10 @@ def test_layer_zero_may_be_what_block_zero_gives_and_tokens_are_followed_from_th
         run_drift(study(file, layer_zero="block", between=[0, 2]), tmp_path / "out", models=tinies)
 
 
-def test_of_few_blocks_no_elbow_is_sought_and_tokens_are_followed_over_all_of_them(tinies, file, tmp_path):
+def test_of_few_blocks_no_shape_is_tested_and_tokens_are_followed_over_all_of_them(tinies, file, tmp_path):
     summary = run_drift(study(file), tmp_path / "out", models=tinies).summary
     (entry,) = summary["models"]
-    assert entry["elbow"] is None
+    assert entry["shape"] is None
     assert entry["between"] == [0, 3]
     assert any("too few layers" in note for note in summary["notes"])
     (entry,) = run_drift(study(file, between=[2, 1]), tmp_path / "out", models=tinies).summary["models"]
@@ -211,7 +211,7 @@ def test_with_one_run_there_is_no_spread_and_a_note_says_so(tinies, file, tmp_pa
     assert any("With one run" in note for note in summary["notes"])
 
 
-def test_critical_blocks_of_a_layer_study_stand_beside_the_elbow(tinies, file, tmp_path):
+def test_critical_blocks_of_a_layer_study_stand_beside_the_curves(tinies, file, tmp_path):
     layers = [{"layer": 1, "unit": "block", "critical": True}]
     told = {"models": [{"model": "tiny:gpt2", "tasks": [{"task": str(file), "layers": layers}]}]}
     (tmp_path / "summary.json").write_text(json.dumps(told))

@@ -41,7 +41,7 @@ def demo(
             page.write(parts["layers"], found, answers, items)
             chapters.append(story.layers(found, "layers/report.html"))
             bar.say("2 of 4: the drift of tokens from layer to layer")
-            # Named here, since the folder of the demo is the person's: the critical blocks stand beside the elbows.
+            # Named here, since the folder of the demo is the person's: its critical blocks are compared with curves.
             study = DriftStudy.load("demo-drift").model_copy(update={"study": str(parts["layers"])})
             found = run_drift(study, parts["drift"], watcher=bar).summary
             drift.write(parts["drift"], found)

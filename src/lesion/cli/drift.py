@@ -42,13 +42,15 @@ def drift(
     ] = "arithmetic",
     starts: Annotated[int, typer.Option(help="Of k-means++; the clustering with the least inertia counts.")] = 10,
     elbow: Annotated[
-        str, typer.Option(help="Sought among the layers behind layer 0 (later), or with layer 0 (all).")
+        str, typer.Option(help="Layers tested for a hinge (elbow) or step: those after layer 0 (later), or all.")
     ] = "later",
     between: Annotated[
-        str | None, typer.Option(help="Two layers, as 3,5, between which tokens are followed; by default at the elbow.")
+        str | None,
+        typer.Option(help="Two layers, as 3,5, between which tokens are followed; by default at the hinge or step."),
     ] = None,
     study: Annotated[
-        str | None, typer.Option(help="Folder of a layer study, whose critical blocks are laid beside the elbow.")
+        str | None,
+        typer.Option(help="Folder of a layer study, whose critical blocks are compared with the hinge or step."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the draws of items, and of all clusterings.")] = 0,
     max_new_tokens: Annotated[

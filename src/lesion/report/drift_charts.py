@@ -1,4 +1,4 @@
-"""The charts of a drift study as inline SVG: a measure by layer, a line per model, elbows and critical blocks above.
+"""The charts of a drift study as inline SVG: a measure by layer, a line per model, hinges, steps, critical blocks.
 
 Colours come from the page's style sheet by class; every text in a chart is escaped.
 """
@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from lesion.report import charts, wording
 from lesion.report.drift_evidence import null_reach
-from lesion.report.drift_rows import Curve, Elbow, Family, Followed, Value
+from lesion.report.drift_rows import Curve, Departure, Family, Followed, Shape, Value
 from lesion.report.scales import Scale, axes
 
 LEFT, RIGHT, TOP, BOTTOM, ROW = 64.0, 12.0, 10.0, 40.0, 14.0
@@ -23,6 +23,8 @@ AXIS = "layer (l: the output of block l − 1)"
 AXIS_ZERO = "layer (0: embeddings; l: the output of block l − 1)"
 
 NO_MARK = Markup("")
+MARKS = {"hinge": 2, "step": 1}
+"""The mark of a hinge and of a step, by its number among `charts.mark`."""
 
 Chosen = Callable[[Followed], Curve | None]
 
@@ -54,7 +56,7 @@ def chart(
         size: in SVG units, without the rows.
         chosen: which curve of a model.
         null: whether the band of the null is drawn: the mutual information that shuffled tokens give.
-        rows: whether a row per model stands above the plot, with its elbow and critical blocks.
+        rows: whether a row per model stands above the plot, with its hinge or step and critical blocks.
     """
     of_models = [(index, model, curve) for index, model in enumerate(family.models) if (curve := chosen(model))]
     above = ROW * len(of_models) + 8 if rows else 0.0
@@ -67,10 +69,10 @@ def chart(
     if null:
         parts.append(_null([curve for _, _, curve in of_models], x, y))
     for index, _, curve in of_models:
-        parts.append(_line(index, curve, measure, x, y, family.blocks, elbow=rows))
+        parts.append(_line(index, curve, measure, x, y, family.blocks, place=rows))
     for place, (index, model, curve) in enumerate(of_models if rows else ()):
         label = family.labels[index]
-        parts.append(_row(index, label, model, curve.elbow, x, TOP + ROW * (place + 0.5)))
+        parts.append(_row(index, label, model, curve.shape, x, TOP + ROW * (place + 0.5)))
     of_labels = [(family.labels[index], curve) for index, _, curve in of_models]
     parts += [_column(layer, of_labels, measure, x, y, null=null) for layer in range(family.blocks + 1)]
     told = f"{name} by layer, {family.name}; the numbers stand in the table of all layers."
@@ -88,21 +90,18 @@ def legend(family: Family) -> list[tuple[Markup, str]]:
 
 
 def keys(family: Family) -> list[tuple[Markup, str]]:
-    """What else is drawn: the null, and where there are any, elbows and critical blocks."""
+    """What else is drawn: the null, and where there are any, hinges, steps and critical blocks."""
     grey = '<svg class="swatch t6" viewBox="0 0 34 14" aria-hidden="true">{}</svg>'
 
     def key(inside: str, mark: Markup = NO_MARK) -> Markup:
         return Markup(grey).format(Markup(inside) + mark)
 
-    elbows = [model.curve.elbow for model in family.models if model.curve.elbow]
+    kinds = {model.curve.departure.kind for model in family.models if model.curve.departure}
     found = [(key('<rect class="baseband" x="1" y="2" width="32" height="10"/><path class="guess" d="M1 7H33"/>'),
               "null: tokens shuffled")]  # fmt: skip
-    if any(elbow.bend is not False for elbow in elbows):
-        picture = key('<path class="reach" d="M3 7H31"/>', charts.mark(17.0, 7.0, 4.0, 2, critical=True))
-        found.append((picture, "elbow, its interval"))
-    if any(elbow.bend is False for elbow in elbows):
-        picture = key('<path class="reach faint" d="M3 7H31"/>', charts.mark(17.0, 7.0, 4.0, 2))
-        found.append((picture, "best place for one, no better than a straight line"))
+    for kind in sorted(kinds):
+        picture = key('<path class="reach" d="M3 7H31"/>', charts.mark(17.0, 7.0, 4.0, MARKS[kind], critical=True))
+        found.append((picture, f"{kind}, its interval"))
     if any(model.critical_blocks for model in family.models):
         found.append((key('<rect class="place" x="6" y="2" width="22" height="10"/>'), "critical block"))
     return found
@@ -132,7 +131,7 @@ def stretches(places: Sequence[tuple[int, Value]]) -> Iterator[list[tuple[int, V
         yield run
 
 
-def _line(index: int, curve: Curve, measure: str, x: Scale, y: Scale, blocks: int, *, elbow: bool) -> Markup:
+def _line(index: int, curve: Curve, measure: str, x: Scale, y: Scale, blocks: int, *, place: bool) -> Markup:
     found = Markup("")
     places = curve.along(measure)
     for run in stretches(places):
@@ -146,8 +145,9 @@ def _line(index: int, curve: Curve, measure: str, x: Scale, y: Scale, blocks: in
             found += Markup('<path class="stroke" d="M{}"/>').format(line)
     radius = 2.9 if blocks <= 16 else 1.8
     found += Markup("").join(charts.mark(x.at(layer), y.at(value.mean), radius, index) for layer, value in places)
-    if elbow and curve.elbow and curve.elbow.bend is not False and (height := height_at(places, curve.elbow.layer)):
-        found += charts.mark(x.at(curve.elbow.layer), y.at(height), 5.2, 2, critical=True)
+    at = curve.departure if place else None
+    if at and (height := height_at(places, at.layer)) is not None:
+        found += charts.mark(x.at(at.layer), y.at(height), 5.2, MARKS[at.kind], critical=True)
     return Markup('<g class="t{}">{}</g>').format(index % charts.SERIES, found)
 
 
@@ -192,8 +192,8 @@ def _null(curves: Sequence[Curve], x: Scale, y: Scale) -> Markup:
     return Markup('<path class="baseband" d="M{}Z"/><path class="guess" d="M{}"/>').format("L".join(outline), middle)
 
 
-def _row(index: int, label: str, model: Followed, elbow: Elbow | None, x: Scale, at: float) -> Markup:
-    """One model's row above the plot: its critical blocks between their layers, and its elbow on them."""
+def _row(index: int, label: str, model: Followed, shape: Shape | None, x: Scale, at: float) -> Markup:
+    """One model's row above the plot: its critical blocks between their layers, and its hinge or step on them."""
     found = Markup('<text class="label small" x="{}" y="{:.1f}" text-anchor="end">{}</text>').format(
         LEFT - 6, at + 3.5, wording.short(label, 9)
     )
@@ -207,27 +207,40 @@ def _row(index: int, label: str, model: Followed, elbow: Elbow | None, x: Scale,
     if model.critical_blocks:
         runs = wording.layer_runs(model.critical_blocks)
         told.append(f"critical: {'blocks' if len(model.critical_blocks) > 1 else 'block'} {runs}")
-    if elbow:
-        told.append(elbow_text(elbow))
-        faint = elbow.bend is False
-        if elbow.low is not None and elbow.high is not None:
-            found += Markup('<path class="reach{}" d="M{:.1f} {:.1f}H{:.1f}"/>').format(
-                " faint" if faint else "", x.at(elbow.low), at, x.at(elbow.high)
+    if shape:
+        told.append(shape_text(shape))
+    if shape and (departure := shape.departure):
+        if departure.low is not None and departure.high is not None:
+            found += Markup('<path class="reach" d="M{:.1f} {:.1f}H{:.1f}"/>').format(
+                x.at(departure.low), at, x.at(departure.high)
             )
-        found += charts.mark(x.at(elbow.layer), at, 3.6, 2, critical=not faint)
+        found += charts.mark(x.at(departure.layer), at, 3.6, MARKS[departure.kind], critical=True)
     hit = Markup('<rect class="point" data-tip="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}"/>').format(
         "\n".join(told), x.start, at - ROW / 2, x.end - x.start, ROW
     )
     return Markup('<g class="t{}">{}{}</g>').format(index % charts.SERIES, found, hit)
 
 
-def elbow_text(elbow: Elbow) -> str:
-    """`elbow at layer 3.4 [3.1, 3.7]`, or that there is none."""
-    ends = "" if elbow.low is None or elbow.high is None else f" [{elbow.low:.1f}, {elbow.high:.1f}]"
-    p = "" if elbow.p is None else f", p {wording.p_value(elbow.p)}"
-    if elbow.bend is False:
-        return f"no elbow: a straight line does as well{p} (the best place would be layer {elbow.layer:.1f}{ends})"
-    return f"elbow at layer {elbow.layer:.1f}{ends}{p}"
+def shape_text(shape: Shape) -> str:
+    """`step over block 2 [2, 2], p .0003`, or why there is none."""
+    p = "" if shape.p is None else f", p{wording.SPACE}{wording.p_value(shape.p)}"
+    if shape.departure:
+        own = "" if shape.departure.p is None else f", p{wording.SPACE}{wording.p_value(shape.departure.p)}"
+        return f"{place_text(shape.departure)}{own}; straight line{p.removeprefix(',')}"
+    return {
+        "line": f"a straight line is not rejected{p}",
+        "neither": f"no straight line{p}, but neither a hinge nor a step",
+    }.get(shape.chosen, "shape not tested: one run")
+
+
+def place_text(departure: Departure) -> str:
+    """`hinge at layer 3.4 [3.1, 3.7]`, `step over block 2 [2, 4]`."""
+    known = departure.low is not None and departure.high is not None
+    if departure.kind == "step":
+        ends = f" [{int(departure.low or 0)},{wording.SPACE}{int(departure.high or 0)}]" if known else ""
+        return f"step over block {departure.block}{ends}"
+    ends = f" [{departure.low:.1f},{wording.SPACE}{departure.high:.1f}]" if known else ""
+    return f"hinge at layer {departure.layer:.1f}{ends}"
 
 
 def layer_name(layer: int) -> str:

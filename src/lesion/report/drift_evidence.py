@@ -1,4 +1,4 @@
-"""The rules by which a drift's numbers become words: is there an elbow, is it near, do other measures agree."""
+"""The rules by which a drift's numbers become words: how sure a place is, what is near it, do other measures agree."""
 
 from __future__ import annotations
 
@@ -7,37 +7,35 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import rankdata
 
-from lesion.report.drift_rows import Curve, Drifts, Elbow, Followed, near, steps
+from lesion.report.drift_rows import Curve, Departure, Drifts, Followed, steps, within
 
 DRAWS = 9_999
 """Shuffles behind the p of a rank correlation between the steps of two measures."""
 FIRST = 0.25
-"""So many layers behind the first step an elbow still marks its end."""
+"""So many layers behind the first step a hinge or step still marks its end."""
 WIDE = 0.5
-"""An elbow whose interval is wider than this share of all layers is said to be hardly located."""
+"""A place whose interval is wider than this share of all layers is said to be hardly known."""
 
 
-def bends(model: Followed) -> bool:
-    """Whether the model's curve has an elbow."""
-    return model.curve.elbow is not None and bool(model.curve.elbow.bend)
+def at_the_start(found: Drifts, departure: Departure) -> bool:
+    """Whether a hinge or step stands at the first layer behind the reference, or before it."""
+    return departure.layer <= found.reference + 1 + FIRST
 
 
-def at_the_start(found: Drifts, elbow: Elbow) -> bool:
-    """Whether an elbow stands at the first layer behind the reference, or before it."""
-    return elbow.layer <= found.reference + 1 + FIRST
-
-
-def reach(model: Followed, elbow: Elbow) -> str | None:
-    """`near` where the elbow's whole interval lies within a layer of critical blocks, `far` where none of it does.
+def reach(model: Followed, departure: Departure) -> str | None:
+    """`within` where the whole interval of a hinge or step is in critical blocks, `outside` where none of it is.
 
     Else `open`; None without critical blocks or without an interval.
     """
     blocks = model.critical_blocks
-    if not blocks or elbow.low is None or elbow.high is None:
+    if not blocks or departure.low is None or departure.high is None:
         return None
-    places = np.linspace(elbow.low, elbow.high, 401)
-    close = [near(float(place), blocks) for place in places]
-    return "near" if all(close) else "open" if any(close) else "far"
+    if departure.kind == "step":
+        places = [block + 0.5 for block in range(int(departure.low), int(departure.high) + 1)]
+    else:
+        places = np.linspace(departure.low, departure.high, 401).tolist()
+    inside = [within(place, blocks) for place in places]
+    return "within" if all(inside) else "open" if any(inside) else "outside"
 
 
 def agreement(curve: Curve, measure: str, reference: int, seed: int = 0) -> tuple[float, float] | None:
@@ -100,8 +98,8 @@ def null_reach(curve: Curve) -> dict[int, float]:
 
 
 def wide(model: Followed) -> bool:
-    """Whether the interval of the model's elbow covers more than `WIDE` of its layers."""
-    elbow = model.curve.elbow
-    if elbow is None or elbow.low is None or elbow.high is None:
+    """Whether the interval of the model's hinge or step covers more than `WIDE` of its layers."""
+    departure = model.curve.departure
+    if departure is None or departure.low is None or departure.high is None:
         return False
-    return elbow.high - elbow.low > WIDE * model.blocks
+    return departure.high - departure.low > WIDE * model.blocks

@@ -18,6 +18,7 @@ from lesion.report.drift_rows import Drifts, Family, Value
 from lesion.report.figures import COLOURS, COLUMN, MARKERS, PAGE, STYLE, png
 
 CHECKS = {"cosine": "cosine", "cka": "CKA"}
+MARKS = {"hinge": "D", "step": "s"}
 
 
 def figures(found: Drifts) -> dict[str, bytes]:
@@ -35,7 +36,7 @@ def figures(found: Drifts) -> dict[str, bytes]:
 def information(found: Drifts) -> bytes:
     """NMI by layer, after Nepal et al. (2025): bands of ± one standard deviation over runs, and the null's in grey.
 
-    Above each panel a row per model: its critical blocks in grey, its elbow with the interval; hollow: no elbow.
+    Above each panel a row per model: critical blocks in grey, its hinge (diamond) or step (square) with the interval.
     """
     families = found.families
     wide = min(2, len(families))
@@ -88,7 +89,7 @@ def _lines(axis: Axes, family: Family, measure: str) -> None:
             spread = np.array([value.std or 0.0 for _, value in run])
             axis.fill_between(layers, means - spread, means + spread, color=colour, alpha=0.14, linewidth=0)
         if measure == "nmi":
-            _elbow(axis, family, index, places)
+            _place(axis, family, index, places)
     axis.set_xlim(-0.4, family.blocks + 0.4)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
     axis.set_xlabel(AXIS if measure == "nmi" else "layer")
@@ -96,11 +97,11 @@ def _lines(axis: Axes, family: Family, measure: str) -> None:
     axis.set_axisbelow(True)
 
 
-def _elbow(axis: Axes, family: Family, index: int, places: Sequence[tuple[int, Value]]) -> None:
-    elbow = family.models[index].curve.elbow
-    height = height_at(places, elbow.layer) if elbow and elbow.bend else None
-    if elbow and height is not None:
-        axis.plot(elbow.layer, height, "D", color=COLOURS[index % len(COLOURS)], markersize=4.6, zorder=4)
+def _place(axis: Axes, family: Family, index: int, places: Sequence[tuple[int, Value]]) -> None:
+    at = family.models[index].curve.departure
+    height = height_at(places, at.layer) if at else None
+    if at and height is not None:
+        axis.plot(at.layer, height, MARKS[at.kind], color=COLOURS[index % len(COLOURS)], markersize=4.6, zorder=4)
 
 
 def _null(axis: Axes, family: Family) -> None:
@@ -120,13 +121,11 @@ def _rows(axis: Axes, family: Family) -> None:
         colour = COLOURS[index % len(COLOURS)]
         for block in model.critical_blocks:
             axis.fill_between([block, block + 1], at - 0.4 * step, at + 0.4 * step, color="#BBBBBB", linewidth=0)
-        elbow = model.curve.elbow
-        if elbow:
-            if elbow.low is not None and elbow.high is not None:
-                axis.plot([elbow.low, elbow.high], [at, at], color=colour, linewidth=1.4 if elbow.bend else 0.7)
-            axis.plot(
-                elbow.layer, at, "D", color=colour, markersize=3, markerfacecolor=colour if elbow.bend else "white"
-            )
+        departure = model.curve.departure
+        if departure:
+            if departure.low is not None and departure.high is not None:
+                axis.plot([departure.low, departure.high], [at, at], color=colour, linewidth=1.4)
+            axis.plot(departure.layer, at, MARKS[departure.kind], color=colour, markersize=3)
     axis.set_ylim(-0.02, top + 0.01)
     axis.set_yticks([0, 0.25, 0.5, 0.75, 1])
 
@@ -137,8 +136,8 @@ def _legend(family: Family) -> list[Line2D | Patch]:
                markerfacecolor="white", markersize=3, label=wording.short(label, 30))
         for i, label in enumerate(family.labels)
     ]  # fmt: skip
-    if any(model.curve.elbow and model.curve.elbow.bend for model in family.models):
-        lines.append(Line2D([], [], color="#555555", marker="D", markersize=3, label="elbow, interval"))
+    for kind in sorted({model.curve.departure.kind for model in family.models if model.curve.departure}):
+        lines.append(Line2D([], [], color="#555555", marker=MARKS[kind], markersize=3, label=f"{kind}, interval"))
     if any(model.critical_blocks for model in family.models):
         lines.append(Patch(color="#BBBBBB", label="critical block"))
     if any(model.curve.along("null") for model in family.models):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from lesion.report import wording
+from lesion.report.drift_charts import place_text, shape_text
 from lesion.report.drift_evidence import agreement, at_the_start, lost, reach, steepest
-from lesion.report.drift_rows import Drifts, Elbow, Followed, Leaving, steps
+from lesion.report.drift_rows import Departure, Drifts, Followed, Leaving, Shape, steps
 from lesion.report.drift_tokens import named, token_text
 from lesion.report.evidence import ALPHA
 from lesion.report.prose import Finding
@@ -14,12 +15,12 @@ CHECKS = {"cosine": "cosine", "cka": "CKA"}
 MOST_NAMED = 3
 """So many classes, and so many tokens, are named among those that left."""
 MANY = 0.2
-"""Where more than this share of all places for an elbow is as near to a critical block, nearness says little."""
+"""Where more than this share of all places is as near to a critical block, nearness says little."""
 
 
 def told_of(found: Drifts, model: Followed) -> Finding:
-    """One model: its elbow and critical blocks first, then everything else that is known of it."""
-    headline = [elbow_sentence(found, model), *near_sentence(model)]
+    """One model: the shape of its curve and its critical blocks first, then everything else that is known of it."""
+    headline = [*shape_sentences(found, model), *place_sentence(model)]
     sentences = [
         *(*_fall(found, model), *above(model), *checks(found, model), *_other_clusters(model), *_elsewhere(model)),
         *left(model),
@@ -27,28 +28,60 @@ def told_of(found: Drifts, model: Followed) -> Finding:
     return Finding(model.name, tuple(headline), tuple(sentences))
 
 
-def elbow_sentence(found: Drifts, model: Followed) -> str:
-    """Whether the curve has an elbow, where, and how it runs on both sides of it."""
-    elbow = model.curve.elbow
-    if elbow is None:
-        return "Of an elbow nothing is told."
-    p = "" if elbow.p is None else f" (p{wording.SPACE}{wording.p_value(elbow.p)})"
-    ends = _ends(elbow)
-    if not elbow.bend:
-        return (
-            f"There is no elbow: two straight pieces, best joined at layer {elbow.layer:.1f}{ends}, fit the curve no "
-            f"better than one{p}."
+def shape_sentences(found: Drifts, model: Followed) -> list[str]:
+    """Whether the curve is a straight line, and the hinge or step that it has instead."""
+    shape = model.curve.shape
+    if shape is None:
+        return ["The shape of the curve is not known."]
+    if shape.chosen == "untested":
+        return ["With one run a straight line cannot be tested."]
+    p = f"p{wording.SPACE}{wording.p_value(shape.p)}"
+    if shape.chosen == "line":
+        return [f"A straight line is not rejected ({p})."]
+    told = [f"The curve is not a straight line ({p}{_textbook(shape)})."]
+    at = shape.departure
+    if at is None:
+        return [*told, f"Neither a hinge ({_p(shape.hinge)}) nor a step ({_p(shape.step)}) is found on top of a line."]
+    other = shape.step if at is shape.hinge else shape.hinge
+    text = f"It has a {place_text(at)} ({_p(at)}): {change(at)}"
+    if at.gain is not None and other.gain is not None:
+        text += (
+            f". This takes away {wording.percent(at.gain, 0)} of what a line leaves over, the best {other.kind} "
+            f"{wording.percent(other.gain, 0)}"
         )
-    told = f"The curve has an elbow at layer {elbow.layer:.1f}{ends}{p}"
-    if elbow.slopes:
-        before, after = elbow.slopes
-        told += f": NMI {_pace(before)} before it and {_pace(after)} behind it"
-    if at_the_start(found, elbow):
-        told += (
+    if shape.share is not None:
+        text += f"; {wording.percent(shape.share, 0)} of bootstrap draws of runs prefer a {better(shape)}"
+    if at_the_start(found, at):
+        text += (
             f". It marks no more than the end of the first step, in which layer {found.reference} leaves its agreement "
             "with itself"
         )
-    return f"{told}."
+    return [*told, f"{text}."]
+
+
+def better(shape: Shape) -> str:
+    """Of hinge and step the one that leaves less over."""
+    return max((shape.hinge, shape.step), key=lambda one: one.gain or 0.0).kind
+
+
+def change(departure: Departure) -> str:
+    """`NMI falls by 0.078 there`, `NMI falls by 0.010 a layer before it and falls by 0.050 a layer after it`."""
+    if departure.kind == "step" or departure.slopes is None:
+        size = departure.size or 0.0
+        return f"NMI {'rises' if size > 0 else 'falls'} by {abs(size):.3f} there, beyond the slope of the line"
+    before, after = departure.slopes
+    return f"NMI {_pace(before)} before it and {_pace(after)} after it"
+
+
+def _textbook(shape: Shape) -> str:
+    if shape.f is None or shape.degrees is None:
+        return ""
+    numbers = f"F({shape.degrees[0]},{wording.SPACE}{shape.degrees[1]}) = {shape.f:.1f}"
+    return f"; if layers were independent: {numbers}, p{wording.SPACE}{wording.p_value(shape.f_p)}"
+
+
+def _p(departure: Departure) -> str:
+    return f"p{wording.SPACE}{wording.p_value(departure.p)}"
 
 
 def _pace(slope: float) -> str:
@@ -58,35 +91,32 @@ def _pace(slope: float) -> str:
     return f"{'rises' if slope > 0 else 'falls'} by {abs(slope):.3f} a layer"
 
 
-def near_sentence(model: Followed) -> list[str]:
-    """Where the elbow stands to the critical blocks, and how many places for it are as near."""
-    elbow = model.curve.elbow
-    if elbow is None or model.critical is None:
+def place_sentence(model: Followed) -> list[str]:
+    """Where the hinge or step stands to the critical blocks, and how many places for it are as near."""
+    shape = model.curve.shape
+    if shape is None or model.critical is None:
         return []
     blocks = model.critical_blocks
     if not blocks:
-        return ["The layer study found no critical block to lay beside it."]
-    if not elbow.bend:
-        return [f"{capital(_critical(model))}; without an elbow there is nothing to compare."]
-    nearest = model.nearest(elbow)
-    assert nearest is not None
+        return ["The layer study found no critical block to compare with."]
+    at, nearest = shape.departure, model.nearest(model.curve)
+    if at is None or nearest is None:
+        return [f"{capital(_critical(model))}; without a hinge or step there is nothing to compare."]
     block, distance = nearest.block, nearest.distance
     place = f"critical block{wording.SPACE}{block} (between layers {block} and {block + 1})"
     if distance == 0:
-        told = f"It stands within {place}"
+        told = f"It is {'over' if at.kind == 'step' else 'within'} {place}"
     else:
-        side = "behind" if distance > 0 else "before"
-        told = f"It stands {abs(distance):.1f} layers {side} {place}"
-    where = reach(model, elbow)
+        told = f"It is {abs(distance):.1f} layers {'after' if distance > 0 else 'before'} {place}"
     told += {
-        "near": "; its whole interval lies within one layer of critical blocks",
-        "far": "; no part of its interval comes within one layer of a critical block",
-        "open": "; part of its interval is farther than one layer from every critical block",
+        "within": "; its whole interval lies within critical blocks",
+        "outside": "; no part of its interval lies within a critical block",
+        "open": "; part of its interval lies outside critical blocks",
         None: "",
-    }[where]
+    }[reach(model, at)]
     told += (
-        f". Of all places for an elbow {wording.percent(nearest.chance, 0)} are as near to {_critical(model)}"
-        f"{', so that nearness says little' if nearest.chance > MANY else ''}."
+        f". By chance, {wording.percent(nearest.chance, 0)} of all places for a {at.kind} are as near to "
+        f"{_critical(model)}{', so that nearness says little' if nearest.chance > MANY else ''}."
     )
     return [told]
 
@@ -155,17 +185,10 @@ def checks(found: Drifts, model: Followed) -> list[str]:
 
 
 def _other_clusters(model: Followed) -> list[str]:
-    """The elbows under the other numbers of clusters."""
-    known = sorted((curve.clusters or 0, curve.elbow) for curve in model.others if curve.elbow is not None)
-    if not known:
-        return []
-    parts = [
-        f"{clusters} clusters: layer {elbow.layer:.1f}{_ends(elbow)}"
-        if elbow.bend
-        else f"{clusters} clusters: no elbow"
-        for clusters, elbow in known
-    ]
-    return [f"With other numbers of clusters: {'; '.join(parts)}."]
+    """The shapes under the other numbers of clusters."""
+    known = {curve.clusters or 0: curve.shape for curve in model.others if curve.shape}
+    parts = [f"{clusters} clusters: {shape_text(known[clusters])}" for clusters in sorted(known)]
+    return [f"With other numbers of clusters: {'. '.join(parts)}."] if parts else []
 
 
 def _elsewhere(model: Followed) -> list[str]:
@@ -206,10 +229,6 @@ def _leaver(one: Leaving, *, quoted: bool) -> str:
 
 def _spread(mean: float, std: float | None) -> str:
     return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
-
-
-def _ends(elbow: Elbow) -> str:
-    return "" if elbow.low is None or elbow.high is None else f" [{elbow.low:.1f},{wording.SPACE}{elbow.high:.1f}]"
 
 
 def capital(text: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lesion.report import drift_model, wording
-from lesion.report.drift_evidence import agreement, at_least, at_the_start, bends, lost, wide
+from lesion.report.drift_evidence import agreement, at_least, at_the_start, lost, wide
 from lesion.report.drift_model import CHECKS, capital
-from lesion.report.drift_rows import Drifts, Family, Followed, near
+from lesion.report.drift_rows import Departure, Drifts, Family, within
 from lesion.report.evidence import ALPHA
 from lesion.report.prose import Finding
 
@@ -30,48 +30,92 @@ def by_model(found: Drifts) -> list[Finding]:
 
 
 def verdict(found: Drifts) -> list[str]:
-    """The sentences at the head of the page: elbow, critical blocks, height above the null, and the checks."""
+    """The sentences at the head of the page: shape, critical blocks, height above the null, and the checks."""
     if len(found.models) == 1:
         model = found.models[0]
-        own = [drift_model.elbow_sentence(found, model), *drift_model.near_sentence(model)]
+        own = [*drift_model.shape_sentences(found, model), *drift_model.place_sentence(model)]
         return [*own, *drift_model.above(model), *drift_model.checks(found, model)]
-    bent = [model for model in found.models if bends(model)]
-    many = sum(model.curve.elbow is not None for model in found.models)
-    among = f"{many} models" if many == len(found.models) else f"{many} models in which it was sought"
-    if bent:
-        head = f"In {_of(len(bent), many).removesuffix(str(many))}{among} the clusters' agreement with those of layer "
-        head += f"{found.reference} has an elbow: two straight pieces fit the curve better than one, beyond chance."
-    elif many:
-        head = f"In none of the {among} has the clusters' agreement with those of layer {found.reference} an elbow "
-        head += "that a straight line does not explain as well."
-    else:
-        head = "Of elbows nothing is told."
-    first = sum(at_the_start(found, model.curve.elbow) for model in bent if model.curve.elbow)
+    return [*_shapes_all(found), *_within_all(found), *_above_all(found), *_checks_all(found)]
+
+
+def _shapes_all(found: Drifts) -> list[str]:
+    tested = [model for model in found.models if model.curve.shape and model.curve.shape.straight is not None]
+    if not tested:
+        return ["Of no model was the shape of the curve tested."]
+    among = f"{len(tested)} models" if len(tested) == len(found.models) else f"{len(tested)} models tested"
+    rejected = [model for model in tested if model.curve.shape and not model.curve.shape.straight]
+    told = f"A straight line does not describe how NMI with layer {found.reference} falls over layers in "
+    told += f"{_of(len(rejected), len(tested)).removesuffix(str(len(tested)))}{among}"
+    told += _p_range([model.curve.shape.p for model in rejected if model.curve.shape])
+    plain = [model.curve.shape.f for model in rejected if model.curve.shape and model.curve.shape.f is not None]
+    if plain:
+        told += f"; lack-of-fit F, which takes layers for independent: {_range(plain, 1)}"
+    told += "."
+    if not rejected:
+        return [told]
+    parts = []
+    for kind in ("step", "hinge"):
+        many = sum(model.curve.departure is not None and model.curve.departure.kind == kind for model in rejected)
+        parts += [f"{many} {'has' if many == 1 else 'have'} a {kind} on top of a line"] if many else []
+    none = sum(model.curve.departure is None for model in rejected)
+    parts += [f"in {none} neither a hinge nor a step is found"] if none else []
+    told += f" Of these, {wording.listed(parts)}."
+    first = sum(at_the_start(found, model.curve.departure) for model in rejected if model.curve.departure)
     if first:
-        head += (
-            f" In {_of(first, len(bent))} of these it marks no more than the end of the first step, in which layer "
-            f"{found.reference} leaves its agreement with itself."
+        told += (
+            f" In {first} it marks no more than the end of the first step, in which layer {found.reference} leaves its "
+            "agreement with itself."
         )
-    return [head, *_near_all(bent), *_above_all(found), *_checks_all(found)]
+    return [told]
+
+
+def _p_range(values: Sequence[float | None]) -> str:
+    """` (p .0001 to .002)`; nothing where none is known."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    low, high = wording.p_value(min(known)), wording.p_value(max(known))
+    return f" (p{wording.SPACE}{low if low == high else f'{low} to {high}'})"
 
 
 def families(found: Drifts) -> list[str]:
-    """Per family with several elbows: whether their intervals have a layer in common."""
+    """Per family the hinges and steps of its models, with the critical blocks and chance."""
     told = []
     for family in found.families:
-        elbows = [model.curve.elbow for model in family.models if bends(model) and model.curve.elbow]
-        known = [(one.low, one.high) for one in elbows if one.low is not None and one.high is not None]
-        if len(known) < 2:
-            continue
-        low, high = max(low for low, _ in known), min(high for _, high in known)
-        where = f"layer{wording.SPACE}{low:.1f}" if f"{low:.1f}" == f"{high:.1f}" else f"layers {low:.1f} to {high:.1f}"
-        told.append(
-            f"{capital(family.name)}: the intervals of its {len(known)} elbows have {where} in common."
-            if low <= high
-            else f"{capital(family.name)}: the intervals of its {len(known)} elbows have no layer in common; the "
-            f"elbows stand from {min(one.layer for one in elbows):.1f} to {max(one.layer for one in elbows):.1f}."
-        )
+        parts = []
+        for kind in ("step", "hinge"):
+            chosen = [
+                (model, model.curve.departure) for model in family.models
+                if model.curve.departure is not None and model.curve.departure.kind == kind
+            ]  # fmt: skip
+            if not chosen:
+                continue
+            many = "" if len(family.models) == 1 else f" in {_of(len(chosen), len(family.models))} models"
+            text = f"a {kind}{many} {_where(kind, [one for _, one in chosen])}"
+            sizes = [abs(one.size) for _, one in chosen if one.size is not None]
+            if sizes:
+                unit = "" if kind == "step" else " a layer in slope"
+                text += f", by {_range(sizes, 3)}{unit}"
+            compared = [(model, one) for model, one in chosen if model.critical_blocks]
+            if compared:
+                hits = sum(within(one.layer, model.critical_blocks) for model, one in compared)
+                chance = _range([100 * model.within_by_chance() for model, _ in compared], 0)
+                where = "over" if kind == "step" else "within"
+                text += (
+                    f" ({_of(hits, len(compared))} {where} a critical block, as would be {chance}{wording.SPACE}% of "
+                    "places by chance)"
+                )
+            parts.append(text)
+        if parts:
+            told.append(f"{capital(family.name)}: {'; '.join(parts)}.")
     return told
+
+
+def _where(kind: str, chosen: Sequence[Departure]) -> str:
+    if kind == "step":
+        blocks = sorted({one.block for one in chosen})
+        return f"over block{'s' if len(blocks) > 1 else ''}{wording.SPACE}{wording.layer_runs(blocks, last=' or')}"
+    return f"at layer {_range([one.layer for one in chosen], 1)}"
 
 
 def limits(found: Drifts) -> list[str]:
@@ -92,41 +136,56 @@ def limits(found: Drifts) -> list[str]:
         )
     runs = found.study.get("runs")
     if runs == 1:
-        told.append("One run has no spread: the elbow's interval allows for the fit alone, not for other items.")
+        told.append("One run has no spread: nothing can be tested, and places of hinges and steps have no interval.")
+    told += power(found)
     if all(model.critical is None for model in found.models):
         told.append(
             "Whether anything happens near critical layers: no layer study was given. With --study and the folder of "
-            "a layer study of the same models, its critical blocks stand beside the elbows."
+            "a layer study of the same models, its critical blocks are compared with hinges and steps."
         )
-    unsure = [model.name for model in found.models if bends(model) and wide(model)]
+    unsure = [model.name for model in found.models if wide(model)]
     if unsure:
         told.append(
-            f"Where the elbow of {wording.listed(unsure)} stands: the interval covers more than half of the layers."
+            f"Where the hinge or step of {wording.listed(unsure)} is: the interval covers more than half of the layers."
         )
     told.append(
-        "That an elbow stands near a critical block says that two things happen in one place, not that one makes the "
-        "other."
+        "A hinge or step in a critical block shows that two things happen in one place, not that one causes the other; "
+        "models fine-tuned from one base are no independent evidence of it."
     )
     return told
 
 
-def _near_all(bent: Sequence[Followed]) -> list[str]:
-    """Over all models with an elbow and critical blocks: how many are near, and how many would be by chance."""
-    known = [(model, model.curve.elbow) for model in bent if model.critical_blocks and model.curve.elbow]
+def power(found: Drifts) -> list[str]:
+    """The smallest hinge and step that 80 % of such studies would find."""
+    shapes = [model.curve.shape for model in found.models if model.curve.shape]
+    parts = []
+    for kind, unit in (("step", " in NMI"), ("hinge", " per layer in slope")):
+        sizes = [one.detectable for shape in shapes if (one := getattr(shape, kind)).detectable is not None]
+        parts += [f"a {kind} of {_range(sizes, 3)}{unit}"] if sizes else []
+    if not parts:
+        return []
+    return [
+        f"Smaller departures from a line: with these runs, layers and noise, 80{wording.SPACE}% of studies would find "
+        f"{wording.listed(parts)}{' (range over models)' if len(shapes) > 1 else ''}."
+    ]
+
+
+def _within_all(found: Drifts) -> list[str]:
+    """Over all models with a hinge or step and critical blocks: how many are within one, and how many by chance."""
+    known = [
+        (model, model.curve.departure) for model in found.models if model.critical_blocks and model.curve.departure
+    ]
     if not known:
         return []
-    chances = [model.near_by_chance() for model, _ in known]
-    hits = sum(near(elbow.layer, model.critical_blocks) for model, elbow in known)
+    chances = [model.within_by_chance() for model, _ in known]
+    hits = sum(within(departure.layer, model.critical_blocks) for model, departure in known)
     p = at_least(hits, chances)
-    told = (
-        f"Of the {len(known)} with critical blocks to compare, {hits} {'has' if hits == 1 else 'have'} it at most one "
-        f"layer from one; elbows thrown at random would be so near in {sum(chances):.1f}"
-    )
-    if p <= ALPHA:
-        told += f" (p{wording.SPACE}{wording.p_value(p)} if models were independent; relatives are not)."
-    else:
-        told += f": that is no evidence of a link (p{wording.SPACE}{wording.p_value(p)})."
-    return [told]
+    return [
+        f"Of the {len(known)} with a hinge or step and critical blocks to compare, {hits} "
+        f"{'has' if hits == 1 else 'have'} it within a critical block; places drawn at random would be in "
+        f"{sum(chances):.1f} (p{wording.SPACE}{wording.p_value(p)} if models were independent; models of one family "
+        f"are not){': no evidence of a link' if p > ALPHA else ''}."
+    ]
 
 
 def _above_all(found: Drifts) -> list[str]:
@@ -172,8 +231,8 @@ def _checks_all(found: Drifts) -> list[str]:
     ]
 
 
-def _range(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+def _range(values: Sequence[float], digits: int = 2) -> str:
+    low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
     return low if low == high else f"{low} to {high}"
 
 

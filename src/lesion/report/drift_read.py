@@ -8,14 +8,15 @@ from typing import Any
 from lesion.errors import LesionError
 from lesion.report.drift_rows import (
     Curve,
+    Departure,
     Destination,
     Drifts,
-    Elbow,
     Example,
     Flow,
     Followed,
     Layer,
     Leaving,
+    Shape,
     Value,
 )
 from lesion.report.trials import number
@@ -53,7 +54,7 @@ def _model(entry: Mapping[str, Any], task: str, level: float) -> Followed:
     runs = list(entry.get("runs") or ())
     clusters = _whole(entry.get("clusters"))
     others = [
-        Curve(_whole(row.get("clusters")), tuple(_layer(one) for one in row.get("layers") or ()), _elbow(row))
+        Curve(_whole(row.get("clusters")), tuple(_layer(one) for one in row.get("layers") or ()), _shape(row))
         for row in entry.get("by_clusters") or ()
     ]
     blocks = _whole(entry.get("blocks"))
@@ -63,7 +64,7 @@ def _model(entry: Mapping[str, Any], task: str, level: float) -> Followed:
         family=str(entry.get("family") or ""),
         variant=str(entry.get("variant") or ""),
         blocks=max((layer.layer for layer in layers), default=1) if blocks is None else blocks,
-        curve=Curve(clusters, layers, _elbow(entry)),
+        curve=Curve(clusters, layers, _shape(entry)),
         others=tuple(one for one in others if one.clusters != clusters and one.layers),
         critical=critical,
         task=next((name for name in (task, canonical(task)) if name in (critical or {})), None),
@@ -95,18 +96,33 @@ def _value(row: Mapping[str, Any], name: str) -> Value | None:
     return None if mean is None else Value(mean, number(row.get(f"{name}_std")))
 
 
-def _elbow(entry: Mapping[str, Any]) -> Elbow | None:
-    row = entry.get("elbow") or {}
-    layer = number(row.get("layer"))
-    if layer is None:
+def _shape(entry: Mapping[str, Any]) -> Shape | None:
+    row = entry.get("shape")
+    if row is None:
         return None
-    bend = row.get("bend")
-    ends = (number(row.get("low")), number(row.get("high")))
+    line = row["line"]
+    degrees = tuple(int(value) for value in line["degrees"])
+    return Shape(
+        chosen=str(row["chosen"]),
+        p=number(line.get("p")),
+        f=number(line.get("f")),
+        degrees=(degrees[0], degrees[1]),
+        f_p=number(line.get("f_p")),
+        hinge=_departure("hinge", row["hinge"]),
+        step=_departure("step", row["step"]),
+        share=number(row.get("share")),
+        first=int(row["first"]),
+        last=int(row["last"]),
+    )
+
+
+def _departure(kind: str, row: Mapping[str, Any]) -> Departure:
     slopes = [value for value in map(number, row.get("slopes") or ()) if value is not None]
-    return Elbow(
-        layer, *ends, None if bend is None else bool(bend), number(row.get("p")),
-        (slopes[0], slopes[1]) if len(slopes) == 2 else None,
-    )  # fmt: skip
+    low, high, size, gain, p, detectable = (
+        number(row.get(name)) for name in ("low", "high", "size", "gain", "p", "detectable")
+    )
+    both = (slopes[0], slopes[1]) if len(slopes) == 2 else None
+    return Departure(kind, float(row["layer"]), low, high, size, gain, p, detectable, both)
 
 
 def _critical(told: Any) -> Mapping[str, tuple[int, ...]] | None:

@@ -1,4 +1,4 @@
-"""A drift study's summary as values: models by family, curves by layer, elbows, and the tokens that left their cluster.
+"""A drift study's summary as values: models by family, curves by layer, shapes, and the tokens that left their cluster.
 
 Layer l of a drift is the residual stream behind block l − 1; layer 0 is what enters block 0. Block c thus stands
 between the layers c and c + 1. What the summary does not tell, or tells as a number that is not finite, is None.
@@ -14,10 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lesion.studies.drift_critical import Distance, apart, distance
-
-NEAR = 1.0
-"""An elbow is near a block when at most so many layers lie between it and the block's place."""
+from lesion.studies.drift_critical import Distance, apart, distance, places
 
 
 @dataclass(frozen=True)
@@ -42,30 +39,81 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Elbow:
-    """Where two straight pieces meet, in layers, with its interval.
+class Departure:
+    """A hinge or a step on top of a straight line, where it fits best; numbers that are not known are None.
 
     Attributes:
-        bend: whether two pieces fit better than one, beyond chance; None: not told.
-        p: of that comparison.
-        slopes: of the two pieces, per layer, where they are told.
+        kind: `hinge` or `step`.
+        layer: its place, with the interval `low` to `high`; of a step the middle between its two layers.
+        size: of a hinge the change of slope per layer, of a step the change of NMI.
+        gain: share of what a straight line leaves over that it takes away, 0…1.
+        p: of its size being zero, the search over places included.
+        detectable: the smallest size that 80 % of such studies would find.
+        slopes: per layer, before and after it.
     """
 
+    kind: str
     layer: float
     low: float | None
     high: float | None
-    bend: bool | None
+    size: float | None
+    gain: float | None
     p: float | None
+    detectable: float | None
     slopes: tuple[float, float] | None = None
+
+    @property
+    def block(self) -> int:
+        """The block over which a step lies, or within which a hinge does."""
+        return int(self.layer)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Whether a curve is a straight line, and the hinge and the step that fit it best (`lesion.methods.shape`).
+
+    Attributes:
+        chosen: `line`, `hinge`, `step`, `neither` (no line, and neither of the two is found) or `untested`.
+        p: of the straight line, allowing layers of one run to vary together.
+        f, degrees, f_p: the textbook's lack-of-fit F, which takes layers for independent.
+        share: of bootstrap draws that prefer the same of hinge and step.
+        first, last: the layers to which all is fitted.
+    """
+
+    chosen: str
+    p: float | None
+    f: float | None
+    degrees: tuple[int, int] | None
+    f_p: float | None
+    hinge: Departure
+    step: Departure
+    share: float | None
+    first: int
+    last: int
+
+    @property
+    def departure(self) -> Departure | None:
+        """The hinge or step that was chosen."""
+        return {"hinge": self.hinge, "step": self.step}.get(self.chosen)
+
+    @property
+    def straight(self) -> bool | None:
+        """Whether a straight line does; None: not tested."""
+        return None if self.chosen == "untested" else self.chosen == "line"
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A model's layers under one number of clusters, with the elbow of its curve."""
+    """A model's layers under one number of clusters, with the shape of its curve."""
 
     clusters: int | None
     layers: tuple[Layer, ...]
-    elbow: Elbow | None
+    shape: Shape | None
+
+    @property
+    def departure(self) -> Departure | None:
+        """The hinge or step of the curve; None where there is none or none was sought."""
+        return self.shape.departure if self.shape else None
 
     def along(self, measure: str) -> list[tuple[int, Value]]:
         """(layer, value) of a measure, where it is known, in the order of layers."""
@@ -167,14 +215,16 @@ class Followed:
         chosen = told.values() if self.task is None else [told[self.task]]
         return sorted({block for blocks in chosen for block in blocks})
 
-    def nearest(self, elbow: Elbow) -> Distance | None:
-        """How far an elbow is from the nearest critical block, and how many places for it are as near."""
-        return distance(elbow.layer, self.critical_blocks, self.blocks)
+    def nearest(self, curve: Curve) -> Distance | None:
+        """How far the hinge or step of a curve is from the nearest critical block, and how often by chance."""
+        if curve.shape is None or curve.departure is None:
+            return None
+        return distance(curve.departure.layer, self.critical_blocks, possible(curve.shape))
 
-    def near_by_chance(self) -> float:
-        """The share of all places for an elbow, from layer 1 to the last but one, that are near a critical block."""
-        at = np.linspace(1, max(1, self.blocks - 1), 2001)
-        return float(np.mean([near(float(place), self.critical_blocks) for place in at]))
+    def within_by_chance(self) -> float:
+        """The share of all places for the hinge or step of the drawn curve that are within a critical block."""
+        assert self.curve.shape is not None
+        return float(np.mean([within(place, self.critical_blocks) for place in possible(self.curve.shape)]))
 
     @property
     def between(self) -> list[tuple[int, int]]:
@@ -183,9 +233,14 @@ class Followed:
         return list(dict.fromkeys([*pairs, *((one.start, one.end) for one in self.flow)]))
 
 
-def near(layer: float, blocks: Sequence[int]) -> bool:
-    """Whether a place on the axis is at most `NEAR` layers from one of the blocks."""
-    return any(abs(apart(layer, block)) <= NEAR + 1e-9 for block in blocks)
+def possible(shape: Shape) -> list[float]:
+    """Where a hinge or step of the chosen kind could have been."""
+    return places(shape.chosen, shape.first, shape.last)
+
+
+def within(layer: float, blocks: Sequence[int]) -> bool:
+    """Whether a place on the axis lies within one of the blocks."""
+    return any(abs(apart(layer, block)) <= 1e-9 for block in blocks)
 
 
 @dataclass(frozen=True)

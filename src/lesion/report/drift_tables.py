@@ -13,8 +13,9 @@ from rich.text import Text
 
 from lesion.labs.text import visible
 from lesion.report import drift_prose, wording
+from lesion.report.drift_charts import place_text
 from lesion.report.drift_read import found
-from lesion.report.drift_rows import Curve, Drifts, Elbow, Family, Followed, Leaving, Value
+from lesion.report.drift_rows import Curve, Departure, Drifts, Family, Followed, Leaving, Shape, Value
 from lesion.report.drift_tokens import token_text
 
 MEASURES = ("nmi", "null", "cosine", "cka")
@@ -27,10 +28,11 @@ MOST_LEFT = 6
 def csv(found: Drifts) -> dict[str, pd.DataFrame]:
     """File name → table, of those that have rows, unrounded; a missing number is empty.
 
-    `drift.csv` has a row per model, number of clusters and layer; `elbows.csv` one per model and number of clusters;
-    `tokens.csv` one per token or class that was followed, `flow.csv` one per pair of clusters.
+    `drift.csv` has a row per model, number of clusters and layer; `shapes.csv` one per model and number of clusters,
+    with the best hinge and the best step whichever was chosen; `tokens.csv` one per token or class that was followed,
+    `flow.csv` one per pair of clusters.
     """
-    layers, elbows, tokens, flow = [], [], [], []
+    layers, shapes, tokens, flow = [], [], [], []
     for model in found.models:
         who = {"model": model.name, "family": model.family or None, "variant": model.variant or None}
         for curve in (model.curve, *model.others):
@@ -44,13 +46,14 @@ def csv(found: Drifts) -> dict[str, pd.DataFrame]:
                     value = layer.labels.get(label)
                     row |= {f"nmi with {label}": value and value.mean, f"nmi with {label}_std": value and value.std}
                 layers.append(row)
-            if curve.elbow:
-                elbow = curve.elbow
-                nearest = model.nearest(elbow)
-                elbows.append(
+            if curve.shape:
+                nearest = model.nearest(curve)
+                shapes.append(
                     who
-                    | {"clusters": curve.clusters, "layer": elbow.layer, "low": elbow.low, "high": elbow.high}
-                    | {"bend": elbow.bend, "p": elbow.p}
+                    | {"clusters": curve.clusters, "shape": curve.shape.chosen, "share": curve.shape.share}
+                    | {"line_p": curve.shape.p, "f": curve.shape.f, "f_p": curve.shape.f_p}
+                    | _columns(curve.shape.hinge)
+                    | _columns(curve.shape.step)
                     | {"nearest": nearest and nearest.block, "distance": nearest and nearest.distance}
                     | {"chance": nearest and nearest.chance}
                 )
@@ -65,21 +68,27 @@ def csv(found: Drifts) -> dict[str, pd.DataFrame]:
                     {"model": model.name, "from": cluster.start, "to": cluster.end, "cluster": cluster.name}
                     | {"into": into.name, "count": into.count, "share": into.share, "matched": into.matched}
                 )
-    tables = {"drift.csv": layers, "elbows.csv": elbows, "tokens.csv": tokens, "flow.csv": flow}
+    tables = {"drift.csv": layers, "shapes.csv": shapes, "tokens.csv": tokens, "flow.csv": flow}
     whole = ("clusters", "layer", "nearest")
     found_tables = {}
     for name, rows in tables.items():
         if rows or name == "drift.csv":
             table = pd.DataFrame(rows)
             for column in whole:
-                if column in table and not (name == "elbows.csv" and column == "layer"):
+                if column in table:
                     table[column] = table[column].astype("Int64")
             found_tables[name] = table
     return found_tables
 
 
+def _columns(departure: Departure) -> dict[str, float | None]:
+    """The numbers of a hinge or step, each under its own heading."""
+    names = ("layer", "low", "high", "size", "gain", "p", "detectable")
+    return {f"{departure.kind}_{name}": getattr(departure, name) for name in names}
+
+
 def text_tables(summary: Mapping[str, Any]) -> RenderableType:
-    """The terminal's tables, within 80 columns: elbows, NMI by layer, and the tokens that left most surely.
+    """The terminal's tables, within 80 columns: shapes, NMI by layer, and the tokens that left most surely.
 
     Raises:
         LesionError: the summary does not have the form that a drift study writes.
@@ -87,7 +96,7 @@ def text_tables(summary: Mapping[str, Any]) -> RenderableType:
     study = found(summary)
     if not study.models:
         return Text("Nothing has been measured yet.")
-    parts: list[RenderableType] = [_elbows(study)]
+    parts: list[RenderableType] = [_shapes(study)]
     for family in study.families:
         for first in range(0, len(family.models), ACROSS):
             parts.append(_layers(study, family, range(first, min(first + ACROSS, len(family.models)))))
@@ -96,37 +105,45 @@ def text_tables(summary: Mapping[str, Any]) -> RenderableType:
     caption = (
         f"Mean ± standard deviation{f' over {runs} runs' if isinstance(runs, int) and runs > 1 else ''}; brackets: "
         f"{100 * study.level:g} % intervals. Layer l is the output of block l − 1. Null: NMI of shuffled tokens. "
-        "Apart: layers from the nearest critical block to the elbow, 0 within it. Last: NMI at the last layer."
+        "Line p: of a straight line. Shape: a hinge by its layer, a step by its block. Apart: layers from the nearest "
+        "critical block, 0 within it, and the share of places as near by chance. Last: NMI at the last layer."
     )
     if label := wording.approximate(study.study):
         caption += f" Approximate: {label}"
     return Group(*parts, Text(caption, style="dim"), Text("\n" + " ".join(drift_prose.verdict(study)), style="bold"))
 
 
-def _elbows(study: Drifts) -> Table:
+def _shapes(study: Drifts) -> Table:
     compared = any(model.critical is not None for model in study.models)
-    headings = ("elbow", "p", "critical", "apart") if compared else ("elbow", "p")
-    table = _table(f"Elbows of the drift, {_clusters(study.clusters)}", ("model",), (*headings, "last", "null"))
+    headings = ("line p", "shape", "p", "critical", "apart") if compared else ("line p", "shape", "p")
+    table = _table(f"Shapes of the drift, {_clusters(study.clusters)}", ("model",), (*headings, "last", "null"))
     for model in study.models:
-        cells = [elbow_cell(model.curve.elbow), wording.p_value(model.curve.elbow.p) if model.curve.elbow else ""]
+        shape, departure = model.curve.shape, model.curve.departure
+        cells = [wording.p_value(shape.p) if shape else wording.DASH, shape_cell(shape)]
+        cells.append(wording.p_value(departure.p) if departure else "")
         if compared:
-            nearest = model.nearest(model.curve.elbow) if model.curve.elbow and model.curve.elbow.bend else None
+            nearest = model.nearest(model.curve)
             blocks = wording.layer_runs(model.critical_blocks) if model.critical is not None else wording.DASH
-            cells += [blocks or "none", signed(nearest.distance) if nearest else ""]
+            away = f"{signed(nearest.distance)} ({100 * nearest.chance:.0f}{wording.SPACE}%)" if nearest else ""
+            cells += [blocks or "none", away]
         last = model.curve.layers[-1] if model.curve.layers else None
         cells += [short(last.of(name) if last else None) for name in ("nmi", "null")]
         table.add_row(Text(visible(model.name)), *(Text(cell) for cell in cells))
     return table
 
 
-def elbow_cell(elbow: Elbow | None) -> str:
-    """`3.4 [3.1, 3.7]`, or `none`."""
-    if elbow is None:
+def shape_cell(shape: Shape | None) -> str:
+    """`hinge 3.4 [3.1, 3.7]` by layers, `step 2 [2, 4]` by blocks, `line`, `neither`, `untested`."""
+    if shape is None:
         return wording.DASH
-    if not elbow.bend:
-        return "none"
-    ends = "" if elbow.low is None or elbow.high is None else f" [{elbow.low:.1f},{wording.SPACE}{elbow.high:.1f}]"
-    return f"{elbow.layer:.1f}{ends}"
+    if shape.departure is None:
+        return shape.chosen
+    return place_text(shape.departure).replace(" at layer", "").replace(" over block", "")
+
+
+def size(value: float | None) -> str:
+    """A size with three digits, `−0.078`; a dash where it is not known."""
+    return wording.DASH if value is None else f"{value:.3f}".replace("-", wording.MINUS)
 
 
 def signed(distance: float) -> str:

@@ -97,7 +97,7 @@ def drift(summary: Mapping[str, Any], page: str) -> Chapter:
         if any(model.curve.along("nmi") for model in family.models)
     ]
     return Chapter(
-        "Do tokens leave their first clusters, and is there an elbow near the critical blocks?",
+        "Do tokens leave their first clusters, and does the curve bend or step at the critical blocks?",
         "The hidden states of prompts and the models' own solutions are clustered at every layer; the curve is how much"
         " those clusters still tell about the clusters of layer 0. Layer l is the output of block l − 1.",
         # What cannot be told has no headline: it stands on the study's page.

@@ -1,4 +1,4 @@
-"""Critical blocks of a layer study beside the elbow of a drift: which there are, and how far away."""
+"""Critical blocks of a layer study beside a hinge or step of a drift: which there are, and how far away."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.tasks.catalogue import canonical
 
-PLACES = 2001  # between two layers, at which chance is told
+PLACES = 2001  # of a hinge, at which chance is told
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,12 @@ def _critical(entries: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far an elbow is from the nearest critical block.
+    """How far a place on the layer axis is from the nearest critical block.
 
     Attributes:
         block: the nearest critical block; the first of two that are equally near.
-        distance: from the block's place to the elbow, in layers (`apart`).
-        chance: the share of all places for an elbow that are as near to a critical block or nearer.
+        distance: from the block to the place, in layers (`apart`).
+        chance: the share of all possible places that are as near to a critical block or nearer.
     """
 
     block: int
@@ -105,29 +105,38 @@ class Distance:
     chance: float
 
 
-def apart(elbow: float, block: int) -> float:
-    """The layers between an elbow and a block: 0 within the block's place, negative before it, positive after it.
+def apart(layer: float, block: int) -> float:
+    """The layers between a place and a block: 0 within the block, negative before it, positive after it.
 
     Layer l of a drift is the output of block l − 1, so that block c stands between the layers c and c + 1.
     """
-    return elbow - block if elbow < block else max(0.0, elbow - (block + 1))
+    return layer - block if layer < block else max(0.0, layer - (block + 1))
 
 
-def distance(elbow: float, critical: Sequence[int], blocks: int) -> Distance | None:
-    """The distance from an elbow to the nearest critical block; None where no block is critical or there is no elbow.
+def places(kind: str, first: int, last: int) -> list[float]:
+    """All places at which a fit to the layers `first` to `last` can put a hinge or a step, evenly spread.
 
-    With many critical blocks, or few layers, any elbow is near one of them: `chance` says at what share of the places
-    between layer 1 and the last but one, where a fit can put an elbow, it would be as near.
+    A hinge lies between the second and the last but one layer, a step over one of the blocks between two layers.
+    """
+    if kind == "step":
+        return [layer + 0.5 for layer in range(first, last)]
+    return [float(layer) for layer in np.linspace(first + 1, last - 1, PLACES)]
+
+
+def distance(layer: float, critical: Sequence[int], places: Sequence[float]) -> Distance | None:
+    """The distance from a place to the nearest critical block; None where no block is critical or there is no place.
+
+    With many critical blocks, or few layers, any place is near one of them: `chance` says at what share of `places` it
+    would be as near.
 
     Args:
-        elbow: a layer of the drift, perhaps between two; NaN where there is none.
+        layer: a place on the layer axis of the drift, perhaps between two layers; NaN where there is none.
         critical: blocks, counted from 0.
-        blocks: how many the model has.
+        places: where it could have been.
     """
-    if not critical or not math.isfinite(elbow):
+    if not critical or not math.isfinite(layer):
         return None
-    block = min(critical, key=lambda block: (abs(apart(elbow, block)), block))
-    found = apart(elbow, block)
-    places = np.linspace(1, max(1, blocks - 1), PLACES)
-    near = [min(abs(apart(place, block)) for block in critical) <= abs(found) + 1e-9 for place in places.tolist()]
+    block = min(critical, key=lambda block: (abs(apart(layer, block)), block))
+    found = apart(layer, block)
+    near = [min(abs(apart(place, block)) for block in critical) <= abs(found) + 1e-9 for place in places]
     return Distance(block, found, float(np.mean(near)))

@@ -181,7 +181,7 @@ def _notes(study: DriftStudy, task: Task, critical: Critical | None) -> list[str
     if task.kind == "score" and study.solution != "none":
         notes.append(f"{study.task.name} is running text: there are no solutions, and all of it counts as prompt.")
     if study.runs == 1:
-        notes.append("With one run nothing is known of how runs differ; the elbow's interval is that of its fit.")
+        notes.append("With one run nothing is known of how runs differ, so that no line, hinge or step is tested.")
     return notes
 
 
@@ -216,9 +216,8 @@ def _model(
     refuse_few(study, chosen, model, texts, folder)
     cells, made = measure(study, chosen, model, texts, labels, folder, watcher)
     blocks = len(model.anatomy.blocks)
-    curves = drift_summary.curves(study, cells, seed_of(study, "elbow"))
-    layer = None if curves["elbow"] is None else curves["elbow"]["layer"]
-    layers = drift_summary.between(study, blocks, layer, chosen.name)
+    curves = drift_summary.curves(study, cells, seed_of(study, "shape"))
+    layers = drift_summary.between(study, blocks, drift_summary.place(curves["shape"]), chosen.name)
     occurrences = [
         occurrences_of(study, one, measured, label[CLASS], layers)
         for one, measured, label in zip(texts, cells[study.drawn], labels, strict=True)
@@ -231,14 +230,14 @@ def _model(
         "fingerprint": model.fingerprint,
         "blocks": blocks,
         **curves,
-        **drift_summary.beside(study, chosen.name, blocks, layer, critical),
+        **drift_summary.beside(study, chosen.name, curves["shape"], critical),
         "runs": [_run(study, one) for one in texts],
         "between": list(layers),
         **token_drift(model.tokenizer, occurrences, layers, study.level),
     }
     notes = []
-    if curves["elbow"] is None:
-        notes.append(f"{chosen.name} has {blocks} blocks, too few layers to look for an elbow.")
+    if curves["shape"] is None:
+        notes.append(f"{chosen.name} has {blocks} blocks, too few layers to test the shape of its curve.")
     if own is not None and any(one.truncated for one in texts):
         cut, of = sum(one.truncated or 0 for one in texts), sum(len(one.items) for one in texts)
         met = "the token limit or fell into a loop" if study.stop_loops else "the token limit"

@@ -40,8 +40,8 @@ class DriftStudy(StudyFile):
 
     The paper leaves open what the defaults here settle: the texts are prompt and own greedy solution; layer 0 is the
     output of the embedding; vectors are clustered as they are; the normalisation of the mutual information is the
-    arithmetic mean of the entropies; k-means++ begins ten times; the elbow is sought among the layers behind layer 0,
-    whose own value is 1 by definition.
+    arithmetic mean of the entropies; k-means++ begins ten times; line, hinge and step are fitted to the layers
+    after layer 0, whose own value is 1 by definition.
 
     A task that names a file, and `study`, are relative to the folder that the command runs in.
 

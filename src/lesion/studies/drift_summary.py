@@ -1,4 +1,4 @@
-"""From the cells of a drift study to its numbers: curves over runs, elbows, critical blocks beside them."""
+"""From the cells of a drift study to its numbers: curves over runs, their shapes, critical blocks beside them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from lesion.errors import UsageError
-from lesion.methods.elbow import LEAST_LAYERS, elbow
+from lesion.methods.shape import LEAST_LAYERS, Departure, detectable, shape
 from lesion.studies.drift_cells import Measured
-from lesion.studies.drift_critical import Critical, distance
+from lesion.studies.drift_critical import Critical, distance, places
 from lesion.studies.drift_study import DriftStudy
 from lesion.studies.rates import loops
 from lesion.tasks.catalogue import canonical
@@ -55,25 +55,25 @@ def curves(study: DriftStudy, cells: Mapping[int, Sequence[Measured]], seed: int
     """The curves of one model, over runs.
 
     Args:
-        study: says which number of clusters is drawn, and from which layer on the elbow is sought.
+        study: says which number of clusters is drawn, and from which layer on the shape of the curve is tested.
         cells: by number of clusters, the cell of every run.
-        seed: of the elbows' bootstrap.
+        seed: of the bootstrap of places and of the simulated studies behind the power.
 
     Returns:
-        `clusters`, `layers`, `elbow` and `ceiling` under the number of clusters that is drawn, and `by_clusters`, the
+        `clusters`, `layers`, `shape` and `ceiling` under the number of clusters that is drawn, and `by_clusters`, the
         same in short under every one.
     """
     drawn = cells[study.drawn]
     return {
         "clusters": study.drawn,
         "layers": _layers(drawn, MEASURES, labels=True),
-        "elbow": find_elbow(study, drawn, seed),
+        "shape": find_shape(study, drawn, seed),
         "ceiling": _mean([one.ceiling for one in drawn]),
         "by_clusters": [
             {
                 "clusters": clusters,
                 "layers": _layers(cells[clusters], ("nmi", "null", "null_high")),
-                "elbow": find_elbow(study, cells[clusters], seed),
+                "shape": find_shape(study, cells[clusters], seed),
                 "ceiling": _mean([one.ceiling for one in cells[clusters]]),
             }
             for clusters in study.clusters
@@ -81,46 +81,72 @@ def curves(study: DriftStudy, cells: Mapping[int, Sequence[Measured]], seed: int
     }
 
 
-def find_elbow(study: DriftStudy, cells: Sequence[Measured], seed: int) -> dict[str, Any] | None:
-    """The elbow of the curve of NMI over runs; None where a model has too few layers for one.
+def find_shape(study: DriftStudy, cells: Sequence[Measured], seed: int) -> dict[str, Any] | None:
+    """The shape of the curve of NMI over runs; None where a model has too few layers for one.
 
     The reference layer's NMI with itself is 1 by definition, and the step from there to the next layer is often the
-    largest of all, so that a fit to all layers puts the elbow there. By default that layer is left out.
+    largest of all, so that a fit to all layers puts the departure from a line there. By default that layer is left out.
     """
     first = 0 if study.elbow == "all" else 1
     values = np.array([one.along("nmi")[first:] for one in cells], dtype=np.float64)
     layers = [int(one["layer"]) for one in cells[0].layers][first:]
     if len(layers) < LEAST_LAYERS or not bool(np.isfinite(values).all()):
         return None
-    found = elbow(layers, values, level=study.level, seed=seed)
+    found = shape(layers, values, level=study.level, seed=seed)
+    line, sizes = found.line, detectable(layers, values, level=study.level, seed=seed)
+    return {
+        "chosen": found.chosen,
+        "first": layers[0],
+        "last": layers[-1],
+        "line": {"p": _finite(line.p), "f": _finite(line.f), "degrees": list(line.degrees), "f_p": _finite(line.f_p)},
+        "hinge": _departure(found.hinge, sizes["hinge"]),
+        "step": _departure(found.step, sizes["step"]),
+        "share": _finite(found.share),
+    }
+
+
+def _departure(found: Departure, size: float) -> dict[str, Any]:
     return {
         "layer": _finite(found.layer),
         "low": _finite(found.low),
         "high": _finite(found.high),
+        "size": _finite(found.size),
         "gain": _finite(found.gain),
         "slopes": [_finite(slope) for slope in found.slopes],
-        "bend": bool(found.bend),
         "p": _finite(found.p),
+        "detectable": _finite(size),
     }
 
 
-def beside(study: DriftStudy, name: str, blocks: int, layer: float | None, critical: Critical | None) -> dict[str, Any]:
-    """The critical blocks of a model, by task, and how far the elbow is from them.
+def place(told: Mapping[str, Any] | None) -> float | None:
+    """The layer of the hinge or step that was chosen; None where neither was."""
+    if told is None or told["chosen"] not in ("hinge", "step"):
+        return None
+    layer: float = told[told["chosen"]]["layer"]
+    return layer
 
-    `critical` is None where no layer study was given or it does not have the model. `distance`, `nearest` and `chance`
-    are about the blocks that are critical for the study's own task where that study asked it, else for any task.
+
+def beside(study: DriftStudy, name: str, told: Mapping[str, Any] | None, critical: Critical | None) -> dict[str, Any]:
+    """The critical blocks of a model, by task, and how far the chosen hinge or step is from them.
+
+    `told` is what `find_shape` gives. `critical` is None where no layer study was given or it does not have the model.
+    `distance`, `nearest` and `chance` are about the blocks that are critical for the study's own task where that study
+    asked it, else for any task.
     """
     nothing: dict[str, Any] = {"critical": None, "distance": None, "nearest": None, "chance": None}
     if critical is None or name not in critical.blocks:
         return nothing
     by_task = critical.blocks[name]
+    entry: dict[str, Any] = {**nothing, "critical": {task: list(found) for task, found in by_task.items()}}
+    layer = place(told)
+    if told is None or layer is None:
+        return entry
     own = critical.of(name, study.task.name)
     chosen = own if own is not None else sorted({block for found in by_task.values() for block in found})
-    away = None if layer is None else distance(layer, chosen, blocks)
-    told: dict[str, Any] = {**nothing, "critical": {task: list(found) for task, found in by_task.items()}}
+    away = distance(layer, chosen, places(told["chosen"], told["first"], told["last"]))
     if away is not None:
-        told |= {"distance": away.distance, "nearest": away.block, "chance": away.chance}
-    return told
+        entry |= {"distance": away.distance, "nearest": away.block, "chance": away.chance}
+    return entry
 
 
 def beside_notes(study: DriftStudy, names: Sequence[str], critical: Critical | None) -> list[str]:
@@ -128,23 +154,23 @@ def beside_notes(study: DriftStudy, names: Sequence[str], critical: Critical | N
     if critical is None:
         return []
     notes = [
-        f"{name}: the study in {critical.folder} has no such model, so no critical blocks are shown beside its elbow."
+        f"{name}: the study in {critical.folder} has no such model, so no critical blocks are shown beside its curve."
         for name in names
         if name not in critical.blocks
     ]
     without = [n for n in names if n in critical.blocks and critical.of(n, study.task.name) is None]
     if without:
         notes.append(
-            f"The study in {critical.folder} did not ask {canonical(study.task.name)}; the distance of elbows is that"
+            f"The study in {critical.folder} did not ask {canonical(study.task.name)}; distances are those"
             f" to blocks that are critical for any of its tasks."
         )
     return notes
 
 
 def between(study: DriftStudy, blocks: int, layer: float | None, name: str) -> tuple[int, int]:
-    """The two layers between which tokens are followed: those asked for, else the one before and after the elbow.
+    """The two layers between which tokens are followed: those asked for, else those before and after a hinge or step.
 
-    Where there is no elbow, those that all of the drift lies between: the reference layer and the last.
+    Where there is none, those that all of the drift lies between: the reference layer and the last.
 
     Raises:
         UsageError: the model has no such layer.
