@@ -121,7 +121,8 @@ def ablate(
         dtype: for models that are loaded here.
         device: likewise.
         engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        stop_when: `decided` stops asking a cell as soon as it is; by default all items are asked.
+        stop_when: `decided` stops asking a cell as soon as it is decided whether its drop exceeds the effect; by
+            default all items are asked, and only then is it told which places are critical.
         effect: for `stop_when`, the smallest drop of accuracy that counts.
         screen: also score gold solutions under every edit, a cheap look that says where generating will show a drop.
         out: folder of the study; what lies there already is not asked again. By default a temporary one, removed when

@@ -1,4 +1,4 @@
-"""The made study with asking stopped: block 0 left open, block 1 not, block 2 critical for sums; and a made screen.
+"""The made study with asking stopped: block 0 left open, block 1 not, block 2 exceeding the effect on sums; a screen.
 
 Item 9 alone is wrong without a cut, so that on the items of a cell asked fewer than ten the baseline is always right.
 """
@@ -34,13 +34,14 @@ def stopped(
                     "baseline_items": n, "baseline_accuracy": unedited / n,
                     **dict(zip(("baseline_low", "baseline_high"), wilson(unedited, n), strict=True)),
                     "items": n, "p": None, "p_corrected": None,
-                    "decided": "critical" if entry["critical"] else "open" if layer == 0 else "not",
+                    "decided": "exceeds" if entry["critical"] else "open" if layer == 0 else "not",
                 }  # fmt: skip
+                entry["critical"] = None
             task["baseline"]["items"] = 10
             task["stopping"] = {
                 "effect": 0.3, "level": 0.05, "items": DRAWN, "answers": 10 + sum(ASKED.values()), "full": 5 * DRAWN,
-                "evaluations": 35 / DRAWN, "critical": sum(e["critical"] for e in task["layers"]), "not": 2, "open": 1,
-                "finished": finished,
+                "evaluations": 35 / DRAWN, "exceeds": sum(e["decided"] == "exceeds" for e in task["layers"]), "not": 2,
+                "open": 1, "finished": finished,
             }  # fmt: skip
     places = {item: place for _, of in items.groupby("task") for place, item in enumerate(of["item"])}
     asked = {"baseline": 10} | {f"{layer}×0": n for layer, n in ASKED.items()}

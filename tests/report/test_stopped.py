@@ -102,7 +102,8 @@ def test_the_csv_has_the_items_and_the_decision_of_every_cell_and_no_p():
         assert row["baseline_low"] <= row["baseline_accuracy"] <= row["baseline_high"]
         assert np.isnan(row["p_corrected"]) if row["p_corrected"] is not None else True
     decided = {(row["task"], row["layer"]): row["decided"] for row in table.to_dict("records")}
-    assert decided["sums", 2] == "critical"
+    assert decided["sums", 2] == "exceeds"
+    assert table["critical"].isna().all(), "only a full table says what is critical"
     assert [decided["facts", layer] for layer in (0, 1)] == ["open", "not"]
     assert dict(zip(table["layer"], table["baseline_accuracy"], strict=True)) == {0: 0.9, 1: 1.0, 2: 1.0, 3: 1.0}
     full = tables.layers(study()[0])
@@ -116,17 +117,17 @@ def test_the_page_says_it_at_the_top_and_in_every_cell(tmp_path):
     text = plain(re.sub("<[^>]+>", " ", html))
     assert "Asking stopped as soon as a cell was decided." in text
     assert "base on sums: 35 of 60 answers, that is 2.9 evaluations of the unedited model instead of 5.0" in text
-    assert "of its cells 1 critical, 2 not and 1 open" in text
+    assert "of its cells 1 exceeds the effect, 2 not and 1 open" in text
     assert "95 % confidence sequences" in text
     assert "corrected over the blocks" not in text
     table = html[html.index('id="cell-table"') :]
-    for layer, decided in ((0, "open"), (1, "not"), (2, "● critical"), (3, "not")):
+    for layer, decided in ((0, "open"), (1, "not"), (2, "● exceeds"), (3, "not")):
         of_layer = cells(table, f'<td class="name">sums</td><td class="n" data-v="{layer}"')
         why = "open" if layer == 0 else "stopped"
         assert f"n = {ASKED[layer]}, {why}" in of_layer
         assert of_layer[-1] == decided
     heat = html[html.index('id="drops"') : html.index('id="cells"')]
-    assert cells(heat, "sums")[:4] == ["0? open n 10", "0 n 6", "100 critical n 3", "0 n 6"]
+    assert cells(heat, "sums")[:4] == ["0? open n 10", "0 n 6", "100 exceeds the effect n 3", "0 n 6"]
     assert f"n = 3–10 of {DRAWN}, stopped" in text
     assert "Accuracy by group of items" not in text
 
@@ -197,7 +198,7 @@ def test_findings_say_after_how_many_items_and_what_is_open():
     unfinished = prose.findings(views(stopped(finished=False)[0]))
     told = plain(" ".join(s for found in unfinished for s in found.sentences))
     assert "Block 0 is still open." in told
-    assert "No block is critical for facts so far" in told
+    assert "No block exceeds the effect for facts so far" in told
 
 
 def test_a_block_left_open_on_a_task_is_not_said_to_be_spared_by_it():
@@ -206,7 +207,7 @@ def test_a_block_left_open_on_a_task_is_not_said_to_be_spared_by_it():
         summary["models"][0]["tasks"][1]["layers"][2]["decided"] = decided
         return plain(" ".join(s for found in prose.findings(views(summary)) for s in found.headline))
 
-    assert headline("not") == "Block 2 is critical for sums, not for facts."
+    assert headline("not") == "Block 2 exceeds the effect for sums, not for facts."
     assert headline("open") == ""
 
 

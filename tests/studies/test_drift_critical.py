@@ -46,7 +46,7 @@ def test_a_folder_with_another_kind_of_study_is_refused(text, tmp_path):
         read_critical(tmp_path, ["a"])
 
 
-@pytest.mark.parametrize("decided", ["critical", "not", "open"])
+@pytest.mark.parametrize("decided", ["exceeds", "not", "open"])
 def test_a_study_that_stopped_asking_is_refused_with_what_to_do(decided, folder):
     summary = json.loads((folder / "summary.json").read_text())
     summary["models"].append({"model": "c", "tasks": summary["models"][0]["tasks"]})

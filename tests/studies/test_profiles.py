@@ -28,11 +28,12 @@ def test_drops_of_a_study_that_stopped_asking_are_drawn_with_a_note_and_not_rank
     place = made.layers(tmp_path, {"sums": [0.8, 0.2, 0.3], "facts": [0.1, 0.0, 0.0]}, critical=(0,))
     told = json.loads((place / "summary.json").read_text(encoding="utf-8"))
     for entry in told["models"][0]["tasks"][0]["layers"]:
-        entry["decided"] = "critical" if entry["critical"] else "open"
+        entry["decided"] = "exceeds" if entry["critical"] else "open"
+        entry["critical"] = None
     (place / "summary.json").write_text(json.dumps(told), encoding="utf-8")
     found = read(place)
     sums, facts = found.profiles
-    assert (sums.label, sums.ranked, sums.critical) == ("drop · sums, stopped", False, (0,))
+    assert (sums.label, sums.ranked, sums.critical) == ("drop · sums, stopped", False, ())
     assert (facts.label, facts.ranked) == ("drop · facts", True)
     (note,) = found.notes
     assert "sums of made stopped block by block" in note

@@ -97,7 +97,7 @@ def test_how_many_items_an_effect_is_does_not_depend_on_rounding(population):
         assert within_effect(percent / 100, population) == math.floor(Fraction(percent, 100) * population)
 
 
-def test_a_cell_that_exceeds_the_effect_in_the_table_by_luck_is_not_critical():
+def test_a_cell_that_exceeds_the_effect_in_the_table_by_luck_is_not_called_so():
     """3 of 20 items are lost: more than 0.1 of the table, but no evidence on what the items were drawn from."""
     baseline = np.ones(20, dtype=bool)
     edited = np.arange(20) >= 3
@@ -154,7 +154,7 @@ def test_e_values_after_every_item_are_those_of_the_evidence_so_far(seed, popula
             assert found.log_below == pytest.approx(below[place, items - 1], abs=1e-9)
 
 
-def test_with_a_population_evidence_for_critical_is_worth_no_more_than_1_in_the_table_and_beyond_it():
+def test_with_a_population_evidence_for_exceeding_is_worth_no_more_than_1_in_the_table_and_beyond_it():
     """Exact, stopped as it suits: all orders of every table within the effect; all draws with a mean of the effect."""
     sequences = np.array(list(itertools.product([-1, 0, 1], repeat=7)), dtype=np.int64)
     above, below = (np.exp(one) for one in log_e_values(sequences, 0.3, 7))

@@ -14,7 +14,7 @@ from lesion.errors import UsageError
 from lesion.studies.sequential import within_effect
 from lesion.studies.sequential_bets import SHARES
 from lesion.studies.sequential_families import (
-    CRITICAL,
+    EXCEEDS,
     NOT,
     OPEN,
     Standing,
@@ -97,16 +97,16 @@ def test_nothing_is_rejected_without_evidence_of_its_own():
     assert closed_e_bh(log_e, 0.05).tolist() == [True] * 24 + [False]
 
 
-def test_many_cells_that_are_not_critical_help_each_other():
+def test_many_cells_that_do_not_exceed_the_effect_help_each_other():
     alone = called(np.full(28, -5.0), np.array([math.log(30), *[0.0] * 27]), 0.05)
     together = called(np.array([-5.0] * 27 + [9.0]), np.array([math.log(30)] * 27 + [-9.0]), 0.05)
     assert alone.tolist() == [OPEN] * 28
-    assert together.tolist() == [NOT] * 27 + [CRITICAL]
+    assert together.tolist() == [NOT] * 27 + [EXCEEDS]
 
 
 def test_evidence_for_both_sides_at_once_decides_nothing():
     found = called(np.array([9.0, 9.0, -9.0, 0.0]), np.array([9.0, -9.0, 9.0, 0.0]), 0.05)
-    assert found.tolist() == [OPEN, CRITICAL, NOT, OPEN]
+    assert found.tolist() == [OPEN, EXCEEDS, NOT, OPEN]
     assert called(np.zeros(0), np.zeros(0), 0.05).tolist() == []
 
 
@@ -263,7 +263,7 @@ def test_in_every_order_of_a_table_what_is_called_is_wrong_no_more_often_than_th
             rested += int((end.looked < items).sum())
             worth_above += np.exp(end.log_above) / len(orders)
             worth_below += np.exp(end.log_below) / len(orders)
-            for side, (call, wrong) in enumerate(((CRITICAL, ~exceeds), (NOT, exceeds))):
+            for side, (call, wrong) in enumerate(((EXCEEDS, ~exceeds), (NOT, exceeds))):
                 made = end.called == call
                 shares[side] += (made & wrong).sum() / max(1, made.sum()) / len(orders)
         assert (worth_above[~exceeds] <= 1 + 1e-9).all()
@@ -310,7 +310,7 @@ def test_studies_without_any_edit_rarely_raise_an_alarm_even_where_answers_are_n
     """250 studies: three standard errors of a share of 0.05 are 4.1 points."""
     generator = np.random.default_rng(4)
     studies = [noisy(generator, 6, 80, 0.0) for _ in range(250)]
-    alarms = np.mean([(through(study, 0.1, 0.05, population).called == CRITICAL).any() for study in studies])
+    alarms = np.mean([(through(study, 0.1, 0.05, population).called == EXCEEDS).any() for study in studies])
     assert alarms <= 0.05 + 0.041
     # The table itself exceeds the effect by luck in many of these, so it is not enough to know the table.
     assert np.mean([(study.mean(axis=1) > 0.1).any() for study in studies]) > 0.1
@@ -318,20 +318,20 @@ def test_studies_without_any_edit_rarely_raise_an_alarm_even_where_answers_are_n
 
 @pytest.mark.parametrize("population", [None, 100])
 def test_studies_whose_drops_are_exactly_the_effect_are_rarely_decided_wrongly(population):
-    """All six cells at the border: "critical" is wrong, and without a population "not" is wrong too."""
+    """All six cells at the border: "exceeds" is wrong, and without a population "not" is wrong too."""
     generator = np.random.default_rng(5)
-    wrong: dict[int, list[bool]] = {CRITICAL: [], NOT: []}
+    wrong: dict[int, list[bool]] = {EXCEEDS: [], NOT: []}
     peeked = []
     for _ in range(250):
         study = noisy(generator, 6, 100, 0.1)
         found = through(study, 0.1, 0.05, population).called
         exceeds = study.sum(axis=1) > within_effect(0.1, 100)
-        wrong[CRITICAL].append(bool((found == CRITICAL).any()))
+        wrong[EXCEEDS].append(bool((found == EXCEEDS).any()))
         wrong[NOT].append(bool(((found == NOT) & (exceeds | (population is None))).any()))
         looks = np.arange(16, 101)
         score = (study.cumsum(axis=1)[:, 15:] / looks - 0.1) / (study.std() / np.sqrt(looks))
         peeked.append(bool((score > 1.645).any()))
-    assert np.mean(wrong[CRITICAL]) <= 0.05 + 0.041
+    assert np.mean(wrong[EXCEEDS]) <= 0.05 + 0.041
     assert np.mean(wrong[NOT]) <= 0.05 + 0.041
     # Looking after every item with a test for one look is wrong far more often, and this test would see it.
     assert np.mean(peeked) > 0.3
@@ -341,4 +341,4 @@ def test_a_few_cells_that_lose_much_are_found_and_the_others_are_told_apart():
     generator = np.random.default_rng(6)
     for population in (None, 400):
         study = np.concatenate([noisy(generator, 2, 400, 0.5), np.zeros((8, 400), dtype=np.int64)])
-        assert through(study, 0.1, 0.05, population).called.tolist() == [CRITICAL] * 2 + [NOT] * 8
+        assert through(study, 0.1, 0.05, population).called.tolist() == [EXCEEDS] * 2 + [NOT] * 8

@@ -95,7 +95,7 @@ def test_cells_are_asked_until_they_are_decided_and_the_sure_ones_least(sums, ti
     world, listener = World(), Listener()
     outcome = run(study(sums, stop=STOP), tmp_path / "out", watcher=listener, models=tinies, make_engine=world)
     found = {layer: cell for (_, layer), cell in told(outcome.summary).items()}
-    assert [found[layer][0] for layer in range(3)] == ["critical", "critical", "not"]
+    assert [found[layer][0] for layer in range(3)] == ["exceeds", "exceeds", "not"]
     assert found[0][1] < found[1][1] < ITEMS
     (task,) = outcome.summary["models"][0]["tasks"]
     asked = task["items"] + sum(entry["items"] for entry in task["layers"])
@@ -106,7 +106,7 @@ def test_cells_are_asked_until_they_are_decided_and_the_sure_ones_least(sums, ti
     assert f"decided after {asked} of {4 * ITEMS} answers: {asked / ITEMS:.1f} evaluations" in listener.notes[-1]
     assert task["stopping"] == {
         "effect": 0.1, "level": 0.05, "items": ITEMS, "answers": asked, "full": 4 * ITEMS,
-        "evaluations": asked / ITEMS, "critical": 2, "not": 1, "open": 0, "finished": True,
+        "evaluations": asked / ITEMS, "exceeds": 2, "not": 1, "open": 0, "finished": True,
     }  # fmt: skip
 
 
@@ -126,7 +126,7 @@ def test_every_number_is_over_the_first_items_of_the_draw_and_its_limits_hold_at
         found = evidence(unedited, edited, 0.1, 0.1)
         assert (entry["drop_low"], entry["drop_high"]) == pytest.approx((found.low, found.high))
         assert (entry["p"], entry["p_corrected"]) == (None, None)
-        assert entry["critical"] is (entry["decided"] == "critical")
+        assert entry["critical"] is None, "only a full table says what is critical"
         assert 0 <= entry["low"] <= entry["accuracy"] <= entry["high"] <= 1
         # Bets on a coin: no share p outside of the limits has p^k (1 − p)^(n − k) near what the best share has.
         outside = [p for p in np.linspace(0.005, 0.995, 199) if not entry["low"] <= p <= entry["high"]]
@@ -210,7 +210,7 @@ def test_another_effect_is_decided_anew_on_what_is_there(sums, tinies, tmp_path)
     again = run(study(sums, stop=other), tmp_path / "out", models=tinies, make_engine=World())
     assert again.summary == fresh.summary != first.summary
     assert again.asked < fresh.asked
-    assert {layer: cell for (_, layer), (cell, _) in told(again.summary).items()} == {0: "critical", 1: "not", 2: "not"}
+    assert {layer: cell for (_, layer), (cell, _) in told(again.summary).items()} == {0: "exceeds", 1: "not", 2: "not"}
 
 
 def test_a_folder_that_an_earlier_version_stopped_says_so_until_it_is_run_again(sums, tinies, tmp_path):
@@ -268,7 +268,7 @@ def test_the_command_stops_and_its_table_page_and_files_say_so(capsys, tmp_path)
         (("--stop-when", "later"), 'stop.when must be decided, not "later"'),
         (
             ("--stop-when", "decided", "--level", "5"),
-            "--level is the share of wrong decisions allowed, say 0.05, not 5",
+            "--level is the false discovery rate allowed, say 0.05, not 5",
         ),
         (("--level", "0.05"), "say --level 0.95, or give --stop-when decided"),
         (("--task", "primer:text", "--stop-when", "decided"), "primer:text is scored, not judged"),

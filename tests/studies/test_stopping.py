@@ -193,14 +193,14 @@ def test_a_cell_that_cannot_be_told_from_the_effect_is_asked_everything_and_left
     for task, edit in undecided:
         assert state.reached[task, edit] == len(ITEMS[task])
         lost = sum(answers[task, "baseline", item] - answers[task, edit, item] for item in ITEMS[task])
-        assert lost > 0.1 * len(ITEMS[task]), "what does not exceed the effect on all items is not critical"
+        assert lost > 0.1 * len(ITEMS[task]), "what does not exceed the effect on all items is not called so"
     assert f"{len(undecided)} of 16 cells left open with all items asked" in state.told()
 
 
 @pytest.mark.parametrize("effect", [0.05, 0.3])
 def test_the_sentence_counts_in_evaluations_of_the_base_model(effect):
     state = fresh(StopPlan(effect=effect)).replay(verdicts(world(7, {0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0})))
-    assert set(state.decided.values()) == {"critical"}
+    assert set(state.decided.values()) == {"exceeds"}
     assert state.full == 190 * 9
     assert state.told() == (
         f"decided after {state.answers:,} of 1,710 answers: {state.answers / 190:.1f} evaluations of the unedited model"

@@ -49,11 +49,15 @@ def ablate(
     temperature: Annotated[float, typer.Option(help="0 decodes greedily.")] = 0.0,
     top_p: Annotated[float, typer.Option(help="Nucleus for sampling.")] = 1.0,
     level: Annotated[
-        float, typer.Option(help="Of the intervals; with --stop-when 0.05, the wrong decisions allowed, says the same.")
+        float, typer.Option(help="Of the intervals; with --stop-when 0.05, the false discovery rate, says the same.")
     ] = 0.95,
     stop_when: Annotated[
         str | None,
-        typer.Option("--stop-when", metavar="decided", help="Stop asking about a layer as soon as it is decided."),
+        typer.Option(
+            "--stop-when",
+            metavar="decided",
+            help="Stop asking about a layer once it is decided whether its drop exceeds --effect.",
+        ),
     ] = None,
     effect: Annotated[
         float | None,
@@ -85,7 +89,7 @@ def ablate(
     if stop_when is None and 0 < level < 0.5:
         raise UsageError(
             f"Intervals at a level of {level:g} would mostly miss the truth; say --level {1 - level:g}, or give"
-            f" --stop-when decided, with which --level {level:g} is the share of wrong decisions allowed."
+            f" --stop-when decided, with which --level {level:g} is the false discovery rate allowed."
         )
     decoding: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "stop_loops": stop_loops}
     if max_new_tokens is not None:

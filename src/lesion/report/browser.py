@@ -174,7 +174,7 @@ def _label(line: Line, layer: int) -> str:
     label = f"{wording.place(line.unit, layer)} {how}"
     if point.drop is not None:
         label += f", drop {wording.points(point.drop)}"
-    return f"{label}, critical" if point.critical else label
+    return f"{label}, {wording.call(line.stopped)}" if point.called else label
 
 
 def _fitting(of_task: dict[str, list[Any]], cells: Sequence[Cell], budget: int) -> dict[str, int]:

@@ -195,9 +195,9 @@ def _strokes(line: Line, view: View, frame: Frame) -> Markup:
         mark(
             frame.x(p.layer),
             frame.y(p.accuracy),
-            radius * (1.25 if p.critical else 1),
+            radius * (1.25 if p.called else 1),
             index,
-            critical=p.critical,
+            critical=p.called,
             undecided=p.decided == "open",
         )
         for p in line.points
@@ -228,11 +228,11 @@ def mark(x: float, y: float, radius: float, index: int, *, critical: bool = Fals
 
 
 def _labels(of_task: Sequence[Line], frame: Frame) -> list[Markup]:
-    """The numbers of critical layers, each under the lowest mark; neighbours without room share one label."""
+    """The numbers of marked layers, each under the lowest mark; neighbours without room share one label."""
     lowest: dict[int, Point] = {}
     for line in of_task:
         for point in line.points:
-            if point.critical and (point.layer not in lowest or point.accuracy < lowest[point.layer].accuracy):
+            if point.called and (point.layer not in lowest or point.accuracy < lowest[point.layer].accuracy):
                 lowest[point.layer] = point
     groups: list[list[Point]] = []
     for layer in sorted(lowest):
@@ -281,12 +281,14 @@ def _column(of_task: Sequence[Line], layer: int, frame: Frame, view: View, level
 
 
 def numbers(point: Point) -> str:
-    """A point in words: accuracy and drop with their intervals, corrected p, items if stopped, whether critical."""
+    """A point in words: accuracy and drop with intervals, corrected p, items if stopped, whether it is marked."""
     told = f"{wording.percent(point.accuracy)} {wording.interval(point.low, point.high)}"
     if point.drop is not None:
         told += f", drop {wording.points(point.drop)} {wording.interval(point.drop_low, point.drop_high)}"
     if point.p_corrected is not None:
         told += f", p {wording.p_value(point.p_corrected)}"
+    if point.p_critical_corrected is not None:
+        told += f", p critical {wording.p_value(point.p_critical_corrected)}"
     if point.decided is not None:
         told += f", {wording.asked(point.items, point.decided, point.drawn)}"
-    return f"{told}, critical" if point.critical else told
+    return f"{told}, {wording.call(point.decided is not None)}" if point.called else told

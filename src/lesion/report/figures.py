@@ -44,7 +44,8 @@ def accuracy(view: View, level: float) -> bytes:
 
     After Nepal et al. (2025, Figures 1 and 2).
     Dashed: the baseline; where asking stopped, a piece over every layer, on the items of that cell.
-    Shaded: intervals at `level`. Filled marks with a number: critical layers.
+    Shaded: intervals at `level`. Filled marks with a number: critical layers; where asking stopped, those
+    whose drop exceeds the effect.
     """
     with mpl.rc_context(STYLE):
         wide = min(3, len(view.panels))
@@ -88,8 +89,9 @@ def _items(of_lines: Sequence[Line]) -> str:
 def heat(of_view: View) -> bytes:
     """Drops as PNG: a row per model and task, a column per layer.
 
-    Dot: critical; question mark: asking left it undecided; grey: not answered. Where asking stopped, small numbers
-    say how many items a cell was asked, if there is room, and the title from how many to how many all of them.
+    Dot: critical; grey: not answered. Where asking stopped, a dot says that the drop exceeds the effect, a question
+    mark that it was left undecided, small numbers how many items a cell was asked, if there is room, and the title from
+    how many to how many all of them.
     """
     of_lines = of_view.lines
     several = len(of_view.labels) > 1
@@ -111,7 +113,7 @@ def heat(of_view: View) -> bytes:
         image = axis.imshow(drops, cmap=colours, vmin=-full, vmax=full, aspect="auto", interpolation="nearest")
         for row, line in enumerate(of_lines):
             for point in line.points:
-                if point.critical:
+                if point.called:
                     axis.plot(of_view.layers.index(point.layer), row, "o", color="black", markersize=2.6)
                 elif point.decided == "open":
                     axis.text(of_view.layers.index(point.layer), row, "?", ha="center", va="center", fontsize=7)
@@ -179,10 +181,10 @@ def _panel(axis: Axes, view: View, of_task: Sequence[Line]) -> None:
                 )
         size = 3.6 if len(view.layers) <= 16 else 2.4
         for point in line.points:
-            face = colour if point.critical else "white"
+            face = colour if point.called else "white"
             axis.plot(
                 point.layer, point.accuracy, marker, color=colour, markerfacecolor=face,
-                markersize=size * (1.25 if point.critical else 1), markeredgewidth=0.8, zorder=3,
+                markersize=size * (1.25 if point.called else 1), markeredgewidth=0.8, zorder=3,
             )  # fmt: skip
             if point.decided == "open":
                 axis.plot(
@@ -202,7 +204,7 @@ def _panel(axis: Axes, view: View, of_task: Sequence[Line]) -> None:
 
 def _number_critical(axis: Axes, of_task: Sequence[Line], layers: int) -> None:
     lowest: dict[int, float] = {}
-    for point in (point for line in of_task for point in line.points if point.critical):
+    for point in (point for line in of_task for point in line.points if point.called):
         lowest[point.layer] = min(point.accuracy, lowest.get(point.layer, 1.0))
     for group in grouped(sorted(lowest), 0 if layers <= 16 else 1):
         axis.annotate(
@@ -233,12 +235,13 @@ def _legend(view: View, level: float) -> list[Line2D]:
     undecided = [
         Line2D([], [], color=grey, marker="x", linestyle="", markersize=5, label="left undecided"),
     ] if any(point.decided == "open" for line in view.lines for point in line.points) else []  # fmt: skip
-    stopped = any(line.stopped for line in view.lines)
+    stopped = view.stopped
+    called = "exceeds the effect (numbered)" if stopped else "critical block (numbered)"
     kind, unedited = ("confidence sequence", "unedited, same items") if stopped else ("interval", "unedited model")
     return [
         *lines,
         Line2D([], [], color=grey, linestyle=(0, (5, 3)), linewidth=0.9, label=unedited),
-        Line2D([], [], color=grey, marker="o", linestyle="", markersize=4.2, label="critical block (numbered)"),
+        Line2D([], [], color=grey, marker="o", linestyle="", markersize=4.2, label=called),
         *undecided,
         Line2D([], [], color=grey, alpha=0.25, linewidth=6, label=f"{100 * level:g} % {kind}"),
     ]

@@ -25,7 +25,7 @@ document.addEventListener("pointermove", (event) => {
 document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true, capture: true });
 document.addEventListener("pointerleave", () => { tip.hidden = true; });
 
-// Tables sort by any column; the table of all cells can show the critical rows only.
+// Tables sort by any column; the table of all cells can show the marked rows only.
 for (const table of document.querySelectorAll("table.sortable")) {
   const headings = [...table.tHead.rows[0].cells];
   headings.forEach((heading, column) => {
@@ -114,7 +114,7 @@ function browse() {
   function fillEdits(wanted) {
     const found = cellsOf(+models.value, +tasks.value).filter((cell) => cell.edit !== BASELINE);
     edits.replaceChildren(...found.map((cell) => option(cell.label, cell.edit)));
-    const worst = found.find((cell) => cell.label.endsWith(", critical")) ?? found[0];
+    const worst = found.find((cell) => /, (critical|exceeds the effect)$/.test(cell.label)) ?? found[0];
     const kept = found.find((cell) => cell.edit === wanted) ?? worst;
     if (kept) edits.value = kept.edit;
   }

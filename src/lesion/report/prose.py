@@ -46,7 +46,13 @@ def stopped(summary: Summary) -> list[str]:
             found = task.get("stopping")
             if not found:
                 continue
-            counts = wording.listed([f"{found['critical']} critical", f"{found['not']} not", f"{found['open']} open"])
+            counts = wording.listed(
+                [
+                    f"{found['exceeds']} {wording.called(True, found['exceeds'])}",
+                    f"{found['not']} not",
+                    f"{found['open']} open",
+                ]
+            )
             told.append(
                 f"{model['model']} on {task['task']}: {found['answers']:,} of {found['full']:,} answers, that is"
                 f" {found['evaluations']:.1f} evaluations of the unedited model instead of"
@@ -62,7 +68,8 @@ def decided(summary: Summary) -> list[str]:
         return []
     these = f"these {wording.listed([f'{n:,}' for n in drawn], 'or')} items"
     told = [
-        f"Critical: the drop exceeds the effect in {these} and beyond them.",
+        f"Exceeds the effect: the drop does, in {these} and beyond them. Whether the place is critical is another"
+        " question, which only a full table answers.",
         f"Not: over {these} the drop does not exceed the effect, and that says nothing beyond them;"
         " the interval beside it is about all such items, of which these were drawn.",
     ]
@@ -84,15 +91,15 @@ def decided(summary: Summary) -> list[str]:
     return told
 
 
-def critical(line: Line) -> list[Point]:
-    """The critical points of a line, the largest drop first."""
-    found = [point for point in line.points if point.critical]
+def marked(line: Line) -> list[Point]:
+    """The points of a line that are critical, or where asking stopped exceed the effect; the largest drop first."""
+    found = [point for point in line.points if point.called]
     return sorted(found, key=lambda point: (-(point.drop or 0.0), point.layer))
 
 
-def critical_places(line: Line) -> str:
+def marked_places(line: Line) -> str:
     """`block 3`, `blocks 0–2, 5`, `the MLP of block 3`, or an empty string."""
-    return _places(line.unit, [point.layer for point in critical(line)])
+    return _places(line.unit, [point.layer for point in marked(line)])
 
 
 def _places(unit: str, layers: Sequence[int]) -> str:
@@ -128,20 +135,20 @@ def _task(line: Line, selective: Sequence[int]) -> str:
     if base.accuracy == 0:
         n = wording.counted(line.items, "item")
         return f"{line.task} was never answered rightly ({n}), so no cut can show a loss."
-    found = critical(line)
+    found = marked(line)
     if not found:
         whole = "" if not line.missing and line.finished else " so far"
         largest = max(line.points, key=lambda point: point.drop or 0.0)
         return (
-            f"No {wording.UNIT_NAMES[line.unit]} is critical for {line.task}{whole}; the largest drop is "
-            f"{wording.points(largest.drop)} points {wording.interval(largest.drop_low, largest.drop_high)}"
+            f"No {wording.UNIT_NAMES[line.unit]} {wording.called(line.stopped)} for {line.task}{whole}; the largest"
+            f" drop is {wording.points(largest.drop)} points {wording.interval(largest.drop_low, largest.drop_high)}"
             f"{_asked(largest)} at {wording.place('block', largest.layer)}.{_open(line)}"
         )
     worst = next((point for point in found if point.layer in selective), found[0])
-    verb = "is" if len(found) == 1 else "are"
-    places = critical_places(line)
+    verb = wording.called(line.stopped, len(found))
+    places = marked_places(line)
     sentence = (
-        f"{places[0].upper()}{places[1:]} {verb} critical for {line.task}: without "
+        f"{places[0].upper()}{places[1:]} {verb} for {line.task}: without "
         f"{'it' if len(found) == 1 else wording.place('block', worst.layer)} accuracy falls from "
         f"{_share(worst.baseline)} to {_share(worst)}{_on(worst)}"
     )
@@ -182,11 +189,11 @@ def _open(line: Line) -> str:
 
 
 Needed = dict[int, frozenset[str]]
-"""Layer → the tasks it is critical for."""
+"""Layer → the tasks it is marked for: critical, or where asking stopped, exceeding the effect."""
 
 
 def _needed(models: Sequence[Sequence[Line]], quantifier: Callable[[Iterable[bool]], bool]) -> Needed:
-    """Layers critical for at least one task, with those tasks, in all (or any) of the models.
+    """Layers marked for at least one task, with those tasks, in all (or any) of the models.
 
     Only layers that were measured, and not left open, on every task of every model count: of others it is not known.
     """
@@ -200,7 +207,7 @@ def _needed(models: Sequence[Sequence[Line]], quantifier: Callable[[Iterable[boo
             task
             for task in tasks
             if quantifier(
-                any(point.critical and point.layer == layer for point in line.points)
+                any(point.called and point.layer == layer for point in line.points)
                 for line in every
                 if line.task == task
             )
@@ -211,7 +218,7 @@ def _needed(models: Sequence[Sequence[Line]], quantifier: Callable[[Iterable[boo
 
 
 def _selective(of_model: Sequence[Line]) -> Needed:
-    """Layers critical for some task of a model and not for another."""
+    """Layers marked for some task of a model and not for another."""
     return {
         layer: tasks
         for layer, tasks in _needed([of_model], all).items()
@@ -223,10 +230,10 @@ def _by_tasks(needed: Needed, of_lines: Sequence[Line], prefix: str, elsewhere: 
     """Sentences like `Block 3 is critical for a and b, not for c.`, the most selective places first.
 
     Args:
-        needed: what the layers are critical for.
+        needed: what the layers are marked for.
         of_lines: lines with every task.
         prefix: what the sentence begins with.
-        elsewhere: for several models, what the layers are critical for in any of them.
+        elsewhere: for several models, what the layers are marked for in any of them.
     """
     every = list(dict.fromkeys(line.task for line in of_lines))
     unit = of_lines[0].unit
@@ -237,9 +244,9 @@ def _by_tasks(needed: Needed, of_lines: Sequence[Line], prefix: str, elsewhere: 
     told = []
     for (tasks, spared), layers in sorted(together.items(), key=lambda pair: (len(pair[0][0]), pair[1])):
         places = _places(unit, layers)
-        verb = "is" if len(layers) == 1 else "are"
+        verb = wording.called(any(line.stopped for line in of_lines), len(layers))
         names = "every task" if len(tasks) == len(every) > 1 else wording.listed([t for t in every if t in tasks])
-        sentence = f"{prefix}{places} {verb} critical for {names}"
+        sentence = f"{prefix}{places} {verb} for {names}"
         if spared:
             none = ", and in none of them for " if prefix else ", not for "
             sentence += none + wording.listed([task for task in every if task in spared], "or")
@@ -248,14 +255,14 @@ def _by_tasks(needed: Needed, of_lines: Sequence[Line], prefix: str, elsewhere: 
 
 
 def _shared(view: View) -> list[str]:
-    """Places critical for the same tasks in every model of the view; empty for a single model."""
+    """Places marked for the same tasks in every model of the view; empty for a single model."""
     models = [[line for line in view.lines if line.label == label] for label in view.labels]
     if len(models) < 2:
         return []
     told = _by_tasks(_needed(models, all), view.lines, f"In all {len(models)} models ", _needed(models, any))
     points = [point for line in view.lines for point in line.points]
-    if not told and any(point.critical for point in points) and all(point.decided != "open" for point in points):
-        told = [f"No {_unit(view)} is critical for the same task in all {len(models)} models."]
+    if not told and any(point.called for point in points) and all(point.decided != "open" for point in points):
+        told = [f"No {_unit(view)} {wording.called(view.stopped)} for the same task in all {len(models)} models."]
     return told
 
 

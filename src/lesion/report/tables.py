@@ -11,12 +11,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lesion.report import prose, screen, wording
+from lesion.report import prose, screen, sensitivity, wording
 from lesion.report.views import Baseline, Line, Point, Summary, View, lines, views
 
 COLUMNS = (
     *("model", "task", "unit", "factor", "layer", "items"),
-    *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected", "critical", "decided"),
+    *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected"),
+    *("p_critical", "p_critical_corrected", "critical", "decided"),
     *("truncated", "looped", "unparsed", "nonfinite"),
     *(
         "baseline_items",
@@ -29,7 +30,10 @@ COLUMNS = (
     ),
 )
 
-MARKS = {"critical": "●", "not": "○", "open": "?"}
+NUMBERS = ("looped", "baseline_looped", "p_critical", "p_critical_corrected")
+"""Columns that are numbers also where none is known."""
+
+MARKS = {"exceeds": "●", "not": "○", "open": "?"}
 """What was decided of a cell, in the terminal's table."""
 
 WORTH_SAYING = 0.05
@@ -40,7 +44,8 @@ def layers(summary: Summary) -> pd.DataFrame:
     """One row per model, task, unit, factor and layer, with the baseline beside it: what `layers.csv` holds.
 
     Accuracies, drops and rates in 0…1; NaN where not known. `items` are those that the cell was asked, `decided` is
-    empty in a full table. The baseline is over the items of the cell: its accuracy less the cell's is the drop.
+    empty in a full table, and `critical` is where asking stopped. The baseline is over the items of the cell: its
+    accuracy less the cell's is the drop.
 
     Raises:
         LesionError: the summary does not have the form that a study writes.
@@ -50,6 +55,7 @@ def layers(summary: Summary) -> pd.DataFrame:
             "model": line.model,
             "task": line.task,
             **asdict(point),
+            "critical": math.nan if point.critical is None else point.critical,
             "decided": point.decided or math.nan,
             "baseline_items": point.items if line.stopped else line.items,
             **{f"baseline_{name}": value for name, value in asdict(point.baseline).items()},
@@ -57,15 +63,14 @@ def layers(summary: Summary) -> pd.DataFrame:
         for line in lines(summary)
         for point in line.points
     ]
-    # Summaries from before loops could be stopped do not tell how many there were.
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"looped": float, "baseline_looped": float})
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
 
 
 def text(summary: Summary) -> RenderableType:
     """The terminal's tables: a row per layer, a column per task, `●` where critical; then those of the screens.
 
     Where asking stopped, a cell has its drop instead, which is over its own items and not those of the baseline above,
-    and says after how many; `○` marks what was found not critical, `?` what was left undecided.
+    and says after how many; `●` marks what exceeds the effect, `○` what was found not to, `?` what was left undecided.
 
     Raises:
         LesionError: the summary does not have the form that a study writes.
@@ -77,7 +82,7 @@ def text(summary: Summary) -> RenderableType:
     numbers = (
         f"Drop in points over the items that the cell and the baseline were both asked; the baseline's accuracy in %;"
         f" each with its {100 * level:g} % confidence sequence, which holds whenever asking stops."
-        f" ● critical, ○ not, ? left open. {decided} "
+        f" ● exceeds the effect, ○ not, ? left open. {decided} "
         if decided
         else f"Accuracy in % with its {100 * level:g} % interval; ● is critical. "
     )
@@ -91,7 +96,10 @@ def text(summary: Summary) -> RenderableType:
     of_screens = screen.screens(summary)
     for model in dict.fromkeys(one.model for one in of_screens):
         tables.append(screen.table([one for one in of_screens if one.model == model]))
-    return Group(*tables, *(Text(told, style="dim") for told in (caption, *screen.sentences(summary))))
+    return Group(
+        *tables,
+        *(Text(told, style="dim") for told in (caption, *sensitivity.sentences(summary), *screen.sentences(summary))),
+    )
 
 
 def _table(view: View, label: str) -> Table:

@@ -13,7 +13,8 @@ from lesion.errors import LesionError
 Summary = Mapping[str, Any]
 OPTIONAL = (
     *("low", "high", "drop", "drop_low", "drop_high"),
-    *("p", "p_corrected", "truncated", "unparsed", "nonfinite", "looped"),
+    *("p", "p_corrected", "p_critical", "p_critical_corrected"),
+    *("truncated", "unparsed", "nonfinite", "looped"),
 )
 BASELINE_NUMBERS = ("accuracy", "low", "high", "truncated", "unparsed", "looped")
 
@@ -37,7 +38,9 @@ class Point:
     Attributes:
         items: how many items it was asked.
         baseline: the unedited model on these items.
-        decided: where asking stopped, `critical`, `not` or `open`; None in a full table.
+        p, p_corrected: of "the edit changes nothing"; p_critical, p_critical_corrected: of "it takes at most half".
+        critical: None where asking stopped: only a full table says it.
+        decided: where asking stopped, `exceeds` (the effect), `not` or `open`; None in a full table.
         drawn: where asking stops as soon as a cell is decided, how many items there are; None in a full table.
     """
 
@@ -52,7 +55,7 @@ class Point:
     drop_high: float | None
     p: float | None
     p_corrected: float | None
-    critical: bool
+    critical: bool | None
     truncated: float | None
     unparsed: float | None
     nonfinite: float | None
@@ -61,6 +64,13 @@ class Point:
     decided: str | None = None
     drawn: int | None = None
     looped: float | None = None
+    p_critical: float | None = None
+    p_critical_corrected: float | None = None
+
+    @property
+    def called(self) -> bool:
+        """Whether it is marked: critical, or where asking stopped, found to exceed the effect."""
+        return bool(self.critical) if self.decided is None else self.decided == "exceeds"
 
     @property
     def edit(self) -> str:
@@ -130,6 +140,11 @@ class View:
         """The lines of all panels."""
         return tuple(line for lines in self.panels.values() for line in lines)
 
+    @property
+    def stopped(self) -> bool:
+        """Whether cells of it were asked only until they were decided."""
+        return any(line.stopped for line in self.lines)
+
 
 def _number(value: Any) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
@@ -154,7 +169,7 @@ def _point(entry: Mapping[str, Any], task: Mapping[str, Any]) -> Point | None:
         unit=entry.get("unit", "block"),
         factor=float(entry.get("factor", 0.0)),
         accuracy=accuracy,
-        critical=bool(entry.get("critical", False)),
+        critical=None if entry.get("decided") is not None else bool(entry.get("critical", False)),
         items=int(entry.get("items") or task["items"]),
         baseline=_same_items(entry, task),
         decided=entry.get("decided"),

@@ -98,6 +98,18 @@ def asked(items: int, decided: str | None, drawn: int | None) -> str:
     return f"n{SPACE}={SPACE}{items:,} of {drawn:,}, decided"
 
 
+def call(stopped: bool) -> str:
+    """What a marked place is: `critical`; where asking stopped, only that its drop `exceeds the effect`."""
+    return "exceeds the effect" if stopped else "critical"
+
+
+def called(stopped: bool, places: int = 1) -> str:
+    """The same as a verb: `is critical`, `are critical`, `exceeds the effect`, `exceed the effect`."""
+    if stopped:
+        return f"exceed{'s' if places == 1 else ''} the effect"
+    return f"{'is' if places == 1 else 'are'} critical"
+
+
 def span(fewest: int, most: int) -> str:
     """`24`, or `24–117`."""
     return f"{most:,}" if fewest == most else f"{fewest:,}{DASH}{most:,}"
@@ -143,7 +155,7 @@ def axis_name(unit: str, factor: float | None) -> str:
 
 
 def rule(study: Mapping[str, Any]) -> str:
-    """The study's critical rule as a sentence; empty when the study does not say it."""
+    """The rule by which the study marks places, as a sentence; empty when the study does not say it."""
     sentence = str(study.get("rule") or "").strip().rstrip(".")
     return f"{sentence[0].upper()}{sentence[1:]}." if sentence else ""
 

@@ -78,9 +78,9 @@ def read_critical(folder: str | Path, models: Iterable[str]) -> Critical:
     tasks = [told for entry in summary["models"] if str(entry["model"]) in wanted for told in entry["tasks"]]
     if any(layer.get("decided") is not None for told in tasks for layer in told["layers"]):
         raise UsageError(
-            f"In the layer study in {folder} asking stopped as soon as a block was decided, and what is critical there"
-            f" is told by another rule. Run the same study without stopping into that folder, which asks the rest, or"
-            f" leave --study out."
+            f"In the layer study in {folder} asking stopped as soon as it was decided whether a block's drop exceeds"
+            f" the effect; which blocks are critical, only the full table says. Run the same study without stopping"
+            f" into that folder, which asks the rest, or leave --study out."
         )
     return Critical(str(folder), blocks)
 

@@ -144,7 +144,8 @@ def _layers(folder: Path, told: Mapping[str, Any]) -> Found:
                 notes.append(
                     f"{folder.name}: asking about {task['task']} of {model['model']} stopped block by block, when it"
                     " was decided whether the drop exceeds the effect; these drops stand on different items, so that"
-                    " they are drawn and not ranked."
+                    " they are drawn and not ranked, and no block is shaded as critical: the full table says which"
+                    " are."
                 )
             groups: dict[tuple[str, float], list[Mapping[str, Any]]] = {}
             for entry in task["layers"]:

@@ -20,6 +20,7 @@ from lesion.studies.invariance import invariance
 from lesion.studies.invariance_families import families
 from lesion.studies.layers import parse_layers
 from lesion.studies.questions import ModelChoice, TaskChoice
+from lesion.studies.reach import Reach
 from lesion.studies.screening import refuse_doubled, screen, seconds, timed
 from lesion.studies.stopping import Stopping
 from lesion.studies.stopping_run import ask_until_decided, asked_otherwise, decided_otherwise, refuse_scored
@@ -119,10 +120,11 @@ def _ask(
     for text in clamped(model, cells.values()):
         watcher.note(text)
     stopping: Stopping | None = None
+    ids = {choice.name: [item.id for item in items] for choice, items in drawn.items()}
     if study.stop is None:
-        coming = ask(engine, model, chosen.name, cells, store)
+        keeper = Reach(store, chosen.name, ids, edits, watcher.note)
+        coming = ask(engine, model, chosen.name, cells, keeper)
     else:
-        ids = {choice.name: [item.id for item in items] for choice, items in drawn.items()}
         stopping = Stopping(study.stop, ids, edits)
         coming = ask_until_decided(stopping, engine, model, chosen.name, cells, store)
     with timed(store.folder, chosen.name, "study") if study.screen else nullcontext() as done:

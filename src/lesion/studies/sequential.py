@@ -1,9 +1,11 @@
 """Asking no more than the answer needs: evidence on a cell that may be looked at at any time.
 
-A cell is an edit on a task. It is *critical* when its drop of accuracy exceeds an effect, and *not* when it does not;
-until either is established it is *open*, and is asked more. The evidence are e-values from bets (`sequential_bets`), so
-that looking after every item, stopping some cells and asking others on costs no error. Cells are decided together with
-others (`sequential_families`).
+A cell is an edit on a task. Either its drop of accuracy *exceeds* an effect, or it does *not*; until one of the two is
+established the cell is *open*, and is asked more. What is critical is another question, which a full table answers
+(`critical`).
+
+The evidence are e-values from bets (`sequential_bets`), so that looking after every item, stopping some cells and
+asking others on costs no error. Cells are decided together with others (`sequential_families`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from lesion.errors import LesionError, UsageError
 from lesion.studies.sequential_bets import log_capital, log_capital_of_population, lower_limit
 
-Decision = Literal["critical", "not", "open"]
+Decision = Literal["exceeds", "not", "open"]
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,10 @@ def evidence(
     With a population the question is what the full table would say, with fewer answers. The limits and `log_below` are
     about the drop over these very items, so they sharpen as the items run out, and when all have been seen only cells
     whose drop exceeds the effect can still be open. `log_above` is the smaller of two e-values, one about these items,
-    one about whatever they were drawn from: a critical cell exceeds the effect in the full table, and not by luck, also
-    where answers would come out differently another time. Without a population everything is about what the items were
-    drawn from: right for claims beyond the table in both directions. It takes more answers, and cells close to the
-    effect stay open.
+    one about whatever they were drawn from: a cell that is called exceeds the effect in the full table, and not by
+    luck, also where answers would come out differently another time. Without a population everything is about what the
+    items were drawn from: right for claims beyond the table in both directions. It takes more answers, and cells close
+    to the effect stay open.
 
     Args:
         baseline: [items] whether the unedited model is right, in the seeded random order of the items.

@@ -1,10 +1,10 @@
 """Deciding the cells of a family together, item by item.
 
 A family are the cells that are decided with one another: the layers of one model, task, unit and factor. After every
-item the evidence of all its cells is looked at. A cell that is called, critical or not, *rests*: it is asked no more,
-bets no more and keeps its e-value, while the others go on. What was called by leaning on others may have to be taken
-back when these turn out otherwise; then the cell wakes. It is asked what it missed, without bets, and bets again on
-what comes next.
+item the evidence of all its cells is looked at. A cell that is called, exceeding the effect or not, *rests*: it is
+asked no more, bets no more and keeps its e-value, while the others go on. What was called by leaning on others may have
+to be taken back when these turn out otherwise; then the cell wakes. It is asked what it missed, without bets, and bets
+again on what comes next.
 
 Whether a cell bets on an item is settled by the items before it, so its capital stays an e-value (`sequential_bets`).
 And what is called depends on the answers in the order of their items alone, not on how many are asked at a time.
@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 
 from lesion.studies.sequential import log_e_values, refuse_outside
 
-CRITICAL, NOT, OPEN = 1, -1, 0
+EXCEEDS, NOT, OPEN = 1, -1, 0
 # Logarithm from which on e-values are as good as infinite; sums of them stay finite.
 _LARGEST = 500.0
 # Sums of rounded e-values may miss a bar that they reach exactly.
@@ -65,19 +65,19 @@ def closed_e_bh(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.nda
 def called(
     log_above: Float[np.ndarray, " cells"], log_below: Float[np.ndarray, " cells"], level: float
 ) -> Int[np.ndarray, " cells"]:
-    """What a family is called on its e-values: CRITICAL, NOT or OPEN, by closed e-BH in each direction.
+    """What a family is called on its e-values: EXCEEDS, NOT or OPEN, by closed e-BH in each direction.
 
     Args:
         log_above: [cells] log e-values against "the drop does not exceed the effect".
         log_below: [cells] against "it does".
-        level: the share of wrong ones that is allowed among each of the two.
+        level: of the false discovery rate: the expected share of wrong ones among each of the two.
 
     Raises:
         UsageError: the level is not between 0 and 1.
     """
-    critical, clear = closed_e_bh(log_above, level), closed_e_bh(log_below, level)
+    exceeds, clear = closed_e_bh(log_above, level), closed_e_bh(log_below, level)
     # Both at once would contradict each other; items in a random order do not do that.
-    return critical.astype(np.int64) - clear.astype(np.int64)
+    return exceeds.astype(np.int64) - clear.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ class Standing:
 
     Attributes:
         items: how many items of the order have been gone through.
-        called: [cells] CRITICAL, NOT or OPEN.
+        called: [cells] EXCEEDS, NOT or OPEN.
         looked: [cells] how many items the evidence of a cell is from; fewer than `items` where it rests, or has just
             been woken and not been asked yet what it missed.
         log_above, log_below: [cells] its log e-values (`sequential.Evidence`).
@@ -117,11 +117,13 @@ def follow(
 ) -> Standing:
     """Go on item by item, as far as every cell that does not rest has answers.
 
-    Among the cells called critical the expected share of those whose drop over the population does not exceed the
-    effect is at most `level`, and so is that of those whose drop beyond the population does not; among those called
-    not, the expected share of those whose drop over the population does exceed it. This holds whenever one stops, and
-    whatever the dependence between cells. The chance that a given cell is ever called wrongly is at most `level`, and
-    so is, if no drop exceeds the effect, the chance that any cell ever is called critical.
+    The false discovery rate is at most `level`: among the cells called exceeding, the expected share of those whose
+    drop over the population does not exceed the effect, and of those whose drop beyond the population does not; among
+    those called not, the expected share of those whose drop over the population does exceed it. This holds whenever one
+    stops, and whatever the dependence between cells. The chance that a given cell is ever called wrongly is at most
+    `level`, and so is, if no drop exceeds the effect, the chance that any cell ever is called exceeding. With cells
+    that do exceed it among the others, the chance of any wrong call in a study is larger than `level`: one wrong call
+    among many right ones is a small share.
 
     Args:
         standing: where the family stands.

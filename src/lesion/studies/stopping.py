@@ -6,8 +6,8 @@ decided item by item, as if nothing beyond that item had been asked (`sequential
 has no part in what is decided, and a study which was interrupted, or whose folder holds more answers than it needs,
 comes to the same decisions.
 
-What is decided is what the full table would say: a cell is critical when its drop over all the items exceeds the
-effect, and beyond them too, and it is not when its drop over all the items does not. So what is left open when all have
+What is decided is what the full table would say of the drop: a cell exceeds the effect when its drop over all the items
+does, and beyond them too, and it does not when its drop over all the items does not. So what is left open when all have
 been asked lost more than the effect there, but not so much more that this could not be luck.
 """
 
@@ -23,7 +23,7 @@ from jaxtyping import Bool
 from lesion.edits.edit import BASELINE, Scale
 from lesion.studies.row import Row
 from lesion.studies.sequential import Decision
-from lesion.studies.sequential_families import CRITICAL, NOT, OPEN, Standing, follow, until_decided
+from lesion.studies.sequential_families import EXCEEDS, NOT, OPEN, Standing, follow, until_decided
 from lesion.studies.study import StopPlan
 
 FIRST = 12
@@ -32,7 +32,7 @@ BUDGET = 64
 """Requests of a round, at least: when few cells are open they are asked more items at once, and batches stay full."""
 SHARE = 32
 """And at least one for so many answers that there are, so that rounds are not too many."""
-NAMES: Mapping[int, Decision] = {CRITICAL: "critical", NOT: "not", OPEN: "open"}
+NAMES: Mapping[int, Decision] = {EXCEEDS: "exceeds", NOT: "not", OPEN: "open"}
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Stopping:
     """Where the stopped study of one model stands.
 
     Args:
-        plan: the effect, and the share of wrong decisions that is allowed.
+        plan: the effect, and the level of the false discovery rate.
         items: the ids of each task's items in seeded order.
         edits: the cells of every task.
 

@@ -65,7 +65,7 @@ class StopPlan(Table):
         default=0.1, description="the smallest drop of accuracy that counts, a number between 0 and 1"
     )
     level: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=0.05, description="the share of wrong decisions that is allowed, a number between 0 and 1"
+        default=0.05, description="the false discovery rate that is allowed, a number between 0 and 1"
     )
     rule: Literal["closed e-BH"] = Field(default="closed e-BH", description="closed e-BH")
 
@@ -99,8 +99,8 @@ class Study(Questions):
 def stopping(stop_when: str | None, effect: float, level: float, screen: bool) -> dict[str, Any]:
     """The keys `stop`, `level` and `screen` of a study, from options.
 
-    With stopping, `level` may be said as that of the intervals or as the share of wrong decisions allowed: 0.95 and
-    0.05 mean the same.
+    With stopping, `level` may be said as that of the intervals or as the false discovery rate allowed: 0.95 and 0.05
+    mean the same.
 
     Raises:
         UsageError: the level is not between 0 and 1.
@@ -109,6 +109,6 @@ def stopping(stop_when: str | None, effect: float, level: float, screen: bool) -
     if stop_when is None:
         return keys
     if not 0 < level < 1:
-        raise UsageError(f"With --stop-when, --level is the share of wrong decisions allowed, say 0.05, not {level:g}.")
+        raise UsageError(f"With --stop-when, --level is the false discovery rate allowed, say 0.05, not {level:g}.")
     wrong = min(level, 1 - level)
     return {**keys, "stop": {"when": stop_when, "effect": effect, "level": wrong}, "level": 1 - wrong}

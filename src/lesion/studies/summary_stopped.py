@@ -21,14 +21,15 @@ HALF = 0.5  # any effect will do where only the confidence sequence is wanted
 
 
 def stopped_rule(stop: StopPlan) -> str:
-    """What a stopped study calls critical, as a sentence for reports."""
+    """What a stopped study decides, as a sentence for reports."""
     return (
-        f"Asking stopped as soon as a cell was decided. A place is critical when its drop exceeds {100 * stop.effect:g}"
-        f" points, on all items of the study and beyond them, and it is not when its drop on all of them does not; told"
-        f" from the items asked so far by e-values from bets, with {stop.rule} over the layers of one model, task, unit"
-        f" and factor. Of the places called critical at most {100 * stop.level:g} % are expected to fall short of it on"
-        f" all items, and at most as many beyond them; of those called not, at most as many to exceed it on all items."
-        f" What was not decided is open."
+        f"Asking stopped as soon as a cell was decided. A place exceeds the effect when its drop exceeds"
+        f" {100 * stop.effect:g} points, on all items of the study and beyond them, and it does not when its drop on"
+        f" all of them does not; inferred from the items asked so far by e-values from bets, with {stop.rule} over the"
+        f" layers of one model, task, unit and factor. The false discovery rate is at most {100 * stop.level:g} %:"
+        f" that is the expected share of wrong ones among the places called exceeding, on all items and beyond them,"
+        f" and among those called not, on all items. It does not limit the chance of any wrong call in a"
+        f" study. What was not decided is open. Which places are critical, only a full table says."
     )
 
 
@@ -54,8 +55,9 @@ def stopped_task(
 
     Every number is over the items that the cell was asked until it was decided, whatever else is stored. Intervals of
     accuracies and drops are confidence sequences, which hold at whatever number of items asking stopped, for what the
-    items were drawn from, as do those of a full table; there are no p-values. `baseline` is over all items that any
-    cell was asked; beside every cell `baseline_accuracy` and the like are over the items of that cell.
+    items were drawn from, as do those of a full table; there are no p-values, and `critical` is None: that is a
+    question for a full table. `baseline` is over all items that any cell was asked; beside every cell
+    `baseline_accuracy` and the like are over the items of that cell.
     """
     reached = stopping.asked[task]
     if not reached:
@@ -81,7 +83,9 @@ def stopped_task(
                 "drop_high": found.high,
                 "p": None,
                 "p_corrected": None,
-                "critical": decided == "critical",
+                "p_critical": None,
+                "p_critical_corrected": None,
+                "critical": None,
                 "decided": decided,
                 **{f"baseline_{name}": value for name, value in baselines[len(ids)].items() if name in SAME_ITEMS},
             }
@@ -107,7 +111,7 @@ def _stopping(task: str, entries: Sequence[Mapping[str, Any]], stopping: Stoppin
         "answers": answers,
         "full": items * (1 + len(entries)),
         "evaluations": answers / items,
-        "critical": sum(entry["decided"] == "critical" for entry in entries),
+        "exceeds": sum(entry["decided"] == "exceeds" for entry in entries),
         "not": sum(entry["decided"] == "not" for entry in entries),
         "open": undecided,
         "finished": all(entry["decided"] != "open" or entry["items"] == items for entry in entries),

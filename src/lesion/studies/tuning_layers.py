@@ -142,9 +142,10 @@ def _drops(summary: Any, study: TuningStudy, blocks: int, place: Path, source: s
         )
     if any(off[layer].get("decided") is not None for layer in range(blocks)):
         raise UsageError(
-            f"In the layer study in {place} asking stopped as soon as a block was decided, so that its drops stand on"
-            f" different items and do not rank the blocks. Run the same study without stopping into that folder, which"
-            f" asks the rest, or leave --study out."
+            f"In the layer study in {place} asking stopped as soon as it was decided whether a block's drop exceeds the"
+            f" effect: the drops stand on different items and do not rank the blocks, and which are critical"
+            f" only the full table says. Run the same study without stopping into that folder, which asks the rest, or"
+            f" leave --study out."
         )
     return Drops(
         tuple(float(off[layer]["drop"]) for layer in range(blocks)),
