@@ -1,4 +1,4 @@
-"""Lesion studies for language models: find where a skill lives in the weights, prove it by cutting exactly that.
+"""Lesion studies for language models: find the blocks and weights that a skill depends on, and test it by cutting.
 
 Example:
     >>> import lesion

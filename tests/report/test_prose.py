@@ -34,6 +34,16 @@ def test_what_all_models_share_comes_first():
     assert text.strip().startswith("In all 2 models block 2 is critical for sums, and in none of them for facts.")
 
 
+def test_blocks_of_models_of_different_depth_are_not_compared_by_their_number():
+    summary = study(models=("a", "b", "c"))[0]
+    for task in summary["models"][2]["tasks"]:
+        task["layers"].pop()
+    text = told(summary)
+    depth = len(summary["models"][0]["tasks"][0]["layers"])
+    assert f"In all 2 models of {depth} blocks block 2 is critical for sums" in text
+    assert "In all 3 models" not in text
+
+
 def test_models_that_share_nothing_are_said_to_share_nothing():
     summary = study()[0]
     summary["models"][1]["tasks"][0]["layers"][2]["critical"] = False

@@ -18,6 +18,12 @@ def test_a_percentage_and_its_interval_never_break_across_lines():
     assert plain(wording.interval(-0.012, 0.25)) == "[−1.2, 25.0]"
 
 
+def test_an_interval_without_digits_is_rounded_outward_so_that_the_number_beside_it_lies_within():
+    assert plain(wording.interval(0.996, 0.999, 0)) == "[99, 100]"
+    assert plain(wording.interval(-0.012, 0.5, 0)) == "[−2, 50]"
+    assert plain(wording.interval(0.29, 0.57, 0)) == "[29, 57]"  # 100 × these are a rounding error off whole numbers
+
+
 def test_a_drop_that_rounds_to_nothing_has_no_sign():
     assert wording.points(-0.0001) == "0.0"
 

@@ -143,6 +143,10 @@ def test_the_losses_of_recall_are_those_at_the_blocks_of_arithmetic(invariant):
     assert (entry["a"], entry["b"], entry["layers"], entry["critical_shared"]) == (MATHS, RECALL, [0, 2, 5, 7], [0])
     for key, name in (("relative_a", MATHS), ("relative_b", RECALL)):
         assert entry[key] == pytest.approx(np.mean([curves[name]["relative"][layer] for layer in (0, 2, 5, 7)]))
+    # Block 0 is critical for both: without it, recall loses far less.
+    for key, name in (("alone_a", MATHS), ("alone_b", RECALL)):
+        assert entry[key] == pytest.approx(np.mean([curves[name]["relative"][layer] for layer in (2, 5, 7)]))
+    assert "Without the blocks critical for both, " in invariant["verdict"]["text"]
     assert entry["difference_low"] <= entry["difference"] <= entry["difference_high"]
     assert entry["difference"] == pytest.approx(entry["relative_a"] - entry["relative_b"])
     assert entry["ratio_low"] <= entry["ratio"] <= entry["ratio_high"] < 0.5

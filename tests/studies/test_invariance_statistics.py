@@ -206,6 +206,7 @@ def test_overlap_counts_all_sets_of_that_size(layers, first, second):
     assert found.shared == tuple(sorted(first & second))
     assert found.expected == pytest.approx(np.mean(shared))
     assert found.p == pytest.approx(np.mean(np.array(shared) >= len(first & second)))
+    assert found.p_least == pytest.approx(np.mean(np.array(shared) >= max(shared)))
 
 
 @given(
@@ -225,6 +226,7 @@ def test_the_overlaps_of_several_children_are_held_against_a_base_that_lies_anyw
     assert found.shared == tuple(sorted(base.intersection(*children)))
     assert found.expected == pytest.approx(sums.mean())
     assert found.p == pytest.approx(np.mean(sums >= sum(len(base & child) for child in children)))
+    assert found.p_least == pytest.approx(np.mean(sums >= sums.max()))
 
 
 def test_children_that_agree_among_themselves_are_no_evidence_beyond_one_of_them():

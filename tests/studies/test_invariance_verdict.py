@@ -21,6 +21,7 @@ SETS = {
     **{"expected": 0.5, "p": 0.03, "lost": [], "gained": []},
 }
 JOINT = {"base": "base", "children": ["rlvr"], "kept_by_all": [1, 2], "shared": 2, "expected": 0.5, "p": 0.03}
+JOINT["p_least"] = 1 / 56
 
 
 def told(
@@ -51,6 +52,11 @@ def test_everything_in_favour_holds():
     found = verdict(FAMILY, [told()], [])
     assert (found["word"], found["by_task"], found["between"]) == ("holds", {"gsm8k": "holds"}, None)
     assert "It holds" in found["text"]
+
+
+def test_a_p_that_could_not_be_smaller_is_said_to_be_the_smallest_possible():
+    assert "(p = 0.018, the smallest possible)" in verdict(FAMILY, [told(joint={"p": 1 / 56})], [])["text"]
+    assert "smallest" not in verdict(FAMILY, [told(joint={"p": 0.03})], [])["text"]
 
 
 @pytest.mark.parametrize(

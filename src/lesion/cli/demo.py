@@ -11,7 +11,7 @@ import typer
 
 from lesion.cli.progress import Bar
 
-TITLE = "Where mathematics lives in two small families of language models"
+TITLE = "Which blocks arithmetic depends on in two small families of language models"
 
 
 def demo(

@@ -30,7 +30,7 @@ def app() -> typer.Typer:
 
     made = typer.Typer(
         name="lesion",
-        help="Lesion studies for language models: find where a skill lives in the weights, and prove it by cutting.",
+        help="Lesion studies for language models: find what a skill depends on in the weights, and test it by cutting.",
         epilog="With --debug, any command shows the traceback of an error.",
         no_args_is_help=True,
         add_completion=False,

@@ -7,6 +7,7 @@ from typing import Any
 
 from lesion.report import wording
 from lesion.report.trials import number
+from lesion.studies.invariance_words import smallest
 
 Entry = Mapping[str, Any]
 BADGES = {"holds": "yes", "does not hold": "no"}
@@ -102,7 +103,7 @@ def _pair(pair: Entry | None, names: Mapping[str, str]) -> dict[str, Any]:
         told += f"{rho(found['corrected'])} {limits(found['low'], found['high'])}, the noise that lowers ρ taken out"
     else:
         told += "not measurable: too much noise, or too many blocks cost the same"
-    told += f"\np {wording.p_value(found['p'])}, corrected {wording.p_value(found['p_corrected'])}"
+    told += f"\np {_p(found['p'], number(pair.get('p_least')))}, corrected {wording.p_value(found['p_corrected'])}"
     top = pair.get("top") or {}
     if top:
         told += f"\nlargest drop in the same block: {'yes' if top.get('same') else 'no'}; of the two largest shared:"
@@ -127,7 +128,13 @@ def overlap(one: Entry, names: Mapping[str, str]) -> dict[str, Any]:
         "count": len(one.get("shared") or ()),
         "expected": number(one.get("expected")),
         "p": number(one.get("p")),
+        "p_told": _p(number(one.get("p")), number(one.get("p_least"))),
     }
+
+
+def _p(p: float | None, least: float | None) -> str:
+    """`.018`, `.018, the smallest possible`."""
+    return wording.p_value(p) + (", the smallest possible" if smallest(p, least) else "")
 
 
 def joint(task: Entry, names: Mapping[str, str]) -> str:
@@ -136,10 +143,11 @@ def joint(task: Entry, names: Mapping[str, str]) -> str:
     if not joint or not joint.get("children"):
         return ""
     children = wording.listed([names.get(model, str(model)) for model in joint["children"]])
+    p = _p(number(joint.get("p")), number(joint.get("p_least")))
     text = (
         f"{task['task']}: the critical blocks of {names.get(joint['base'], joint['base'])} are among those of"
         f" {children} {wording.counted(int(joint.get('shared') or 0), 'time')} in all, by chance"
-        f" {float(joint.get('expected') or 0):.1f} (p{wording.SPACE}{wording.p_value(number(joint.get('p')))})"
+        f" {float(joint.get('expected') or 0):.1f} (p{wording.SPACE}{p})"
     )
     kept = joint.get("kept_by_all") or ()
     return text + (f"; critical in all of them: {layers(kept)}." if kept else "; none is critical in all of them.")

@@ -255,14 +255,32 @@ def _by_tasks(needed: Needed, of_lines: Sequence[Line], prefix: str, elsewhere: 
 
 
 def _shared(view: View) -> list[str]:
-    """Places marked for the same tasks in every model of the view; empty for a single model."""
+    """Places marked for the same tasks in every model of the view that has as many blocks; empty for a single model.
+
+    Models of different depth are told apart: the same number is another place in a model of another depth.
+    """
     models = [[line for line in view.lines if line.label == label] for label in view.labels]
+    depths = [max(len(line.points) + len(line.missing) for line in model) for model in models]
+    return [
+        sentence
+        for depth in dict.fromkeys(depths)
+        for sentence in _shared_by(
+            [model for model, own in zip(models, depths, strict=True) if own == depth],
+            f" of {depth} blocks" if len(set(depths)) > 1 else "",
+            view,
+        )
+    ]
+
+
+def _shared_by(models: Sequence[Sequence[Line]], depth: str, view: View) -> list[str]:
     if len(models) < 2:
         return []
-    told = _by_tasks(_needed(models, all), view.lines, f"In all {len(models)} models ", _needed(models, any))
-    points = [point for line in view.lines for point in line.points]
+    lines = [line for model in models for line in model]
+    named = f"all {len(models)} models{depth}"
+    told = _by_tasks(_needed(models, all), lines, f"In {named} ", _needed(models, any))
+    points = [point for line in lines for point in line.points]
     if not told and any(point.called for point in points) and all(point.decided != "open" for point in points):
-        told = [f"No {_unit(view)} {wording.called(view.stopped)} for the same task in all {len(models)} models."]
+        told = [f"No {_unit(view)} {wording.called(view.stopped)} for the same task in {named}."]
     return told
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -22,9 +23,14 @@ def points(value: float | None, digits: int = 1) -> str:
 
 
 def interval(low: float | None, high: float | None, digits: int = 1) -> str:
-    """0.1 and 0.25 as `[10.0, 25.0]`, in percent or percentage points; empty when unknown."""
+    """0.1 and 0.25 as `[10.0, 25.0]`, in percent or percentage points; empty when unknown.
+
+    Without digits it is rounded outward, so that a number beside it lies within: `99.7 [98, 100]`, never `[100, 100]`.
+    """
     if low is None or high is None:
         return ""
+    if digits == 0:
+        low, high = math.floor(100 * low + 1e-9) / 100, math.ceil(100 * high - 1e-9) / 100
     return f"[{_signed(low, digits)},{SPACE}{_signed(high, digits)}]"
 
 

@@ -13,14 +13,15 @@ profiles of a layer study over each other and returns what `summary["invariance"
          "pairs": [{"a","b","kind": "variant"|"time","rho","low","high","p","p_least","p_corrected",
                     "ceiling","corrected","top": {"same","share","two"}}],
          "critical": {model: [layers]},
-         "overlaps": [{"a","b","kind","first": [layers],"second": [layers],"shared": [layers],"expected","p",
+         "overlaps": [{"a","b","kind","first": [layers],"second": [layers],"shared": [layers],"expected","p","p_least",
                        "lost": [layers],"gained": [layers]}],
-         "joint": {"base","children": [models],"kept_by_all": [layers],"shared": count,"expected","p"} or null,
+         "joint": {"base","children": [models],"kept_by_all": [layers],"shared": count,"expected","p",
+                   "p_least"} or null,
          "onset": [{"source","layer","step","model","after","able_from","able_after",
                     "critical_at": [steps]}]}],
        "between_tasks": [{"model","a","b","rho","low","high","p","ceiling","corrected","layers": [of a],
-                          "critical_shared": [layers],"relative_a","relative_b","difference","difference_low",
-                          "difference_high","ratio","ratio_low","ratio_high","word"}],
+                          "critical_shared": [layers],"relative_a","relative_b","alone_a","alone_b",
+                          "difference","difference_low","difference_high","ratio","ratio_low","ratio_high","word"}],
        "verdict": {"word","text","reasons": [text],"by_task": {task: word},"between": word or null}}]}
 
 Lists of a curve run over its `layers`, all numbers lie in 0…1 (drops −1…1), null stands for what cannot be told. Per
@@ -28,13 +29,13 @@ layer: `drops` with the paired interval `low`, `high`, `relative` = drop / basel
 − 1). `able`: the unedited model's accuracy is above `FLOOR` beyond doubt; one that cannot do a task has none to lose.
 Of a pair: `rho` as measured; `low`, `high` the interval of the rank correlation of the true profiles (corrected for
 noise, see `invariance_statistics`; so it may lie above `rho`, and is null where it is not measurable), `p` one-sided,
-`p_least` the least that ties allow, `p_corrected` by Holm over the pairs of the family, task and kind; the verdict
-corrects over the pairs of the base and its children alone.
+`p_least` the least that ties, or the sizes of the sets, allow, `p_corrected` by Holm over the pairs of the family, task
+and kind; the verdict corrects over the pairs of the base and its children alone.
 Pairs of kind `time` compare a checkpoint with the end of its training. `lost`: critical in a, and beyond doubt not in
 b; `gained`: the other way round. `relative_a`, `relative_b`: share of the accuracy of tasks a and b that is lost, on
-average over the layers critical for a. Onset: from `model` on (its `step`; null is the end) a layer is critical at all
-later checkpoints and the model able; `after` is the step of the checkpoint before, so it became so between the two; a
-`model` of null: it is not, at the end.
+average over the layers critical for a; `alone_a`, `alone_b`: over those of them that are not critical for b. Onset:
+from `model` on (its `step`; null is the end) a layer is critical at all later checkpoints and the model able; `after`
+is the step of the checkpoint before, so it became so between the two; a `model` of null: it is not, at the end.
 """
 
 from __future__ import annotations
@@ -280,6 +281,7 @@ def _overlap(a: str, b: str, kind: str, here: Mapping[str, Told]) -> dict[str, A
         "shared": list(found.shared),
         "expected": found.expected,
         "p": _number(found.p),
+        "p_least": _number(found.p_least),
         "lost": sorted(set(first) & set(here[b].harmless)) if able else [],
         "gained": sorted(set(second) & set(here[a].harmless)) if able else [],
     }
@@ -310,6 +312,7 @@ def _joint(family: Family, here: Mapping[str, Told]) -> dict[str, Any] | None:
         "shared": shared,
         "expected": found.expected,
         "p": _number(found.p),
+        "p_least": _number(found.p_least),
     }
 
 

@@ -218,11 +218,14 @@ class Overlap:
         shared: the layers in both.
         expected: how many would be shared by chance, on average.
         p: chance of at least as many (hypergeometric); NaN where a set is empty.
+        p_least: the smallest p that sets of these sizes can have, that of the largest possible overlap: 1/56 for five
+            layers of eight, however alike the models are.
     """
 
     shared: tuple[int, ...]
     expected: float
     p: float
+    p_least: float
 
 
 def overlap(layers: int, first: Collection[int], second: Collection[int]) -> Overlap:
@@ -235,9 +238,10 @@ def overlap(layers: int, first: Collection[int], second: Collection[int]) -> Ove
     """
     shared = tuple(sorted(set(first) & set(second)))
     if not first or not second:
-        return Overlap(shared, 0.0, math.nan)
-    p = float(hypergeom.sf(len(shared) - 1, layers, len(set(first)), len(set(second))))
-    return Overlap(shared, len(set(first)) * len(set(second)) / layers, min(1.0, p))
+        return Overlap(shared, 0.0, math.nan, math.nan)
+    sizes = len(set(first)), len(set(second))
+    p, p_least = (min(1.0, float(hypergeom.sf(count - 1, layers, *sizes))) for count in (len(shared), min(sizes)))
+    return Overlap(shared, sizes[0] * sizes[1] / layers, p, p_least)
 
 
 def joint_overlap(layers: int, base: Collection[int], others: Sequence[Collection[int]]) -> Overlap:
@@ -254,12 +258,12 @@ def joint_overlap(layers: int, base: Collection[int], others: Sequence[Collectio
             count in the sums.
 
     Returns:
-        The layers shared by all, none where one of the others is empty; the expected sum of the overlaps; and the p of
-        so large a sum: exact, from the number of sets of the base's size with each sum.
+        The layers shared by all, none where one of the others is empty; the expected sum of the overlaps; the p of so
+        large a sum: exact, from the number of sets of the base's size with each sum; and that of the largest sum.
     """
     told = [set(other) for other in others if other]
     if not base or not told:
-        return Overlap((), 0.0, math.nan)
+        return Overlap((), 0.0, math.nan, math.nan)
     size, weights = len(set(base)), [sum(layer in other for other in told) for layer in range(layers)]
     # ways[k][s]: how many sets of k of the layers looked at so far have the sum s; whole numbers, so exact.
     ways = [[1] + [0] * sum(weights), *([0] * (1 + sum(weights)) for _ in range(size))]
@@ -270,7 +274,9 @@ def joint_overlap(layers: int, base: Collection[int], others: Sequence[Collectio
     total = sum(len(set(base) & other) for other in told)
     shared = tuple(sorted(set(base).intersection(*others)))
     expected = sum(size * len(other) / layers for other in told)
-    return Overlap(shared, expected, sum(ways[size][total:]) / math.comb(layers, size))
+    largest = sum(sorted(weights)[-size:])
+    p, p_least = (sum(ways[size][reached:]) / math.comb(layers, size) for reached in (total, largest))
+    return Overlap(shared, expected, p, p_least)
 
 
 def _corrected(first: Profile, second: Profile) -> float:

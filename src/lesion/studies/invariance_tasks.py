@@ -69,15 +69,21 @@ def between(model: str, told: Mapping[str, Told], level: float, seed: int = 0) -
                 **{name: getattr(found, name) for name in ("rho", "low", "high", "p", "ceiling", "corrected")},
                 "layers": first.critical,
                 "critical_shared": sorted(set(first.critical) & set(second.critical)),
-                **_losses(first.profile, second.profile, first.critical, level),
+                **_losses(
+                    first.profile,
+                    second.profile,
+                    first.critical,
+                    [layer for layer in first.critical if layer not in second.critical],
+                    level,
+                ),
             }
         )
     return entries
 
 
-def _losses(first: Profile, second: Profile, layers: list[int], level: float) -> dict[str, Any]:
-    """How much of the accuracy of each is lost at these layers, their difference and their ratio."""
-    names = [f"relative_{task}" for task in "ab"]
+def _losses(first: Profile, second: Profile, layers: list[int], alone: list[int], level: float) -> dict[str, Any]:
+    """How much of the accuracy of each is lost at these layers, at those of them `alone`, difference and ratio."""
+    names = [f"{value}_{task}" for value in ("relative", "alone") for task in "ab"]
     names += [f"{value}{end}" for value in ("difference", "ratio") for end in ("", "_low", "_high")]
     if not layers:
         return {**dict.fromkeys(names), "word": "cannot tell"}
@@ -86,8 +92,9 @@ def _losses(first: Profile, second: Profile, layers: list[int], level: float) ->
     with np.errstate(invalid="ignore", divide="ignore"):
         difference, ratio = np.nanquantile(a[1:] - b[1:], tails), np.nanquantile(b[1:] / a[1:], tails)
     word = "holds" if ratio[1] < FAR else "does not hold" if ratio[0] > FAR else "cannot tell"
-    values = (a[0], b[0], a[0] - b[0], *difference, b[0] / a[0], *ratio)
-    return {**dict(zip(names, map(float, values), strict=True)), "word": word}
+    apart = [float(_lost(one, alone)[0]) if alone else None for one in (first, second)]
+    values = (a[0], b[0], *apart, a[0] - b[0], *difference, b[0] / a[0], *ratio)
+    return {**{name: None if v is None else float(v) for name, v in zip(names, values, strict=True)}, "word": word}
 
 
 def _lost(one: Profile, layers: list[int]) -> Float[np.ndarray, " estimate_and_draws"]:

@@ -131,12 +131,16 @@ def _judge(family: Family, task: Mapping[str, Any]) -> tuple[Word, list[str]]:
     if not task["critical"].get(base):
         open_.append(f"no block of {base} is critical, so there is none to be kept.")
     elif joint is None or joint["p"] is None or joint["p"] > ALPHA:
-        p = "cannot be tested" if joint is None or joint["p"] is None else f"p = {probability(joint['p'])}"
+        p = (
+            "cannot be tested"
+            if joint is None or joint["p"] is None
+            else f"p = {probability(joint['p'], joint['p_least'])}"
+        )
         open_.append(f"the overlap of the critical blocks is no more than chance allows ({p}).")
     else:
         favour.append(
             f"{joint['shared']} critical blocks of the children are critical in the base, {joint['expected']:.1f} "
-            f"expected by chance (p = {probability(joint['p'])})."
+            f"expected by chance (p = {probability(joint['p'], joint['p_least'])})."
         )
     if against:
         return DOES_NOT, against
@@ -247,7 +251,7 @@ def _told(family: Family, task: Mapping[str, Any], judged: Mapping[str, tuple[Wo
     if joint and joint["p"] is not None:
         sentences.append(
             f"Together the children share {joint['shared']} critical blocks with the base; blocks drawn at random "
-            f"would share {joint['expected']:.1f} (p = {probability(joint['p'])})."
+            f"would share {joint['expected']:.1f} (p = {probability(joint['p'], joint['p_least'])})."
         )
     word, reasons = judged[name]
     if word != HOLDS and reasons:
@@ -314,11 +318,19 @@ def _across(relevant: Sequence[Mapping[str, Any]], far: Word | None) -> list[str
         mine = [entry["relative_a"] for entry in losses]
         numbers.append(f"{other} {span(shares)} of its accuracy against {span(mine)}")
     sentences[0] += f" {'; '.join(numbers)}, on average over these blocks."
+    apart = [entry for entry in relevant if entry["critical_shared"] and entry["alone_b"] is not None]
+    if apart:
+        numbers = []
+        for other in dict.fromkeys(entry["b"] for entry in apart):
+            losses = [entry for entry in apart if entry["b"] == other]
+            lost = [[entry[key] for entry in losses] for key in ("alone_b", "alone_a")]
+            numbers.append(f"{other} loses {span(lost[0], 1)} of its accuracy against {span(lost[1])}")
+        sentences.append(f"Without the blocks critical for both, {'; '.join(numbers)}.")
     models = {entry["model"] for entry in relevant}
     for layer in sorted({layer for entry in relevant for layer in entry["critical_shared"]}):
         both = [entry for entry in relevant if layer in entry["critical_shared"]]
         tasks = listed([other for other in others if any(entry["b"] == other for entry in both)])
         count = len({entry["model"] for entry in both})
         where = f" in {count} of {len(models)} models" if len(models) > 1 else ""
-        sentences.append(f"Block {layer} is critical for {tasks} as well{where}, so it is no place of {skill} alone.")
+        sentences.append(f"Block {layer} is critical for {tasks} as well{where}, so it is not specific to {skill}.")
     return sentences

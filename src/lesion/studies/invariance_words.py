@@ -43,9 +43,9 @@ def between(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def span(shares: Sequence[float]) -> str:
+def span(shares: Sequence[float], digits: int = 0) -> str:
     """`20 to 24 %`, or the one share."""
-    low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+    low, high = (f"{100 * share:.{digits}f}" for share in (min(shares), max(shares)))
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
@@ -54,9 +54,17 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def probability(p: float | None) -> str:
-    """`0.018`, of very small ones `6e-4`."""
-    return "not known" if p is None else f"{p:.3f}" if p >= 0.001 else f"{p:.0e}".replace("e-0", "e-")
+def probability(p: float | None, least: float | None = None) -> str:
+    """`0.018`, of very small ones `6e-4`; `0.018, the smallest possible` where it is `least`, which a test can give."""
+    if p is None:
+        return "not known"
+    told = f"{p:.3f}" if p >= 0.001 else f"{p:.0e}".replace("e-0", "e-")
+    return f"{told}, the smallest possible" if smallest(p, least) else told
+
+
+def smallest(p: float | None, least: float | None) -> bool:
+    """Whether a p is the least that a test can give, up to rounding: agreement could not have given a smaller one."""
+    return p is not None and least is not None and p <= least * (1 + 1e-9)
 
 
 def blocks(layers: Sequence[int] | set[int]) -> str:
