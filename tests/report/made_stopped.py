@@ -67,5 +67,6 @@ def with_screen(summary: dict[str, Any], *, seconds: bool = True) -> dict[str, A
                 "agreement": [{"unit": "block", "factor": 0.0, "layers": 4, "tied": 2, "rho": 0.8, "low": 0.4,
                                "high": 0.95}],
             }  # fmt: skip
-        model["seconds"] = {"screen": {"answers": 80, "seconds": 1.25}} if seconds else None
+        asking = {model["model"]: {"screen": {"answers": 80, "seconds": 1.25}}}
+        summary |= {"cost": {"asking": asking}} if seconds else {}
     return summary

@@ -156,7 +156,6 @@ def study(*, revisions: bool = True) -> dict[str, Any]:
             ],
             "matrices": list(MATRICES), "layers": list(range(LAYERS)), "keep": list(KEEPS), "sides": list(SIDES),
             "objective": "accuracy", "cells": len(every), "merged": 2 * LAYERS * (2 + 1),
-            "decompositions": {"computed": 16, "read": 0, "reused": 128, "seconds": 1.4},
             "screen": {"items": 40, "best": 64, "random": 8, "evaluated": sum(bool(one["tasks"]) for one in every),
                        "rank_correlation": 0.82, "low": 0.7, "high": 0.9},
             "elimination": {"error": 0.05, "looks": 3, "eliminated": 1, "answers_saved": 78},

@@ -66,7 +66,6 @@ def made(
                 else [],
                 "end": "largest" if len(rates) > 1 else None,
                 "tasks": entries,
-                "seconds": 12.0,
                 "curves": [
                     {
                         "seed": seed,

@@ -160,6 +160,7 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
     from lesion.cli import drift, isolate, memory, overlay, truncate, tune
     from lesion.cli import recall as laboratory
     from lesion.report import page, tables
+    from lesion.studies.cost import beside
     from lesion.studies.run import recall
 
     if (
@@ -175,7 +176,7 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
     _, summary, answers, items = recall(folder)
     path = page.write(folder, summary, answers, items)
     console = Console(highlight=False)
-    console.print(tables.text(summary))
+    console.print(tables.text(beside(summary, folder)))
     for note in summary["notes"]:
         console.print(f"note: {escape(note)}")
     _tell_families(console, summary)
@@ -185,6 +186,7 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
 def _run(study: Study, out: Path | None, choice: EngineChoice) -> None:
     # Imported when there is something to run: help and wrong options need not wait for torch.
     from lesion.report import page, tables
+    from lesion.studies.cost import beside
     from lesion.studies.run import recall, run
 
     folder = out or Path("lesion-out") / f"{study.name}-{study.identity()[:8]}"
@@ -201,7 +203,7 @@ def _run(study: Study, out: Path | None, choice: EngineChoice) -> None:
     _, _, answers, items = recall(folder)
     path = page.write(folder, outcome.summary, answers, items)
     console = Console(highlight=False)
-    console.print(tables.text(outcome.summary))
+    console.print(tables.text(beside(outcome.summary, folder)))
     for note in outcome.summary["notes"]:
         if note not in bar.told:
             console.print(f"note: {note}", markup=False, soft_wrap=True)

@@ -133,10 +133,11 @@ def show(folder: Path) -> bool:
 
 def _show(folder: Path, summary: dict[str, Any], told: Sequence[str]) -> None:
     from lesion.report import tuning
+    from lesion.studies.cost import beside
 
     path = tuning.write(folder, summary)
     console = Console(highlight=False)
-    console.print(tuning.text_tables(summary))
+    console.print(tuning.text_tables(beside(summary, folder)))
     for note in (note for note in summary["notes"] if note not in told):
         console.print(f"note: {note}", markup=False, soft_wrap=True)
     print(f"report: {path}")

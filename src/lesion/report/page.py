@@ -26,6 +26,7 @@ from lesion.report import (
 from lesion.report.files import HERE as HERE
 from lesion.report.files import finite, plain_json, rendered, writing
 from lesion.report.views import Line, Summary, View, drop_scale, lines, views
+from lesion.studies.cost import beside
 from lesion.whole import replace
 
 STEPS = 20  # colour steps of the heat map on each side of zero
@@ -50,7 +51,7 @@ def write(folder: Path, summary: dict[str, Any], answers: pd.DataFrame, items: p
         LesionError: the summary is not one of a study, or the folder cannot be written.
     """
     table = tables.layers(summary)
-    text = page(summary, answers, items)
+    text = page(beside(summary, folder), answers, items)
     drawn = invariance.pngs(summary, _level(summary))
     with writing(Path(folder)) as found:
         for view in views(summary):

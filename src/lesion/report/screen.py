@@ -12,6 +12,7 @@ from rich.text import Text
 from lesion.edits.edit import SCALES, Unit
 from lesion.report import wording
 from lesion.report.views import Summary
+from lesion.studies.screening import ASKING
 
 
 @dataclass(frozen=True)
@@ -113,10 +114,11 @@ def sentences(summary: Summary) -> list[str]:
             f" ({wording.counted(one.items, 'item')}) and the drop of generated accuracy agree in the order of blocks"
             f" with {'; '.join(of)}."
         )
+    asking = (summary.get("cost") or {}).get(ASKING) or {}
     for model in summary["models"]:
         mine = [one for one in every if one.model == model["model"]]
         if mine:
-            told.append(_cost(str(model["model"]), mine, model.get("seconds") or {}))
+            told.append(_cost(str(model["model"]), mine, asking.get(model["model"]) or {}))
     return told
 
 

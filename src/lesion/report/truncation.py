@@ -25,6 +25,7 @@ from lesion.report.isolation_prose import signed
 from lesion.report.truncation_cells import Along, Cell, Search, Tokens, found
 from lesion.report.truncation_charts import BOTTOM, SIZES, TOP, Curve, around_zero
 from lesion.report.truncation_tables import text_tables as text_tables
+from lesion.studies.cost import beside
 from lesion.whole import replace
 
 MOST_ROWS = 1500
@@ -46,7 +47,7 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
     Raises:
         LesionError: the summary does not have the form that a search writes, or the folder cannot be written.
     """
-    text = page(summary)
+    text = page(beside(summary, folder))
     tables = truncation_tables.csv(summary)
     search = found(summary)
     drawn = {

@@ -204,6 +204,7 @@ class Search:
 
     Attributes:
         study, model, search: as in the summary.
+        cost: of the work, as `lesion.studies.cost` tells it.
         chosen: the edit chosen on validation items, or None; `nothing` then says why.
         best: the best on validation items, chosen or not.
         best_tests, composed_tests: that edit and the composed one on test items.
@@ -213,6 +214,7 @@ class Search:
     study: Mapping[str, Any]
     model: Mapping[str, Any]
     search: Mapping[str, Any]
+    cost: Mapping[str, Any]
     tasks: tuple[Task, ...]
     unedited: tuple[Unedited, ...]
     cells: tuple[Cell, ...]
@@ -322,6 +324,7 @@ def found(summary: Mapping[str, Any]) -> Search:
             study=dict(summary.get("study") or {}),
             model=dict(summary.get("model") or {}),
             search=dict(search),
+            cost=dict(summary.get("cost") or {}),
             tasks=tuple(_read(Task, entry) for entry in search.get("tasks") or ()),
             unedited=tuple(_read(Unedited, entry) for entry in summary.get("baseline") or ()),
             cells=tuple(_cell(entry) for entry in summary.get("cells") or ()),

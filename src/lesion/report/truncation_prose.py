@@ -165,7 +165,8 @@ def how(search: Search) -> list[str]:
     """Screen, elimination, collapse and decompositions, each where there was one."""
     told = []
     asked = search.search
-    screen, elimination, work = (asked.get(name) or {} for name in ("screen", "elimination", "decompositions"))
+    screen, elimination = (asked.get(name) or {} for name in ("screen", "elimination"))
+    work = search.cost.get("decompositions") or {}
     if screen:
         told.append(_screen(screen, search))
     if elimination:

@@ -11,6 +11,7 @@ from lesion.labs.text import visible
 from lesion.report import browser, tuning_charts, tuning_figures, tuning_prose, tuning_tables, wording
 from lesion.report.files import plain_json, rendered, writing
 from lesion.report.tuning_tables import text_tables as text_tables
+from lesion.studies.cost import beside
 from lesion.whole import replace
 
 
@@ -28,7 +29,7 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
         LesionError: the summary does not have the form that a tuning writes, or the folder cannot be written.
     """
     try:
-        text, table, drawn = page(summary), tuning_tables.csv(summary), tuning_figures.dots(summary)
+        text, table, drawn = page(beside(summary, folder)), tuning_tables.csv(summary), tuning_figures.dots(summary)
     except (KeyError, TypeError, IndexError) as error:
         raise LesionError(f"This is no summary of a tuning ({error}); run the tuning again.") from error
     with writing(Path(folder)) as place:
@@ -94,4 +95,6 @@ def _details(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("seed of the items", str(study["seed"])),
         ("optimiser", "AdamW; the rate rises over a tenth of the steps and falls to 0; loss on answers alone; float32"),
     ]
+    if trained := tuning_tables.cost(summary):
+        found.append(("seconds of training", trained))
     return [(key, visible(value)) for key, value in found]

@@ -42,6 +42,13 @@ def csv(summary: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
+def cost(summary: Mapping[str, Any]) -> str:
+    """Seconds that a training of each arm took, mean over seeds; empty where the cost is not told."""
+    training = (summary.get("cost") or {}).get("training") or {}
+    known = [(arm["label"], training[arm["arm"]]) for arm in summary["arms"] if arm["arm"] in training]
+    return ", ".join(f"{name} {seconds:,.1f}" for name, seconds in known)
+
+
 def text_tables(summary: Mapping[str, Any]) -> RenderableType:
     """The terminal's account: the findings, and a row per arm with the change of every task."""
     study = summary["study"]

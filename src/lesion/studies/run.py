@@ -21,7 +21,7 @@ from lesion.studies.invariance_families import families
 from lesion.studies.layers import parse_layers
 from lesion.studies.questions import ModelChoice, TaskChoice
 from lesion.studies.reach import Reach
-from lesion.studies.screening import refuse_doubled, screen, seconds, timed
+from lesion.studies.screening import refuse_doubled, screen, timed
 from lesion.studies.stopping import Stopping
 from lesion.studies.stopping_run import ask_until_decided, asked_otherwise, decided_otherwise, refuse_scored
 from lesion.studies.store import Store
@@ -174,10 +174,6 @@ def _summary(
     answers, items = store.answers(), store.items()
     items = items[items["task"].isin([choice.name for choice in study.tasks])].reset_index(drop=True)  # no screen's
     summary = summarise(study, plan, answers, items)
-    if study.screen:
-        spent = seconds(store.folder)
-        for model in summary["models"]:
-            model["seconds"] = spent.get(model["model"])
     if study.stop is not None:
         summary["notes"] += decided_otherwise(store)
         if families(study.models, {}):

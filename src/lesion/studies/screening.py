@@ -7,17 +7,16 @@ the drops of generated accuracy is told in the summary (`summary_screen`); nothi
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from lesion.edits.edit import Scale
 from lesion.engines.engine import Engine
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
 from lesion.models.load import Model
+from lesion.studies import cost
 from lesion.studies.asking import ask, missing
 from lesion.studies.questions import ModelChoice, TaskChoice
 from lesion.studies.recollection import gold_name, gold_of, gold_tasks
@@ -25,12 +24,11 @@ from lesion.studies.store import Store
 from lesion.studies.study import Study
 from lesion.tasks.task import Item, Task
 from lesion.watching import Watcher
-from lesion.whole import replace
 
 ITEMS = 100
 """Items of a task that are screened at most: the first of the draw."""
-FILE = "seconds.json"
-"""How long asking took, in the folder of a study with a screen: per model and part, answers and seconds."""
+ASKING = "asking"
+"""The part of the cost that tells how long asking took, of a study with a screen: by model and part."""
 
 
 def refuse_doubled(study: Study) -> None:
@@ -112,20 +110,8 @@ def timed(folder: Path, model: str, part: str) -> Iterator[Callable[[int], None]
         yield done
     finally:
         if count:
-            known = seconds(folder)
+            known = cost.read(folder).get(ASKING) or {}
             before = known.setdefault(model, {}).get(part, {"answers": 0, "seconds": 0.0})
             spent = before["seconds"] + time.monotonic() - began
             known[model][part] = {"answers": before["answers"] + count, "seconds": round(spent, 3)}
-            try:
-                replace(folder / FILE, json.dumps(known))
-            except OSError as error:
-                raise LesionError(f"{folder} cannot be written: {error.strerror or error}.") from error
-
-
-def seconds(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """What `timed` has measured: by model and part, `answers` and `seconds`; nothing where it is not known."""
-    try:
-        known = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
+            cost.note(folder, ASKING, known)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ import numpy as np
 
 from lesion.edits.artefact import save_edit
 from lesion.edits.edit import BASELINE, Edit
-from lesion.edits.spectra import spectra
+from lesion.edits.spectra import Spectra, spectra
 from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError
 from lesion.methods.truncation import Grid, grid
 from lesion.models.load import Model
+from lesion.studies import cost
 from lesion.studies import truncation_summary as numbers
 from lesion.studies.asking import identity, load_chosen
 from lesion.studies.layers import parse_layers
@@ -87,9 +89,10 @@ def run_truncation(
     for revision in study.revisions:
         refuse_other_config(model, study.model.name, _at(study.model, revision))
     parts = split(tasks, drawn, study.validation)
-    used = spectra(model)
-    before = (used.computed, used.read, used.reused, used.seconds)
-    with Store.open(folder, identity(study, tasks, drawn), study.to_toml()) as store:
+    with (
+        Store.open(folder, identity(study, tasks, drawn), study.to_toml()) as store,
+        _counted(spectra(model), folder),
+    ):
         for choice, items in drawn.items():
             store.add_items(choice.name, items)
             store.add_items(gold_of(choice).name, items)
@@ -99,11 +102,6 @@ def run_truncation(
         shown = _shown(found)
         ask_in_full(parts, parts.test, shown, memory, "answers on test items")
         summary = _summary(study, model, cells, found, parts, memory)
-        decompositions = (used.computed, used.read, used.reused, used.seconds)
-        summary["search"]["decompositions"] = {
-            name: there - then
-            for name, there, then in zip(("computed", "read", "reused", "seconds"), decompositions, before, strict=True)
-        }
         asked, wanted = memory.asked, set(memory.wanted)
         # A checkpoint that fails takes nothing with it.
         _keep(folder, _without(summary, study.revisions), found.composed or found.chosen, model)
@@ -118,6 +116,19 @@ def run_truncation(
             del follower  # its model makes room for the next
             _write(folder, _without(summary, study.revisions[number:]))
     return Outcome(folder, summary, asked, len(wanted))
+
+
+@contextmanager
+def _counted(used: Spectra, folder: Path) -> Iterator[None]:
+    """Add the decompositions made meanwhile to those of earlier runs in the folder, whatever happens."""
+    names = ("computed", "read", "reused", "seconds")
+    before = {name: getattr(used, name) for name in names}
+    try:
+        yield
+    finally:
+        known = cost.read(folder).get("decompositions") or {}
+        more = {name: known.get(name, 0) + getattr(used, name) - before[name] for name in names}
+        cost.note(folder, "decompositions", more)
 
 
 def _without(summary: Mapping[str, Any], revisions: Sequence[str]) -> Mapping[str, Any]:

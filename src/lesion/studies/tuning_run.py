@@ -19,6 +19,7 @@ from lesion.engines.opened import load_for
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.studies import cost
 from lesion.studies import tuning_layers as layers
 from lesion.studies.asking import ask, identity, missing
 from lesion.studies.questions import TaskChoice
@@ -150,6 +151,14 @@ class _Work:
             len(learned),
             self._answers,
             self.notes,
+        )
+        cost.note(
+            self.folder,
+            "training",
+            {
+                name: float(np.mean([done[cells[name, rates[name][0], seed]].seconds for seed in study.seeds]))
+                for name in study.arms
+            },
         )
         try:
             write_whole(self.folder / SUMMARY, json.dumps(summary, indent=1))

@@ -99,7 +99,6 @@ def summarise(
                 ],
                 "end": _end(rate, list(found)),
                 "tasks": tasks,
-                "seconds": float(np.mean([one.seconds for one in done])),
                 "curves": [
                     {"seed": seed, "rate": tried, "points": [_point(point) for point in cells[name, tried, seed].curve]}
                     for tried in study.learning_rates
