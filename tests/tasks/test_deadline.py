@@ -18,6 +18,12 @@ def forever() -> None:
         sum(range(100))
 
 
+def compute(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
 def test_work_that_is_done_in_time_gives_its_value():
     assert within(5.0, lambda: 6 * 7) == 42
 
@@ -26,6 +32,22 @@ def test_work_that_takes_too_long_is_broken_off():
     start = time.monotonic()
     with pytest.raises(TimeoutError, match=r"0\.1 s"):
         within(0.1, forever)
+    assert time.monotonic() - start < 3
+
+
+@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="threads have no clock of their own here")
+def test_waiting_for_the_processor_does_not_count():
+    within(0.1, lambda: time.sleep(0.3))
+
+
+def test_work_that_only_waits_is_broken_off_later():
+    def wait() -> None:
+        while True:
+            time.sleep(0.01)
+
+    start = time.monotonic()
+    with pytest.raises(TimeoutError):
+        within(0.02, wait)
     assert time.monotonic() - start < 3
 
 
@@ -67,7 +89,7 @@ def test_it_works_outside_the_main_thread():
 def test_no_interruption_arrives_after_the_return():
     for _ in range(200):
         try:
-            within(0.002, lambda: time.sleep(0.0018))
+            within(0.002, lambda: compute(0.0018))
         except TimeoutError:
             continue
     assert sum(range(10_000)) == 49_995_000
@@ -92,7 +114,9 @@ import sys, time
 from lesion.tasks.deadline import within
 
 def work(seconds):
-    time.sleep(seconds)
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
 
 for seconds in (0.0, 0.3):
     try:

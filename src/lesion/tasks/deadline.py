@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -13,6 +14,8 @@ Result = TypeVar("Result")
 
 AGAIN = 0.5
 """Seconds after which work that swallowed the interruption is interrupted again."""
+PATIENCE = 10
+"""How many times its limit work may take by the wall clock, where other programs hold the processor or it waits."""
 
 
 class _Expired(BaseException):
@@ -20,12 +23,13 @@ class _Expired(BaseException):
 
 
 def within(seconds: float, work: Callable[[], Result]) -> Result:
-    """What `work()` returns, if it returns within `seconds`.
+    """What `work()` returns, if it returns within `seconds` of processor time.
 
-    A watcher thread raises an exception in the calling thread when the time is over, and again every half
-    second should the work have swallowed it. It arrives between two bytecodes: one long call into C (raising
-    an integer to a huge power) is not interrupted, so such calls must be kept out by other means. Garbage
-    collection rests meanwhile.
+    Processor time of the calling thread, so that a busy machine changes no verdict; and at most `PATIENCE` times as much
+    by the wall clock, which alone counts where a thread has no clock of its own (Windows). A watcher thread raises an
+    exception in the calling thread when the time is over, and again every half second should the work have swallowed
+    it. It arrives between two bytecodes: one long call into C (raising an integer to a huge power) is not interrupted,
+    so such calls must be kept out by other means. Garbage collection rests meanwhile.
 
     Raises:
         TimeoutError: the work took longer.
@@ -35,11 +39,17 @@ def within(seconds: float, work: Callable[[], Result]) -> Result:
     returned = threading.Event()
     guard = threading.Lock()
     over = sent = False
+    computed = _processor_clock()
+    start = computed()
 
     def watch() -> None:
         nonlocal sent
-        wait = seconds
+        wait, latest = seconds, time.monotonic() + PATIENCE * seconds
         while not returned.wait(wait):
+            left = min(seconds - (computed() - start), latest - time.monotonic())
+            if not sent and left > 0:
+                wait = max(left, 1e-3)
+                continue
             with guard:
                 if over:
                     return
@@ -83,6 +93,14 @@ def within(seconds: float, work: Callable[[], Result]) -> Result:
         except _Expired:
             settle()
             raise TimeoutError(f"not done within {seconds:g} s") from None
+
+
+def _processor_clock() -> Callable[[], float]:
+    """The seconds for which the calling thread has computed, for any thread to read; else those that have gone by."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.monotonic
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    return lambda: time.clock_gettime(clock)
 
 
 _counting = threading.Lock()
