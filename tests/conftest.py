@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,18 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from checked import check
+from noise import disturb, undisturbed
 
 check("lesion")
+
+disturb(float(os.environ.get("LESION_TEST_LOGIT_NOISE", "0")))
+
+
+@pytest.fixture(autouse=True)
+def quiet_where_the_same_bits_are_computed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test marked `same_bits` computes the same thing twice, in batches of one shape: no noise on its logits."""
+    with undisturbed() if request.node.get_closest_marker("same_bits") else nullcontext():
+        yield
 
 
 @pytest.fixture(scope="session")

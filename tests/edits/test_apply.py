@@ -24,6 +24,7 @@ LAYERS = [0, 1, 2]
 
 families = pytest.mark.parametrize("family", FAMILIES)
 layers = pytest.mark.parametrize("layer", LAYERS)
+exact = pytest.mark.same_bits("one batch twice: factors of 0 and 1 and taking an edit back are exact by construction")
 
 
 def tokens(rows: int = 3, length: int = 12) -> Tensor:
@@ -45,6 +46,7 @@ def assert_same(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6 * other.abs().max().item())
 
 
+@exact
 @families
 @layers
 def test_zeroing_a_block_is_a_network_that_was_built_without_it(family, layer):
@@ -54,6 +56,7 @@ def test_zeroing_a_block_is_a_network_that_was_built_without_it(family, layer):
     assert torch.equal(logits_under(subject, ScaleBlock(layer, 0)), expected)
 
 
+@exact
 @families
 @layers
 @pytest.mark.parametrize("unit", BRANCHES)
@@ -66,6 +69,7 @@ def test_zeroing_a_branch_is_a_network_whose_output_projection_is_zero(family, l
 
 # In the unknown architecture a norm with a bias stands behind the attention: with the weights at zero it
 # still adds its bias, so that the paper's ablation would not be the identity there.
+@exact
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "unknown"])
 @layers
 def test_the_papers_zero_ablation_of_all_weights_is_scaling_the_block_by_zero(family, layer):
@@ -91,6 +95,7 @@ def test_other_factors_agree_with_a_float64_reference(family, edit):
     assert worst < 1e-3 * moved
 
 
+@exact
 @families
 def test_a_factor_of_one_and_the_baseline_change_no_bit(family):
     subject = model(family)
@@ -153,6 +158,7 @@ def break_off_under(subject: Model, edit) -> None:
         raise RuntimeError("in the middle")
 
 
+@exact
 @families
 def test_restore_is_bit_exact_also_after_an_exception(family):
     subject = model(family)
@@ -174,6 +180,7 @@ def test_restore_is_bit_exact_also_after_an_exception(family):
     assert still == tied
 
 
+@exact
 @families
 def test_nested_edits_are_their_composition_and_the_inner_one_goes_first(family):
     subject = model(family)
@@ -192,6 +199,7 @@ def test_the_same_place_nested_multiplies():
     torch.testing.assert_close(twice, logits_under(subject, ScaleBlock(1, 0.25)), rtol=1e-4, atol=1e-4)
 
 
+@exact
 @families
 def test_a_block_or_branch_that_breaks_its_numbers_is_cut_clean(family):
     subject = model(family)
@@ -310,6 +318,7 @@ def test_collected_hidden_states_are_the_edited_ones(family, seen_before):
     assert not torch.equal(hidden[2], hidden[3])
 
 
+@exact
 def test_a_network_dispatched_by_accelerate_is_edited_like_any_other():
     subject = model("qwen2")
     edit = Compose((ScaleBlock(1, 0), ScaleAttention(0, 0.5), ScaleMlp(2, 1.1)))
@@ -320,6 +329,7 @@ def test_a_network_dispatched_by_accelerate_is_edited_like_any_other():
     assert torch.equal(logits(subject.network), unedited)
 
 
+@exact
 def test_in_bfloat16_the_ends_are_exact_and_the_stream_keeps_its_dtype():
     network = model("llama").network.bfloat16()
     subject = wrap(network, model("llama").tokenizer, "half")
@@ -344,6 +354,7 @@ def pruned_by_hand(subject: Model) -> None:
         matrix.write(values.masked_fill(values.abs() >= sizes[-int(0.2 * len(sizes))], 0.0))
 
 
+@exact
 @families
 def test_weights_blocks_and_branches_are_edited_together_and_come_back(family):
     subject, by_hand = model(family), model(family)

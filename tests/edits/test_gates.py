@@ -29,6 +29,7 @@ EDITS = [
 STEPS = 8
 
 families = pytest.mark.parametrize("family", FAMILIES)
+exact = pytest.mark.same_bits("one batch twice, under the same gates or none")
 
 
 def prompts(rows: int = len(EDITS), length: int = 9) -> Tensor:
@@ -106,6 +107,7 @@ def test_rows_dropped_reordered_and_repeated_in_mid_answer_keep_their_edits(fami
         assert_close(torch.stack([step[row] for step in logits[6:]]), alone[6:])
 
 
+@exact
 @pytest.mark.parametrize("family", ["llama", "opt", "gemma3"])
 def test_rows_refilled_from_a_table_are_under_the_edits_of_the_table(family):
     subject, ids = model(family), prompts()
@@ -139,6 +141,7 @@ def break_off_between_gates(subject, ids: Tensor) -> None:
         raise RuntimeError("in the middle")
 
 
+@exact
 @families
 def test_the_hooks_are_gone_afterwards_also_after_an_exception(family):
     subject, ids = model(family), prompts()
@@ -225,6 +228,7 @@ def test_a_block_run_by_itself_is_gated_and_its_rows_are_counted(family):
                 block(stream, **extra)
 
 
+@exact
 def test_before_any_assignment_nothing_is_edited():
     subject, ids = model("llama"), prompts()
     expected = subject.network(ids).logits
@@ -241,6 +245,7 @@ def test_an_edit_of_all_rows_stays_when_rows_are_selected():
         assert_close(subject.network(prompts()[[4, 2]]).logits, expected[[4, 2]])
 
 
+@exact
 def test_an_assignment_that_is_refused_leaves_the_one_before_it():
     subject, ids = model("llama"), prompts(2)
     with gated(subject) as gates:
@@ -251,6 +256,7 @@ def test_an_assignment_that_is_refused_leaves_the_one_before_it():
         assert torch.equal(subject.network(ids).logits, expected)
 
 
+@exact
 def test_a_place_that_no_row_edits_any_more_costs_nothing_and_can_be_edited_again():
     subject, ids = model("llama"), prompts(2)
     with gated(subject) as gates:
@@ -267,6 +273,7 @@ def test_a_place_that_no_row_edits_any_more_costs_nothing_and_can_be_edited_agai
         assert torch.equal(subject.network(ids).logits, edited)
 
 
+@exact
 def test_an_edit_around_gates_holds_for_every_row():
     subject, ids = model("llama"), prompts(2)
     with applied(subject, ScaleBlock(0, 0)), gated(subject) as gates:
@@ -277,6 +284,7 @@ def test_an_edit_around_gates_holds_for_every_row():
         assert torch.equal(subject.network(ids).logits, both)
 
 
+@exact
 def test_gates_work_the_same_under_inference_mode():
     subject, ids = model("gemma2"), prompts()
     with gated(subject) as gates:

@@ -21,6 +21,7 @@ from lesion.models.load import wrap
 from tiny import FAMILIES, model, tiny, tokenizer
 
 families = pytest.mark.parametrize("family", FAMILIES)
+exact = pytest.mark.same_bits("one batch twice: a row that is not truncated passes through untouched")
 # Where several matrices lie in one parameter: by rows per head, by rows, by columns of a transposed storage.
 fused = pytest.mark.parametrize("family", ["gpt_neox", "phi3", "gpt2"])
 
@@ -71,6 +72,7 @@ def part(output: Tensor, matrix) -> Tensor:
 # -- a batch of rows
 
 
+@exact
 @families
 def test_every_row_has_the_logits_of_the_weights_truncated_and_one_that_is_not_edited_those_of_the_network(family):
     subject = model(family)
@@ -164,6 +166,7 @@ def test_a_row_of_broken_numbers_stays_alone_with_them(family):
     assert_close(found[[1, 3]], whole[[1, 3]], 1e-5)
 
 
+@exact
 def test_the_weights_are_not_touched_and_the_hooks_are_gone_afterwards():
     subject, ids = model("phi3"), prompts(3)
     hooks, expected = everything_hooked(subject.network), logits(subject, ids)
@@ -256,6 +259,7 @@ def test_a_pass_that_does_not_run_through_a_truncated_matrix_is_told():
             logits(subject, prompts(2))
 
 
+@exact
 def test_an_assignment_that_is_refused_leaves_the_one_before_it():
     subject, ids = model("llama"), prompts(2)
     with gated(subject) as gates:
@@ -289,6 +293,7 @@ def test_scales_and_truncations_of_one_branch_are_both_made_whichever_came_first
         assert_close(found[row], alone(subject, ids[row], edit))
 
 
+@exact
 def test_truncations_of_one_matrix_in_one_row_keep_what_all_of_them_keep():
     subject, ids = model("llama"), prompts(3)
     edits = [
@@ -304,6 +309,7 @@ def test_truncations_of_one_matrix_in_one_row_keep_what_all_of_them_keep():
     assert_close(found[0], alone(subject, ids[0], edits[0]))
 
 
+@exact
 def test_rows_truncate_the_weights_as_they_are_now():
     subject, ids = model("llama"), prompts(2)
     halved = ScaleParameters(Magnitude(0.3, ("1.mlp.up",)), 0.5)
@@ -341,6 +347,7 @@ def test_in_half_precision_rows_are_as_close_to_the_truth_as_edited_weights_are(
     assert float(sum(rows)) < 1.5 * float(sum(weights))
 
 
+@exact
 def test_factors_are_made_again_when_their_memory_is_needed_and_spectra_are_not(monkeypatch):
     subject = model("llama")
     edits = truncations(subject, (0, 1, 2))

@@ -25,11 +25,11 @@ class _Expired(BaseException):
 def within(seconds: float, work: Callable[[], Result]) -> Result:
     """What `work()` returns, if it returns within `seconds` of processor time.
 
-    Processor time of the calling thread, so that a busy machine changes no verdict; and at most `PATIENCE` times as much
-    by the wall clock, which alone counts where a thread has no clock of its own (Windows). A watcher thread raises an
-    exception in the calling thread when the time is over, and again every half second should the work have swallowed
-    it. It arrives between two bytecodes: one long call into C (raising an integer to a huge power) is not interrupted,
-    so such calls must be kept out by other means. Garbage collection rests meanwhile.
+    Processor time of the calling thread, so that a busy machine changes no verdict; and at most `PATIENCE` times as
+    much by the wall clock, which alone counts where a thread has no clock of its own (Windows). A watcher thread
+    raises an exception in the calling thread when the time is over, and again every half second should the work have
+    swallowed it. It arrives between two bytecodes: one long call into C (raising an integer to a huge power) is not
+    interrupted, so such calls must be kept out by other means. Garbage collection rests meanwhile.
 
     Raises:
         TimeoutError: the work took longer.
