@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 
@@ -12,8 +13,8 @@ from transformers import DynamicCache
 
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp
-from lesion.engines.decoding import luck
 from lesion.engines.engine import Decoding
+from lesion.engines.sampling import TIE, noise_key
 from lesion.models.load import Model
 
 EDITS: tuple[Edit, ...] = (
@@ -58,27 +59,45 @@ def greedy(model: Model, prompt: Sequence[int], edit: Edit, limit: int) -> tuple
 
 
 def nucleus(logits: np.ndarray, temperature: float, top_p: float) -> dict[int, float]:
-    """The tokens of the nucleus, most likely first, with their probability in it; token by token, in float64."""
+    """The tokens of the nucleus, most likely first, with their probability in it; token by token, in float64.
+
+    The smallest set of most likely tokens that reaches `top_p`, with all that are as likely as its last one.
+    """
     scaled = np.asarray(logits, dtype=np.float64) / temperature
     probabilities = np.exp(scaled - scaled.max())
     probabilities /= probabilities.sum()
     inside: dict[int, float] = {}
     for token in sorted(range(len(logits)), key=lambda token: (-probabilities[token], token)):
-        inside[token] = probabilities[token]
-        if sum(inside.values()) >= top_p:
+        if sum(p for other, p in inside.items() if logits[other] > logits[token] + TIE) >= top_p:
             break
+        inside[token] = probabilities[token]
     whole = sum(inside.values())
     return {token: probability / whole for token, probability in inside.items()}
 
 
+def split_mix(state: int, count: int) -> int:
+    """The last of the first `count` numbers of SplitMix64 (Steele, Lea and Flood 2014) from this state."""
+    word = (1 << 64) - 1
+    number = (state + count * 0x9E3779B97F4A7C15) & word
+    number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & word
+    number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & word
+    return number ^ (number >> 31)
+
+
+def noise(key: int, position: int, token: int) -> float:
+    """The Gumbel noise of one token, from Python's whole numbers."""
+    uniform = ((split_mix(split_mix(key, position + 1), token + 1) >> 12) + 0.5) / 2**52
+    return -math.log(-math.log(uniform))
+
+
 def drawn(model: Model, prompt: Sequence[int], edit: Edit, decoding: Decoding) -> tuple[int, ...]:
-    """Sampled decoding with the prompt's luck, the whole sequence anew at each step."""
+    """Sampled decoding with the noise of the prompt, the whole sequence anew at each step."""
     said: list[int] = []
-    for uniform in luck(decoding, prompt):
+    while len(said) < decoding.max_new_tokens:
         logits = forward(model, (*prompt, *said), edit)[0][-1].numpy()
         inside = nucleus(logits, decoding.temperature, decoding.top_p)
-        reached = np.searchsorted(np.cumsum(list(inside.values())), uniform, side="right")
-        said.append(list(inside)[min(int(reached), len(inside) - 1)])
+        key = noise_key(decoding.seed, prompt)
+        said.append(max(inside, key=lambda token: math.log(inside[token]) + noise(key, len(said), token)))
         if said[-1] in ends(model):
             break
     return tuple(said)

@@ -8,11 +8,11 @@ from alone import drawn, greedy, prompts
 import tiny
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters
 from lesion.edits.shares import Magnitude
-from lesion.engines.decoding import StopStrings
 from lesion.engines.drafts import AGAIN, FILLED, SHORT, SPARE, Drafts
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.prefixes import Prefix
 from lesion.engines.row import Row
+from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers import TransformersEngine
 from lesion.models.load import Model
 
@@ -64,7 +64,7 @@ def test_without_an_edit_that_changes_anything_nobody_but_the_first_is_decoded()
         assert found[request.key] == greedy(model, request.prompt, BASELINE, 16)
 
 
-def test_sampled_answers_leave_the_draft_where_their_own_luck_says_so():
+def test_sampled_answers_leave_the_draft_where_their_own_noise_says_so():
     model = tiny.model("llama")
     decoding = Decoding(12, temperature=0.8, top_p=0.9, seed=4)
     requests = asked(prompts(3, seed=13), decoding=decoding) + [

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import tiny
 from lesion.edits.edit import BASELINE, ScaleAttention, ScaleBlock, ScaleMlp
-from lesion.engines.decoding import StopStrings
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.loops import LEAST, Loop
 from lesion.engines.row import Row
+from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import UsageError
 
@@ -190,7 +190,7 @@ def test_answers_are_those_of_the_model_alone_cut_at_their_loop(family):
     assert len(endings) > 1
 
 
-def test_drawn_answers_are_cut_at_their_loop_and_draw_the_same_luck():
+def test_drawn_answers_are_cut_at_their_loop_and_draw_with_the_same_noise():
     model = tiny.model("llama")
     asked = [
         Request(f"{item} {edit}", text, edit, Decoding(60, temperature=0.4, seed=3, stop_loops=2))

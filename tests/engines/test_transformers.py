@@ -115,7 +115,7 @@ def test_more_prompt_tokens_than_one_pass_should_have_enter_with_several(monkeyp
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
-def test_sampling_draws_by_the_items_own_luck_whoever_shares_its_batch(batch_size):
+def test_sampling_draws_by_the_items_own_noise_whoever_shares_its_batch(batch_size):
     model = tiny.model("llama")
     decodings = [Decoding(9, temperature=1.0, seed=1), Decoding(7, temperature=0.6, top_p=0.8), Decoding(5)]
     requests = [
@@ -133,6 +133,26 @@ def test_sampling_draws_by_the_items_own_luck_whoever_shares_its_batch(batch_siz
         for index in range(3):
             base, same = (found[f"{item}/{edit}/{index}"] for edit in (BASELINE, ScaleBlock(1, 1.0)))
             assert base.token_ids == same.token_ids
+
+
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_rounding_of_the_logits_changes_hardly_any_sampled_answer(top_p):
+    """Also where the probabilities of all tokens nearly tie, as those of an untrained network do."""
+    torch.manual_seed(0)
+    config = hf.LlamaConfig(
+        vocab_size=2048, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4
+    )
+    model = wrap(hf.LlamaForCausalLM(config).eval(), tiny.tokenizer(), "untrained")
+    decoding = Decoding(10, temperature=1.0, top_p=top_p)
+    requests = [Request(str(item), text, decoding=decoding) for item, text in enumerate(prompts(40, seed=5))]
+    exact = ask(model, requests, 64)
+    generator = torch.Generator().manual_seed(1)
+    with model.network.lm_head.register_forward_hook(
+        lambda module, given, logits: logits + 1e-6 * torch.rand(logits.shape, generator=generator)
+    ):
+        rounded = ask(model, requests, 16)
+    assert sum(len(response.token_ids) for response in exact.values()) > 300
+    assert sum(exact[key].token_ids != rounded[key].token_ids for key in exact) <= 1
 
 
 def without_an_end(texts, model, edits=(BASELINE,), limit: int = 14):

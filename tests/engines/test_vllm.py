@@ -156,12 +156,14 @@ def test_what_is_ended_for_its_loop_leaves_vllm_at_once(model, vllm, monkeypatch
         assert told.answer.finish == ("loop" if times else "length")
 
 
-def test_samples_draw_with_the_same_luck(model, vllm, plain):
-    decoding = Decoding(10, temperature=0.9, top_p=0.8, seed=5)
-    asked = generations(prompts(model), places(model)[:3], decoding)
+def test_samples_draw_with_the_same_noise(model, vllm, plain):
+    decodings = Decoding(10, temperature=0.9, top_p=0.8, seed=5), Decoding(10, temperature=1.3, seed=6)
+    asked = [request for decoding in decodings for request in generations(prompts(model), places(model)[:3], decoding)]
     told = answers(vllm, asked)
     assert_same(told, answers(plain, asked))
-    assert told[f"0 {ScaleBlock(0)} {decoding}"].token_ids == drawn(model, prompts(model)[0], ScaleBlock(0), decoding)
+    for decoding in decodings:
+        alone = drawn(model, prompts(model)[0], ScaleBlock(0), decoding)
+        assert told[f"0 {ScaleBlock(0)} {decoding}"].token_ids == alone
 
 
 def test_the_end_of_the_context(model, vllm, plain):

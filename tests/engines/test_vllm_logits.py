@@ -7,13 +7,14 @@ import json
 import numpy as np
 import pytest
 import torch
+from alone import noise, nucleus
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tiny
-from lesion.engines.decoding import luck, sample
-from lesion.engines.engine import Decoding, Request
-from lesion.engines.vllm_logits import Draw, Luck, Wish, looked_up
+from lesion.engines.engine import Request
+from lesion.engines.sampling import noise_key
+from lesion.engines.vllm_logits import Draw, Wish, draw, looked_up
 from lesion.engines.vllm_scoring import chosen, contrasted, looks
 
 VOCABULARY = 64
@@ -74,28 +75,21 @@ def test_broken_logits_give_no_ranks(model):
     assert chosen(request, [looked_up(row, [(5,)])], model).answer.finish == "nonfinite"
 
 
-def test_a_draw_leaves_the_token_that_the_luck_of_the_answer_picks():
+def test_a_draw_leaves_the_token_that_is_drawn_elsewhere_too():
     rows = torch.randn(4, VOCABULARY, generator=torch.Generator().manual_seed(0))
-    prompts = {1: (7, 8), 3: (9,)}
-    decodings = {1: Decoding(6, temperature=0.7, top_p=0.9, seed=3), 3: Decoding(9, temperature=1.5, seed=4)}
-    draws = Luck()
-    for step in range(6):
+    settings = {1: (0.7, 0.9, noise_key(3, (7, 8))), 3: (1.5, 1.0, noise_key(4, (9,)))}
+    for position in range(6):
         logits = rows.clone()
-        asked = [
-            Draw(row, 10 + row, step, (d.temperature, d.top_p, d.seed, d.max_new_tokens), prompts[row])
-            for row, d in decodings.items()
-        ]
-        draws.draw(logits, asked)
+        draw(logits, [Draw(row, position + row, its) for row, its in settings.items()])
         assert torch.equal(logits[[0, 2]], rows[[0, 2]])
-        for row, decoding in decodings.items():
-            uniform = torch.tensor([luck(decoding, prompts[row])[step]], dtype=torch.float64)
-            settings = torch.tensor([[decoding.temperature], [decoding.top_p]], dtype=torch.float64)
-            expected = int(sample(rows[row : row + 1], settings[0], settings[1], uniform))
-            assert int(logits[row].argmax()) == expected
+        for row, (temperature, top_p, key) in settings.items():
+            inside = nucleus(rows[row].numpy(), temperature, top_p)
+            sums = {token: np.log(share) + noise(key, position + row, token) for token, share in inside.items()}
+            assert int(logits[row].argmax()) == max(sums, key=sums.get)
             assert int(logits[row].isfinite().sum()) == 1
 
 
 def test_a_wish_travels_as_plain_json():
-    wish = Wish(3, 2, 17, 16, ((5,), (6, 7)), (0.5, 0.9, 3, 20))
+    wish = Wish(3, 2, 17, 16, ((5,), (6, 7)), (0.5, 0.9, -(2**63)))
     assert Wish.of(json.loads(json.dumps(wish.plain()))) == wish
     assert Wish.of(json.loads(json.dumps(Wish(0, 0, 1).plain()))) == Wish(0, 0, 1)

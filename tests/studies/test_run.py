@@ -309,6 +309,23 @@ def test_tasks_may_differ_in_items_limit_stop_and_style(tinies, tmp_path):
     assert asked == {(3, ("\n",), 4): 2 * 4, (9, ("#",), 2): 2 * 2}
 
 
+def test_answers_that_were_sampled_in_another_way_are_never_mixed_with_those_of_today(
+    sums, tinies, tmp_path, monkeypatch
+):
+    sampled, greedy = study(sums, decoding={"temperature": 1.0}), study(sums)
+    with monkeypatch.context() as patched:
+        for module in ("lesion.studies.asking", "lesion.engines.engine"):
+            patched.setattr(f"{module}.SAMPLING", "another")
+        run(sampled, tmp_path / "sampled", models=tinies)
+        run(greedy, tmp_path / "greedy", models=tinies, make_engine=Oracle())
+    with pytest.raises(LesionError, match=r"this version samples answers in another way, or .* changed .*--out"):
+        run(sampled, tmp_path / "sampled", models=tinies, make_engine=Oracle())
+    assert all(" another max=" in row["decoding"] for row in recall(tmp_path / "sampled")[2].to_dict("records"))
+    oracle = Oracle()
+    run(greedy, tmp_path / "greedy", models=tinies, make_engine=oracle)
+    assert oracle.asked == []
+
+
 def test_sampling_is_seeded_by_the_study(sums, tinies, tmp_path):
     def texts(folder: str, seed: int) -> list[str]:
         sampled = study(sums, seed=seed, items="all", decoding={"temperature": 2.0, "max_new_tokens": 8})

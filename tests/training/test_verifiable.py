@@ -102,7 +102,7 @@ def test_a_step_moves_along_the_gradient_of_the_formula(family, tmp_path, heard)
         for module in network.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
-    recipe = Reinforcement(steps=1, prompts=4, generations=6, temperature=1.3, learning_rate=1e-3, warmup=0.0)
+    recipe = Reinforcement(steps=1, prompts=4, generations=6, temperature=2.5, learning_rate=1e-3, warmup=0.0)
     reinforce(subject, task, task.load(), recipe, tmp_path)
     ((asked, said, rewards),) = heard
     network = reference.network.requires_grad_(True)
@@ -111,7 +111,7 @@ def test_a_step_moves_along_the_gradient_of_the_formula(family, tmp_path, heard)
     assert advantages.unique().numel() > 2
     loss = 0.0
     for prompt, completion, advantage in zip(asked, said, advantages, strict=True):
-        logits = network(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1 : -1] / 1.3
+        logits = network(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1 : -1] / 2.5
         chances = logits.log_softmax(-1)[range(len(completion)), completion]
         loss = loss - advantage * chances.sum()
     (loss / sum(map(len, said))).backward()

@@ -13,10 +13,10 @@ from lesion.edits.edit import BASELINE
 from lesion.edits.gates import Gates
 from lesion.edits.table import Table
 from lesion.engines.bands import ROWS, bands, by_bands, can_cut
-from lesion.engines.decoding import sample
 from lesion.engines.prefill import Prefilled, prefill
 from lesion.engines.prefixes import Prefixes
 from lesion.engines.row import Row
+from lesion.engines.sampling import sample
 from lesion.engines.slots import GROWTH, Slots
 from lesion.engines.work import Work
 from lesion.models.load import Model
@@ -196,14 +196,16 @@ def _next(
     largest, tokens = logits.max(-1)
     finite = largest.isfinite().tolist()
     drawing: list[int] = []
-    settings: list[tuple[float, float, float]] = []
+    settings: list[tuple[float, float]] = []
+    noise: list[tuple[int, int]] = []
     for index, (row, ahead) in enumerate(places):
-        if row is not None and row.uniform is not None and finite[index]:
+        if row is not None and row.noise_key is not None and finite[index]:
             decoding = row.request.decoding
             drawing.append(index)
-            settings.append((decoding.temperature, decoding.top_p, row.uniform[len(row.said) + ahead]))
+            settings.append((decoding.temperature, decoding.top_p))
+            noise.append((row.noise_key, len(row.said) + ahead))
     if drawing:
         indices = torch.tensor(drawing, device=logits.device)
         numbers = torch.tensor(settings, dtype=torch.float64, device=logits.device)
-        tokens[indices] = sample(logits[indices], *numbers.T)
+        tokens[indices] = sample(logits[indices], *numbers.T, *torch.tensor(noise, device=logits.device).T)
     return tokens.tolist(), finite

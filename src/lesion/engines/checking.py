@@ -15,6 +15,11 @@ def ends_of(model: Model) -> set[int]:
     return {*(ends if isinstance(ends, list) else [ends]), model.tokenizer.eos_token_id} - {None}
 
 
+def longest_answer(model: Model, request: Request) -> int:
+    """How many tokens an answer may have: the request's limit, and what the context leaves."""
+    return min(request.decoding.max_new_tokens, model.context - len(request.prompt))
+
+
 def check_requests(model: Model, requests: Iterable[Request]) -> None:
     """That every request can be answered.
 

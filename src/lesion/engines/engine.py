@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lesion.edits.edit import BASELINE, Edit
+from lesion.engines.sampling import SAMPLING
 from lesion.errors import UsageError
 from lesion.tasks.task import Answer
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decoding:
-    """How answers are decoded: greedy at temperature 0, else sampled from a generator seeded per request.
+    """How answers are decoded: greedy at temperature 0, else sampled (see `lesion.engines.sampling`).
 
     With `stop_loops` an answer is ended once it has said the same piece so many times in a row (see
     `lesion.engines.loops`); 0, the default, lets it go on. That saves what a broken model babbles and is approximate:
@@ -48,7 +49,8 @@ class Decoding:
             )
 
     def __str__(self) -> str:
-        how = "greedy" if self.temperature == 0 else f"T={self.temperature:g} p={self.top_p:g} seed={self.seed}"
+        sampled = f"T={self.temperature:g} p={self.top_p:g} seed={self.seed} {SAMPLING}"
+        how = "greedy" if self.temperature == 0 else sampled
         # Only where loops are stopped, so that the keys of answers from before there was the choice stay what they are.
         loops = f" stop_loops={self.stop_loops}" if self.stop_loops else ""
         return f"{how} max={self.max_new_tokens} stop={list(self.stop)!r}{loops}"

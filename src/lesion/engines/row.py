@@ -6,12 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
-
-from lesion.engines.decoding import StopStrings, luck
 from lesion.engines.engine import Request
 from lesion.engines.loops import Loop
 from lesion.engines.prefixes import NOTHING, Prefix
+from lesion.engines.sampling import noise_key
+from lesion.engines.stop_strings import StopStrings
 from lesion.tasks.task import Finish
 
 
@@ -48,10 +47,10 @@ class Row:
     prefix: Prefix = NOTHING
 
     @cached_property
-    def uniform(self) -> np.ndarray | None:
-        """What decides the tokens that are drawn; None for a greedy answer. Made when the row is at work."""
+    def noise_key(self) -> int | None:
+        """What its tokens are drawn by; None for a greedy answer. Made when the row is at work."""
         decoding = self.request.decoding
-        return luck(decoding, self.request.prompt) if decoding.temperature > 0 else None
+        return noise_key(decoding.seed, self.request.prompt) if decoding.temperature > 0 else None
 
     @cached_property
     def loop(self) -> Loop | None:

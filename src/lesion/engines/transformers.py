@@ -21,9 +21,8 @@ from lesion.edits.lowrank import BUDGET, factor_bytes, maskable
 from lesion.edits.table import Table, tabulate
 from lesion.edits.weights import written
 from lesion.engines.batch import Batch
-from lesion.engines.checking import check_requests, ends_of
+from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.contrast import look_up
-from lesion.engines.decoding import StopStrings
 from lesion.engines.drafts import WORTH, WORTH_ON_CPU, Drafts
 from lesion.engines.engine import Request, Response
 from lesion.engines.memory import halve, ran_out, rows_that_fit
@@ -31,6 +30,7 @@ from lesion.engines.prefill import TOKENS
 from lesion.engines.prefixes import Prefix, Prefixes
 from lesion.engines.row import Row
 from lesion.engines.scoring import Scored, score
+from lesion.engines.stop_strings import StopStrings
 from lesion.engines.work import Work
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -183,9 +183,8 @@ class TransformersEngine:
         stops: Mapping[tuple[str, ...], StopStrings],
         prefix: Prefix,
     ) -> Row:
-        decoding = request.decoding
-        limit = min(decoding.max_new_tokens, self.model.context - len(request.prompt))
-        stop = stops[decoding.stop]
+        limit = longest_answer(self.model, request)
+        stop = stops[request.decoding.stop]
         return Row(request, column, starts[column], limit, self._ends, stop, apart=apart[column], prefix=prefix)
 
     def _generate(self, gates: Gates, waiting: Drafts, table: Table, prefixes: Prefixes) -> Iterator[Response]:

@@ -12,12 +12,13 @@ import torch
 
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleParameters, Truncate, of_places, of_spectra, of_weights
 from lesion.edits.factors import factors
-from lesion.engines.checking import check_requests, ends_of
-from lesion.engines.decoding import StopStrings
+from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.engine import Request, Response
 from lesion.engines.guard import probes, prove
 from lesion.engines.loops import Loop
 from lesion.engines.memory import ROWS_ON_ACCELERATOR, rows_that_fit
+from lesion.engines.sampling import noise_key
+from lesion.engines.stop_strings import StopStrings
 from lesion.engines.vllm_building import refused, start
 from lesion.engines.vllm_jobs import Job, Jobs
 from lesion.engines.vllm_scoring import Look, chosen, contrasted, looks
@@ -292,15 +293,15 @@ class VllmEngine:
                 yield Job(look.tokens, column=column, look=look, request=request, part=part)
             return
         decoding = request.decoding
-        drawn = (decoding.temperature, decoding.top_p, decoding.seed, decoding.max_new_tokens)
-        limit = min(decoding.max_new_tokens, self.model.context - len(request.prompt))
+        sampled = decoding.temperature > 0
+        limit = longest_answer(self.model, request)
         yield Job(
             request.prompt,
             limit,
             column,
             stops[decoding.stop],
             Loop(decoding.stop_loops, limit) if decoding.stop_loops else None,
-            draw=drawn if decoding.temperature > 0 else (),
+            draw=(decoding.temperature, decoding.top_p, noise_key(decoding.seed, request.prompt)) if sampled else (),
             request=request,
         )
 

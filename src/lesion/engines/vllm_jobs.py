@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lesion.engines.decoding import StopStrings
 from lesion.engines.engine import Request
 from lesion.engines.loops import Loop
+from lesion.engines.stop_strings import StopStrings
 from lesion.engines.vllm_building import Running
 from lesion.engines.vllm_logits import Wish
 from lesion.engines.vllm_scoring import Look
@@ -47,7 +47,7 @@ class Job:
     stop: StopStrings | None = None
     loop: Loop | None = None
     look: Look | None = None
-    draw: tuple[float, float, int, int] | tuple[()] = ()
+    draw: tuple[float, float, int] | tuple[()] = ()
     fresh: bool = False
     request: Request | None = None
     part: int = 0
@@ -128,7 +128,7 @@ class Jobs:
         first, targets = (job.look.first, job.look.targets) if job.look else (0, ())
         wish = Wish(number, job.column, len(job.tokens), first, targets, job.draw)
         parameters = SamplingParams(
-            temperature=0.0,  # what is drawn is drawn by the worker, see `lesion.engines.vllm_logits.Luck`
+            temperature=0.0,  # what is drawn is drawn by the worker, see `lesion.engines.vllm_logits.draw`
             max_tokens=job.limit,
             stop_token_ids=sorted(self.ends),
             ignore_eos=True,

@@ -1,4 +1,4 @@
-"""What a worker reads off the logits: log-probabilities and ranks, draws by an answer's own luck, broken numbers."""
+"""What a worker reads off the logits: log-probabilities and ranks, draws of sampled answers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lesion.engines.decoding import luck, sample
-from lesion.engines.engine import Decoding
+from lesion.engines.sampling import sample
 
 # Logits that are looked at together, rows × vocabulary: what a processor keeps near.
 ENTRIES = 1 << 20
@@ -28,7 +26,8 @@ class Wish:
         prompt: tokens of its prompt; an answer begins behind them.
         first: position whose logits are looked up first; what they tell is the token after it.
         targets: for `first` and each position after it, the tokens to look up there; empty for answers.
-        draw: temperature, top_p, seed and limit of an answer that is sampled; empty where it is greedy.
+        draw: temperature, top_p and noise key (`lesion.engines.sampling.noise_key`) of an answer that is sampled; empty
+            where it is greedy.
     """
 
     number: int
@@ -36,7 +35,7 @@ class Wish:
     prompt: int
     first: int = 0
     targets: tuple[tuple[int, ...], ...] = ()
-    draw: tuple[float, float, int, int] | tuple[()] = ()
+    draw: tuple[float, float, int] | tuple[()] = ()
 
     def plain(self) -> dict[str, Any]:
         """As plain numbers and lists."""
@@ -92,40 +91,20 @@ class Draw:
 
     Attributes:
         row: of the logits.
-        number: of the request.
-        step: which of its tokens it is, from 0.
+        position: of the token in its answer, from 0.
         draw: as in `Wish`.
-        prompt: token ids.
     """
 
     row: int
-    number: int
-    step: int
-    draw: tuple[float, float, int, int]
-    prompt: Sequence[int]
+    position: int
+    draw: tuple[float, float, int]
 
 
-class Luck:
-    """Draws of the answers that are sampled, by request."""
-
-    def __init__(self) -> None:
-        self._draws: dict[int, np.ndarray] = {}
-
-    def draw(self, logits: Float[Tensor, "rows vocabulary"], rows: Sequence[Draw]) -> None:
-        """Leave of each of these rows the token that is drawn, as the only one that is possible."""
-        where = torch.tensor([row.row for row in rows], device=logits.device)
-        settings = []
-        for one in rows:
-            temperature, top_p, seed, limit = one.draw
-            if one.number not in self._draws:
-                decoding = Decoding(int(limit), (), temperature, top_p, int(seed))
-                self._draws[one.number] = luck(decoding, one.prompt)
-            settings.append((temperature, top_p, self._draws[one.number][one.step]))
-        numbers = torch.tensor(settings, dtype=torch.float64, device=logits.device)
-        tokens = sample(logits.index_select(0, where), *numbers.T)
-        logits.index_fill_(0, where, float("-inf"))
-        logits[where, tokens] = 0.0
-
-    def forget(self, kept: set[int]) -> None:
-        """Let go of the draws of requests that are not at work any more."""
-        self._draws = {number: draws for number, draws in self._draws.items() if number in kept}
+def draw(logits: Float[Tensor, "rows vocabulary"], draws: Sequence[Draw]) -> None:
+    """Leave of each of these rows the token that is drawn, as the only one that is possible."""
+    rows = torch.tensor([one.row for one in draws], device=logits.device)
+    settings = torch.tensor([one.draw[:2] for one in draws], dtype=torch.float64, device=logits.device)
+    noise = torch.tensor([(one.draw[2], one.position) for one in draws], device=logits.device)
+    tokens = sample(logits.index_select(0, rows), *settings.T, *noise.T)
+    logits.index_fill_(0, rows, float("-inf"))
+    logits[rows, tokens] = 0.0

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from lesion.engines.vllm_hooks import TokenGates
-from lesion.engines.vllm_logits import Draw, Luck, Wish, looked_up
+from lesion.engines.vllm_logits import Draw, Wish, draw, looked_up
 from lesion.engines.vllm_slices import Slices
 from lesion.engines.vllm_structure import layers_of
 from lesion.errors import LesionError
@@ -74,7 +74,7 @@ class Watch:
     """
 
     def __init__(self, runner: Any, blocks: int, family: str, name: str, end: int) -> None:
-        for needed in ("input_batch", "requests", "execute_model", "model"):
+        for needed in ("input_batch", "execute_model", "model"):
             if not hasattr(runner, needed):
                 raise LesionError(
                     f"This vLLM runs models by a {type(runner).__name__} without `{needed}`, which is not known here;"
@@ -86,7 +86,6 @@ class Watch:
         self.layers = layers_of(self.model, blocks, family, name)
         self.gates = TokenGates(self.layers)
         self.slices = Slices(self.model, self.layers, name)
-        self.luck = Luck()
         self.found: dict[int, Any] = {}
         self._wishes: dict[str, Wish] = {}
         self._counts = np.zeros(0, dtype=np.int64)
@@ -116,9 +115,8 @@ class Watch:
             told = (new.sampling_params.extra_args or {}).get(KEY) if new.sampling_params else None
             if told is not None:
                 self._wishes[new.req_id] = Wish.of(told)
-        gone = [self._wishes.pop(request, None) for request in scheduled.finished_req_ids]
-        if any(wish is not None and wish.draw for wish in gone):
-            self.luck.forget({wish.number for wish in self._wishes.values()})
+        for gone in scheduled.finished_req_ids:
+            self._wishes.pop(gone, None)
         self._scheduled = scheduled
         try:
             return self._execute(scheduled, *args, **kwargs)
@@ -193,8 +191,7 @@ class Watch:
                 logits[row] = 0.0
                 logits[row, self.end] = 1.0
             elif wish.draw:
-                ids = self.runner.requests[self.runner.input_batch.req_ids[row]].prompt_token_ids
-                drawn.append(Draw(row, wish.number, step, wish.draw, ids))
+                drawn.append(Draw(row, step, wish.draw))
         if drawn:
-            self.luck.draw(logits, drawn)
+            draw(logits, drawn)
         return logits

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 from lesion.edits.edit import BASELINE, Edit
 from lesion.engines.engine import Decoding, Engine, MakeEngine, Request, Response
 from lesion.engines.opened import load_for
+from lesion.engines.sampling import SAMPLING
 from lesion.errors import LesionError
 from lesion.models.load import Model
 from lesion.studies.questions import ModelChoice, Questions, TaskChoice
@@ -91,12 +92,17 @@ def load_chosen(study: Questions, chosen: ModelChoice, make_engine: MakeEngine) 
 
 
 def identity(study: Questions, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]) -> str:
-    """The identity of the study on these very items: a data file that changed, in any way that counts, is another."""
+    """The identity of the study on these very items: a data file that changed, in any way that counts, is another.
+
+    So is one whose answers are sampled in another way.
+    """
     items = [
         [choice.name, task.kind, task.max_new_tokens, task.stop, task.style] + [_reads(item) for item in drawn[choice]]
         for choice, task in tasks.items()
     ]
-    text = json.dumps([study.identity(), sorted(items, key=lambda entry: str(entry[0]))], sort_keys=True, default=str)
+    sampled = [SAMPLING] if study.decoding.temperature > 0 else []
+    parts = [study.identity(), sorted(items, key=lambda entry: str(entry[0])), *sampled]
+    text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 

@@ -341,6 +341,11 @@ def _difference(stored: str, asked: str) -> str:
         for key in sorted(there.keys() | here.keys())
         if key not in silent and there.get(key) != here.get(key)
     ]
+    if not differing and here.get("decoding", {}).get("temperature", 0) > 0:
+        return (
+            ": the same questions of it, but this version samples answers in another way, or the data has changed since"
+            " (items, answers, judge or token limit)"
+        )
     if not differing:
         return ": the same questions of it, on data that has changed since (items, answers, judge or token limit)"
     return f" ({'; '.join(differing)})"

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from lesion.engines.engine import Decoding, Request
+from lesion.engines.sampling import SAMPLING
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import fingerprint
@@ -140,6 +141,7 @@ def reinforce(
     identity = {
         "training": "reinforcement",
         "recipe": asdict(recipe),
+        "sampling": SAMPLING,
         "task": task.name,
         "prompt style": resolve(model, task, style),
         "items": digest([[*prompt, item.gold, *item.aliases] for prompt, item in zip(prompts, items, strict=True)]),

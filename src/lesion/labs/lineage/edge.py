@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lesion import whole
 from lesion.engines.engine import Decoding, Request
+from lesion.engines.sampling import SAMPLING
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError
 from lesion.labs.lineage import material
@@ -46,6 +47,7 @@ def problems(model: Model, recipe: Rlvr, out: Path, *, watcher: Watcher | None =
     path = out / FILE
     head = {
         "model": model.fingerprint,
+        "sampling": SAMPLING,
         **{key: asdict(recipe)[key] for key in ("seed", "questions", "tries", "temperature", "max_new_tokens")},
     }
     right = _read(path, head, len(drawn))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lesion import whole
 from lesion.engines.engine import Decoding, Request
+from lesion.engines.sampling import SAMPLING
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError
 from lesion.labs.lineage.material import mixture
@@ -50,6 +51,8 @@ def teach(teacher: Model, recipe: Distill, out: Path, *, watcher: Watcher | None
     asked = mixture(recipe.shares, recipe.seed, recipe.questions)
     path = out / FILE
     head: dict[str, object] = {"teacher": teacher.fingerprint, "recipe": asdict(recipe)}
+    if recipe.temperature > 0:
+        head["sampling"] = SAMPLING
     said = _read(path, head, len(asked))
     if said is None:
         said = _ask(teacher, asked, recipe, watcher or Silent())

@@ -1,49 +1,10 @@
-"""Decoding: from logits to the next token, and when an answer is finished."""
+"""Stop strings: texts that end an answer, looked for in its tokens."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
-import numpy as np
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
-
-from lesion.engines.engine import Decoding
-
-
-def luck(decoding: Decoding, prompt: Sequence[int]) -> np.ndarray:
-    """The uniform draws of one answer, [max_new_tokens] float64: a function of the seed and the prompt alone.
-
-    The same item draws the same numbers under every edit (common random numbers), whoever shares its batch.
-    """
-    words = np.asarray(prompt, dtype=np.int64).tobytes()
-    digest = hashlib.sha256(f"{decoding.seed}|{decoding.temperature}|{decoding.top_p}|".encode() + words).digest()
-    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little"))).random(decoding.max_new_tokens)
-
-
-def sample(
-    logits: Float[Tensor, "rows vocabulary"],
-    temperature: Float[Tensor, " rows"],
-    top_p: Float[Tensor, " rows"],
-    uniform: Float[Tensor, " rows"],
-) -> Int[Tensor, " rows"]:
-    """One token per row by inverting the distribution function of the nucleus at `uniform`.
-
-    The nucleus is the smallest set of most likely tokens whose probability reaches `top_p` (Holtzman et al. 2020);
-    among equally likely tokens the one with the smaller id comes first.
-    """
-    # The largest becomes 0 first, for a temperature next to 0 would make it infinite.
-    scaled = (logits.double() - logits.amax(-1, keepdim=True)) / temperature[:, None]
-    probabilities, order = scaled.softmax(-1).sort(dim=-1, descending=True, stable=True)
-    cumulative = probabilities.cumsum(-1)
-    inside = cumulative - probabilities < top_p[:, None]
-    cumulative = (probabilities * inside).cumsum(-1)
-    target = uniform[:, None] * cumulative[:, -1:]
-    index = (cumulative <= target).sum(-1, keepdim=True).clamp(max=logits.shape[-1] - 1)
-    return order.gather(1, torch.minimum(index, inside.sum(-1, keepdim=True) - 1))[:, 0]
 
 
 class StopStrings:
