@@ -120,7 +120,7 @@ def test_of_two_rotary_embeddings_only_the_first_is_used():
         sorted(requests, key=lambda request: request.key),
         strict=True,
     ):
-        assert response.token_ids == greedy(model, request.prompt, request.edit, 32 - len(request.prompt))
+        assert response.token_ids == greedy(model, request.prompt, request.edit, 33 - len(request.prompt))
     with pytest.raises(LesionError, match="does not fit the context"):
         list(TransformersEngine(model).answer([Request("long", (5,) * 40)]))
 

@@ -172,12 +172,16 @@ def test_the_end_of_the_context(model, vllm, plain):
     full = tuple(7 * index % 2000 + 8 for index in range(context))
     asked = [
         Request("choices", full[: context - 1], choices=((5,), (6, 7))),
-        Request("tokens", full[: context - 1], ScaleBlock(1), tokens=(5,)),
+        Request("tokens", full, ScaleBlock(1), tokens=(5,)),
         Request("text", full[: context - 3], silent, Decoding(20)),
+        Request("sampled", full[: context - 3], silent, Decoding(20, temperature=1.0)),
+        Request("full", full, silent, Decoding(20)),
     ]
     told = answers(vllm, asked)
     assert_same(told, answers(plain, asked))
-    assert (told["text"].answer.tokens, told["text"].answer.finish) == (3, "length")
+    # The last token of an answer needs no position.
+    for key, count in (("text", 4), ("sampled", 4), ("full", 1)):
+        assert (told[key].answer.tokens, told[key].answer.finish) == (count, "length")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,10 @@ def edits(model: Model) -> list[Edit]:
 
 def assert_agrees(model: Model, engine: VllmEngine) -> None:
     texts = prompts(model, (90,))[-2:]
+    whole = prompts(model, (model.context,))[-1]
+    ending = [whole, whole[3:]]  # answers may fill the context, and their last token needs no position
     asked = [
+        *(Request(f"end {len(text)}", text, ScaleBlock(1, 0.5), Decoding(20)) for text in ending),
         *generations(texts, edits(model), SHORT),
         *(Request(f"tokens {edit}", texts[0], edit, tokens=(5, 61)) for edit in edits(model)),
     ]

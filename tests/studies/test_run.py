@@ -189,14 +189,14 @@ def test_a_prompt_longer_than_the_context_names_its_item_before_anything_is_aske
 
 
 def test_answers_that_may_meet_the_end_of_the_context_are_noted_and_count_as_truncated(tinies, tmp_path):
-    lengths = {"short": 10, "long": 250, "longest": 254}
+    lengths = {"short": 10, "long": 252, "longest": 255}
     task = write(
         tmp_path / "task.jsonl",
         ({"id": name, "prompt": "x" * n, "answer": "y", "judge": "contains"} for name, n in lengths.items()),
     )
     listener = Listener()
     outcome = run(study(task, items="all"), tmp_path / "out", watcher=listener, models=tinies)
-    # `<s>` and 250 or 254 characters leave five tokens or one; four are asked for.
+    # Behind `<s>` and 252 or 255 characters four tokens fit or one; four are asked for.
     assert listener.notes == [
         f"{task}: for 1 items the context of tiny:llama (256 tokens) ends before the token limit; such answers count"
         " as truncated."

@@ -16,8 +16,12 @@ def ends_of(model: Model) -> set[int]:
 
 
 def longest_answer(model: Model, request: Request) -> int:
-    """How many tokens an answer may have: the request's limit, and what the context leaves."""
-    return min(request.decoding.max_new_tokens, model.context - len(request.prompt))
+    """How many tokens an answer may have: the request's limit, and what the context leaves.
+
+    The last token of an answer is never read, so it needs no position: behind a prompt of n tokens a context of c
+    positions holds c − n + 1 new ones.
+    """
+    return min(request.decoding.max_new_tokens, model.context - len(request.prompt) + 1)
 
 
 def check_requests(model: Model, requests: Iterable[Request]) -> None:
@@ -31,8 +35,8 @@ def check_requests(model: Model, requests: Iterable[Request]) -> None:
     known = model.network.get_input_embeddings().num_embeddings
     context = model.context
     for request in requests:
-        # The last token of a choice is told by the one before it and needs no place of its own.
-        longest = len(request.prompt) + max((len(choice) - 1 for choice in request.choices), default=1)
+        # The last token of a choice or an answer, and what is looked up, is told by the token before it.
+        longest = len(request.prompt) + max((len(choice) - 1 for choice in request.choices), default=0)
         if not all(request.choices):
             raise LesionError(f"A choice of {request.key} is empty; a choice needs at least one token to be scored.")
         if not request.prompt:

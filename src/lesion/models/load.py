@@ -86,7 +86,7 @@ class Model:
 
     @property
     def context(self) -> int:
-        """How many positions a prompt and its answer may take together.
+        """How many positions a prompt and its answer may take together; the last token of an answer takes none.
 
         By the configuration; where it sets no limit, by the tokenizer (which may set one so large that it is
         none). Of a model with two rotary embeddings (longrope: Phi-3 and later), so many as the first is for: beyond

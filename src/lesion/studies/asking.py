@@ -179,7 +179,8 @@ def clamped(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
             asked.setdefault(cell.choice.name, set()).add(cell.item.id)
         if cell.alike:
             alike.setdefault(cell.choice.name, set()).add(cell.item.id)
-        if cell.task.kind == "generate" and len(cell.prompt) + cell.decoding.max_new_tokens > model.context:
+        # The last token of an answer needs no position.
+        if cell.task.kind == "generate" and len(cell.prompt) + cell.decoding.max_new_tokens - 1 > model.context:
             short.setdefault(cell.choice.name, set()).add(cell.item.id)
     for task, items in short.items():
         yield (

@@ -149,11 +149,12 @@ def encode(
         room = 0
     if not ids:
         raise LesionError(f"The prompt of item {item.id} of {task.name} has no tokens.")
-    if len(ids) + room > model.context:
+    most = model.context - max(0, room - 1)  # the last token of an answer needs no position
+    if len(ids) > most:
         raise LesionError(
             f"Item {item.id} of {task.name} is too long for {model.name}: its prompt has {len(ids):,} tokens, "
-            f"and the context of {model.context:,} leaves {max(0, model.context - room):,} when {room:,} "
-            f"are kept for the answer. Ask for a shorter answer with --max-new-tokens, leave the item out, "
+            f"and the context of {model.context:,} leaves {max(0, most):,} where the answer may have "
+            f"{room:,}. Ask for a shorter answer with --max-new-tokens, leave the item out, "
             f"or choose another model."
         )
     return tuple(ids)

@@ -136,7 +136,8 @@ def reinforce(
         raise UsageError(f"There are no items of {task.name} to practise on.")
     watcher = watcher or Silent()
     room = task.max_new_tokens if recipe.max_new_tokens is None else recipe.max_new_tokens
-    prompts = [encode(model, task, item, style, room) for item in items]
+    # To train on an answer, its last token has to be read too: one position more than to say it.
+    prompts = [encode(model, task, item, style, room + 1) for item in items]
     end_token(model)
     identity = {
         "training": "reinforcement",
