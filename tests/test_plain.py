@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lesion.plain import layout, plain, short
+from lesion.plain import amount, layout, plain, short
 
 ACTING = [
     *map(chr, range(32)),
@@ -60,3 +60,11 @@ def test_a_value_in_a_message_is_short_and_on_one_line():
     assert short([1, "x"]) == "[1, 'x']"
     for value in ("x" * 100_000, "\x1b" * 100, list(range(1000)), 10**5000):
         assert len(short(value)) <= 80
+
+
+def test_a_number_of_bytes_has_a_unit_that_leaves_something_before_the_point():
+    told = [amount(size) for size in (0, 1, 1023, 1024, 1536, 2**20 - 1, 2**20, 3 * 2**30, 5 * 2**50)]
+    assert told == [
+        *("0 bytes", "1 bytes", "1,023 bytes", "1.0 KiB", "1.5 KiB", "1,024.0 KiB", "1.0 MiB", "3.0 GiB"),
+        "5,120.0 TiB",
+    ]

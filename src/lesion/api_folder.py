@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lesion.errors import LesionError
+from lesion.files import named
 from lesion.studies.database import FILE
 from lesion.studies.store import Store
 
@@ -30,10 +31,11 @@ def folder_of(out: str | Path | None) -> Iterator[Path]:
     stays too.
     """
     if out is not None:
-        place = Path(out).resolve()
+        out = named(out, "out")
+        place = out.resolve()
         for kept in (place, *place.parents):
             _MADE.pop(kept, None)
-        yield Path(out)
+        yield out
         return
     folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
     try:

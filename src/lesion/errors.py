@@ -7,7 +7,15 @@ from collections.abc import Iterable
 
 
 class LesionError(Exception):
-    """Base of every error whose message tells the person what to do next. The command exits with 1."""
+    """Base of every error whose message tells the person what to do next. The command exits with 1.
+
+    Args:
+        text: one paragraph.
+        lines: what stands below it, a line each.
+    """
+
+    def __str__(self) -> str:
+        return "\n  ".join(map(str, self.args))
 
 
 class UsageError(LesionError):
@@ -16,5 +24,5 @@ class UsageError(LesionError):
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> str:
     """The clause ` (nearest: a, b)` naming known names close to `name`, or an empty string."""
-    close = difflib.get_close_matches(name, list(known), n=limit, cutoff=0.4)
+    close = difflib.get_close_matches(name[:200], list(known), n=limit, cutoff=0.4)
     return f" (nearest: {', '.join(close)})" if close else ""

@@ -179,6 +179,7 @@ def parse_json(
     *,
     fault: Fault = LesionError,
     line: int = 1,
+    halves: bool = False,
     pairs: Callable[..., Any] | None = None,
     **hooks: Any,
 ) -> Any:
@@ -189,6 +190,7 @@ def parse_json(
         where: whose text it is, for messages.
         fault: what is raised.
         line: the line of the file that the text begins on.
+        halves: whether half a character is let through, for whoever says better where it stands.
         pairs: what makes an object of its pairs, `object_pairs_hook` of `json.loads`; `hooks` are its others.
 
     Raises:
@@ -206,7 +208,7 @@ def parse_json(
         if "digits" not in str(error):
             raise
         raise fault(f"{where}, line {line}: {_TOO_LONG}.") from error
-    if "\\ud" in text.lower() and any(_HALF.search(one) for one in texts(value)):
+    if not halves and "\\ud" in text.lower() and any(_HALF.search(one) for one in texts(value)):
         raise fault(f"{where}, line {line}: this holds half a character (a lone surrogate such as \\ud800); remove it.")
     return value
 

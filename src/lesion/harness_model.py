@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import lm_eval.models  # noqa: F401  (the harness's own models; it looks for them only where none is known)
 from lm_eval.api.model import LM, TemplateLM
 from lm_eval.api.registry import register_model
@@ -24,8 +23,9 @@ from lesion.edits.artefact import read_edit
 from lesion.edits.edit import BASELINE, Edit, of_places, of_spectra, parse
 from lesion.engines.choice import EngineChoice
 from lesion.engines.engine import Decoding, Request, Response
-from lesion.errors import UsageError, nearest
+from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.load import Model, load
+from lesion.tasks import chat
 from lesion.tasks.harness_subtask import DEFAULT_LIMIT, LIMITS, NEUTRAL
 from lesion.tasks.harness_tokens import HarnessTokens, Part
 
@@ -194,18 +194,17 @@ class LesionModel(LM):
         """A conversation as one text; a template that takes no system message is asked again without it."""
         for turns in (chat_history, [turn for turn in chat_history if turn["role"] != "system"]):
             try:
-                return str(
-                    self.tokenizer.apply_chat_template(
-                        turns,
-                        tokenize=False,
-                        add_generation_prompt=add_generation_prompt,
-                        continue_final_message=not add_generation_prompt,
-                        **self.chat_template_args,
-                    )
+                return chat.render(
+                    self.tokenizer,
+                    turns,
+                    self.model.name,
+                    add_generation_prompt=add_generation_prompt,
+                    continue_final_message=not add_generation_prompt,
+                    **self.chat_template_args,
                 )
-            except jinja2.exceptions.TemplateError as error:
+            except LesionError as error:
                 refused = error
-        raise UsageError(f"The chat template of {self.model.name} refuses the conversation: {refused}.") from refused
+        raise UsageError(f"{refused}") from refused
 
     chat_template = TemplateLM.chat_template
 

@@ -44,6 +44,13 @@ def short(value: object, limit: int = 80) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def amount(size: int | float) -> str:
+    """A number of bytes with a unit that leaves something before the point, `3.2 MiB`."""
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB")
+    power = min((max(int(size), 1).bit_length() - 1) // 10, len(units) - 1)
+    return f"{size:,.0f} bytes" if power == 0 else f"{size / 1024**power:,.1f} {units[power]}"
+
+
 def _escaped(match: re.Match[str]) -> str:
     letter = match[0]
     if letter in _KEPT or unicodedata.category(letter) not in _ESCAPED:

@@ -104,7 +104,7 @@ def test_ctrl_c_ends_everything_soon_and_leaves_nothing_but_the_answers(place, t
         said, complaint = driver.communicate(timeout=60)
         took = time.monotonic() - began
         wait_until(lambda: not any(map(alive, family)), "all processes end", 10)
-    assert driver.returncode == 1
+    assert driver.returncode == 130
     assert said == ""
     assert_interrupted(complaint, out)
     assert "was lost" not in complaint

@@ -241,5 +241,5 @@ def test_one_file_typed_in_several_ways_is_one_task(tmp_path, monkeypatch):
 def test_a_file_name_with_control_characters_is_refused(tmp_path):
     file = tmp_path / "q\x1b[31m.jsonl"
     file.write_text('{"id": "1", "prompt": "a", "answer": "b"}\n')
-    with pytest.raises(UsageError, match="control characters; rename"):
+    with pytest.raises(UsageError, match="control characters"):
         find(str(file))

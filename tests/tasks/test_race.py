@@ -214,7 +214,7 @@ def test_a_malformed_passage_is_told_with_its_file_and_place(tmp_path, passage, 
         ('{"id": 1}\n{', "line 2: this is not JSON"),
         ("3", "row 0: this is not a JSON object"),
         ("[3]", "row 0: this is not a JSON object"),
-        ("[" * 100_000, "nested lists"),
+        ("[" * 100_000, "nested"),
     ],
 )
 def test_a_file_that_holds_no_passage_is_told(tmp_path, text, says):

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from lesion.cli import hands
 from lesion.cli.numbers import whole
 from lesion.cli.progress import Bar
+from lesion.cli.terminal import Terminal, say, tame
 from lesion.engines.choice import EngineChoice
 from lesion.errors import UsageError
+from lesion.plain import plain
 from lesion.studies.study import Study, shipped, stopping
 
 EFFECT = 0.1  # as in a study file
@@ -83,7 +84,7 @@ def ablate(
 
         chosen, notes = over_time(models, revisions)
         for note in notes:
-            print(f"note: {note}")
+            say(f"note: {note}")
     if effect is not None and stop_when is None:
         raise UsageError("--effect says when to stop asking; give --stop-when decided with it, or leave it out.")
     if stop_when is None and 0 < level < 0.5:
@@ -130,7 +131,7 @@ def run_study(
 
     if listing:
         for name in shipped():
-            print(f"{name:36} {load_study(name).title or ''}")
+            say(f"{name:36} {load_study(name).title or ''}")
         return
     if study is None:
         raise UsageError("Say which study to run: a file, or one of `lesion run --list`.")
@@ -155,8 +156,6 @@ def run_study(
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")]) -> None:
     """Write the report of a study, an isolation, an evaluation, a search or a laboratory's training anew."""
-    from rich.markup import escape
-
     from lesion.cli import drift, isolate, memory, overlay, truncate, tune
     from lesion.cli import recall as laboratory
     from lesion.report import page, tables
@@ -175,12 +174,12 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
         return
     _, summary, answers, items = recall(folder)
     path = page.write(folder, summary, answers, items)
-    console = Console(highlight=False)
-    console.print(tables.text(beside(summary, folder)))
+    console = Terminal()
+    console.print(tables.text(tame(beside(summary, folder))))
     for note in summary["notes"]:
-        console.print(f"note: {escape(note)}")
+        console.note(note)
     _tell_families(console, summary)
-    print(f"report: {path}")
+    say(f"report: {path}")
 
 
 def _run(study: Study, out: Path | None, choice: EngineChoice) -> None:
@@ -202,20 +201,21 @@ def _run(study: Study, out: Path | None, choice: EngineChoice) -> None:
             raise
     _, _, answers, items = recall(folder)
     path = page.write(folder, outcome.summary, answers, items)
-    console = Console(highlight=False)
-    console.print(tables.text(beside(outcome.summary, folder)))
+    console = Terminal()
+    console.print(tables.text(tame(beside(outcome.summary, folder))))
     for note in outcome.summary["notes"]:
         if note not in bar.told:
-            console.print(f"note: {note}", markup=False, soft_wrap=True)
+            console.note(note)
     _tell_families(console, outcome.summary)
     stored = outcome.planned - outcome.asked
-    print(
+    say(
         f"asked {outcome.asked:,} of {outcome.planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0))
     )
-    print(f"report: {path}")
+    say(f"report: {path}")
 
 
-def _tell_families(console: Console, summary: dict[str, Any]) -> None:
+def _tell_families(console: Terminal, summary: dict[str, Any]) -> None:
     """The paragraph on every family of models in the study: is the importance of layers the same in all of them?"""
     for family in (summary.get("invariance") or {}).get("families", ()):
-        console.print(f"\n{family['family']}: {family['verdict']['text']}", markup=False)
+        console.print()
+        console.print(plain(f"{family['family']}: {family['verdict']['text']}"))

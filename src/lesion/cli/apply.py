@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from lesion.cli.terminal import Terminal, say
+
 
 def apply(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a local folder, or a hub id.")],
@@ -25,13 +27,12 @@ def apply(
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
 ) -> None:
     """Write an edited model as an ordinary checkpoint that plain transformers loads."""
-    from rich.console import Console
 
     from lesion.edits.artefact import read_edit
     from lesion.edits.checkpoint import apply_edits
     from lesion.edits.thin import counted
 
-    console = Console(stderr=True, highlight=False)
+    console = Terminal(stderr=True)
 
     class Shards:
         """Says how many shards are written."""
@@ -45,11 +46,11 @@ def apply(
         def answered(self, count: int) -> None:
             """So many more are written."""
             self.done += count
-            console.print(f"shard {self.done:,} of {self.total:,} written", markup=False)
+            console.print(f"shard {self.done:,} of {self.total:,} written")
 
         def note(self, text: str) -> None:
             """Something the person should know."""
-            console.print(f"note: {text}", markup=False, soft_wrap=True)
+            console.note(text)
 
     files = [read_edit(path) for path in edit]
     done = apply_edits(model, files, out, factor=factor, force=force, thin=thin, revision=revision, watcher=Shards())
@@ -57,18 +58,18 @@ def apply(
         name = f"{deed.edit.label} ({deed.edit.digest})"
         if deed.achieved is not None:
             anew = ", its selection made anew on these weights" if deed.afresh else ""
-            print(
+            say(
                 f"{name} × {deed.factor}: {deed.selected:,} of {done.total:,} weights "
                 f"selected ({deed.selected / done.total:.4%}), achieved factor {deed.achieved:.6g}{anew}"
             )
         elif deed.afresh:
-            print(f"{name} was made for other weights; it is these that were truncated")
+            say(f"{name} was made for other weights; it is these that were truncated")
     for matrix in done.truncated:
         saved = f"; {counted(matrix.cut)}" if thin else ""
-        print(f"{matrix.cut.address}: {matrix.cut} kept, {matrix.energy:.4%} of its squared norm{saved}")
-    print(f"{done.moved:,} weights of {model} have another value")
+        say(f"{matrix.cut.address}: {matrix.cut} kept, {matrix.energy:.4%} of its squared norm{saved}")
+    say(f"{done.moved:,} weights of {model} have another value")
     if done.left_out:
-        print(f"not copied: {', '.join(done.left_out)}")
+        say(f"not copied: {', '.join(done.left_out)}")
     if done.thin is not None:
-        print(f"factors: {done.thin}")
-    print(f"model: {done.folder}")
+        say(f"factors: {done.thin}")
+    say(f"model: {done.folder}")

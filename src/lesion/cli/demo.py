@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from lesion.cli.progress import Bar
+from lesion.cli.terminal import say
+from lesion.plain import plain
 
 TITLE = "Which blocks arithmetic depends on in two small families of language models"
 
@@ -64,9 +66,12 @@ def demo(
     chapters.append(story.overlay(laid, "overlay/report.html"))
     path = story.write(out, TITLE, chapters, version("lesion"))
     for chapter in chapters:
-        print(f"\n{chapter.title}")
+        say("")
+        say(chapter.title)
         for told in chapter.found:
             if told.headline:
                 lead = f"{told.subject}: " if told.subject else ""
-                print(textwrap.fill(lead + " ".join(told.headline), 110, initial_indent="  ", subsequent_indent="  "))
-    print(f"\nreport: {path}")
+                for line in textwrap.wrap(plain(lead + " ".join(told.headline)), 106):
+                    say(f"  {line}")
+    say("")
+    say(f"report: {path}")

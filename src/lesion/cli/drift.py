@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from lesion.cli import hands
 from lesion.cli.numbers import numbers, whole
 from lesion.cli.progress import Bar
+from lesion.cli.terminal import Terminal, say, tame
 from lesion.engines.choice import EngineChoice
 from lesion.studies.drift_study import DriftStudy
 
@@ -126,13 +126,13 @@ def show(folder: Path, made: tuple[int, int] | None = None, told: Sequence[str] 
     if summary is None:
         return False
     path = page.write(folder, summary)
-    console = Console(highlight=False)
-    console.print(page.text_tables(summary))
+    console = Terminal()
+    console.print(page.text_tables(tame(summary)))
     for note in (note for note in summary["notes"] if note not in told):
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        console.note(note)
     if made is not None:
         measured, planned = made
         stored = planned - measured
-        print(f"clustered {measured:,} of {planned:,} runs" + (f"; {stored:,} were stored already" * (stored > 0)))
-    print(f"report: {path}")
+        say(f"clustered {measured:,} of {planned:,} runs" + (f"; {stored:,} were stored already" * (stored > 0)))
+    say(f"report: {path}")
     return True

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from lesion.cli.arguments import checked
+from lesion.cli.terminal import Terminal, say
+
 app = typer.Typer(help="Look into .edit files, and combine them.", no_args_is_help=True)
 
 
@@ -20,17 +23,18 @@ class Operation(StrEnum):
 
 
 @app.command()
+@checked
 def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="An .edit file.")]) -> None:
     """Say what an edit changes, in which model, and from which data it was made."""
-    from rich.console import Console
 
     from lesion.cli.editing import describe
     from lesion.edits.artefact import read_edit
 
-    Console(highlight=False).print(describe(read_edit(file)))
+    Terminal().print(describe(read_edit(file)))
 
 
 @app.command()
+@checked
 def combine(
     first: Annotated[Path, typer.Argument(metavar="A", help="An .edit file.")],
     second: Annotated[Path, typer.Argument(metavar="B", help="Another, made for the same model.")],
@@ -67,5 +71,5 @@ def combine(
         selected, total = sum(c.selected for c in counts), sum(c.total for c in counts)
         told = [f"{selected:,} of {total:,} weights selected"] * bool(counts)
     told += [f"of {cut.address} {cut} kept" for cut in made.cuts]
-    print(f"{made.label} ({made.digest}): {'; '.join(told)}")
-    print(f"edit: {path}")
+    say(f"{made.label} ({made.digest}): {'; '.join(told)}")
+    say(f"edit: {path}")

@@ -6,6 +6,8 @@ import sys
 
 import typer
 
+from lesion.errors import UsageError
+from lesion.files import reason
 from lesion.tasks.harness_library import need_harness
 
 # Options of the harness that name a model; its other commands take none.
@@ -26,6 +28,8 @@ def lm_eval(context: typer.Context) -> None:
     sys.argv = ["lm_eval", *with_model(context.args)]
     try:
         cli_evaluate()
+    except (ValueError, LookupError, OSError) as error:  # what its own command raises at wrong names and options
+        raise UsageError(f"lm-evaluation-harness: {reason(error)}.") from error
     finally:
         sys.argv = before
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from lesion.cli import hands
 from lesion.cli.numbers import numbers, whole
 from lesion.cli.progress import Bar
+from lesion.cli.terminal import Terminal, say, tame
 from lesion.engines.choice import EngineChoice
 from lesion.errors import UsageError
 from lesion.studies.isolation_study import METHODS, EvaluationStudy, IsolationStudy
@@ -161,12 +161,12 @@ def show(folder: Path, asked: int | None = None, planned: int = 0, told: Sequenc
         return False
     summary, answers, items = recalled
     path = isolation.write(folder, summary, answers, items)
-    console = Console(highlight=False)
-    console.print(isolation.text_tables(summary))
+    console = Terminal()
+    console.print(isolation.text_tables(tame(summary)))
     for note in (note for note in summary["notes"] if note not in told):
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        console.note(note)
     if asked is not None and planned:
         stored = planned - asked
-        print(f"asked {asked:,} of {planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0)))
-    print(f"report: {path}")
+        say(f"asked {asked:,} of {planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0)))
+    say(f"report: {path}")
     return True

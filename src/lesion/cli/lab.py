@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from lesion.cli.arguments import checked
+from lesion.cli.terminal import Terminal, say
+
 app = typer.Typer(help="Train the small models that the methods are studied on.", no_args_is_help=True)
 
 
@@ -16,6 +19,7 @@ def _group() -> None:
 
 
 @app.command()
+@checked
 def lineage(
     stage: Annotated[
         str, typer.Option(help="Which member to train: base, instruct, rlvr or distill; or all four.")
@@ -60,14 +64,15 @@ def lineage(
             watcher=bar,
         )
     for folder in trained:
-        print(folder)
+        say(str(folder))
     if stage == families.ALL:
         rows = table.members(families.folders(out, base))
-        print(table.text(rows), end="")
-        print(table.write(out, rows))
+        Terminal().print(table.text(rows), end="", soft_wrap=True)
+        say(str(table.write(out, rows)))
 
 
 @app.command()
+@checked
 def memory(
     out: Annotated[Path, typer.Option(help="Folder for summary.json and report.html.")],
     classes: Annotated[int, typer.Option(help="Outputs that are targets; the common class is one more.")] = 20,
@@ -86,6 +91,7 @@ def memory(
 
 
 @app.command()
+@checked
 def recall(
     out: Annotated[
         Path, typer.Option(help="Folder for summary.json and report.html; run again into it, training goes on.")

@@ -1,32 +1,36 @@
 """The `lesion` command: its groups of commands, and what a person sees when something goes wrong.
 
-Exit codes: 0 done, 2 wrong use, 1 failed. An error is one paragraph on standard error; `--debug` shows the traceback.
+Exit codes: 0 done, 2 wrong use, 1 failed, 130 interrupted (Ctrl-C, SIGINT), 143 told to end (SIGTERM). An error is one
+paragraph on standard error; `--debug` shows the traceback.
 """
 
+# Nothing but the smallest modules is imported here: until `main` runs, Ctrl-C shows Python's own traceback.
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Sequence
-from typing import Any
 
-import typer
+TYPE_CHECKING = False  # typing's own costs milliseconds
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
 
-from lesion.errors import LesionError, UsageError
+    import typer
 
-# What typer raises at wrong options. Some versions of typer bring their own click, so it is found by its name.
-_WrongOption: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
-# What typer returns when it has caught Ctrl-C by itself.
-_INTERRUPTED = 130
+_commands: list[Any] = []
+# The signal that asked this process to end, once one did.
+_asked_to_end: list[int] = []
 
 
 def app() -> typer.Typer:
     """The command line as a typer application."""
+    import typer
+
     # Imported here, so that an error in importing a library is shown as any other.
     from lesion.cli import ablate, apply, demo, drift, edit, harness, isolate, lab, overlay, show, truncate, tune
+    from lesion.cli.arguments import checked
 
     made = typer.Typer(
         name="lesion",
@@ -36,87 +40,146 @@ def app() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    made.command("demo")(demo.demo)
-    made.command("show")(show.show)
-    made.command("ablate")(ablate.ablate)
-    made.command("isolate")(isolate.isolate)
-    made.command("evaluate")(isolate.evaluate)
-    made.command("truncate")(truncate.truncate)
-    made.command("tune")(tune.tune)
-    made.command("overlay")(overlay.overlay)
-    made.command("drift")(drift.drift)
-    made.command("apply")(apply.apply)
-    made.command("run")(ablate.run_study)
-    made.command("report")(ablate.report)
+    made.command("demo")(checked(demo.demo))
+    made.command("show")(checked(show.show))
+    made.command("ablate")(checked(ablate.ablate))
+    made.command("isolate")(checked(isolate.isolate))
+    made.command("evaluate")(checked(isolate.evaluate))
+    made.command("truncate")(checked(truncate.truncate))
+    made.command("tune")(checked(tune.tune))
+    made.command("overlay")(checked(overlay.overlay))
+    made.command("drift")(checked(drift.drift))
+    made.command("apply")(checked(apply.apply))
+    made.command("run")(checked(ablate.run_study))
+    made.command("report")(checked(ablate.report))
     made.command("lm-eval", context_settings=harness.SETTINGS)(harness.lm_eval)
     made.add_typer(edit.app, name="edit")
     made.add_typer(lab.app, name="lab")
     return made
 
 
-@functools.cache
 def _command() -> Any:
-    return typer.main.get_command(app())
+    if not _commands:
+        import typer
+
+        _commands.append(typer.main.get_command(app()))
+    return _commands[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command and leave with its exit code; that of a command that was told to end (SIGTERM) is 143."""
-    terminated = False
-
-    def stop(*_: object) -> None:
-        # As Ctrl-C, for schedulers: what is answered is kept, workers end, and the person is told how to go on.
-        nonlocal terminated
-        terminated = True
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
+    """Run the command and leave with its exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _leave)  # nothing is begun as long as the command is only being imported
+    _command()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is _leave:
+            signal.signal(number, _stop)
     left = code(list(sys.argv[1:] if arguments is None else arguments))
-    sys.exit(128 + signal.SIGTERM if terminated else left)
+    from lesion.cli.terminal import abandon
+
+    abandon()
+    sys.exit(left)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"lesion: interrupted.\n")
+    os._exit(128 + number)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    # SIGTERM as Ctrl-C, for schedulers: what is answered is kept, workers end, and the person is told how to go on.
+    _asked_to_end.append(number)
+    raise KeyboardInterrupt
 
 
 def code(arguments: list[str]) -> int:
     """Run the command line `arguments` (without the program's name) and return the exit code."""
+    from lesion.cli.terminal import OutputError, guarded
+
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    _asked_to_end.clear()
+    # Help is this program's own text, and has its own styles on a terminal.
+    helping = "--help" in arguments or set(arguments) <= {"edit", "lab"}
+    left = 1
+    try:
+        with guarded(escape=not helping):
+            left = _code(arguments)
+    except OutputError as error:  # where it could not even be said
+        print(f"lesion: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        pass
+    return left
+
+
+def _code(arguments: list[str]) -> int:
+    import typer
+
+    from lesion.errors import LesionError, UsageError
+    from lesion.files import reason
+
+    # What typer raises at wrong options. Some versions of typer bring their own click, so it is found by its name.
+    wrong_option: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         result = _command().main(arguments, prog_name="lesion", standalone_mode=False)
-        if result == _INTERRUPTED:
-            print("lesion: interrupted.", file=sys.stderr)
-            return 1
+        if result == 128 + signal.SIGINT:  # typer has caught Ctrl-C by itself
+            return _interrupted(None, debug)
         return result if isinstance(result, int) else 0
     except typer.Exit as left:
         return left.exit_code
-    except _WrongOption as error:
+    except wrong_option as error:
         return _wrong_option(error)
     except (KeyboardInterrupt, typer.Abort) as error:
-        return _fail("interrupted.", error, 1, debug)
-    except UsageError as error:
-        return _fail(str(error), error, 2, debug)
+        return _interrupted(error, debug)
     except LesionError as error:
-        return _fail(str(error), error, 1, debug)
+        return _fail(error.args, error, 2 if isinstance(error, UsageError) else 1, debug)
     except BrokenPipeError:
         return 1
     except Exception as error:
+        if _asked_to_end:  # some libraries turn an interruption while they are imported into errors of their own
+            return _interrupted(error, debug)
+        null = isinstance(error, ValueError) and "null byte" in str(error)
+        if null or isinstance(error, RecursionError | MemoryError | UnicodeError | OSError):
+            place = getattr(error, "filename", None)
+            return _fail([f"{place or 'What was given'} cannot be used: {reason(error)}."], error, 1, debug)
         unforeseen = f"something went wrong that lesion did not foresee ({type(error).__name__}: {error})."
         advice = "" if debug else " Run the same command with --debug for the traceback."
-        return _fail(unforeseen + advice, error, 1, debug)
+        return _fail([unforeseen + advice], error, 1, debug)
+
+
+def _interrupted(error: BaseException | None, debug: bool) -> int:
+    return _fail(["interrupted."], error, 128 + (_asked_to_end or [signal.SIGINT])[0], debug)
 
 
 def _wrong_option(error: Exception) -> int:
     """Say what is wrong with the options, and where the right ones are listed."""
+    from lesion.cli.terminal import say
+
     text = " ".join(error.format_message().split())  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
     else:
         command = context.command_path if context else "lesion"
-        print(f"lesion: {text.rstrip('.')}{'' if text.endswith('?') else '.'} See `{command} --help`.", file=sys.stderr)
+        end = "" if text.endswith("?") else "."
+        say(f"lesion: {text.rstrip('.')}{end} See `{command} --help`.", error=True)
     return 2
 
 
-def _fail(text: str, error: BaseException, exit_code: int, debug: bool) -> int:
-    if debug:
+def _fail(lines: Sequence[object], error: BaseException | None, exit_code: int, debug: bool) -> int:
+    """Say the paragraph, or its first line and those below it, which stand indented."""
+    import re
+
+    from lesion.cli.terminal import say
+    from lesion.plain import short
+
+    if debug and error is not None:
+        import traceback
+
         traceback.print_exception(error)
-    print(f"lesion: {text}", file=sys.stderr)
+    for number, line in enumerate(lines):
+        told = re.sub(r"\S{500,}", lambda word: short(word[0]), str(line))
+        say(f"  {told}" if number else f"lesion: {told}", error=True)
     return exit_code

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from lesion.cli.progress import Bar
+from lesion.cli.terminal import Terminal, say, tame
 
 if TYPE_CHECKING:
     from lesion.labs.memory.recipe import Recipe
@@ -41,5 +40,5 @@ def _show(folder: Path, summary: dict[str, Any]) -> None:
     from lesion.report import memory_tables
 
     path = page.write(folder, summary)
-    Console(highlight=False).print(memory_tables.text(summary))
-    print(f"report: {path}")
+    Terminal().print(memory_tables.text(tame(summary)))
+    say(f"report: {path}")

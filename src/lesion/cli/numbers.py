@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from typing import Any, TypeVar
 
 from lesion.errors import UsageError
+from lesion.plain import short
 
 Number = TypeVar("Number", int, float)
+# Python reads more: 1_0, and the digits of every script.
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
+_REAL = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE)
 
 
-def numbers(text: str, kind: Callable[[str], Number], option: str) -> list[Number]:
+def number(text: str, kind: type[Number]) -> Number:
+    """A number in ASCII digits, spaces around it allowed.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    text = text.strip()
+    if len(text) > 100 or not (_WHOLE if kind is int else _REAL).fullmatch(text):
+        raise ValueError(f"'{short(text)}' is not a number")
+    return kind(text)
+
+
+def numbers(text: str, kind: type[Number], option: str) -> list[Number]:
     """Numbers by commas.
 
     Raises:
@@ -19,16 +35,16 @@ def numbers(text: str, kind: Callable[[str], Number], option: str) -> list[Numbe
     found: list[Any] = []
     for piece in text.split(","):
         try:
-            found.append(kind(piece.strip()))
+            found.append(number(piece, kind))
         except ValueError:
             what = "whole numbers" if kind is int else "numbers"
-            raise UsageError(f"{option} takes {what} by commas; '{piece.strip()}' is none.") from None
+            raise UsageError(f"{option} takes {what} by commas; '{short(piece.strip())}' is none.") from None
     return found
 
 
 def whole(text: str) -> int | str:
     """Digits as a number; anything else as it is, for the study's own validation to judge."""
     try:
-        return int(text)
+        return number(text, int)
     except ValueError:
         return text

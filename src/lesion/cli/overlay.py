@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lesion.cli.terminal import Terminal, say, tame
 from lesion.errors import UsageError
 
 
@@ -57,12 +58,11 @@ def _summary(folder: Path) -> dict[str, Any] | None:
 
 
 def _show(out: Path, summary: dict[str, Any]) -> None:
-    from rich.console import Console
 
     from lesion.report import overlay as page
 
     path = page.write(out, summary)
-    Console(highlight=False).print(page.text_tables(summary))
+    Terminal().print(page.text_tables(tame(summary)))
     for note in summary["notes"]:
-        Console(highlight=False).print(f"note: {note}", markup=False, soft_wrap=True)
-    print(f"report: {path}")
+        Terminal().note(note)
+    say(f"report: {path}")

@@ -6,9 +6,10 @@ import time
 from collections import deque
 from types import TracebackType
 
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from lesion.cli.terminal import Terminal
+from lesion.plain import plain
 
 # Seconds between two lines where there is no terminal to draw a bar on.
 LINE_EVERY = 15.0
@@ -41,12 +42,12 @@ class Bar:
     """A watcher of runs (`lesion.watching.Watcher`) that draws on standard error."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False)
+        self.console = Terminal(stderr=True)
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[pace]}"),
+            TextColumn("{task.fields[pace]}", markup=False),
             console=self.console,
             disable=not self.console.is_terminal,
         )
@@ -70,7 +71,7 @@ class Bar:
         """Work on a model starts: so many answers (or texts) in all, so many of them stored already."""
         self._name, self._total, self._done, self._pace = model, asked, stored, Pace()
         self._spoke = time.monotonic()
-        self._task = self._bar.add_task(escape(f"{model}, {what}"), total=asked, completed=stored, pace="")
+        self._task = self._bar.add_task(plain(f"{model}, {what}"), total=asked, completed=stored, pace="")
         if not self.console.is_terminal or stored:
             already = f", {stored:,} of them stored already" if stored else ""
             self.say(f"{model}: {asked:,} {what}{already}")
@@ -99,7 +100,7 @@ class Bar:
 
     def say(self, text: str) -> None:
         """A line above the bar. The terminal may break it; a log keeps it whole."""
-        self.console.print(text, markup=False, soft_wrap=True)
+        self.console.print(plain(text), soft_wrap=True)
 
 
 def _clock(seconds: float) -> str:

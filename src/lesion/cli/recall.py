@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from lesion.cli.progress import Bar
-from lesion.labs.text import visible
+from lesion.cli.terminal import Terminal, say, tame
 from lesion.studies.recall_study import RecallStudy
 
 if TYPE_CHECKING:
@@ -57,10 +55,14 @@ def _show(folder: Path, summary: dict[str, Any]) -> None:
     from lesion.report import recall_tables
 
     path = page.write(folder, summary)
-    told = recall_tables.sweep_text(summary) if summary["kind"] == "recall-sweep" else recall_tables.text(summary)
-    Console(highlight=False).print(told)
-    print(f"report: {visible(str(path))}")
+    told = (
+        recall_tables.sweep_text(tame(summary))
+        if summary["kind"] == "recall-sweep"
+        else recall_tables.text(tame(summary))
+    )
+    Terminal().print(told)
+    say(f"report: {path}")
 
 
 def _stopped(out: Path) -> str:
-    return f"Stopped. What is trained is kept in {visible(str(out))}; the same command goes on from there."
+    return f"Stopped. What is trained is kept in {out}; the same command goes on from there."

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
+
+from lesion.cli.terminal import Terminal
 
 
 def show(
@@ -30,4 +31,4 @@ def show(
         device_map=device_map,
         trust_remote_code=trust_remote_code,
     )
-    Console(highlight=False).print(describe(loaded))
+    Terminal().print(describe(loaded))

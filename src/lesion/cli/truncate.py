@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from lesion.cli import hands
 from lesion.cli.numbers import numbers, whole
 from lesion.cli.progress import Bar
+from lesion.cli.terminal import Terminal, say, tame
 from lesion.engines.choice import EngineChoice
 from lesion.errors import UsageError
 from lesion.studies.truncation_study import TruncationStudy
@@ -143,14 +143,14 @@ def show(folder: Path, asked: int | None = None, planned: int = 0, told: Sequenc
     if summary is None:
         return False
     path = truncation.write(folder, summary)
-    console = Console(highlight=False)
-    console.print(truncation.text_tables(summary))
+    console = Terminal()
+    console.print(truncation.text_tables(tame(summary)))
     for note in (note for note in summary["notes"] if note not in told):
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        console.note(note)
     if asked is not None and planned:
         stored = planned - asked
-        print(f"asked {asked:,} of {planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0)))
+        say(f"asked {asked:,} of {planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0)))
     if (folder / BEST).exists():
-        print(f"edit: {folder / BEST}")
-    print(f"report: {path}")
+        say(f"edit: {folder / BEST}")
+    say(f"report: {path}")
     return True

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from lesion.cli import hands
 from lesion.cli.numbers import numbers, whole
 from lesion.cli.progress import Bar
+from lesion.cli.terminal import Terminal, say, tame
 from lesion.engines.choice import EngineChoice
 from lesion.errors import UsageError
 from lesion.studies.tuning_study import TuningStudy
@@ -115,9 +115,9 @@ def run(study: TuningStudy, out: Path, choice: EngineChoice) -> None:
             raise
     _show(out, outcome.summary, bar.told)
     kept = outcome.planned - outcome.trained
-    print(f"trained {outcome.trained} of {outcome.planned}" + (f"; {kept} were trained already" * (kept > 0)))
+    say(f"trained {outcome.trained} of {outcome.planned}" + (f"; {kept} were trained already" * (kept > 0)))
     if outcome.model is not None:
-        print(f"model: {outcome.model}")
+        say(f"model: {outcome.model}")
 
 
 def show(folder: Path) -> bool:
@@ -136,8 +136,8 @@ def _show(folder: Path, summary: dict[str, Any], told: Sequence[str]) -> None:
     from lesion.studies.cost import beside
 
     path = tuning.write(folder, summary)
-    console = Console(highlight=False)
-    console.print(tuning.text_tables(beside(summary, folder)))
+    console = Terminal()
+    console.print(tuning.text_tables(tame(beside(summary, folder))))
     for note in (note for note in summary["notes"] if note not in told):
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
-    print(f"report: {path}")
+        console.note(note)
+    say(f"report: {path}")

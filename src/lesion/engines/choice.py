@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lesion.bounds import check
 from lesion.errors import UsageError, nearest
 from lesion.watching import Silent, Watcher
 
@@ -50,6 +51,7 @@ class EngineChoice:
             raise UsageError(
                 f"There is no engine '{self.engine}'{nearest(self.engine, ENGINES)}; there are {', '.join(ENGINES)}."
             )
+        check(workers=self.workers, gpus_per_worker=self.gpus_per_worker)
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"At least 1 worker is needed, not {self.workers}; leave --workers out for none.")
         if self.gpus_per_worker < 1:

@@ -166,7 +166,7 @@ class Call:
         try:
             told = self.ray.get(reference)
         except self.ray.exceptions.RayTaskError as error:
-            raise LesionError(f"{worker} has failed:\n{error}") from None
+            raise LesionError(f"{worker} has failed:", *str(error).splitlines()) from None
         except self.ray.exceptions.RayError as error:
             self._lost(worker, error)
             return []
@@ -247,7 +247,8 @@ class Call:
                 raise failure.error
             raise type(failure.error)(f"{worker} cannot answer. {failure.error}")
         if not failure.broken:
-            raise LesionError(f"{worker} has failed, by a fault of lesion or of a library:\n{failure.text}")
+            lines = failure.text.splitlines()
+            raise LesionError(f"{worker} has failed, by a fault of lesion or of a library:", *lines)
         self._lost(worker, RuntimeError(failure.text.splitlines()[-1]))
 
     def _lost(self, worker: Worker, error: Exception) -> None:

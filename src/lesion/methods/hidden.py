@@ -25,6 +25,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.methods.observation import batches
 from lesion.methods.readers import stopped_at_head
 from lesion.models.load import Model
+from lesion.plain import amount
 from lesion.watching import Watcher
 
 _PREFIX = "lesion-states-"
@@ -349,7 +350,7 @@ def _room(folder: Path | None, needed: int) -> tempfile.TemporaryDirectory[str]:
         raise LesionError(f"Hidden states cannot be kept in {place}: {error}. Name another folder.") from error
     way = " (TMPDIR)" if folder is None else ""
     raise LesionError(
-        f"Hidden states of these texts take {needed / 2**30:.1f} GiB, and {place} has {free / 2**30:.1f} GiB free; use"
+        f"Hidden states of these texts take {amount(needed)}, and {place} has {amount(free)} free; use"
         f" fewer or shorter texts, or a folder on a larger disk{way}."
     )
 

@@ -22,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.anatomy import Anatomy, dissect
 from lesion.models.fingerprint import fingerprint
+from lesion.models.plausible import refuse_foreign_tokenizer, refuse_implausible
 from lesion.models.source import Source, explained, find, refuse_unsuited
 from lesion.models.tokenizer import read_tokenizer
 
@@ -285,6 +286,8 @@ def load(
     with quiet():
         config = _read("configuration", AutoConfig.from_pretrained, place, typed, trust_remote_code)
         refuse_unsuited(config, typed)
+        if place.local:
+            refuse_implausible(config, Path(place.place), typed)
         tokenizer = _read("tokenizer", read_tokenizer, place, typed, trust_remote_code)
         network, found = _read(
             "weights",
@@ -299,6 +302,7 @@ def load(
             **settings,
         )
         _refuse_misfits(found, typed)
+        refuse_foreign_tokenizer(tokenizer, network, typed)
         model = wrap(network, tokenizer, typed)
         stored = str(model.dtype).removeprefix("torch.")
         return replace(model, origin=Origin(typed, revision, stored, trust_remote_code))

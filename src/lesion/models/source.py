@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 from lesion.errors import LesionError, UsageError, nearest
+from lesion.files import named, reason
 
 BUNDLED = "bundled:"
 CHECKPOINTS = "checkpoints"
@@ -79,7 +80,7 @@ def find(typed: str, revision: str | None = None) -> Source:
         LesionError: the folder is there, but holds no model.
     """
     identifier, at, tag = typed.partition("@")
-    path = Path(typed).expanduser()
+    path = named(typed, "model")
     if path.is_dir():  # also one with an @ in its name
         return _folder(typed, typed, revision)
     if at and tag and revision and tag != revision:
@@ -185,7 +186,8 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
         part: which part it was.
     """
     kinds = {type(cause).__name__ for cause in _causes(error)}
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    own = str(error).strip().splitlines()
+    first = own[0] if own and not isinstance(error, LookupError) else reason(error)
     if source.local:
         if part == "tokenizer":
             # Where no file of it is there, transformers' own words only list the ways it tried.
@@ -244,7 +246,11 @@ def refuse_unsuited(config: object, typed: str) -> None:
             f"{typed} is stored quantised ({storage}), and its packed weights cannot be edited. Use the "
             "checkpoint in float32, bfloat16 or float16 from which it was made."
         )
-    architectures = list(getattr(config, "architectures", None) or [])
+    architectures = getattr(config, "architectures", None) or []
+    if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
+        raise LesionError(
+            f"{typed}: architectures in config.json is no list of names; save or download the model again."
+        )
     kind = ", ".join(architectures) or str(getattr(config, "model_type", "model"))
     if getattr(config, "is_encoder_decoder", False):
         raise LesionError(

@@ -14,7 +14,7 @@ from lesion.report.drift_charts import SIZES, SMALL
 from lesion.report.drift_read import found
 from lesion.report.drift_rows import Curve, Drifts, Family, Followed
 from lesion.report.drift_tables import text_tables as text_tables
-from lesion.report.files import finite, plain_json, rendered, writing
+from lesion.report.files import finite, plain_json, rendered, spreadsheet, writing
 from lesion.whole import replace
 
 MOST_ROWS = 1500
@@ -44,7 +44,7 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
         for name, png in figures.items():
             replace(place / "figures" / name, png)
         for name, table in tables.items():
-            replace(place / name, table.to_csv(index=False, lineterminator="\n"))
+            replace(place / name, spreadsheet(table))
         replace(place / "summary.json", plain_json(summary))
         html = place / "report.html"
         replace(html, text)

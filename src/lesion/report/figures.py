@@ -50,7 +50,10 @@ def accuracy(view: View, level: float) -> bytes:
     with mpl.rc_context(STYLE):
         wide = min(3, len(view.panels))
         high = -(-len(view.panels) // wide)
-        figure = Figure(figsize=(COLUMN if wide == 1 else PAGE, 2.35 * high + 0.5), layout="constrained")
+        handles = _legend(view, level)
+        across = 1 if wide == 1 else 2 if max(map(len, view.labels)) > 24 else 3
+        deep = 0.16 * max(0, -(-len(handles) // across) - 4)  # inches for the rows of a long legend
+        figure = Figure(figsize=(COLUMN if wide == 1 else PAGE, 2.35 * high + 0.5 + deep), layout="constrained")
         axes = figure.subplots(high, wide, sharey=True, squeeze=False)
         for axis in axes.flat[len(view.panels) :]:
             axis.set_axis_off()
@@ -60,9 +63,9 @@ def accuracy(view: View, level: float) -> bytes:
         for row in axes:
             row[0].set_ylabel("accuracy")
         figure.legend(
-            handles=_legend(view, level),
+            handles=handles,
             loc="outside lower center",
-            ncols=1 if wide == 1 else 2 if max(map(len, view.labels)) > 24 else 3,
+            ncols=across,
             frameon=False,
             handlelength=2.4,
         )

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import pandas as pd
 from markupsafe import Markup
 
 from lesion.errors import LesionError
 from lesion.report import browser, wording
 
 HERE = Path(__file__).parent
+FORMULAS = ("=", "@", "+", "-", "\t", "\r")
+"""What a text begins with that a spreadsheet takes for a formula."""
 
 
 @contextmanager
@@ -46,6 +49,22 @@ def writing(folder: Path) -> Iterator[Path]:
 def plain_json(value: Any) -> str:
     """The value as indented JSON; numbers that are not finite are `null`."""
     return json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def spreadsheet(table: pd.DataFrame) -> str:
+    """The table as CSV, in which no text is a formula: one that a spreadsheet would run begins with an apostrophe.
+
+    Numbers stay numbers.
+    """
+    harmless = table.rename(columns=_harmless)
+    for place, kind in enumerate(harmless.dtypes):
+        if not pd.api.types.is_numeric_dtype(kind):
+            harmless.isetitem(place, harmless.iloc[:, place].map(_harmless).to_numpy(dtype=object))
+    return str(harmless.to_csv(index=False, lineterminator="\n"))
+
+
+def _harmless(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in FORMULAS else cell
 
 
 def finite(value: Any) -> Any:

@@ -23,7 +23,7 @@ from lesion.report import (
 )
 from lesion.report.evaluation_tables import text_tables as text_tables
 from lesion.report.evidence import ALPHA
-from lesion.report.files import finite, plain_json, rendered, writing
+from lesion.report.files import finite, plain_json, rendered, spreadsheet, writing
 from lesion.report.page import heat_class
 from lesion.report.sweeps import Along
 from lesion.report.trials import Asked, Effect, Evaluation
@@ -69,7 +69,7 @@ def write(
             replace(found / "figures" / name, png)
         for name, table in tables.items():
             if table is not None:
-                replace(found / name, table.to_csv(index=False, lineterminator="\n"))
+                replace(found / name, spreadsheet(table))
         replace(found / "summary.json", plain_json(summary))
         html = found / "report.html"
         replace(html, text)

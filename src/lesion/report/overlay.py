@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lesion.report import browser, overlay_charts, overlay_figures, overlay_prose, wording
-from lesion.report.files import plain_json, rendered, writing
+from lesion.report.files import plain_json, rendered, spreadsheet, writing
 from lesion.studies.overlay import Correlation, Of, recalled
 from lesion.whole import replace
 
@@ -41,8 +41,8 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
     with writing(Path(folder)) as place:
         for number, png in enumerate(drawn):
             replace(place / "figures" / (f"overlay-{number}.png" if number else "overlay.png"), png)
-        replace(place / "overlay.csv", table(summary).to_csv(index=False, lineterminator="\n"))
-        replace(place / "correlations.csv", pairs(summary).to_csv(index=False, lineterminator="\n"))
+        replace(place / "overlay.csv", spreadsheet(table(summary)))
+        replace(place / "correlations.csv", spreadsheet(pairs(summary)))
         replace(place / "summary.json", plain_json(summary))
         html = place / "report.html"
         replace(html, text)

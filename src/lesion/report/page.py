@@ -24,7 +24,7 @@ from lesion.report import (
     wording,
 )
 from lesion.report.files import HERE as HERE
-from lesion.report.files import finite, plain_json, rendered, writing
+from lesion.report.files import finite, plain_json, rendered, spreadsheet, writing
 from lesion.report.views import Line, Summary, View, drop_scale, lines, views
 from lesion.studies.cost import beside
 from lesion.whole import replace
@@ -59,7 +59,7 @@ def write(folder: Path, summary: dict[str, Any], answers: pd.DataFrame, items: p
             replace(found / "figures" / f"drop-{view.slug}.png", figures.heat(view))
         for name, png in drawn.items():
             replace(found / "figures" / name, png)
-        replace(found / "layers.csv", table.to_csv(index=False, lineterminator="\n"))
+        replace(found / "layers.csv", spreadsheet(table))
         replace(found / "summary.json", plain_json(summary))
         html = found / "report.html"
         replace(html, text)

@@ -20,7 +20,7 @@ from lesion.report import (
     truncation_tables,
     wording,
 )
-from lesion.report.files import finite, plain_json, rendered, writing
+from lesion.report.files import finite, plain_json, rendered, spreadsheet, writing
 from lesion.report.isolation_prose import signed
 from lesion.report.truncation_cells import Along, Cell, Search, Tokens, found
 from lesion.report.truncation_charts import BOTTOM, SIZES, TOP, Curve, around_zero
@@ -58,7 +58,7 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
         for name, png in drawn.items():
             replace(place / "figures" / name, png)
         for name, table in tables.items():
-            replace(place / name, table.to_csv(index=False, lineterminator="\n"))
+            replace(place / name, spreadsheet(table))
         replace(place / "summary.json", plain_json(summary))
         html = place / "report.html"
         replace(html, text)

@@ -9,7 +9,7 @@ from typing import Any
 from lesion.errors import LesionError
 from lesion.labs.text import visible
 from lesion.report import browser, tuning_charts, tuning_figures, tuning_prose, tuning_tables, wording
-from lesion.report.files import plain_json, rendered, writing
+from lesion.report.files import plain_json, rendered, spreadsheet, writing
 from lesion.report.tuning_tables import text_tables as text_tables
 from lesion.studies.cost import beside
 from lesion.whole import replace
@@ -34,7 +34,7 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
         raise LesionError(f"This is no summary of a tuning ({error}); run the tuning again.") from error
     with writing(Path(folder)) as place:
         replace(place / "figures" / "tuning.png", drawn)
-        replace(place / "tuning.csv", table.to_csv(index=False, lineterminator="\n"))
+        replace(place / "tuning.csv", spreadsheet(table))
         replace(place / "summary.json", plain_json(summary))
         html = place / "report.html"
         replace(html, text)

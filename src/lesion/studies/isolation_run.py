@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from lesion.bounds import check
 from lesion.edits.artefact import EditFile
 from lesion.edits.edit import ScaleParameters, parts
 from lesion.engines.engine import MakeEngine
@@ -128,6 +129,7 @@ def run_evaluation(
         UsageError: a task does not exist, or a file holds something other than one selection of weights.
         LesionError: an edit does not fit the model, or as for `run_isolation`.
     """
+    check(random_controls=random_controls)
     watcher = watcher or Silent()
     for choice in study.tasks:
         draw(find(choice.name), study.items_of(choice), study.seed)

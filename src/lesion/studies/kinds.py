@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
+from lesion.errors import UsageError, nearest
+from lesion.files import read_toml
+from lesion.plain import short
 from lesion.studies.drift_study import DriftStudy
 from lesion.studies.isolation_study import IsolationStudy
-from lesion.studies.questions import shipped
+from lesion.studies.questions import study_file
 from lesion.studies.recall_study import RecallStudy
 from lesion.studies.study import Study
 from lesion.studies.truncation_study import TruncationStudy
@@ -30,11 +32,15 @@ def load_study(source: str | Path) -> AnyStudy:
         UsageError: there is neither, or the file is wrong.
         LesionError: the file cannot be read.
     """
-    file = Path(source)
-    if not file.is_file():
-        file = shipped().get(str(source), file)
-    try:
-        kind = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("kind")
-    except (OSError, ValueError, RecursionError):
-        kind = None  # what is wrong with the file, the study itself says best
-    return KINDS[kind].load(source) if kind in KINDS else Study.load(source)
+    file = study_file(source)
+    values = read_toml(file)
+    kind = values.get("kind")
+    if kind is None:
+        return Study.load(source)
+    if not isinstance(kind, str) or kind not in KINDS:
+        near = nearest(kind, KINDS) if isinstance(kind, str) else ""
+        raise UsageError(
+            f"{file}: there is no kind of study {short(kind)}{near}. There are {', '.join(KINDS)}; a layer study has no"
+            " kind."
+        )
+    return KINDS[kind].load(source)

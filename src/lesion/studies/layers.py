@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from lesion.errors import UsageError
+from lesion.plain import short
 
 ALL = "all"
 _PIECE = re.compile(r"^([0-9]{1,6})(?:\s*-\s*([0-9]{1,6}))?$")
@@ -18,7 +19,9 @@ def _ranges(layers: str | Sequence[int]) -> list[tuple[int, int]]:
     for piece in pieces:
         match = _PIECE.match(piece.strip())
         if match is None:
-            raise UsageError(f"'{piece.strip()}' does not name layers; write all, or numbers and ranges such as 0-3,7.")
+            raise UsageError(
+                f"'{short(piece.strip())}' does not name layers; write all, or numbers and ranges such as 0-3,7."
+            )
         first = int(match[1])
         last = int(match[2] or first)
         if last < first:

@@ -8,12 +8,18 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 
 from lesion.errors import nearest
+from lesion.plain import short
 from lesion.studies.toml import Lines
 from lesion.studies.toml import Path as KeyPath
 
+LISTED = 20
+"""At most so many faults are told, with how many more there are."""
 
-def explain(error: ValidationError, root: type[BaseModel], origin: str, lines: Lines | None) -> str:
-    """Every fault that pydantic found, one line each, in the order of the file.
+
+def explain(error: ValidationError, root: type[BaseModel], origin: str, lines: Lines | None) -> list[str]:
+    """Every fault that pydantic found, one line each, in the order of the file, below a line that counts them.
+
+    A single fault is one line in all; of very many, the first `LISTED` are told.
 
     Args:
         error: what pydantic raised for the whole document.
@@ -22,7 +28,8 @@ def explain(error: ValidationError, root: type[BaseModel], origin: str, lines: L
         lines: where keys stand, or None when there is no text.
     """
     faults: dict[tuple[int, KeyPath], str] = {}
-    for detail in error.errors():
+    details = error.errors(include_url=False)
+    for detail in details[:LISTED]:
         path, table = _resolve(root, detail["loc"])
         line = (lines.of(path) if lines else None) or 0
         key = ".".join(part for part in path if isinstance(part, str))
@@ -30,11 +37,11 @@ def explain(error: ValidationError, root: type[BaseModel], origin: str, lines: L
         field = table.model_fields.get(name)
         expected = field.description if field else ""
         if detail["type"] == "extra_forbidden":
-            text = f"there is no key '{name}'{_instead(name, table, root)}."
+            text = f"there is no key '{short(name)}'{_instead(name, table, root)}."
         elif detail["type"] == "missing":
             text = f"{key} is missing; give {expected}."
         elif detail["type"] == "value_error":
-            text = f"{key}: {detail['ctx']['error']}"
+            text = f"{key}: {short(str(detail['ctx']['error']), 300)}"
         else:
             text = f"{key} must be {expected}, not {_shown(detail['input'])}."
         # The branches of a union each complain about the same value: once is enough.
@@ -44,9 +51,11 @@ def explain(error: ValidationError, root: type[BaseModel], origin: str, lines: L
         if any(path == other[: len(path)] and path != other for _, other in faults):
             del faults[line, path]
     told = [(f"line {line}: " if line else "") + text for (line, _), text in sorted(faults.items(), key=_place)]
-    if len(told) == 1:
-        return f"{origin}{',' if told[0].startswith('line ') else ':'} {told[0]}"
-    return "\n  ".join([f"{origin} has {len(told)} faults:", *told])
+    more = len(details) - LISTED
+    if len(told) == 1 and more <= 0:
+        return [f"{origin}{',' if told[0].startswith('line ') else ':'} {told[0]}"]
+    rest = [f"and {more:,} more."] if more > 0 else []
+    return [f"{origin} has {len(told) + max(more, 0):,} faults:", *told, *rest]
 
 
 def _place(fault: tuple[tuple[int, KeyPath], str]) -> int:
@@ -88,9 +97,12 @@ def _instead(key: str, table: type[BaseModel], root: type[BaseModel]) -> str:
         inside = None if field.is_required() else _table(field.annotation)
         if table is root and inside and key in inside.model_fields:
             return f" here: it belongs in [{name}]"
-    return nearest(key, table.model_fields, limit=1) or f"; valid here: {', '.join(table.model_fields)}"
+    return nearest(key[:80], table.model_fields, limit=1) or f"; valid here: {', '.join(table.model_fields)}"
 
 
 def _shown(value: object, limit: int = 60) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError, TypeError):
+        return short(value, limit)
+    return short(text, limit)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -20,9 +19,13 @@ from pydantic import (
     Strict,
     StringConstraints,
     ValidationError,
+    field_validator,
 )
 
-from lesion.errors import LesionError, UsageError, nearest
+from lesion.bounds import excess
+from lesion.errors import UsageError, nearest
+from lesion.files import STUDY_BYTES, existing, named, parse_toml, read_text
+from lesion.plain import short
 from lesion.studies.problems import explain
 from lesion.studies.toml import Lines, dump
 
@@ -69,6 +72,13 @@ class Table(BaseModel):
     """A table of a study file: keys that it does not know are faults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*")
+    @classmethod
+    def _within_bounds(cls, value: Any, about: Any) -> Any:
+        if wrong := excess(about.field_name or "", value):
+            raise ValueError(wrong)
+        return value
 
 
 class ModelChoice(Table):
@@ -166,13 +176,7 @@ class StudyFile(Table):
             UsageError: the text is not TOML (line and column), or keys or values are wrong: all are named, each with
                 its line, an unknown key with the nearest valid one.
         """
-        try:
-            values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise UsageError(f"{origin} is not valid TOML: {error}.") from None
-        except RecursionError:
-            raise UsageError(f"{origin} is not a study: it is nested too deeply.") from None
-        return cls._validated(values, origin, text)
+        return cls._validated(parse_toml(text, origin), origin, text)
 
     @classmethod
     def _validated(cls: type[S], values: Mapping[str, Any], origin: str, text: str | None) -> S:
@@ -180,7 +184,7 @@ class StudyFile(Table):
             return cls.model_validate(dict(values))
         except ValidationError as error:
             lines = None if text is None else Lines(text)
-            raise UsageError(explain(error, cls, origin, lines)) from None
+            raise UsageError(*explain(error, cls, origin, lines)) from None
 
     @classmethod
     def load(cls: type[S], source: str | Path) -> S:
@@ -192,23 +196,8 @@ class StudyFile(Table):
             UsageError: there is neither; or the file is wrong (`parse`).
             LesionError: the file cannot be read.
         """
-        file = Path(source)
-        if file.suffix != ".toml" and not file.is_file():
-            known = shipped()
-            if str(source) not in known:
-                raise UsageError(
-                    f"There is no study '{source}', neither a file nor shipped{nearest(str(source), known)}. "
-                    f"Shipped are: {', '.join(known)}."
-                )
-            file = known[str(source)]
-        try:
-            text = file.read_bytes().decode("utf-8-sig")  # some editors begin a file with a byte order mark
-        except FileNotFoundError:
-            raise UsageError(f"There is no file {file}.") from None
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{file} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
-        except OSError as error:
-            raise LesionError(f"{file} cannot be read: {error.strerror or error}.") from error
+        file = study_file(source)
+        text = read_text(file, limit=STUDY_BYTES, fault=UsageError)
         study = cls.parse(text, str(file))
         return study if "name" in study.model_fields_set else study.model_copy(update={"name": file.stem})
 
@@ -297,3 +286,21 @@ def shipped() -> dict[str, Path]:
     """The studies shipped with the package, by name: for `lesion run NAME`."""
     folder = Path(str(resources.files("lesion.studies"))) / "papers"
     return {file.stem: file for file in sorted(folder.glob("*.toml"), key=lambda file: file.stem)}
+
+
+def study_file(source: str | Path) -> Path:
+    """The file of a study: one that ends in `.toml` or is there, or else the one shipped under that name.
+
+    Raises:
+        UsageError: there is neither, or it is no usable path.
+    """
+    file = named(source, "study")
+    if file.suffix == ".toml" or file.exists():
+        return existing(file, "study")
+    known = shipped()
+    if str(source) not in known:
+        raise UsageError(
+            f"There is no study '{short(str(source))}', neither a file nor shipped{nearest(str(source), known)}. "
+            f"Shipped are: {', '.join(known)}."
+        )
+    return known[str(source)]

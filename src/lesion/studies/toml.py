@@ -12,6 +12,9 @@ Path = tuple[str | int, ...]
 # Ends of a list, of a list in a list, and of a list in a table in a list.
 _CLOSINGS = ("\n]", "\n]]", "\n]}]")
 
+BUDGET = 2_000_000
+"""So many characters are parsed at most to find lines, in about two seconds."""
+
 
 def holds(document: object, path: Path) -> bool:
     """Whether a parsed document has something at a path of keys and list indices."""
@@ -23,19 +26,13 @@ def holds(document: object, path: Path) -> bool:
     return True
 
 
-def _parsed(text: str) -> dict[str, Any] | None:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return None
-
-
 class Lines:
     """On which line of a valid TOML text each key stands.
 
     The parser itself is asked: a beginning of the text that parses ends with a whole statement, and the first
     that holds a key ends with the statement that set it. So strings, comments, dotted keys and tables need no
-    second reader that might read them differently.
+    second reader that might read them differently. That takes time that grows with the square of the text, so of a very
+    long text no lines are told.
 
     Args:
         text: TOML that parses.
@@ -44,15 +41,41 @@ class Lines:
     def __init__(self, text: str) -> None:
         self._lines = text.replace("\r\n", "\n").split("\n")
         self._document = tomllib.loads(text)
+        self._left = BUDGET
+        self._known: list[tuple[int, int, dict[str, Any]]] = []
+        self._further = self._read()
+
+    def _parsed(self, text: str) -> dict[str, Any] | None:
+        """What the text holds; None where it is not TOML, or where enough has been parsed."""
+        self._left -= len(text)
+        if self._left < 0:
+            return None
+        try:
+            return tomllib.loads(text)
+        except (ValueError, RecursionError):
+            return None
 
     def _statements(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
         """For each statement: its first and last line, from 0, and the document up to its end."""
+        index = 0
+        while True:
+            if index == len(self._known):
+                following = next(self._further, None)
+                if following is None:
+                    return
+                self._known.append(following)
+            yield self._known[index]
+            index += 1
+
+    def _read(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
         start = 0
         for end, line in enumerate(self._lines):
+            if self._left < 0:
+                return
             if start == end and (not line.strip() or line.lstrip().startswith("#")):
                 start = end + 1
                 continue
-            document = _parsed("\n".join(self._lines[: end + 1]))
+            document = self._parsed("\n".join(self._lines[: end + 1]))
             if document is not None:
                 yield start, end, document
                 start = end + 1
@@ -69,7 +92,7 @@ class Lines:
                 is_list = False
                 for line in range(start, end):
                     begun = "\n".join(self._lines[: line + 1])
-                    closed = next(filter(None, (_parsed(begun + closing) for closing in _CLOSINGS)), None)
+                    closed = next(filter(None, (self._parsed(begun + closing) for closing in _CLOSINGS)), None)
                     is_list |= closed is not None
                     if holds(closed, path):
                         return line + 1

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from lesion.bounds import MOST, check
 from lesion.errors import UsageError, nearest
+from lesion.files import named
+from lesion.plain import short
 from lesion.tasks import mmlu, race
 from lesion.tasks.contrast import TEMPTING
 from lesion.tasks.facts import Facts
@@ -55,6 +59,7 @@ OPTIONS = {
     "facts": "tempting",
 }
 VALUES = {"rule": "exact", "form": "text", "tempting": "and"}
+LONGEST = 10_000  # characters of a name, which may hold a path
 BENCHMARKS = ("gsm8k", "math500", *OPTIONS)
 
 # What may stand before the name of a task, in this order.
@@ -75,8 +80,11 @@ def canonical(name: str) -> str:
     if not colon:
         head, rest = ("jsonl", name) if Path(name.partition("?")[0]).suffix == ".jsonl" else (head, "")
     place, mark, query = rest.partition("?")
-    path = Path(place).expanduser()
-    return f"{head}:{path.resolve()}{mark}{query}" if place and path.exists() else name
+    try:
+        path = named(place) if place else None
+    except UsageError:
+        return name
+    return f"{head}:{os.path.realpath(path)}{mark}{query}" if path is not None and path.exists() else name
 
 
 def find(name: str) -> Task:
@@ -100,6 +108,8 @@ def find(name: str) -> Task:
             here, since it says whether its items are generated or chosen; everything wrong with it is raised
             here.
     """
+    if len(name) > LONGEST:
+        raise UsageError(f"There is no task '{short(name)}': no name is that long.")
     head, colon, rest = name.partition(":")
     bare = head.partition("?")[0]
     if head in BEFORE and colon:
@@ -123,7 +133,7 @@ def find(name: str) -> Task:
             raise UsageError("Say which file: jsonl:PATH.")
         return JsonLines.read(file, name)
     raise UsageError(
-        f"There is no task '{name}'{nearest(name, (*NAMES, f'{HEAD}:NAME'))}. There are {', '.join(NAMES)}; "
+        f"There is no task '{short(name)}'{nearest(name, (*NAMES, f'{HEAD}:NAME'))}. There are {', '.join(NAMES)}; "
         f"a file of your own questions is jsonl:PATH, a file of running text text:PATH, any task of "
         f"lm-evaluation-harness {HEAD}:NAME. Before a task may stand gold:, shuffled: and fewshot:K:."
     )
@@ -137,6 +147,9 @@ def _wrapped(name: str, head: str, rest: str) -> Task:
         form = "fewshot:K:TASK"
         if not (count.isascii() and count.isdigit() and count[0] != "0"):
             raise UsageError(f"In '{name}' there is no number of solved questions; write {form}: fewshot:4:gsm8k.")
+        if len(count) > 6:
+            raise UsageError(f"In '{short(name)}' there are too many solved questions; {MOST['shots']:,} are the most.")
+        check(shots=int(count))
     if not rest:
         raise UsageError(f"Say which task: {form}.")
     inner = rest.partition(":")[0]
@@ -201,7 +214,7 @@ def _primer(name: str, member: str) -> Task:
         raise UsageError(f"primer:{member} has no forms; primer:atlas?form=contrast is the only one there is.")
     if member not in PRIMER:
         known = [f"primer:{known}" for known in PRIMER]
-        raise UsageError(f"There is no task '{name}'{nearest(name, known)}; there are {', '.join(known)}.")
+        raise UsageError(f"There is no task '{short(name)}'{nearest(name, known)}; there are {', '.join(known)}.")
     from lesion.tasks import primer  # builds its world when imported
 
     task: Task = primer.task(member)

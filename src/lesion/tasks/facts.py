@@ -11,7 +11,7 @@ from typing import Any
 
 from lesion.errors import UsageError
 from lesion.tasks import contrast, options
-from lesion.tasks.source import Row, filled, identify, local_rows
+from lesion.tasks.source import Row, fields_of, filled, identify, local_rows, rows_of
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 FREQUENT = "frequent"
@@ -73,6 +73,7 @@ class Facts:
         return self._items
 
     @cached_property
+    @rows_of
     def _items(self) -> tuple[Item, ...]:
         items = _written() if self.path is None else _local(self.path)
         if self.tempting == FREQUENT:
@@ -124,7 +125,7 @@ def _read(row: Row, index: int, where: str) -> Item:
     if "prompt" not in fact or field is None:
         missing = "prompt" if "prompt" not in fact else RIGHTS[0]
         raise UsageError(
-            f"{where}: there is no field '{missing}'; there are {', '.join(map(repr, fact)) or 'none'}. A fact has a "
+            f"{where}: there is no field '{missing}'; there are {fields_of(fact)}. A fact has a "
             f"'prompt', a 'subject' and an 'attribute', a 'ground_truth' or a 'target_true'."
         )
     right = filled(fact, field, where)

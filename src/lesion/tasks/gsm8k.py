@@ -9,7 +9,7 @@ from functools import cached_property
 
 from lesion.errors import UsageError
 from lesion.tasks import judge
-from lesion.tasks.source import Row, hub_rows, identify, local_rows, need
+from lesion.tasks.source import Row, hub_rows, identify, local_rows, rows_of, words
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
@@ -53,6 +53,7 @@ class Gsm8k:
         return self._pool if self.path is None else self._items
 
     @cached_property
+    @rows_of
     def _items(self) -> tuple[Item, ...]:
         return self._read(self._hub("test") if self.path is None else local_rows(self.path))
 
@@ -66,7 +67,7 @@ class Gsm8k:
     def _read(self, rows: Sequence[Row]) -> tuple[Item, ...]:
         items = []
         for index, row in enumerate(rows):
-            question, written = (str(need(row, field, self.name, index)) for field in ("question", "answer"))
+            question, written = (words(row, field, self.name, index) for field in ("question", "answer"))
             solution, mark, gold = written.rpartition("####")
             if not mark or not gold.strip():
                 raise UsageError(f"Row {index} of {self.name} has no answer behind '####'.")

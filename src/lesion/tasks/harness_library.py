@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from lesion.errors import LesionError, UsageError, nearest
+from lesion.files import named
 from lesion.tasks.harness_name import HarnessName
 
 # What the harness's own command seeds with when it is not told otherwise.
@@ -197,7 +198,7 @@ def name_with_path(name: HarnessName) -> str:
 def _folder(name: HarnessName) -> Path | None:
     if name.path is None:
         return None
-    folder = Path(name.path).expanduser()
+    folder = named(name.path, "path of the tasks")
     if not folder.is_dir():
         what = "is a file; give the folder that it lies in" if folder.is_file() else "is no folder"
         raise UsageError(f"path={name.path} {what}: {name_with_path(name)}.")

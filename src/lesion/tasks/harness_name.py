@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from pathlib import Path
 
+from lesion.bounds import check
 from lesion.errors import UsageError, nearest
+from lesion.files import named
 
 HEAD = "harness"
 OPTIONS = ("metric", "filter", "shots", "path", "decoding")
@@ -62,8 +64,9 @@ class HarnessName:
                 raise UsageError(f"The option '{key}' of '{name}' has no value; write {key}={_EXAMPLES[key]}.")
             given[key] = value
         shots = given.pop("shots", None)
-        if shots is not None and not (shots.isascii() and shots.isdigit()):
+        if shots is not None and not (shots.isascii() and shots.isdigit() and len(shots) < 7):
             raise UsageError(f"In '{name}' the number of solved questions is '{shots}'; write a whole number from 0.")
+        check(shots=None if shots is None else int(shots))
         decoding = given.pop("decoding", None)
         if decoding not in (None, "study"):
             raise UsageError(f"There is no decoding '{decoding}' in '{name}'; leave it out, or write decoding=study.")
@@ -83,5 +86,5 @@ class HarnessName:
     @property
     def canonical(self) -> str:
         """One text for all the ways to type it: options in one order, the folder's whole path."""
-        folder = None if self.path is None else str(Path(self.path).expanduser().resolve())
+        folder = None if self.path is None else os.path.realpath(named(self.path))
         return str(HarnessName(self.task, self.metric, self.filter, self.shots, folder, self.study_decoding))

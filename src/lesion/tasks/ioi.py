@@ -14,7 +14,7 @@ from typing import Any
 
 from lesion.errors import UsageError
 from lesion.tasks import contrast, options
-from lesion.tasks.source import Row, filled, identify, local_rows
+from lesion.tasks.source import Row, fields_of, filled, identify, local_rows, rows_of
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 SUBJECT = "subject"
@@ -79,6 +79,7 @@ class Ioi:
         return self._pool if self.path is None else self._items
 
     @cached_property
+    @rows_of
     def _items(self) -> tuple[Item, ...]:
         if self.path is None:
             return tuple(self._tempted(number, sentence) for number, sentence in enumerate(_sentences()[:ITEMS]))
@@ -162,8 +163,7 @@ def _one_of(row: Row, fields: Sequence[str], where: str) -> Any:
         if field in row:
             return filled(row, field, where)
     raise UsageError(
-        f"{where}: there is no field '{fields[0]}'; there are {', '.join(map(repr, row)) or 'none'}. A row of ioi has "
-        f"'prompt' and 'answer'."
+        f"{where}: there is no field '{fields[0]}'; there are {fields_of(row)}. A row of ioi has 'prompt' and 'answer'."
     )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from lesion import files
 from lesion.errors import UsageError, nearest
+from lesion.plain import short
 from lesion.tasks import contrast, judge
 from lesion.tasks.source import existing, read_text, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
@@ -101,9 +103,11 @@ def parse(text: str, file: str) -> list[Item]:
         if not line.strip():
             continue
         where = f"{file}, line {number}"
-        item = _item(_object(line, where), where)
+        item = _item(_object(line, file, number), where)
         if item.id in lines:
-            raise UsageError(f"{where}: the id '{item.id}' was used on line {lines[item.id]}; ids must be unique.")
+            raise UsageError(
+                f"{where}: the id '{short(item.id)}' was used on line {lines[item.id]}; ids must be unique."
+            )
         if items and _kind(item) != _kind(items[0]):
             _refuse_mixed(item, items[0], where, lines[items[0].id])
         lines[item.id] = number
@@ -135,24 +139,24 @@ def _refuse_mixed(item: Item, first: Item, where: str, line: int) -> None:
 _EXAMPLE = '{"id": "1", "prompt": "2 + 2 =", "answer": "4"}'
 
 
-def _object(line: str, where: str) -> dict[str, Any]:
+def _object(line: str, file: str, number: int) -> dict[str, Any]:
+    where = f"{file}, line {number}"
+
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        for name in names:
-            if names.count(name) > 1:
-                raise UsageError(f"{where}: the field '{name}' stands twice in one object.")
-        return dict(pairs)
+        row = dict(pairs)
+        if len(row) < len(pairs):
+            twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+            raise UsageError(f"{where}: the field '{short(twice)}' stands twice in one object.")
+        return row
 
     def refuse(constant: str) -> Any:
         raise UsageError(f"{where}: {constant} is not JSON; write it as a text in quotation marks.")
 
-    try:
-        # numbers keep the form they were written in: 1.50 stays "1.50"
-        value = json.loads(line, object_pairs_hook=once, parse_int=_Number, parse_float=_Number, parse_constant=refuse)
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{where}: this is not JSON ({error.msg} at column {error.colno}).") from error
-    except RecursionError as error:
-        raise UsageError(f"{where}: this is not an item but hundreds of lists in each other.") from error
+    # Numbers keep the form they were written in: 1.50 stays "1.50".
+    value = files.parse_json(
+        line, file, fault=UsageError, line=number, halves=True, pairs=once, parse_int=_Number, parse_float=_Number,
+        parse_constant=refuse,
+    )  # fmt: skip
     if not isinstance(value, dict):
         raise UsageError(f"{where}: this is not a JSON object; an item looks like {_EXAMPLE}")
     return value
@@ -166,9 +170,11 @@ def _item(row: dict[str, Any], where: str) -> Item:
     known = (*REQUIRED, *OPTIONAL)
     others = {name: value for name, value in row.items() if name not in known}
     for name in others:
-        meant = difflib.get_close_matches(name.lower(), [word for word in known if word not in row], 1, cutoff=0.75)
+        meant = difflib.get_close_matches(
+            name[:80].lower(), [word for word in known if word not in row], 1, cutoff=0.75
+        )
         if meant:
-            raise UsageError(f"{where}: there is no field '{name}'; did you mean '{meant[0]}'?")
+            raise UsageError(f"{where}: there is no field '{short(name)}'; did you mean '{meant[0]}'?")
     for name in REQUIRED:
         if name not in row:
             raise UsageError(f"{where}: the field '{name}' is missing; an item looks like {_EXAMPLE}")
@@ -180,7 +186,9 @@ def _item(row: dict[str, Any], where: str) -> Item:
             raise UsageError(f"{where}: '{name}' is empty.")
     rule = texts["judge"] or "exact"
     if rule not in JUDGES:
-        raise UsageError(f"{where}: there is no judge '{rule}'{nearest(rule, JUDGES)}; there are {', '.join(JUDGES)}.")
+        raise UsageError(
+            f"{where}: there is no judge '{short(rule)}'{nearest(rule, JUDGES)}; there are {', '.join(JUDGES)}."
+        )
     if choices:
         _check_choices(texts["answer"], choices, aliases, "judge" in row, where)
     if "tempting" in row:
@@ -204,7 +212,7 @@ def _check_choices(answer: str, choices: tuple[str, ...], aliases: tuple[str, ..
     for right in (answer, *aliases):
         if right not in choices:
             raise UsageError(
-                f"{where}: the answer '{right}' is not among the choices{nearest(right, choices)}; "
+                f"{where}: the answer '{short(right)}' is not among the choices{nearest(right, choices)}; "
                 f"it must be one of them letter for letter."
             )
     if judged:

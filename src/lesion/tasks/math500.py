@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from lesion.errors import UsageError
+from lesion.plain import short
 from lesion.tasks import judge
-from lesion.tasks.source import hub_rows, identify, local_rows, need
+from lesion.tasks.source import hub_rows, identify, local_rows, rows_of, words
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 
@@ -42,24 +44,25 @@ class Math500:
         return self._items
 
     @cached_property
+    @rows_of
     def _items(self) -> tuple[Item, ...]:
         rows = (
             hub_rows("math500", "HuggingFaceH4/MATH-500", None, "test") if self.path is None else local_rows(self.path)
         )
-        items = []
+        items: dict[str, Item] = {}
         for index, row in enumerate(rows):
-            question = str(need(row, "problem", self.name, index))
-            items.append(
-                Item(
-                    id=str(row.get("unique_id") or identify(question, index)),
-                    question=question,
-                    gold=str(need(row, "answer", self.name, index)),
-                    solution=str(row.get("solution", "")),
-                    group=f"level {row['level']}" if "level" in row else "",
-                    metadata={"subject": str(row.get("subject", ""))},
-                )
+            question = words(row, "problem", self.name, index)
+            item = Item(
+                id=str(row.get("unique_id") or identify(question, index)),
+                question=question,
+                gold=words(row, "answer", self.name, index),
+                solution=str(row.get("solution", "")),
+                group=f"level {row['level']}" if "level" in row else "",
+                metadata={"subject": str(row.get("subject", ""))},
             )
-        return tuple(items)
+            if items.setdefault(item.id, item) is not item:
+                raise UsageError(f"Row {index} of {self.name}: the id '{short(item.id)}' was there before.")
+        return tuple(items.values())
 
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the expression that the answer arrives at equals the gold answer."""

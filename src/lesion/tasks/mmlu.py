@@ -12,9 +12,10 @@ from functools import cached_property
 from pathlib import Path
 
 from lesion.errors import UsageError
+from lesion.files import named
 from lesion.tasks import options
 from lesion.tasks.options import Form, check_form
-from lesion.tasks.source import Row, existing, hub_rows, identify, local_rows, need, read_text
+from lesion.tasks.source import Row, existing, hub_rows, identify, local_rows, need, read_text, rows_of
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 REPOSITORY = "cais/mmlu"
@@ -82,6 +83,7 @@ class Mmlu:
         return self._pool if self.path is None else self._items
 
     @cached_property
+    @rows_of
     def _items(self) -> tuple[Item, ...]:
         return self._read(self._hub("test") if self.path is None else self._local(self.path))
 
@@ -131,7 +133,7 @@ def files(path: str) -> list[Path]:
     Raises:
         UsageError: there are none.
     """
-    place = Path(path).expanduser()
+    place = named(path, "path of mmlu")
     if place.is_dir():
         found = sorted(place.glob("*_test.csv"))
         if not found:

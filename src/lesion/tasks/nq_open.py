@@ -8,7 +8,7 @@ from functools import cached_property
 
 from lesion.errors import UsageError
 from lesion.tasks import judge
-from lesion.tasks.source import Row, hub_rows, identify, local_rows, need, whole
+from lesion.tasks.source import Row, hub_rows, identify, local_rows, need, rows_of, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 from lesion.tasks.triviaqa import check_rule
 
@@ -59,6 +59,7 @@ class NqOpen:
         return self._pool if self.path is None else self._items
 
     @cached_property
+    @rows_of
     def _items(self) -> tuple[Item, ...]:
         return self._read(self._hub("validation") if self.path is None else local_rows(self.path))
 

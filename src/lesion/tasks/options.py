@@ -7,6 +7,7 @@ from string import ascii_uppercase
 from typing import Any, Literal, get_args
 
 from lesion.errors import UsageError, nearest
+from lesion.plain import short
 from lesion.tasks import judge
 from lesion.tasks.source import whole
 from lesion.tasks.task import Answer, Item, Verdict
@@ -100,8 +101,8 @@ def check(options: Any, answer: Any, form: Form, where: str) -> tuple[tuple[str,
         place = answer
     else:
         raise UsageError(
-            f"{where}: the answer is {answer!r}; it must be a letter from A to {letters[-1]}, or a number from 0 to "
-            f"{len(options) - 1}, since there are {len(options)} options."
+            f"{where}: the answer is {short(repr(answer))}; it must be a letter from A to {letters[-1]}, or a number"
+            f" from 0 to {len(options) - 1}, since there are {len(options)} options."
         )
     for index, option in enumerate(options):
         whole(option, f"option {letters[index]}", where)

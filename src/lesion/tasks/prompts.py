@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any, Protocol, runtime_checkable
 
 from lesion.errors import LesionError, UsageError, nearest
+from lesion.tasks import chat
 from lesion.tasks.task import Item, Task
 from lesion.tasks.written import Written, apart, names_control
 
@@ -228,10 +229,8 @@ def _write_chat(model: Speaker, message: tuple[str, str], item: Item) -> Written
         turns += [{"role": "user", "content": asked.strip()}, {"role": "assistant", "content": solution}]
 
     def render(content: str) -> str:
-        return str(
-            model.tokenizer.apply_chat_template(
-                [*turns, {"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
-            )
+        return chat.render(
+            model.tokenizer, [*turns, {"role": "user", "content": content}], model.name, add_generation_prompt=True
         )
 
     question, instruction = message

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from lesion.errors import UsageError
+from lesion.files import named, parse_json
 from lesion.tasks import options
 from lesion.tasks.options import Form, check_form
-from lesion.tasks.source import Row, existing, hub_rows, identify, local_rows, read_text
+from lesion.tasks.source import Row, existing, fields_of, hub_rows, identify, local_rows, read_text, rows_of
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 REPOSITORY = "ehovy/race"
@@ -77,6 +77,7 @@ class Race:
         return self._pool if self.path is None else self._items
 
     @cached_property
+    @rows_of
     def _items(self) -> tuple[Item, ...]:
         return self._read(_hub(self.name, "test") if self.path is None else _local(self.path))
 
@@ -131,7 +132,7 @@ def files(path: str) -> list[Path]:
     Raises:
         UsageError: there are none.
     """
-    place = Path(path).expanduser()
+    place = named(path, "path of race")
     if not place.is_dir():
         return [existing(path)]
     found = sorted(file for file in place.rglob("*") if file.suffix in ENDINGS and file.is_file())
@@ -151,8 +152,8 @@ def _local(path: str) -> Iterable[tuple[str, str, Row]]:
 def _passages(file: Path) -> list[Row]:
     """The objects of a file that holds one, a list of them, or one a line."""
     try:
-        value = json.loads(read_text(file))
-    except (json.JSONDecodeError, RecursionError):
+        value = parse_json(read_text(file), str(file), fault=UsageError, halves=True)
+    except UsageError:
         return local_rows(file)  # one a line, or not JSON, which is told with its line
     rows = value if isinstance(value, list) else [value]
     if not rows:
@@ -167,7 +168,7 @@ def _need(row: Row, fields: Sequence[str], where: str) -> Any:
     for field in fields:
         if field not in row:
             raise UsageError(
-                f"{where}: there is no field '{field}'; there are {', '.join(map(repr, row)) or 'none'}. A passage has "
+                f"{where}: there is no field '{field}'; there are {fields_of(row)}. A passage has "
                 f"'article', 'questions', 'options' and 'answers'."
             )
     return row[fields[0]]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lesion import files
 from lesion.errors import LesionError, UsageError
+from lesion.files import existing as existing
+from lesion.plain import short
+from lesion.tasks.task import Item
 
 Row = dict[str, Any]
+Items = tuple[Item, ...]
 
 
 def local_rows(path: str | Path) -> list[Row]:
@@ -34,7 +41,9 @@ def local_rows(path: str | Path) -> list[Row]:
         raise UsageError(f"{path} is empty; a task needs at least one item.")
     for place, row in numbered:
         if not isinstance(row, dict):
-            raise UsageError(f"{path}, {place}: this is {_kind(row)}, not a JSON object {{…}} with the item's fields.")
+            raise UsageError(
+                f"{path}, {place}: this is {files.kind(row)}, not a JSON object {{…}} with the item's fields."
+            )
     return [row for _, row in numbered]
 
 
@@ -67,37 +76,46 @@ def hub_rows(task: str, repository: str, subset: str | None, split: str) -> list
     return [dict(row) for row in rows]
 
 
-def existing(path: str | Path) -> Path:
-    """The path of a file that is there.
-
-    Raises:
-        UsageError: there is none.
-    """
-    path = Path(path).expanduser()
-    if not str(path).isprintable():
-        raise UsageError(f"The file name {str(path)!r} has control characters; rename the file.")
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; give the path of a file in it.")
-    if not path.is_file():
-        raise UsageError(f"There is no file {path}.")
-    return path
-
-
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, a byte order mark removed.
 
     Raises:
-        UsageError: it is not UTF-8 (with the line) or cannot be read.
+        UsageError: it is not UTF-8 (with the line), too large or cannot be read.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise UsageError(f"{path}, line {line}: this is not UTF-8 text; save the file as UTF-8.") from error
+    return files.read_text(path, fault=UsageError)
+
+
+def rows_of(read: Callable[[Any], Items]) -> Callable[[Any], Items]:
+    """The method of a task that makes items of rows: a row of any other form is wrong use, whatever it holds.
+
+    Raises:
+        UsageError: something in the file does not fit.
+    """
+
+    @functools.wraps(read)
+    def made(task: Any) -> Items:
+        try:
+            items = read(task)
+            for index, item in enumerate(items):
+                for name in ("id", "question", "gold", "solution", "group"):
+                    whole(getattr(item, name), name, f"Row {index} of {task.name}")
+                for alias in item.aliases:
+                    whole(alias, "answer", f"Row {index} of {task.name}")
+            return items
+        except LesionError:
+            raise
+        except files.UNFIT as error:
+            raise UsageError(
+                f"The rows of {short(task.name, 300)} do not have the form of this task ({files.reason(error)})."
+                " Is this the file of another data set?"
+            ) from error
+
+    return made
+
+
+def fields_of(row: Row) -> str:
+    """The names of the fields that a row has, for a message."""
+    return ", ".join(f"'{short(str(name))}'" for name in [*row][:20]) or "none"
 
 
 def need(row: Row, field: str, task: str, index: int) -> Any:
@@ -108,10 +126,22 @@ def need(row: Row, field: str, task: str, index: int) -> Any:
     """
     if field not in row:
         raise UsageError(
-            f"Row {index} of {task} has no field '{field}'; it has {', '.join(map(repr, row)) or 'none'}. "
+            f"Row {index} of {task} has no field '{field}'; it has {fields_of(row)}. "
             f"Is this the file of another data set?"
         )
     return row[field]
+
+
+def words(row: Row, field: str, task: str, index: int) -> str:
+    """A field that a row must have and that holds a text, or a number, as it is written.
+
+    Raises:
+        UsageError: it is missing, empty, or something else.
+    """
+    value = need(row, field, task, index)
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
+        raise UsageError(f"Row {index} of {task}: '{field}' must be a text, not {short(value)}.")
+    return str(value)
 
 
 def filled(row: Row, field: str, where: str) -> Any:
@@ -151,22 +181,12 @@ def _parquet(path: Path) -> list[Row]:
     try:
         # JSON turns numpy arrays in the cells into lists
         rows = json.loads(pandas.read_parquet(path).to_json(orient="records", force_ascii=False))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read as Parquet: {error}.") from error
+    except Exception as error:  # pyarrow has many ways to say that a file is damaged
+        raise UsageError(f"{path} cannot be read as Parquet: {files.reason(error)}.") from error
     if not rows:
         raise UsageError(f"{path} is empty; a task needs at least one item.")
     return list(rows)
 
 
 def _parse(text: str, path: Path, first_line: int) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        line = first_line + error.lineno - 1
-        raise UsageError(f"{path}, line {line}: this is not JSON ({error.msg} at column {error.colno}).") from error
-    except RecursionError as error:
-        raise UsageError(f"{path}, line {first_line}: this is no row but hundreds of nested lists.") from error
-
-
-def _kind(value: Any) -> str:
-    return {list: "a list", str: "a text", bool: "true or false", type(None): "null"}.get(type(value), "a number")
+    return files.parse_json(text, str(path), fault=UsageError, line=first_line, halves=True)

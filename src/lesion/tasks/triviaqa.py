@@ -9,7 +9,7 @@ from typing import get_args
 
 from lesion.errors import UsageError, nearest
 from lesion.tasks import judge
-from lesion.tasks.source import Row, hub_rows, identify, local_rows, need
+from lesion.tasks.source import Row, hub_rows, identify, local_rows, need, rows_of, words
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 RULES: tuple[judge.TriviaRule, ...] = get_args(judge.TriviaRule)
@@ -64,6 +64,7 @@ class TriviaQa:
         return self._pool if self.path is None else self._items
 
     @cached_property
+    @rows_of
     def _items(self) -> tuple[Item, ...]:
         return self._read(self._hub("validation") if self.path is None else local_rows(self.path))
 
@@ -82,7 +83,7 @@ class TriviaQa:
         return tuple(items.values())
 
     def _item(self, row: Row, index: int) -> Item:
-        question = str(need(row, "question", self.name, index))
+        question = words(row, "question", self.name, index)
         if "golden_answers" in row:
             answers, main = row["golden_answers"], False
             question = unquote_csv(question)
@@ -93,6 +94,8 @@ class TriviaQa:
             answers, main = [need(answer, "value", self.name, index), *answer.get("aliases", ())], True
         if not isinstance(answers, list) or not answers:
             raise UsageError(f"Row {index} of {self.name} has no answers.")
+        if not all(isinstance(answer, str | int | float) for answer in answers):
+            raise UsageError(f"Row {index} of {self.name}: every answer must be a text.")
         gold, *others = dict.fromkeys(map(str, answers))  # in order, each once
         identity = row.get("id") or row.get("question_id") or identify(question, index)
         return Item(

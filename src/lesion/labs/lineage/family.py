@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from lesion.bounds import check
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.labs.lineage import chat, shipping
 from lesion.labs.lineage.base import FAMILIES
@@ -66,6 +67,7 @@ def train(
         raise UsageError(f"A base is trained from scratch, and {base} would not be looked at; leave out --base.")
     if seed < 0:
         raise UsageError(f"A seed is a whole number from 0, not {seed}.")
+    check(groups=groups, checkpoints=checkpoints, seed=seed)
     watcher = watcher or Silent()
     family = _family(family, base)
     chosen = shipping.device_of(device)

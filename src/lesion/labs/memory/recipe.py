@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from lesion.bounds import check
 from lesion.errors import UsageError, nearest
 
 CODES = ("orthonormal", "gaussian")
@@ -40,6 +41,7 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check(width=self.width, steps=self.steps, draws=self.draws, seed=self.seed)
         if self.classes < 2:
             raise UsageError(f"--classes {self.classes}: a memory needs at least 2 target classes.")
         if self.classes > MOST_CLASSES:

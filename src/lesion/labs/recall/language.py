@@ -10,10 +10,13 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
+from lesion.files import existing, read_bytes
 from lesion.studies.recall_study import SMALLEST
 
 Table = np.ndarray
+CORPUS_BYTES = 1 << 30
+"""The largest text that tables are counted in, 1 GiB."""
 
 
 @dataclass(frozen=True)
@@ -100,16 +103,12 @@ def read(corpus: str | Path) -> tuple[str, str]:
         UsageError: there is no such file, or it is not UTF-8 text.
         LesionError: it cannot be read.
     """
-    path = Path(corpus)
+    path = existing(corpus, "--corpus")
+    content = read_bytes(path, limit=CORPUS_BYTES)
     try:
-        content = path.read_bytes()
         return content.decode("utf-8"), hashlib.sha256(content).hexdigest()
-    except FileNotFoundError:
-        raise UsageError(f"There is no file {path}; --corpus takes a text file.") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
-    except OSError as error:
-        raise LesionError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 def _large_enough(vocabulary: int) -> None:

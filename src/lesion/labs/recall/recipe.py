@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from lesion.bounds import check
 from lesion.errors import UsageError, nearest
 from lesion.labs.recall.data import VARIANTS, Task, Variant
 from lesion.labs.recall.language import Language
@@ -66,6 +67,10 @@ class Recipe:
     draws: int = 3
 
     def __post_init__(self) -> None:
+        check(
+            vocabulary=self.vocabulary, width=self.width, length=self.length, batch=self.batch, steps=self.steps,
+            measured=self.measured, draws=self.draws,
+        )  # fmt: skip
         if not (math.isfinite(self.noise) and 0 <= self.noise < 1):
             raise UsageError(f"The noise is a probability from 0 up to, not including, 1; {self.noise:g} is none.")
         for name, smallest in (("vocabulary", SMALLEST), ("length", 3), ("width", 2), ("batch", 1)):

@@ -1,0 +1,75 @@
+"""Plausibility of a checkpoint before anything is built of it: sizes that its weights have no room for are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+
+from lesion.errors import LesionError
+from lesion.plain import short
+
+DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+WIDTHS = ("vocab_size", "hidden_size", "n_embd", "d_model", "intermediate_size", "n_inner", "ffn_dim")
+
+
+def refuse_implausible(config: Any, folder: Path, typed: str) -> None:
+    """Refuse a configuration of more blocks than there are tensors, or wider than the largest of them.
+
+    A network is built as its configuration says before its weights are read; a config.json of a million blocks would
+    take all memory.
+
+    Args:
+        config: of the model.
+        folder: with its safetensors files; of one without any, nothing is said here.
+        typed: the model as typed, for messages.
+
+    Raises:
+        LesionError: naming the entry of config.json.
+    """
+    count, widest = _held(folder)
+    if not count:
+        return
+    text = config.get_text_config(decoder=True)
+    for name, most, held in [(name, count, "tensors") for name in DEPTHS] + [(name, widest, "rows") for name in WIDTHS]:
+        stated = getattr(text, name, None)
+        if isinstance(stated, int) and stated > most:
+            told = f"{count:,} tensors" if held == "tensors" else f"no tensor with more than {widest:,} rows or columns"
+            raise LesionError(
+                f"The weights of {short(typed, 200)} do not fit its config.json: {name} is {short(stated)}, and there"
+                f" {'are' if held == 'tensors' else 'is'} {told}. One of the two belongs to another model."
+            )
+
+
+def _held(folder: Path) -> tuple[int, int]:
+    """How many tensors the safetensors files hold, and the largest dimension of any."""
+    count = widest = 0
+    for file in sorted(folder.glob("*.safetensors")):
+        if not file.is_file():
+            continue
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                for name in tensors.keys():  # noqa: SIM118  (it is no mapping)
+                    count += 1
+                    widest = max(widest, *tensors.get_slice(name).get_shape(), 0)
+        except Exception:  # a damaged file is told where its weights are read
+            return 0, 0
+    return count, widest
+
+
+def refuse_foreign_tokenizer(tokenizer: Any, network: Any, typed: str) -> None:
+    """Refuse a tokenizer whose vocabulary has no room in the embedding: it belongs to another model.
+
+    Tokens added beyond the vocabulary are let through, since old checkpoints have some that no text contains.
+
+    Raises:
+        LesionError: with both numbers.
+    """
+    rows = int(network.get_input_embeddings().weight.shape[0])
+    words = int(getattr(tokenizer, "vocab_size", 0) or 0)
+    if words > rows:
+        raise LesionError(
+            f"The tokenizer of {short(typed, 200)} has {words:,} tokens, and the model's embedding {rows:,} rows: it is"
+            " the tokenizer of another model. Save the model's own tokenizer into its folder."
+        )

@@ -1,0 +1,143 @@
+"""Chat templates: programs that come with a checkpoint, run with bounds on what they compute, take and write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import Environment, TemplateError, nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from transformers.utils import chat_template_utils
+
+from lesion.errors import LesionError
+from lesion.files import UNFIT, reason
+from lesion.plain import short
+from lesion.tasks.deadline import within
+
+SECONDS = 10.0
+"""So long a template may take for one conversation; ordinary ones take less than a millisecond."""
+MEMORY = 1 << 30
+"""So many bytes it may take, where the system can tell (Linux)."""
+WRITTEN = 1_000_000
+"""So many characters it may write beyond ten times those of the conversation."""
+LARGEST_NUMBER = 1 << 64
+LONGEST_REPETITION = 100_000
+
+
+def render(tokenizer: Any, turns: Sequence[Mapping[str, str]], name: str, **arguments: Any) -> str:
+    """A conversation as the chat template of a tokenizer writes it, without turning it into tokens.
+
+    A template is a program by whoever made the checkpoint. It runs in the sandbox of transformers, and first in one
+    that refuses products and powers beyond measure, within limits of time and memory.
+
+    Args:
+        tokenizer: of a model that has a chat template.
+        turns: `role` and `content` of each.
+        name: of the model, for messages.
+        arguments: of `apply_chat_template`.
+
+    Raises:
+        LesionError: the template is broken, refuses the conversation, breaks out of the sandbox, or takes too long or
+            too much.
+    """
+    content = sum(len(text) for turn in turns for text in turn.values())
+
+    def work() -> str:
+        template = getattr(tokenizer, "chat_template", None)
+        if isinstance(template, str):
+            given = {**tokenizer.special_tokens_map, **arguments}
+            _bounded(template).render(messages=[dict(turn) for turn in turns], tools=None, documents=None, **given)
+        return str(tokenizer.apply_chat_template([dict(turn) for turn in turns], tokenize=False, **arguments))
+
+    try:
+        with _memory():
+            text = within(SECONDS, work)
+    except TimeoutError:
+        raise _refusal(name, f"it is not done within {SECONDS:g} seconds") from None
+    except (TemplateError, *UNFIT) as error:
+        raise _refusal(name, _why(error)) from error
+    if len(text) > WRITTEN + 10 * content:
+        raise _refusal(name, f"it makes {len(text):,} characters of {content:,}")
+    return text
+
+
+def _refusal(name: str, why: str) -> LesionError:
+    return LesionError(
+        f"The chat template of {short(name, 200)} cannot be used: {why}. Choose --prompt-style plain or raw, or mend"
+        " the template."
+    )
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TemplateError):
+        told = short(" ".join(str(error.message or type(error).__name__).split()), 200).rstrip(".")
+        line = getattr(error, "lineno", None)
+        return f"{told} (line {line})" if line else told
+    return reason(error)
+
+
+class _Generation(Extension):
+    """The block tag of transformers that marks what the model said; its text stands as it is."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """The statements up to the end of the block."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class _Bounded(ImmutableSandboxedEnvironment):
+    """The sandbox with products and powers of a measure that texts of prompts can need."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """The product or the power, unless it is beyond measure."""
+        if operator == "**":
+            if not all(isinstance(one, int | float) and abs(one) <= 64 for one in (left, right)):
+                raise TemplateError("it takes a power that is too large")
+        elif isinstance(left, int | float) and isinstance(right, int | float):
+            if abs(left) > LARGEST_NUMBER or abs(right) > LARGEST_NUMBER:
+                raise TemplateError("it multiplies numbers that are too large")
+        else:
+            count = next((one for one in (left, right) if isinstance(one, int)), 0)
+            text = right if isinstance(left, int) else left
+            if count * len(text) > LONGEST_REPETITION:
+                raise TemplateError(f"it repeats a text {count:,} times")
+        return super().call_binop(context, operator, left, right)
+
+
+@lru_cache(maxsize=16)
+def _bounded(template: str) -> Any:
+    """The template, compiled in the bounded sandbox with the filters and functions that transformers gives it."""
+    theirs: Environment = chat_template_utils._compile_jinja_template("").environment
+    environment = _Bounded(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"])
+    environment.filters.update(theirs.filters)
+    environment.globals.update(theirs.globals)
+    return environment.from_string(template)
+
+
+@contextmanager
+def _memory() -> Iterator[None]:
+    """The address space of this process may not grow by more than `MEMORY` within."""
+    try:
+        import resource
+
+        with open("/proc/self/statm", encoding="ascii") as file:
+            pages = int(file.read().split()[0])
+    except (ImportError, OSError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = pages * resource.getpagesize() + MEMORY
+    limits = [most, *(one for one in (soft, hard) if one != resource.RLIM_INFINITY)]
+    resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

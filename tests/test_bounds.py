@@ -1,0 +1,92 @@
+"""Counts that cannot be meant are refused before work begins, and alike in study files, commands and Python."""
+
+from __future__ import annotations
+
+import pytest
+
+from commandline import lesion
+from lesion.bounds import MOST, check
+from lesion.engines.choice import EngineChoice
+from lesion.errors import UsageError
+from lesion.labs.memory.recipe import Recipe as Memory
+from lesion.labs.recall.recipe import preset
+from lesion.studies.drift_study import DriftStudy
+from lesion.studies.isolation_study import IsolationStudy
+from lesion.studies.study import Study
+from lesion.tasks.catalogue import find
+
+MODEL = "bundled:llama-base"
+ASKED = ["--task", "primer:arithmetic", "--out"]
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_the_most_is_allowed_and_one_more_is_not(name):
+    check(**{name: MOST[name]})
+    with pytest.raises(UsageError, match=f"^{name}: .* is too large; it goes up to {MOST[name]:,}"):
+        check(**{name: MOST[name] + 1})
+    with pytest.raises(UsageError):
+        check(**{name: 10**5000})
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["drift", MODEL, *ASKED, "OUT", "--runs", "100000000"],
+        ["drift", MODEL, *ASKED, "OUT", "--clusters", "100000000"],
+        [
+            "isolate",
+            MODEL,
+            "--skill",
+            "primer:arithmetic",
+            "--control",
+            "primer:atlas",
+            "--out",
+            "OUT",
+            "--repeats",
+            10**9,
+        ],
+        ["evaluate", MODEL, *ASKED, "OUT", "--random-controls", "100000000"],
+        ["tune", MODEL, *ASKED, "OUT", "--rows", "100000000"],
+        ["ablate", MODEL, *ASKED, "OUT", "--items", "9" * 25],
+        ["ablate", MODEL, *ASKED, "OUT", "--workers", "100000000"],
+        ["ablate", MODEL, "--task", "fewshot:99999999999:primer:arithmetic", "--out", "OUT"],
+        ["lab", "lineage", "--checkpoints", "1000000", "--out", "OUT"],
+        ["lab", "lineage", "--groups", "999999999999", "--out", "OUT"],
+        ["lab", "memory", "--width", "10000000", "--out", "OUT"],
+        ["lab", "recall", "--vocabulary", "100000000", "--out", "OUT"],
+        ["lab", "recall", "--corpus", "/dev/zero", "--out", "OUT"],
+        ["run", "/dev/zero"],
+    ],
+)
+def test_a_command_refuses_at_once_what_cannot_be_meant(command, capsys, tmp_path):
+    done = lesion(capsys, *(str(tmp_path / "out") if part == "OUT" else part for part in command))
+    assert done.code == 2, done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_python_refuses_the_same():
+    for refused in (
+        lambda: DriftStudy.make(kind="drift", models=["m"], task="t", runs=10**8),
+        lambda: DriftStudy.make(kind="drift", models=["m"], task="t", clusters=[50, 10**8]),
+        lambda: IsolationStudy.make(kind="isolation", model="m", skill="s", controls=["c"], samples=10**12),
+        lambda: Study.make(models=["m"], tasks=["t"], items=10**12),
+        lambda: Study.make(models=["m"], tasks=["t"], seed=10**5000),
+        lambda: Memory(codes="gaussian", width=10**7),
+        lambda: preset("quick", vocabulary=10**8),
+        lambda: EngineChoice(workers=10**8),
+        lambda: find("fewshot:9999:primer:arithmetic"),
+    ):
+        with pytest.raises(UsageError):
+            refused()
+
+
+def test_a_study_of_thousands_of_faults_is_told_soon(capsys, tmp_path):
+    study = tmp_path / "study.toml"
+    study.write_text('models = ["m"]\ntasks = ["t"]\n' + "".join(f"unknown{number} = 1\n" for number in range(3000)))
+    done = lesion(capsys, "run", study)
+    assert done.code == 2
+    assert "has 3,000 faults" in done.err
+    assert "line 3: there is no key 'unknown0'" in done.err
+    assert done.err.endswith("  and 2,980 more.\n")
+    assert done.err.count("\n") == 22
