@@ -9,8 +9,10 @@ decided` does it, with the library's evidence, decisions and rounds. Four things
 
     errors   studies without any edit, whose answers are drawn anew each time by how hard the item is; studies whose
              drops are exactly the effect, or in the table next to it, the hardest that must not be called; and such
-             cells among others that must be. Of each the share of studies with a wrong call and its Wilson interval,
-             or the mean share of wrong ones among the calls.
+             cells among others that must be. `any`: the share of studies with a wrong call and its Wilson interval.
+             `rate`: the false discovery rate, that is the mean share of wrong ones among the calls. It is the rate that
+             the level limits. Only where every call would be wrong are the two the same: where some cells exceed the
+             effect by far, the share of studies with any wrong call is several times the level.
     savings  effects like the paper's: one block loses everything, two lose 0.6 to 0.8, the others 0 to 0.05. Answers
              until all is decided, in evaluations of the base model (answers / items), of 29 for the full table; what
              was called wrongly and what stayed open; the same of the full table under a score test on both sides of
@@ -65,13 +67,15 @@ class Errors:
     Attributes:
         what: which studies, and which call is wrong.
         mode: `table` or `beyond`.
+        measure: `any` or `rate`, see the head of this file.
         studies: how many.
-        wrong: the share of studies with a wrong call; of `share` rows the mean share of wrong ones among the called.
-        low, high: Wilson's interval; of `share` rows plus or minus 1.96 standard errors.
+        wrong: the share of studies with a wrong call, or the false discovery rate.
+        low, high: Wilson's interval; of a rate plus or minus 1.96 standard errors.
     """
 
     what: str
     mode: str
+    measure: str
     studies: int
     wrong: float
     low: float
@@ -84,7 +88,7 @@ def errors(studies: int, seed: int) -> Iterable[Errors]:
         for mode, table in MODES.items():
             rule = Rule(table=table)
             yield _any(
-                f"no edit, N=200, accuracy {accuracy:g}: critical",
+                f"no edit, N=200, accuracy {accuracy:g}: exceeds",
                 mode,
                 studies,
                 seed,
@@ -96,7 +100,7 @@ def errors(studies: int, seed: int) -> Iterable[Errors]:
         for mode, table in MODES.items():
             rule = Rule(table=table)
             yield _any(
-                f"all drops are the effect, won {won:g}: critical", mode, studies, seed, world.draw,
+                f"all drops are the effect, won {won:g}: exceeds", mode, studies, seed, world.draw,
                 lambda d, rule=rule: bool((decided(d, rule) > 0).any()),  # type: ignore[misc]
             )  # fmt: skip
         yield _any(
@@ -105,7 +109,7 @@ def errors(studies: int, seed: int) -> Iterable[Errors]:
         )  # fmt: skip
         for total, call, name in ((20, 1, "all tables lose the effect"), (21, -1, "all tables lose an item more")):
             yield _any(
-                f"{name}, won {won:g}: {'critical' if call > 0 else 'not'}", "table", studies, seed,
+                f"{name}, won {won:g}: {'exceeds' if call > 0 else 'not'}", "table", studies, seed,
                 lambda g, total=total, won=won: tables(200, [total] * 28, round(200 * won), g),  # type: ignore[misc]
                 lambda d, call=call: bool((decided(d, Rule()) == call).any()),  # type: ignore[misc]
             )  # fmt: skip
@@ -115,19 +119,30 @@ def errors(studies: int, seed: int) -> Iterable[Errors]:
             studies, seed, lambda g, won=won: tables(200, [0] * 20 + [21] * 8, won, g), Rule(), -1,  # type: ignore[misc]
             lambda d: told_by_table(d, Rule()) > 0,
         )  # fmt: skip
-    mixed = World(200, 0.8, np.concatenate([np.full(8, 0.5), np.full(20, 0.1)]), np.full(28, 0.02))
     clear = World(200, 0.8, np.concatenate([np.full(8, 0.1), np.zeros(20)]), np.full(28, 0.01))
     for mode, table in MODES.items():
         rule = Rule(table=table)
         yield _share(
-            "8 critical, 20 at the effect: wrong of the critical", mode, studies, seed, mixed.draw, rule, 1,
-            lambda d: np.isclose(mixed.drops, 0.1),
-        )  # fmt: skip
-        yield _share(
             "20 lose nothing, 8 at the effect: wrong of the not", mode, studies, seed, clear.draw, rule, -1,
-            # "Critical" is wrong at the effect in both modes, "not" in a table that denies it.
+            # "Exceeds" is wrong at the effect in both modes, "not" in a table that denies it.
             lambda d, rule=rule: told_by_table(d, rule) > 0 if rule.table else np.isclose(clear.drops, 0.1),  # type: ignore[misc]
         )  # fmt: skip
+
+    for border, strong in ((20, 8), (4, 4), (5, 5)):
+        among = World(
+            200, 0.8, np.concatenate([np.full(strong, 0.5), np.full(border, 0.1)]), np.full(border + strong, 0.02)
+        )
+        for mode, table in MODES.items():
+            rule = Rule(table=table)
+            name = f"{strong} lose half, {border} at the effect"
+            yield _any(
+                f"{name}: any called exceeding", mode, studies, seed, among.draw,
+                lambda d, rule=rule, strong=strong: bool((decided(d, rule)[strong:] > 0).any()),  # type: ignore[misc]
+            )  # fmt: skip
+            yield _share(
+                f"{name}: wrong of those called exceeding", mode, studies, seed, among.draw, rule, 1,
+                lambda d, among=among: np.isclose(among.drops, 0.1),  # type: ignore[misc]
+            )  # fmt: skip
 
 
 def _any(
@@ -140,7 +155,7 @@ def _any(
 ) -> Errors:
     generator = np.random.default_rng(seed)
     count = sum(wrong(draw(generator)) for _ in range(studies))
-    return Errors(what, mode, studies, count / studies, *wilson(count, studies))
+    return Errors(what, mode, "any", studies, count / studies, *wilson(count, studies))
 
 
 def _share(
@@ -153,7 +168,7 @@ def _share(
     call: int,
     wrong: Callable[[Differences], Bool[np.ndarray, " cells"]],
 ) -> Errors:
-    """The mean share of wrong ones among the cells called so; of a study that calls none it is 0."""
+    """The false discovery rate: the mean share of wrong ones among the called; 0 of a study that calls none."""
     generator = np.random.default_rng(seed)
     shares = []
     for _ in range(studies):
@@ -161,7 +176,7 @@ def _share(
         called = decided(differences, rule) == call
         shares.append((called & wrong(differences)).sum() / max(1, called.sum()))
     mean, error = float(np.mean(shares)), 1.96 * float(np.std(shares)) / len(shares) ** 0.5
-    return Errors(what, mode, studies, mean, max(0.0, mean - error), mean + error)
+    return Errors(what, mode, "rate", studies, mean, max(0.0, mean - error), mean + error)
 
 
 @dataclass(frozen=True)
@@ -174,7 +189,7 @@ class Savings:
         studies: how many were drawn.
         evaluations: mean number until all is decided or asked; of these
         baseline: those of the baseline,
-        critical: of the cells that are,
+        exceeding: of the cells that exceed the effect,
         clear: of the others,
         beyond: and among all, what was asked beyond the items that decisions rest on.
         rounds: mean number.
@@ -183,7 +198,7 @@ class Savings:
         within_aim: share of studies that need at most `AIM`.
         bound: what the best bets need.
         wrong, open: shares of cells called wrongly, and not called.
-        critical_found: share of studies whose cells called critical are exactly those that are.
+        set_found: share of studies whose cells called exceeding are exactly those that do.
         fixed_wrong, fixed_open: likewise of the full table.
     """
 
@@ -197,7 +212,7 @@ class Savings:
     studies: int
     evaluations: float
     baseline: float
-    critical: float
+    exceeding: float
     clear: float
     beyond: float
     rounds: float
@@ -207,7 +222,7 @@ class Savings:
     bound: float
     wrong: float
     open: float
-    critical_found: float
+    set_found: float
     fixed_wrong: float
     fixed_open: float
 
@@ -238,10 +253,10 @@ def savings(items: int, accuracy: float, won: float, mode: str, rule: Rule, stud
     parts = (np.mean(split, axis=0) / items).tolist()
     return Savings(
         items, accuracy, won, mode, rule.effect, rule.level, rule.budget, studies, float(np.mean(needed)),
-        baseline=parts[0], critical=parts[1], clear=parts[2], beyond=parts[3], rounds=parts[4],
+        baseline=parts[0], exceeding=parts[1], clear=parts[2], beyond=parts[3], rounds=parts[4],
         error=1.96 * float(np.std(needed)) / studies**0.5,
         largest=float(np.quantile(needed, 0.9)), within_aim=float(np.mean(np.array(needed) <= AIM)),
-        bound=float(np.mean(bounds)), wrong=shares[0], open=shares[1], critical_found=float(np.mean(found)),
+        bound=float(np.mean(bounds)), wrong=shares[0], open=shares[1], set_found=float(np.mean(found)),
         fixed_wrong=shares[2], fixed_open=shares[3],
     )  # fmt: skip
 
@@ -279,11 +294,14 @@ def _simulated(studies: int, of_savings: int, seed: int) -> dict[str, Any]:
     wrong = []
     if studies:
         print(
-            f"Errors at level 0.05, effect 0.1, 28 cells: share of {studies} studies with a false call, or mean share"
+            f"Errors at level 0.05, effect 0.1: share of {studies} studies with any wrong call, or false discovery rate"
         )
     for row in errors(studies, seed) if studies else ():
         wrong.append(asdict(row))
-        print(f"  {row.what:<76} {row.mode:<7} {row.wrong:.4f}  [{row.low:.4f}, {row.high:.4f}]", flush=True)
+        print(
+            f"  {row.what:<76} {row.mode:<7} {row.measure:<5} {row.wrong:.4f}  [{row.low:.4f}, {row.high:.4f}]",
+            flush=True,
+        )
     if not of_savings:
         return {"errors": wrong}
     print(f"\nSavings, {of_savings} studies a row, evaluations of the base model (full table: 29; aim: {AIM:g})")
@@ -295,9 +313,9 @@ def _simulated(studies: int, of_savings: int, seed: int) -> dict[str, Any]:
             f"  N={one.items:<5} accuracy {one.accuracy:<4g} won {one.won:<5g} effect {one.effect:<5g}"
             f" level {one.level:<5g} budget {one.budget or 'own':<4} {one.mode:<7}"
             f" {one.evaluations:6.2f} ± {one.error:.2f} (90 %: {one.largest:5.2f}, bound {one.bound:5.2f};"
-            f" baseline {one.baseline:.2f}, critical {one.critical:.2f}, not {one.clear:.2f}, beyond {one.beyond:.2f};"
-            f" {one.rounds:.1f} rounds)"
-            f"  wrong {one.wrong:.4f} open {one.open:.3f} critical set right {one.critical_found:.2f};"
+            f" baseline {one.baseline:.2f}, exceeding {one.exceeding:.2f}, not {one.clear:.2f},"
+            f" beyond {one.beyond:.2f}; {one.rounds:.1f} rounds)"
+            f"  wrong {one.wrong:.4f} open {one.open:.3f} set right {one.set_found:.2f};"
             f" full table: wrong {one.fixed_wrong:.4f} open {one.fixed_open:.3f}",
             flush=True,
         )

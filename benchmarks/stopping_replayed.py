@@ -1,4 +1,8 @@
-"""A stored full table replayed for `stopping.py`: what stopping would have asked of it, and called."""
+"""A stored full table replayed for `stopping.py`: what stopping would have asked of it, and called.
+
+Two questions are kept apart: whether a drop exceeds the effect, which stopping decides and the full table answers too;
+and which cells are critical, which only the full table says, by another rule (`lesion.studies.critical`).
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from lesion.edits.edit import BASELINE, Scale, parse
+from lesion.studies.critical import critical_cells, pairs
 from lesion.studies.store import Store
 from stopping_simulated import MODES, Differences, Rule, stopped, told_by_table
 
-NAMES = {1: "critical", -1: "not", 0: "open"}
+NAMES = {1: "exceeds", -1: "not", 0: "open"}
 
 
 def replay(folder: Path, rule: Rule, orders: int, seed: int) -> Iterable[dict[str, Any]]:
@@ -37,7 +42,9 @@ def replay(folder: Path, rule: Rule, orders: int, seed: int) -> Iterable[dict[st
                 families.setdefault((edit.unit, edit.factor), []).append(text)
         for (unit, factor), edits in families.items():
             edits.sort(key=lambda text: int(text.partition("×")[0].partition(".")[0]))
-            differences = baseline - right.loc[edits].to_numpy(dtype=np.int64)
+            edited = right.loc[edits].to_numpy(dtype=np.int64)
+            differences = baseline - edited
+            cells = [pairs(baseline.astype(bool), one.astype(bool)) for one in edited]
             yield {
                 "model": model,
                 "task": task,
@@ -49,6 +56,10 @@ def replay(folder: Path, rule: Rule, orders: int, seed: int) -> Iterable[dict[st
                 "accuracy": float(baseline.mean()),
                 "drops": dict(zip(edits, differences.mean(axis=1).tolist(), strict=True)),
                 "full": 1 + len(edits),
+                "exceeds": [
+                    edit for edit, call in zip(edits, told_by_table(differences, rule), strict=True) if call > 0
+                ],
+                "critical": [edit for edit, call in zip(edits, critical_cells(cells), strict=True) if call],
                 **{
                     mode: _replayed(differences, edits, replace(rule, table=table), orders, seed)
                     for mode, table in MODES.items()
@@ -80,14 +91,18 @@ def told(row: dict[str, Any]) -> None:
     print(
         f"{row['model']} · {row['task']} · {row['unit']}×{row['factor']:g}: {row['full'] - 1} cells,"
         f" {row['items']} items, baseline {row['accuracy']:.3f}; full table {row['full']} evaluations;"
-        f" drops {', '.join(f'{drop:.3f}' for drop in row['drops'].values())}"
+        f" drops {', '.join(f'{drop:.3f}' for drop in row['drops'].values())}\n"
+        f"  full table: {len(row['exceeds'])} exceed the effect ({', '.join(row['exceeds']) or 'none'}),"
+        f" {len(row['critical'])} are critical ({', '.join(row['critical']) or 'none'})"
     )
     for mode in MODES:
         one = row[mode]
         others = [f"{edit} {call}" for edit, call in one["called"].items() if call != "not"]
+        calls = [(edit, call) for edit, call in one["called"].items() if call != "open"]
+        agree = sum((call == "exceeds") == (edit in row["exceeds"]) for edit, call in calls)
         print(
-            f"  {mode:<7} {one['evaluations']:.2f} evaluations; {', '.join(others) or 'none critical'}, all others not;"
-            f" {one['denied_by_the_table']} calls denied by the table. Mean of {one['orders']} orders:"
+            f"  {mode:<7} {one['evaluations']:.2f} evaluations; {', '.join(others) or 'none exceeds'}, all others not;"
+            f" {agree} of {len(one['called'])} decided as the table's drops are. Mean of {one['orders']} orders:"
             f" {one['mean_evaluations']:.2f}, open {one['mean_open']:.3f} of cells, denied {one['mean_denied']:.4f}"
             f" (in {one['orders_with_any_denied']:.2f} of orders)"
         )

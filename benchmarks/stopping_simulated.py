@@ -44,7 +44,7 @@ class Stopped:
     """A stopped study.
 
     Attributes:
-        called: [cells] 1 for critical, −1 for not, 0 for open.
+        called: [cells] 1 for exceeding the effect, −1 for not, 0 for open.
         looked: [cells] items that its evidence is from.
         items: [cells] items asked.
         baseline: items that the baseline was asked.
@@ -144,8 +144,8 @@ def fixed(differences: Differences, rule: Rule) -> Int[np.ndarray, " cells"]:
     items = differences.shape[1]
     up, down = (differences > 0).sum(axis=1), (differences < 0).sum(axis=1)
     z = np.array([tango(rule.effect, int(b), int(c), items) for b, c in zip(up, down, strict=True)])
-    critical, clear = (_benjamini_hochberg(norm.sf(one), rule.level) for one in (z, -z))
-    return critical.astype(np.int64) - clear.astype(np.int64)
+    exceeds, clear = (_benjamini_hochberg(norm.sf(one), rule.level) for one in (z, -z))
+    return exceeds.astype(np.int64) - clear.astype(np.int64)
 
 
 def tango(difference: float, b: int, c: int, n: int) -> float:

@@ -58,3 +58,17 @@ def test_a_study_that_goes_on_is_told_before_anything_is_asked(store):
     told: list[str] = []
     Reach(store, "m", {"t": ITEMS}, EDITS, told.append)
     assert len(told) == 1
+
+
+def test_a_baseline_that_is_nearly_never_right_is_told_long_before_it_is_complete(tmp_path):
+    items = [f"i{number}" for number in range(200)]
+    with Store.open(tmp_path, "hash", 'name = "made"') as store:
+        store.add_model("fingerprint", "m")
+        store.add_items("t", [Item(id=item, question="", gold="") for item in items])
+        told: list[str] = []
+        keeper = Reach(store, "m", {"t": items}, EDITS, told.append)
+        for item in items:
+            keeper.write([replace(ROW, item=item)])
+        # By Wilson's formula with z² = 3.84: after k wrong answers the upper limit is z² / (k + z²), below 13 of 200.
+        assert "0 of 56 items right so far" in told[0]
+        assert len(told) == 1

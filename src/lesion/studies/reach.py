@@ -1,4 +1,8 @@
-"""Reach: a warning, as soon as the baseline has been answered, where no place can be critical whatever is cut."""
+"""Reach: a warning, while there is still something to ask, where no place can be critical whatever is cut.
+
+An engine answers all edits of a prompt together, so the baseline is complete only when nearly all has been asked. So
+the warning comes as soon as the accuracy so far makes it likely, and at the latest when the baseline is complete.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from lesion.edits.edit import BASELINE, Scale
-from lesion.studies.critical import out_of_reach
+from lesion.studies.critical import fewest_right, out_of_reach
 from lesion.studies.row import Row
+from lesion.studies.statistics import wilson
 from lesion.studies.store import Store
+
+EARLY = 30
+"""Items of the baseline from which on a warning may come before all are answered."""
+SURE = 0.95
+"""Level of the interval of the accuracy so far that has to be too low as a whole."""
 
 
 class Reach:
@@ -56,8 +66,26 @@ class Reach:
         for task, item, correct in verdicts:
             if item in self._items.get(task, ()):
                 self._right[task][item] = bool(correct)
-        for task in [task for task, ids in self._items.items() if self._right[task].keys() == ids]:
-            items, right = len(self._items.pop(task)), sum(self._right[task].values())
-            warning = out_of_reach(self._model, task, right, items, self._tests) if self._tests and items else None
+        for task in [task for task in self._items if self._tests]:
+            items, known, right = len(self._items[task]), len(self._right[task]), sum(self._right[task].values())
+            if not known:
+                continue
+            if known == items:
+                warning = out_of_reach(self._model, task, right, items, self._tests)
+                del self._items[task]
+            else:
+                warning = self._likely(task, right, known, items)
             if warning is not None:
+                self._items.pop(task, None)
                 self._warn(warning)
+
+    def _likely(self, task: str, right: int, known: int, items: int) -> str | None:
+        """A warning where the accuracy so far, with its interval, leaves too few right answers among all items."""
+        needed = fewest_right(self._tests)
+        if known < EARLY or items * wilson(right, known, SURE)[1] >= needed:
+            return None
+        return (
+            f"{self._model}, {task}: it is likely that nothing can be critical here. The unedited model has {right} of"
+            f" {known} items right so far; of all {items} it would need {needed} right for an edit that leaves none"
+            f" right to be critical ({self._tests} layers are tested). What is answered is kept if you stop now."
+        )
