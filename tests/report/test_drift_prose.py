@@ -163,25 +163,26 @@ def test_agreement_over_models_is_held_against_chance():
     summary = made.study()
     told, study = said(summary), found(summary)
     hits = sum(
-        any(block <= model["shape"]["hinge"]["layer"] <= block + 1 for block in model["critical"])
+        min(model["critical"]) <= model["shape"]["hinge"]["low"]
+        and model["shape"]["hinge"]["high"] <= max(model["critical"]) + 1  # they are neighbours
         for model in summary["models"]
     )
-    assert f"Of the 8 with a hinge or step and critical blocks to compare, {hits} have it within a critical" in told
+    assert f"Of the 8 with a hinge or step and critical blocks to compare, {hits} have its whole interval" in told
     # llama: layers 2 to 4 of 2 to 7; qwen2: layers 6 to 7 of 2 to 9.
     expected = 4 * 2 / 5 + 4 * 1 / 7
     assert sum(model.within_by_chance() for model in study.models) == pytest.approx(expected, abs=0.01)
-    assert f"places drawn at random would be in {expected:.1f}" in told
+    assert f"places drawn at random would be within them in {expected:.1f}" in told
     assert "if models were independent; models of one family are not" in told
 
 
 def test_a_family_s_hinges_and_steps_are_told_with_chance():
     summary = made.study(families=("llama",), variants=("base", "rlvr"))
     summary["models"][0]["shape"] |= {"chosen": "step"}
-    summary["models"][0]["shape"]["step"] |= {"layer": 2.5, "size": -0.12}
+    summary["models"][0]["shape"]["step"] |= {"layer": 2.5, "low": 2.5, "high": 2.5, "size": -0.12}
     told = said(summary)
     assert "Llama: a step in 1 of 2 models over block 2, by 0.120" in told
     # Of the blocks 1 to 7 two are critical.
-    assert "(all 1 over a critical block, as would be 29 % of places by chance)" in told
+    assert "(all 1 with the whole interval within critical blocks, where 29 % of all places are)" in told
     assert "a hinge in 1 of 2 models at layer" in told
 
 

@@ -84,6 +84,7 @@ def test_agreement_beyond_chance_is_told_with_its_corrected_p_and_what_depth_lea
     [coarse] = [sentence for sentence in finding.sentences if "Few blocks make p coarse" in sentence]
     assert "must reach |ρ|\N{NO-BREAK SPACE}.94 over 6 blocks and 1 over 5 blocks to stay" in coarse
     assert "Block\N{NO-BREAK SPACE}5 is the largest of drop · sums and lost in the block." in finding.sentences
+    assert "By chance, about 1 in 6 pairs of unrelated profiles share their largest block." in finding.sentences
 
 
 def test_without_agreement_the_page_says_so_and_how_much_would_be_needed():

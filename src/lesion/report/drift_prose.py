@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lesion.report import drift_model, wording
-from lesion.report.drift_evidence import agreement, at_least, at_the_start, lost, wide
+from lesion.report.drift_evidence import agreement, at_least, at_the_start, lost, reach, wide
 from lesion.report.drift_model import CHECKS, capital
-from lesion.report.drift_rows import Departure, Drifts, Family, within
+from lesion.report.drift_rows import Departure, Drifts, Family
 from lesion.report.evidence import ALPHA
 from lesion.report.prose import Finding
 
@@ -98,12 +98,11 @@ def families(found: Drifts) -> list[str]:
                 text += f", by {_range(sizes, 3)}{unit}"
             compared = [(model, one) for model, one in chosen if model.critical_blocks]
             if compared:
-                hits = sum(within(one.layer, model.critical_blocks) for model, one in compared)
+                hits = sum(reach(model, one) == "within" for model, one in compared)
                 chance = _range([100 * model.within_by_chance() for model, _ in compared], 0)
-                where = "over" if kind == "step" else "within"
                 text += (
-                    f" ({_of(hits, len(compared))} {where} a critical block, as would be {chance}{wording.SPACE}% of "
-                    "places by chance)"
+                    f" ({_of(hits, len(compared))} with the whole interval within critical blocks, where {chance}"
+                    f"{wording.SPACE}% of all places are)"
                 )
             parts.append(text)
         if parts:
@@ -171,20 +170,20 @@ def power(found: Drifts) -> list[str]:
 
 
 def _within_all(found: Drifts) -> list[str]:
-    """Over all models with a hinge or step and critical blocks: how many are within one, and how many by chance."""
+    """Over all models with a hinge or step and critical blocks: how many surely are within them, and by chance."""
     known = [
         (model, model.curve.departure) for model in found.models if model.critical_blocks and model.curve.departure
     ]
     if not known:
         return []
     chances = [model.within_by_chance() for model, _ in known]
-    hits = sum(within(departure.layer, model.critical_blocks) for model, departure in known)
+    hits = sum(reach(model, departure) == "within" for model, departure in known)
     p = at_least(hits, chances)
     return [
         f"Of the {len(known)} with a hinge or step and critical blocks to compare, {hits} "
-        f"{'has' if hits == 1 else 'have'} it within a critical block; places drawn at random would be in "
-        f"{sum(chances):.1f} (p{wording.SPACE}{wording.p_value(p)} if models were independent; models of one family "
-        f"are not){': no evidence of a link' if p > ALPHA else ''}."
+        f"{'has' if hits == 1 else 'have'} its whole interval within critical blocks; places drawn at random would be "
+        f"within them in {sum(chances):.1f} (p{wording.SPACE}{wording.p_value(p)} if models were independent; models of "
+        f"one family are not){': no evidence of a link' if p > ALPHA else ''}."
     ]
 
 

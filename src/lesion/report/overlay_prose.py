@@ -133,6 +133,9 @@ def _peaks(of: Of) -> list[str]:
             if len(first) == 1:
                 peaks.setdefault(first[0], []).append(profile.label)
     shared = {block: labels for block, labels in sorted(peaks.items()) if len(labels) > 1}
-    return [
+    told = [
         f"Block{wording.SPACE}{block} is the largest of {wording.listed(labels)}." for block, labels in shared.items()
     ]
+    if told:
+        told.append(f"By chance, about 1 in {len(of.blocks)} pairs of unrelated profiles share their largest block.")
+    return told
