@@ -63,6 +63,14 @@ def test_a_step_is_told_by_its_block_and_size(one):
     assert "It has a step over block 2 [2, 4] (p .0002): NMI falls by 0.078 there, beyond the slope" in told
 
 
+def test_a_hinge_and_a_step_that_are_the_same_curve_are_not_told_apart(one):
+    shape = with_shape(one, layer=7.0, low=2.0, high=7.0)["models"][0]["shape"]
+    shape["step"] |= {"layer": 7.5, "low": 1.5, "high": 7.5, "gain": shape["hinge"]["gain"]}
+    told = said(changed(one, shape=shape))
+    assert "A step over block 7 [1, 7] fits exactly as well: only the outermost layer departs from the line" in told
+    assert "the best step" not in told
+
+
 def test_the_line_is_told_with_the_robust_p_first_and_the_textbook_s_f_beside_it(one):
     told = said(with_shape(one, line={"p": 0.0004, "f": 55.6, "degrees": [6, 28], "f_p": 3e-14}))
     assert "The curve is not a straight line (p .0004; if layers were independent: F(6, 28) = 55.6, p < .0001)" in told
@@ -167,7 +175,7 @@ def test_agreement_over_models_is_held_against_chance():
         and model["shape"]["hinge"]["high"] <= max(model["critical"]) + 1  # they are neighbours
         for model in summary["models"]
     )
-    assert f"Of the 8 with a hinge or step and critical blocks to compare, {hits} have its whole interval" in told
+    assert f"Of the 8 with a hinge or step and critical blocks to compare, {hits} have the whole interval" in told
     # llama: layers 2 to 4 of 2 to 7; qwen2: layers 6 to 7 of 2 to 9.
     expected = 4 * 2 / 5 + 4 * 1 / 7
     assert sum(model.within_by_chance() for model in study.models) == pytest.approx(expected, abs=0.01)

@@ -120,6 +120,8 @@ def shape(
     are from the mean of all is stretched by what a bootstrap of few falls short of Student's interval for a mean:
     √(runs / (runs − 1)) and the quotient of the quantiles of t and the normal.
 
+    A hinge at the second or the last but one layer and a step beside it are the same curve: one layer is off the line.
+
     Args:
         layers: [layers] numbers, rising; they need not follow one another.
         values: [runs, layers] one curve a run.

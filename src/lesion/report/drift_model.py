@@ -14,6 +14,8 @@ CHECKS = {"cosine": "cosine", "cka": "CKA"}
 """The measures that know of no clusters, and what they are called."""
 MOST_NAMED = 3
 """So many classes, and so many tokens, are named among those that left."""
+SAME = 1e-9
+"""A hinge and a step whose gains differ by less are the same curve."""
 MANY = 0.2
 """Where more than this share of all places is as near to a critical block, nearness says little."""
 
@@ -44,7 +46,12 @@ def shape_sentences(found: Drifts, model: Followed) -> list[str]:
         return [*told, f"Neither a hinge ({_p(shape.hinge)}) nor a step ({_p(shape.step)}) is found on top of a line."]
     other = shape.step if at is shape.hinge else shape.hinge
     text = f"It has a {place_text(at)} ({_p(at)}): {change(at)}"
-    if at.gain is not None and other.gain is not None:
+    if at.gain is not None and other.gain is not None and abs(at.gain - other.gain) < SAME:
+        text += (
+            f". A {place_text(other)} fits exactly as well: only the outermost layer departs from the line, so that "
+            "the two cannot be told apart"
+        )
+    elif at.gain is not None and other.gain is not None:
         text += (
             f". This takes away {wording.percent(at.gain, 0)} of what a line leaves over, the best {other.kind} "
             f"{wording.percent(other.gain, 0)}"

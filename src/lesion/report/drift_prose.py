@@ -181,9 +181,9 @@ def _within_all(found: Drifts) -> list[str]:
     p = at_least(hits, chances)
     return [
         f"Of the {len(known)} with a hinge or step and critical blocks to compare, {hits} "
-        f"{'has' if hits == 1 else 'have'} its whole interval within critical blocks; places drawn at random would be "
-        f"within them in {sum(chances):.1f} (p{wording.SPACE}{wording.p_value(p)} if models were independent; models of "
-        f"one family are not){': no evidence of a link' if p > ALPHA else ''}."
+        f"{'has' if hits == 1 else 'have'} the whole interval within critical blocks; places drawn at random would be "
+        f"within them in {sum(chances):.1f} (p{wording.SPACE}{wording.p_value(p)} if models were independent; models "
+        f"of one family are not){': no evidence of a link' if p > ALPHA else ''}."
     ]
 
 
