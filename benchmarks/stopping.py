@@ -1,4 +1,4 @@
-"""Asking until it is decided, against the full table: false alarms, wrong calls, and answers saved.
+"""Asking until it is decided, against the full table: false alarms, false discovery rates, and answers saved.
 
     python benchmarks/stopping.py --savings 0           # simulated studies: errors alone, some minutes on one core
     python benchmarks/stopping.py --studies 0           # and what is saved alone, likewise
@@ -134,7 +134,7 @@ def errors(studies: int, seed: int) -> Iterable[Errors]:
         )
         for mode, table in MODES.items():
             rule = Rule(table=table)
-            name = f"{strong} lose half, {border} at the effect"
+            name = f"{strong} lose 0.5, {border} at the effect"
             yield _any(
                 f"{name}: any called exceeding", mode, studies, seed, among.draw,
                 lambda d, rule=rule, strong=strong: bool((decided(d, rule)[strong:] > 0).any()),  # type: ignore[misc]

@@ -28,7 +28,7 @@ class Rule:
 
     Attributes:
         effect: the drop that counts.
-        level: the share of wrong calls that is allowed.
+        level: the false discovery rate that is allowed.
         table: ask what the full table would say (`population` of `evidence`); else what holds beyond it.
         budget: answers of a round, at least, so that batches are full; None: as the library has it.
     """

@@ -48,7 +48,7 @@ def asked_otherwise(folder: Path, plan: StopPlan) -> list[str]:
     if before is not None and (before["effect"], before["level"]) != (plan.effect, plan.level):
         notes.append(
             f"The answers there were looked at before with effect {before['effect']:g} and level {before['level']:g}."
-            f" What is promised about wrong decisions holds for an effect that is chosen before anybody looks."
+            f" The false discovery rate is limited for an effect that is chosen before anybody looks."
         )
     return notes
 
