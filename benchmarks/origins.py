@@ -4,7 +4,7 @@
     python benchmarks/origins.py --work origins/ --other seed1/base/model   # and a base trained from another seed
 
 Children that hardly move from their base cannot have other critical blocks. So this script measures how far they move,
-‖child − base‖ ÷ ‖base‖ over all parameters, and what happens to a base that is moved as far, or further, in a random
+‖child − base‖ ÷ ‖base‖, and what happens to a base that is moved as far, or further, in a random
 direction: Gaussian noise on every parameter tensor, of the norm of that tensor's difference between the most distant
 child and the base, or a multiple of it. Each noisy model is ablated on the same items; its drops are compared with the
 base's. Where noise keeps the critical blocks, so would any training of that size, and agreement of children with their
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,17 @@ from sweep import machine
 CHILDREN = ("instruct", "rlvr", "distill")
 
 
-def distances(base: Mapping[str, Tensor], child: Mapping[str, Tensor]) -> tuple[float, dict[str, float]]:
-    """‖child − base‖ ÷ ‖base‖ over all parameters, and ‖child − base‖ of every parameter."""
+def distances(base: Mapping[str, Tensor], child: Mapping[str, Tensor]) -> tuple[float, float, dict[str, float]]:
+    """‖child − base‖ ÷ ‖base‖ of all parameters and of the blocks' matrices, and ‖child − base‖ of each parameter."""
     moved = {name: float((child[name].double() - value.double()).norm()) for name, value in base.items()}
-    size = sum(float(value.double().norm()) ** 2 for value in base.values()) ** 0.5
-    return sum(value**2 for value in moved.values()) ** 0.5 / size, moved
+    size = {name: float(value.double().norm()) for name, value in base.items()}
+    matrices = [name for name, value in base.items() if ".layers." in name and value.ndim == 2]
+
+    def share(names: Sequence[str]) -> float:
+        over, under = (sum(norm[name] ** 2 for name in names) for norm in (moved, size))
+        return float((over / under) ** 0.5)
+
+    return share(list(base)), share(matrices), moved
 
 
 def noisy(source: str, norms: Mapping[str, float], times: float, seed: int) -> Model:
@@ -80,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", default="llama", choices=["llama", "qwen2"])
     parser.add_argument("--items", type=int, default=200)
-    parser.add_argument("--times", type=float, nargs="+", default=[1.0, 2.0, 4.0])
+    parser.add_argument("--times", type=float, nargs="+", default=[1.0, 2.0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--other", help="a base of another seed, as a folder")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -94,14 +100,15 @@ def main() -> None:
     for child in CHILDREN:
         other = load(f"bundled:{options.family}-{child}", dtype="float32", device="cpu")
         moved[child] = distances(weights, dict(other.network.named_parameters()))
-        print(f"{child}: moved {100 * moved[child][0]:.1f} % of the norm of the base", flush=True)
+        everything, matrices, _ = moved[child]
+        print(f"{child}: moved {100 * everything:.1f} % of the base's norm, matrices of blocks {100 * matrices:.1f} %")
     farthest = max(moved, key=lambda child: moved[child][0])
     base = ablated(source, options.items, options.work / "base")
     print(f"{source}: {_told(base)}", flush=True)
     rows = []
     for times in options.times:
         for seed in range(options.seeds):
-            model = noisy(source, moved[farthest][1], times, seed)
+            model = noisy(source, moved[farthest][2], times, seed)
             found = ablated(model, options.items, options.work / f"noise{times:g}-seed{seed}")
             rows.append({"times": times, "seed": seed, **found, **compared(base, found)})
             print(f"{model.name}: {_told(rows[-1])}", flush=True)
@@ -116,7 +123,7 @@ def main() -> None:
             "torch": str(torch.__version__),
             "items": options.items,
             "family": options.family,
-            "moved": {child: value[0] for child, value in moved.items()},
+            "moved": {child: {"all": value[0], "matrices": value[1]} for child, value in moved.items()},
             "noise_like": farthest,
             "base": base,
             "noise": rows,
