@@ -21,6 +21,7 @@ from lesion.engines.choice import EngineChoice
 from lesion.engines.engine import MakeEngine
 from lesion.labs.recall.study import run_recall
 from lesion.models.load import Model
+from lesion.outputs import refuse_another_kind
 from lesion.report import page, tables
 from lesion.studies.drift_run import run_drift
 from lesion.studies.drift_study import DriftStudy
@@ -67,10 +68,13 @@ class Result:
         """Write the report into a folder (the study's own by default) and return the path of `report.html`.
 
         Raises:
+            UsageError: the folder belongs to another study.
             LesionError: the folder cannot be written.
         """
         _, _, answers, items = recall(self.folder)
-        return page.write(Path(path) if path else self.folder, self.summary, answers, items)
+        folder = Path(path) if path else self.folder
+        refuse_another_kind(folder, "layers")
+        return page.write(folder, self.summary, answers, items)
 
 
 def ablate(

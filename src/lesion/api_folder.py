@@ -12,12 +12,13 @@ from pathlib import Path
 
 from lesion.errors import LesionError
 from lesion.files import named
+from lesion.outputs import LOCK, MARK
 from lesion.studies.database import FILE
 from lesion.studies.store import Store
 
 PREFIX = "lesion-"
 # What a study that got no further than its first look at things leaves.
-_EMPTY = {"lock", FILE, f"{FILE}-wal", f"{FILE}-shm"}
+_EMPTY = {LOCK, MARK, FILE, f"{FILE}-wal", f"{FILE}-shm"}
 # The process that made it, by temporary folder; nothing else is ever removed.
 _MADE: dict[Path, int] = {}
 

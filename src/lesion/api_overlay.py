@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from lesion.report import overlay as page
+from lesion.studies.lock import FolderLock
 from lesion.studies.overlay import profiles, summarise
 
 
@@ -36,9 +37,14 @@ class Overlaid:
         """Write the page and its tables into a folder and return the path of `report.html`.
 
         Raises:
+            UsageError: the folder belongs to another study.
             LesionError: the folder cannot be written.
         """
-        return page.write(Path(folder), self.summary)
+        lock = FolderLock(Path(folder), "overlay")
+        try:
+            return page.write(Path(folder), self.summary)
+        finally:
+            lock.release()
 
 
 def overlay(*folders: str | Path, seed: int = 0) -> Overlaid:

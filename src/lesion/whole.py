@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
+import sys
 import tempfile
 from pathlib import Path
+
+_LEFTOVER = re.compile(r"\..+\.partial-(\d+)-\w+", re.DOTALL)
 
 
 def replace(path: Path, content: bytes | str) -> None:
     """Write a file beside its place and move it there, so that nobody ever reads half of it.
 
+    A link in the file's place is replaced, and what it leads to stays as it is. Killed in the middle, the process
+    leaves `.NAME.partial-PID-…` (`is_leftover`).
+
     Raises:
         OSError: it cannot be written; nothing is left of it then.
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.partial-{os.getpid()}-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
@@ -24,6 +32,25 @@ def replace(path: Path, content: bytes | str) -> None:
     except BaseException:
         os.unlink(name)
         raise
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether this is a regular file that a process which lives no more began in `replace`."""
+    begun = _LEFTOVER.fullmatch(path.name)
+    return begun is not None and stat.S_ISREG(path.lstat().st_mode) and not alive(begun[1])
+
+
+def alive(process: str) -> bool:
+    """Whether a process with this number, written in digits, is running on this machine."""
+    if sys.platform == "win32":  # there the call below would end it
+        return True
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    except OSError:  # it belongs to somebody else
+        return True
+    return True
 
 
 def _umask() -> int:

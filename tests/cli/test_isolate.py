@@ -294,7 +294,7 @@ def test_a_folder_that_is_a_file_or_in_use_fails_with_advice(capsys, checkpoint,
     done = lesion(capsys, *evaluating(checkpoint, data, tmp_path / "file"))
     assert (done.code, "--out" in done.complaint) == (1, True)
     (tmp_path / "out").mkdir()
-    lock = FolderLock(tmp_path / "out")
+    lock = FolderLock(tmp_path / "out", "isolation")
     try:
         for command in (isolating, evaluating):
             done = lesion(capsys, *command(checkpoint, data, tmp_path / "out"))

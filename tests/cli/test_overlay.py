@@ -32,7 +32,7 @@ def test_an_overlay_leaves_page_and_tables_and_report_writes_it_anew(capsys, fol
     assert done.out.endswith(f"report: {out / 'report.html'}\n")
     assert "drop · sums" in done.out
     assert {file.name for file in out.iterdir()} == {
-        "report.html", "summary.json", "overlay.csv", "correlations.csv", "figures",
+        "report.html", "summary.json", "overlay.csv", "correlations.csv", "figures", "lock", "lesion.json",
     }  # fmt: skip
     before = {file: file.read_bytes() for file in out.rglob("*.*")}
     (out / "report.html").unlink()
@@ -51,7 +51,7 @@ def test_an_overlay_leaves_page_and_tables_and_report_writes_it_anew(capsys, fol
         ([0, 1], "drift", "is one of the studies"),
         ([0, 0], "out", "named twice"),
         ([0], "out", "Only one profile"),
-        ([0, 1], "strange", "is not of an overlay"),
+        ([0, 1], "strange", "summary.json is there already"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_and_nothing_is_written(capsys, folders, tmp_path, which, out, says):

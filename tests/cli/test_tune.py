@@ -102,10 +102,10 @@ def test_a_folder_of_something_else_is_left_alone(capsys, checkpoint, tmp_path):
     refused(other, 1, "holds another tuning (rows: 4 there, 2 here)", "--out")
     ablated = lesion(capsys, "ablate", checkpoint, "--task", "sums", "--items", 5, "--out", tmp_path / "layers")
     assert ablated.code == 0, ablated.err
-    refused(lesion(capsys, *tuning(checkpoint, tmp_path / "layers")), 2, "summary.json is not of a tuning", "--out")
+    refused(lesion(capsys, *tuning(checkpoint, tmp_path / "layers")), 2, "belongs to `lesion ablate`", "--out")
     # A trained model that lies where the tuned one would be written must never be replaced.
     trained = save(tmp_path / "trained" / "model")
-    refused(lesion(capsys, *tuning(checkpoint, trained.parent)), 2, "model is not of a tuning", "--out")
+    refused(lesion(capsys, *tuning(checkpoint, trained.parent)), 2, "model is there already", "--out")
     assert load(trained).name
 
 

@@ -165,7 +165,7 @@ def test_a_factor_that_moves_nothing_is_refused_before_anything_is_asked(data, t
 
 def test_a_folder_in_use_by_another_process_is_refused(llama, data, tmp_path):
     (tmp_path / "out").mkdir()
-    lock = FolderLock(tmp_path / "out")
+    lock = FolderLock(tmp_path / "out", "isolation")
     try:
         with pytest.raises(LesionError, match="already writing"):
             run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle())

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lesion.errors import LesionError
+from lesion.outputs import own
 from lesion.studies.row import (
     Row,
     answer_key,
@@ -354,6 +355,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path):
 
 
 def test_a_file_that_is_not_a_database_is_refused_and_left_alone(tmp_path):
+    own(tmp_path, "layers")
     (tmp_path / "answers.sqlite").write_text("my notes " * 100)
     for opening in (lambda: Store.open(tmp_path, *STUDY), lambda: Store.read(tmp_path)):
         with pytest.raises(LesionError, match="not an SQLite file"):
@@ -362,6 +364,7 @@ def test_a_file_that_is_not_a_database_is_refused_and_left_alone(tmp_path):
 
 
 def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path):
+    own(tmp_path, "layers")
     connection = sqlite3.connect(tmp_path / "answers.sqlite")
     connection.execute("CREATE TABLE recipes (name TEXT)")
     connection.commit()
@@ -387,16 +390,6 @@ def test_a_damaged_store_is_refused_with_advice_and_left_alone(tmp_path, damage)
     assert file.read_bytes() == broken
 
 
-def as_format_1(folder: Path) -> None:
-    """Make a store what it was before answers had ranks, or said who gave them."""
-    connection = sqlite3.connect(folder / "answers.sqlite")
-    connection.execute("ALTER TABLE answers DROP COLUMN ranks")
-    connection.execute("ALTER TABLE answers DROP COLUMN engine")
-    connection.execute("PRAGMA user_version = 1")
-    connection.commit()
-    connection.close()
-
-
 def test_ranks_come_back_as_they_were_written(tmp_path):
     with Store.open(tmp_path, *STUDY) as store:
         store.write([row(0, scores=(-0.5, -2.0), ranks=(1, 50_000)), row(1)])
@@ -408,38 +401,12 @@ def test_ranks_survive_their_json(ranks):
     assert ranks_from_json(ranks_to_json(ranks)) == ranks
 
 
-def test_a_store_from_before_answers_named_their_engine_is_read_and_written_on(tmp_path):
+def test_a_store_of_an_earlier_format_is_refused(tmp_path):
     with Store.open(tmp_path, *STUDY) as store:
-        store.write([row(0, ranks=(2, 5))])
-    connection = sqlite3.connect(tmp_path / "answers.sqlite")
-    connection.execute("ALTER TABLE answers DROP COLUMN engine")
-    connection.execute("PRAGMA user_version = 2")
-    connection.commit()
-    connection.close()
-    with Store.read(tmp_path) as store:
-        assert list(store.answers()["engine"]) == [""]
-    with Store.open(tmp_path, *STUDY) as store:
-        store.write([row(1, engine="vllm 0.32.0, float32")])
-        assert list(store.answers()["engine"]) == ["", "vllm 0.32.0, float32"]
-        assert list(store.answers()["ranks"]) == [(2, 5), ()]
-
-
-def test_a_store_from_before_there_were_ranks_is_read_and_written_on(tmp_path):
-    with Store.open(tmp_path, *STUDY) as store:
-        store.write([row(0)])
-        before = store.answers()
-    as_format_1(tmp_path)
-    with Store.read(tmp_path) as store:  # a reader changes nothing
-        assert store.answers().equals(before)
-    with sqlite3.connect(tmp_path / "answers.sqlite") as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
-    connection.close()
-    with Store.open(tmp_path, *STUDY) as store:
-        assert store.has(row(0).key)
-        store.write([row(1, ranks=(3, 1))])
-        assert list(store.answers()["ranks"]) == [(), (3, 1)]
-    with Store.open(tmp_path, *STUDY) as store:
-        assert len(store) == 2
+        store._connection.execute("PRAGMA user_version = 3")
+    for opening in (lambda: Store.open(tmp_path, *STUDY), lambda: Store.read(tmp_path)):
+        with pytest.raises(LesionError, match=r"earlier lesion \(format 3\).*--out"):
+            opening()
 
 
 def test_a_store_of_a_newer_format_is_refused(tmp_path):
@@ -452,6 +419,7 @@ def test_a_store_of_a_newer_format_is_refused(tmp_path):
 def test_reading_where_nothing_was_run_is_said(tmp_path):
     with pytest.raises(LesionError, match="There is no study in"):
         Store.read(tmp_path)
+    own(tmp_path, "layers")
     (tmp_path / "answers.sqlite").touch()  # killed before its tables were made
     with pytest.raises(LesionError, match="holds no study yet"):
         Store.read(tmp_path)

@@ -14,6 +14,7 @@ from lesion.cli.terminal import Terminal, say, tame
 from lesion.engines.choice import EngineChoice
 from lesion.errors import UsageError
 from lesion.plain import plain
+from lesion.outputs import default_folder
 from lesion.studies.study import Study, shipped, stopping
 
 EFFECT = 0.1  # as in a study file
@@ -136,7 +137,7 @@ def run_study(
     if study is None:
         raise UsageError("Say which study to run: a file, or one of `lesion run --list`.")
     found = load_study(study)
-    folder = out or Path("lesion-out") / f"{found.name}-{found.identity()[:8]}"
+    folder = out or default_folder(found.name, found.identity())
     choice = EngineChoice(getattr(found, "engine", None) or "transformers", workers, ray, gpus_per_worker)
     if isinstance(found, Study):
         _run(found, folder, choice)
@@ -188,7 +189,7 @@ def _run(study: Study, out: Path | None, choice: EngineChoice) -> None:
     from lesion.studies.cost import beside
     from lesion.studies.run import recall, run
 
-    folder = out or Path("lesion-out") / f"{study.name}-{study.identity()[:8]}"
+    folder = out or default_folder(study.name, study.identity())
     with Bar() as bar:
         try:
             with choice.opened(bar) as make_engine:

@@ -12,6 +12,8 @@ import typer
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import say
 from lesion.plain import plain
+from lesion.errors import LesionError
+from lesion.files import reason
 
 TITLE = "Which blocks arithmetic depends on in two small families of language models"
 
@@ -22,6 +24,7 @@ def demo(
     ] = Path("lesion-demo"),
 ) -> None:
     """Ablation and drift of two families, isolation and truncation of one model, laid over each other: minutes."""
+    from lesion.outputs import own
     from lesion.report import drift, isolation, overlay, page, story, truncation
     from lesion.studies.drift_run import run_drift
     from lesion.studies.drift_study import DriftStudy
@@ -33,6 +36,11 @@ def demo(
     from lesion.studies.truncation_run import run_truncation
     from lesion.studies.truncation_study import TruncationStudy
 
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        own(out, "demo")
+    except OSError as error:
+        raise LesionError(f"{out} cannot be written: {reason(error)}; give another folder with --out.") from error
     parts = {name: out / name for name in ("layers", "drift", "isolation", "truncation")}
     with Bar() as bar:
         try:

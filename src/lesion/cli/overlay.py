@@ -21,10 +21,18 @@ def overlay(
     seed: Annotated[int, typer.Option(help="Of the orders drawn for p, where a model has more than 8 blocks.")] = 0,
 ) -> None:
     """Do different methods point at the same blocks? Their profiles over one axis, with rank correlations."""
+    from lesion.outputs import refuse_another_kind
+    from lesion.studies.lock import FolderLock
     from lesion.studies.overlay import profiles, summarise
 
-    refuse_strangers(out, folders)
-    _show(out, summarise(profiles(folders, seed)))
+    _refuse_study(out, folders)
+    refuse_another_kind(out, "overlay")
+    summary = summarise(profiles(folders, seed))
+    lock = FolderLock(out, "overlay")
+    try:
+        _show(out, summary)
+    finally:
+        lock.release()
 
 
 def show(folder: Path) -> bool:
@@ -36,17 +44,9 @@ def show(folder: Path) -> bool:
     return True
 
 
-def refuse_strangers(out: Path, folders: list[Path]) -> None:
-    """Nobody's study is written over.
-
-    Raises:
-        UsageError: the folder for the page is one of the studies, or holds the summary of something else.
-    """
+def _refuse_study(out: Path, folders: list[Path]) -> None:
     if any(out.resolve() == folder.resolve() for folder in folders):
         raise UsageError(f"{out} is one of the studies: its report would be written over. Give another --out.")
-    strange = next((n for n in ("summary.json", "report.html", "answers.sqlite") if (out / n).exists()), None)
-    if strange is not None and _summary(out) is None:
-        raise UsageError(f"{out / strange} is not of an overlay; give another folder with --out.")
 
 
 def _summary(folder: Path) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lesion.errors import LesionError, UsageError
+from lesion.whole import alive
 
 
 def refuse_occupied(out: Path) -> None:
@@ -25,23 +26,13 @@ def refuse_occupied(out: Path) -> None:
         )
 
 
-def _alive(process: str) -> bool:
-    try:
-        os.kill(int(process), 0)
-    except (ProcessLookupError, ValueError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def clear_leftovers(out: Path, note: Callable[[str], None]) -> None:
     """Remove what killed runs to the same place left beside it, and say so."""
     start = f".{out.name}.partial-"
     for entry in sorted(out.parent.iterdir()) if out.parent.is_dir() else []:
         process = entry.name.removeprefix(start)
         if entry.name.startswith(start) and process.isdecimal() and entry.is_dir() and not entry.is_symlink():
-            if process != str(os.getpid()) and _alive(process):
+            if process != str(os.getpid()) and alive(process):
                 continue
             shutil.rmtree(entry, ignore_errors=True)
             note(f"Removed {entry}, which a run that was stopped in the middle left behind.")

@@ -40,7 +40,7 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
     text = page(summary)
     study = found(summary)
     tables, figures = drift_tables.csv(study), drift_figures.figures(study)
-    with writing(Path(folder)) as place:
+    with writing(Path(folder), "drift") as place:
         for name, png in figures.items():
             replace(place / "figures" / name, png)
         for name, table in tables.items():

@@ -18,6 +18,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from lesion.errors import LesionError
+from lesion.outputs import clear_leftovers, own
 from lesion.report import browser, wording
 
 HERE = Path(__file__).parent
@@ -26,14 +27,24 @@ FORMULAS = ("=", "@", "+", "-", "\t", "\r")
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[Path]:
+def writing(folder: Path, kind: str, *, figures: bool = True) -> Iterator[Path]:
     """The folder with its `figures`, made if they are not there; what goes wrong within becomes a LesionError.
 
+    Args:
+        folder: of the report; what killed processes left unfinished in it is removed.
+        kind: of the study, one of `lesion.outputs.KINDS`.
+        figures: whether there are any.
+
     Raises:
-        LesionError: the folder cannot be written, or the disk is full; it says what to do.
+        UsageError: the folder belongs to another kind of study.
+        LesionError: the folder holds links, cannot be written, or the disk is full; it says what to do.
     """
     try:
-        (folder / "figures").mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        own(folder, kind, adopt=True)
+        clear_leftovers(folder)
+        if figures:
+            (folder / "figures").mkdir(exist_ok=True)
         yield folder
     except OSError as error:
         advice = (

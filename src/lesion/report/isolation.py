@@ -64,7 +64,7 @@ def write(
     }
     maps = distribution.first(distribution.distributions(isolation), MOST_PICTURES)
     drawn = isolation_figures.drawn(trials.evaluation(summary), maps, curves.overlaps(isolation))
-    with writing(Path(folder)) as found:
+    with writing(Path(folder), "isolation") as found:
         for name, png in drawn.items():
             replace(found / "figures" / name, png)
         for name, table in tables.items():

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lesion.errors import LesionError
 from lesion.report import browser, memory_charts, memory_prose, memory_sizes, memory_tables, scales, wording
-from lesion.report.files import finite, plain_json, rendered
+from lesion.report.files import finite, plain_json, rendered, writing
 from lesion.report.memory_charts import BOTTOM, LEFT, MEASURES, RIGHT, TOP, TRIGGERS, Curve
 from lesion.report.scales import Scale
 from lesion.whole import replace
@@ -30,17 +29,11 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
     Raises:
         LesionError: the folder cannot be written.
     """
-    text, html = page(summary), Path(folder) / "report.html"
-    try:
-        html.parent.mkdir(parents=True, exist_ok=True)
-        replace(html.parent / "summary.json", plain_json(summary))
-        replace(html, text)
-    except OSError as error:
-        raise LesionError(
-            f"The report could not be written to {folder}: {error.strerror or error}; give another folder with --out,"
-            " or make room in this one and make it writable."
-        ) from error
-    return html
+    text = page(summary)
+    with writing(Path(folder), "memory", figures=False) as place:
+        replace(place / "summary.json", plain_json(summary))
+        replace(place / "report.html", text)
+    return Path(folder) / "report.html"
 
 
 def page(summary: Mapping[str, Any]) -> str:

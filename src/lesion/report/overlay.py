@@ -38,7 +38,7 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
     text = page(summary)
     models = recalled(summary).models
     drawn = [overlay_figures.stack(of) for of in models]
-    with writing(Path(folder)) as place:
+    with writing(Path(folder), "overlay") as place:
         for number, png in enumerate(drawn):
             replace(place / "figures" / (f"overlay-{number}.png" if number else "overlay.png"), png)
         replace(place / "overlay.csv", spreadsheet(table(summary)))

@@ -53,7 +53,7 @@ def write(folder: Path, summary: dict[str, Any], answers: pd.DataFrame, items: p
     table = tables.layers(summary)
     text = page(beside(summary, folder), answers, items)
     drawn = invariance.pngs(summary, _level(summary))
-    with writing(Path(folder)) as found:
+    with writing(Path(folder), "layers") as found:
         for view in views(summary):
             replace(found / "figures" / f"accuracy-{view.slug}.png", figures.accuracy(view, _level(summary)))
             replace(found / "figures" / f"drop-{view.slug}.png", figures.heat(view))

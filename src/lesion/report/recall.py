@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lesion.errors import LesionError
 from lesion.labs.text import quoted, visible
 from lesion.report import browser, recall_charts, recall_groups, recall_prose, recall_tables, wording
-from lesion.report.files import finite, rendered
+from lesion.report.files import finite, rendered, writing
 from lesion.report.recall_rows import by_matrix, central
 from lesion.whole import replace
 
@@ -18,7 +17,7 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
     """Write `report.html` of a training or of a study into a folder, whole.
 
     Args:
-        folder: it must exist.
+        folder: made if it is not there.
         summary: what `lesion.labs.recall.run.run` or `.study.run_recall` returned.
 
     Returns:
@@ -28,15 +27,10 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
         LesionError: the folder cannot be written.
     """
     made = study_page if summary["kind"] == "recall-sweep" else page
-    text, html = made(summary), Path(folder) / "report.html"
-    try:
-        replace(html, text)
-    except OSError as error:
-        raise LesionError(
-            f"The report could not be written to {folder}: {error.strerror or error}; make room in it and make it"
-            " writable, and give the same command again: what is trained is kept."
-        ) from error
-    return html
+    text = made(summary)
+    with writing(Path(folder), summary["kind"], figures=False) as place:
+        replace(place / "report.html", text)
+    return Path(folder) / "report.html"
 
 
 def page(summary: Mapping[str, Any]) -> str:

@@ -162,7 +162,7 @@ def write(folder: Path, title: str, chapters: Sequence[Chapter], version: str) -
         LesionError: the folder cannot be written.
     """
     text = rendered("story.html.jinja", dict(browser.NOTHING), title=title, version=version, chapters=list(chapters))
-    with writing(Path(folder)) as place:
+    with writing(Path(folder), "demo") as place:
         html = place / "report.html"
         replace(html, text)
     return html

@@ -54,7 +54,7 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
         f"map-{index}.png" if index else "map.png": truncation_figures.heat(search, figure)
         for index, figure in enumerate(_of_objective(search))
     }
-    with writing(Path(folder)) as place:
+    with writing(Path(folder), "truncation") as place:
         for name, png in drawn.items():
             replace(place / "figures" / name, png)
         for name, table in tables.items():

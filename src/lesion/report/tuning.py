@@ -32,7 +32,7 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
         text, table, drawn = page(beside(summary, folder)), tuning_tables.csv(summary), tuning_figures.dots(summary)
     except (KeyError, TypeError, IndexError) as error:
         raise LesionError(f"This is no summary of a tuning ({error}); run the tuning again.") from error
-    with writing(Path(folder)) as place:
+    with writing(Path(folder), "tuning") as place:
         replace(place / "figures" / "tuning.png", drawn)
         replace(place / "tuning.csv", spreadsheet(table))
         replace(place / "summary.json", plain_json(summary))

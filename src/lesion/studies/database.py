@@ -9,26 +9,28 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lesion.errors import LesionError
+from lesion.studies.integrity import refuse_damage, refuse_other_schema
 
 FILE = "answers.sqlite"
-VERSION = 3
+VERSION = 4
 APPLICATION = 0x4C45534E  # "LESN": tells a store from any other SQLite file
 
 SCHEMA = """
-CREATE TABLE study (hash TEXT NOT NULL, text TEXT NOT NULL, made TEXT NOT NULL);
+CREATE TABLE study (hash TEXT NOT NULL, text TEXT NOT NULL, made TEXT NOT NULL, checksum TEXT NOT NULL);
 CREATE TABLE models (
     position INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE,
-    metadata TEXT NOT NULL
+    metadata TEXT NOT NULL, checksum TEXT NOT NULL
 );
 CREATE TABLE items (
     position INTEGER PRIMARY KEY, task TEXT NOT NULL, item TEXT NOT NULL, question TEXT NOT NULL,
-    gold TEXT NOT NULL, "group" TEXT NOT NULL, UNIQUE (task, item)
+    gold TEXT NOT NULL, "group" TEXT NOT NULL, checksum TEXT NOT NULL, UNIQUE (task, item)
 );
 CREATE TABLE answers (
     key TEXT PRIMARY KEY, model TEXT NOT NULL REFERENCES models (fingerprint), edit TEXT NOT NULL,
     task TEXT NOT NULL, item TEXT NOT NULL, decoding TEXT NOT NULL, prompt_style TEXT NOT NULL,
     text TEXT NOT NULL, tokens INTEGER NOT NULL, finish TEXT NOT NULL, correct INTEGER NOT NULL,
-    parsed TEXT, scores TEXT, ranks TEXT, engine TEXT, FOREIGN KEY (task, item) REFERENCES items (task, item)
+    parsed TEXT, scores TEXT, ranks TEXT, engine TEXT NOT NULL, checksum TEXT NOT NULL,
+    FOREIGN KEY (task, item) REFERENCES items (task, item)
 );
 """
 
@@ -100,13 +102,12 @@ def connect_to_write(file: Path) -> sqlite3.Connection:
         LesionError: the file is damaged, or a valid database that is not a store.
         sqlite3.Error: it cannot be opened (`advice` explains).
     """
-    connection = sqlite3.connect(file, isolation_level=None, timeout=10.0)
+    connection = _connected(file)
     try:
         _check(connection, file)
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         connection.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
         connection.execute("PRAGMA foreign_keys = ON")
-        _renew(connection)
     except BaseException:
         connection.close()
         raise
@@ -122,8 +123,11 @@ def connect_to_read(file: Path) -> sqlite3.Connection:
     """
     if not file.is_file():
         raise LesionError(f"There is no study in {file.parent}: it has no {file.name}. Run a study with --out first.")
+    for beside in ("", "-wal", "-shm", "-journal"):
+        if file.with_name(file.name + beside).is_symlink():
+            raise LesionError(f"{file}{beside} is a link, which is not followed; remove it.")
     address = file.resolve().as_uri()
-    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None, timeout=10.0)
+    connection = _connected(f"{address}?mode=ro")
     try:
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -134,7 +138,7 @@ def connect_to_read(file: Path) -> sqlite3.Connection:
             # A read-only folder has no room for the shared memory of the log; with no log left none is
             # needed.
             connection.close()
-            connection = sqlite3.connect(f"{address}?immutable=1", uri=True, isolation_level=None)
+            connection = _connected(f"{address}?immutable=1")
         _check(connection, file)
         if not has_tables(connection):
             raise LesionError(f"{file} holds no study yet; run a study with --out {file.parent} first.")
@@ -149,10 +153,16 @@ def has_tables(connection: sqlite3.Connection) -> bool:
     return int(connection.execute("PRAGMA user_version").fetchone()[0]) > 0
 
 
+def _connected(address: str | Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(address, isolation_level=None, timeout=10.0, uri=isinstance(address, str))
+    # Bytes that are not UTF-8 become lone surrogates, which no row has: its checksum tells.
+    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
 def _check(connection: sqlite3.Connection, file: Path) -> None:
-    verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
-    if verdict != "ok":
-        raise damaged(file, verdict.splitlines()[-1])
+    """Refuse what is no store of this format, whole and undamaged; an empty file is one that is yet to be made."""
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if tables and application != APPLICATION:
@@ -160,21 +170,18 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > VERSION:
         raise LesionError(f"{file} was made by a newer lesion (format {version}); upgrade lesion to read it.")
-
-
-def columns(connection: sqlite3.Connection) -> frozenset[str]:
-    """The columns of the table of answers: `ranks` is there from format 2 on, `engine` from format 3 on."""
-    return frozenset(name for (name,) in connection.execute("SELECT name FROM pragma_table_info('answers')"))
-
-
-def _renew(connection: sqlite3.Connection) -> None:
-    """Bring a store of an earlier format to this one; answers and their keys stay as they are."""
-    if 1 <= connection.execute("PRAGMA user_version").fetchone()[0] < VERSION:
-        with transaction(connection):
-            for column in ("ranks", "engine"):
-                if column not in columns(connection):
-                    connection.execute(f"ALTER TABLE answers ADD COLUMN {column} TEXT")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
+    if tables and version < VERSION:
+        raise LesionError(
+            f"{file} was made by an earlier lesion (format {version}), whose answers have no checksums; give another"
+            " folder with --out."
+        )
+    if not tables:
+        return
+    refuse_other_schema(connection, SCHEMA, file)
+    verdict = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
+    if verdict != "ok":
+        raise damaged(file, verdict.splitlines()[-1])
+    refuse_damage(connection, file)
 
 
 def create_tables(connection: sqlite3.Connection) -> None:

@@ -16,6 +16,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, peek, quiet
 from lesion.models.source import find as find_source
 from lesion.models.tokenizer import read_tokenizer
+from lesion.outputs import refuse_another_kind
 from lesion.studies import drift_summary
 from lesion.studies.asking import load_chosen
 from lesion.studies.drift_critical import Critical, read_critical
@@ -76,6 +77,7 @@ def run_drift(
     """
     watcher = watcher or Silent()
     folder = Path(folder)
+    refuse_another_kind(folder, "drift")
     task = find(study.task.name)
     runs = draw_runs(study, task)
     critical = None if study.study is None else read_critical(study.study, [each.name for each in study.models])
@@ -84,7 +86,7 @@ def run_drift(
     asked = measured = 0
     told: list[dict[str, Any]] = []
     notes = _notes(study, task, critical)
-    with Store.open(folder, study.identity(), study.to_toml()) as store, spooling(folder):
+    with Store.open(folder, study.identity(), study.to_toml(), "drift") as store, spooling(folder):
         store.add_items(study.task.name, {item.id: item for run in runs for item in run}.values())
         for number, chosen in enumerate(study.models, start=1):
             model = (models or {}).get(chosen.name) or load_chosen(study.questions(), chosen, make_engine)

@@ -196,7 +196,7 @@ def evaluate(
     roles = roles or Roles()
     drawn = draw_items(questions, roles.used, folder)
     roles = replace_fields(roles, notes=(*roles.notes, *seen(drawn, roles.used)))
-    with Store.open(folder, identity(questions, tasks, drawn), questions.to_toml()) as store:
+    with Store.open(folder, identity(questions, tasks, drawn), questions.to_toml(), "isolation") as store:
         for choice, items in drawn.items():
             store.add_items(choice.name, items)
         store.add_model(

@@ -20,6 +20,7 @@ from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
+from lesion.outputs import refuse_another_kind
 from lesion.studies.asking import load_chosen
 from lesion.studies.evaluate import Candidate, Planned, Roles, evaluate, plan, read_plan
 from lesion.studies.evaluation import summarise
@@ -66,8 +67,9 @@ def run_isolation(
     watcher = watcher or Silent()
     for choice in study.tasks:
         draw(find(choice.name), study.items_of(choice), study.seed)
-    model = model or load_chosen(study, study.model, make_engine)
     folder = Path(folder)
+    refuse_another_kind(folder, "isolation")
+    model = model or load_chosen(study, study.model, make_engine)
     with _locked(folder):
         texts = draw_texts(study, model)
         told = identity(study, model, texts)
@@ -133,6 +135,7 @@ def run_evaluation(
     watcher = watcher or Silent()
     for choice in study.tasks:
         draw(find(choice.name), study.items_of(choice), study.seed)
+    refuse_another_kind(Path(folder), "isolation")
     model = model or load_chosen(study, study.model, make_engine)
     candidates: dict[tuple[float, ...], list[Candidate]] = {}
     skills: list[str] = []
@@ -199,13 +202,7 @@ def recall_isolation(folder: Path) -> tuple[dict[str, Any], pd.DataFrame | None,
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One process at a time writes the sums and edits of a folder."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FolderLock(folder)
-    except OSError as error:
-        raise LesionError(
-            f"{folder} cannot be written: {error.strerror or error}; give another folder with --out."
-        ) from error
+    lock = FolderLock(folder, "isolation")
     try:
         yield
     finally:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import stat
 import sys
 import weakref
 from pathlib import Path
 
 from lesion.errors import LesionError
+from lesion.files import reason
+from lesion.outputs import LOCK, clear_leftovers, own, refuse_links
 
-NAME = "lock"
+_LONGEST = 32
+_NUMBER = re.compile(r"[0-9]{0,20}\s?", re.ASCII)
+# A link is not followed, and opening a pipe does not wait for somebody at its other end.
+_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 # Windows locks bytes and then nobody else can read them; the locked byte lies far behind the written process
 # id.
@@ -45,34 +52,62 @@ class FolderLock:
     run.
 
     Args:
-        folder: an existing folder; the file `lock` in it names the process that holds it.
+        folder: made when absent, with its parents; the file `lock` in it names the process that holds it.
+        kind: of the study that writes there, one of `lesion.outputs.KINDS`; it is noted in the folder.
 
     Raises:
-        LesionError: another process holds it, or the file system has no locks.
-        OSError: the file cannot be made.
+        UsageError: the folder belongs to another kind of study.
+        LesionError: another process holds it, it holds links, its file `lock` is something else, the file system has no
+            locks, or it cannot be written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / NAME
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.path = folder / LOCK
+        self._descriptor: int | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            refuse_links(folder)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o644)
+        except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+            raise LesionError(
+                f"{folder} cannot be written ({reason(error)}); give another folder with --out."
+            ) from error
+        try:
+            self._take(folder, descriptor)
+            self._descriptor = descriptor
+            _held.add(self)
+            own(folder, kind)
+            clear_leftovers(folder)
+        except BaseException:
+            if self._descriptor is None:
+                os.close(descriptor)
+            self.release()
+            raise
+
+    def _take(self, folder: Path, descriptor: int) -> None:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise LesionError(f"{self.path} is no regular file; remove it, or give another folder with --out.")
         try:
             free = _grab(descriptor)
         except OSError as error:
-            os.close(descriptor)
             raise LesionError(
                 f"The file system of {folder} cannot lock files ({error.strerror}); "
                 "give a folder on a local disk with --out."
             ) from error
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        holder = os.read(descriptor, _LONGEST + 1).decode("ascii", "replace")
+        name = holder.strip()
         if not free:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            holder = os.read(descriptor, 32)
-            os.close(descriptor)
-            name = holder.decode("ascii", "replace").strip()
             if name == str(os.getpid()):
                 raise LesionError(f"This process is already writing in {folder}; close that store first.")
-            who = f" (pid {name})" if name.isdigit() else ""
+            who = f" (pid {name})" if _NUMBER.fullmatch(holder) and name else ""
             raise LesionError(
                 f"Another process{who} is writing in {folder}; wait until it ends, or give another folder with --out."
+            )
+        if not _NUMBER.fullmatch(holder):
+            raise LesionError(
+                f"{self.path} holds something else than the number of a process and is left as it is; move it away, or"
+                " give another folder with --out."
             )
         # The number is only for the message above: a full disk must not keep a finished study from being
         # opened.
@@ -80,8 +115,6 @@ class FolderLock:
             os.ftruncate(descriptor, 0)
             os.lseek(descriptor, 0, os.SEEK_SET)
             os.write(descriptor, f"{os.getpid()}\n".encode("ascii"))
-        self._descriptor: int | None = descriptor
-        _held.add(self)
 
     def release(self) -> None:
         """Let others write. Doing it twice is doing it once."""

@@ -23,9 +23,10 @@ from pydantic import (
 )
 
 from lesion.bounds import excess
-from lesion.errors import UsageError, nearest
+
 from lesion.files import STUDY_BYTES, existing, named, parse_toml, read_text
-from lesion.plain import short
+from lesion.errors import LesionError, UsageError, nearest
+from lesion.plain import short, unruly
 from lesion.studies.problems import explain
 from lesion.studies.toml import Lines, dump
 
@@ -57,6 +58,13 @@ def listed(value: object) -> object:
 def table_of(key: str) -> BeforeValidator:
     """A plain string in the place of a table is its first key."""
     return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
+
+
+def printable(value: str) -> str:
+    """The text, which has no control characters or half characters."""
+    if unruly(value):
+        raise ValueError(f"'{short(value)}' holds control characters or broken text; give a name that can be printed.")
+    return value
 
 
 def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -152,7 +160,7 @@ class StudyFile(Table):
     SILENT: ClassVar[tuple[str, ...]] = ("name", "title")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
-    name: Text = Field(default="study", description="a name")
+    name: Annotated[Text, AfterValidator(printable)] = Field(default="study", description="a name")
     title: str | None = Field(default=None, description="text")
 
     @classmethod

@@ -15,6 +15,7 @@ from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers import TransformersEngine
 from lesion.methods.ablation import sweep
 from lesion.models.load import Model, peek
+from lesion.outputs import refuse_another_kind
 from lesion.studies.asking import ask, clamped, identity, load_chosen, missing
 from lesion.studies.invariance import invariance
 from lesion.studies.invariance_families import families
@@ -72,6 +73,7 @@ def run(
             or cannot be written. Every answer given until then is stored.
     """
     watcher = watcher or Silent()
+    refuse_another_kind(Path(folder), "layers")
     tasks = {choice: find(choice.name) for choice in study.tasks}
     drawn = {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
     refuse_doubled(study)
@@ -82,7 +84,7 @@ def run(
     _look_ahead(study, models or {})
     asked = planned = 0
     plan: dict[str, Sequence[Scale]] = {}
-    with Store.open(folder, identity(study, tasks, drawn), study.to_toml()) as store:
+    with Store.open(folder, identity(study, tasks, drawn), study.to_toml(), "layers") as store:
         for choice, items in drawn.items():
             store.add_items(choice.name, items)
         for chosen in study.models:

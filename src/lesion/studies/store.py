@@ -17,7 +17,6 @@ from lesion.errors import LesionError
 from lesion.studies.database import (
     FILE,
     advice,
-    columns,
     connect_to_read,
     connect_to_write,
     create_tables,
@@ -25,15 +24,11 @@ from lesion.studies.database import (
     transaction,
 )
 from lesion.studies.drift_study import DriftStudy
+from lesion.studies.integrity import insertion, with_checksum
 from lesion.studies.lock import FolderLock
 from lesion.studies.row import Row, ranks_from_json, ranks_to_json, scores_from_json, scores_to_json, storable
 from lesion.studies.truncation_study import TruncationStudy
 from lesion.tasks.task import Item
-
-_COLUMNS = (
-    "key, model, edit, task, item, decoding, prompt_style, text, tokens, finish, correct, parsed, scores, ranks, engine"
-)
-_PLACES = ", ".join("?" * len(_COLUMNS.split(",")))
 
 
 class Store:
@@ -52,7 +47,7 @@ class Store:
         self._lock = lock
 
     @classmethod
-    def open(cls, folder: str | Path, study_hash: str, study_text: str) -> Store:
+    def open(cls, folder: str | Path, study_hash: str, study_text: str, kind: str = "layers") -> Store:
         """Open the store of a study for writing, made when it is not there; alone until it is closed.
 
         Args:
@@ -60,6 +55,7 @@ class Store:
             study_hash: identity of the study (`Study.identity`): a store with answers belongs to one study only;
                 one without any, say from a run with a wrong layer, is taken over.
             study_text: the study as TOML, kept to be shown and compared; that of the latest run counts.
+            kind: what the folder is of, one of `lesion.outputs.KINDS`.
 
         Raises:
             LesionError: another process writes there; the store was made by another study; the folder cannot be
@@ -67,9 +63,7 @@ class Store:
         """
         folder = Path(folder)
         file = folder / FILE
-        with advice(file):
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = FolderLock(folder)
+        lock = FolderLock(folder, kind)
         connection: sqlite3.Connection | None = None
         try:
             with advice(file):
@@ -78,9 +72,7 @@ class Store:
                     with transaction(connection):
                         create_tables(connection)
                         made = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-                        connection.execute(
-                            "INSERT INTO study VALUES (?, ?, ?)", (study_hash, storable(study_text), made)
-                        )
+                        connection.execute(insertion("study"), with_checksum(study_hash, storable(study_text), made))
                 stored_hash, stored_text = connection.execute("SELECT hash, text FROM study").fetchone()
                 unanswered = connection.execute("SELECT 1 FROM answers LIMIT 1").fetchone() is None
                 if unanswered or stored_hash == study_hash:
@@ -166,9 +158,12 @@ class Store:
                 )
         if not known:
             self._connection.execute(
-                "INSERT INTO models (fingerprint, name, metadata) VALUES (?, ?, ?)",
-                (fingerprint, name, metadata),
+                insertion("models"), with_checksum(self._next("models"), fingerprint, name, metadata)
             )
+
+    def _next(self, table: str) -> int:
+        """The position of the next row of a table."""
+        return int(self._connection.execute(f"SELECT coalesce(max(position), 0) + 1 FROM {table}").fetchone()[0])
 
     def add_items(self, task: str, items: Iterable[Item]) -> None:
         """Note the items of a task before they are asked, in the order in which reports will show them.
@@ -189,10 +184,7 @@ class Store:
             'SELECT question, gold, "group" FROM items WHERE task = ? AND item = ?', (task, item)
         ).fetchone()
         if known is None:
-            self._connection.execute(
-                'INSERT INTO items (task, item, question, gold, "group") VALUES (?, ?, ?, ?, ?)',
-                (task, item, *facts),
-            )
+            self._connection.execute(insertion("items"), with_checksum(self._next("items"), task, item, *facts))
         elif list(known) != facts:
             raise LesionError(
                 f"Item {item} of {task} reads differently from when it was stored in {self.folder}: the "
@@ -223,7 +215,7 @@ class Store:
             if not rows:
                 return 0
             return self._connection.executemany(
-                f"INSERT INTO answers ({_COLUMNS}) VALUES ({_PLACES}) ON CONFLICT (key) DO NOTHING", map(_values, rows)
+                f"{insertion('answers')} ON CONFLICT (key) DO NOTHING", map(_values, rows)
             ).rowcount
 
     def has(self, key: str) -> bool:
@@ -250,17 +242,14 @@ class Store:
         Returns:
             One row per answer with the columns key, model, model_name, edit, task, item, decoding,
             prompt_style, text, tokens, finish, correct (bool), parsed (None: no answer could be read), scores
-            (tuple of floats, empty for generated answers), ranks (tuple of ints, empty for all but contrasts), engine
-            ("" where an earlier version stored the answer), group, question, gold.
+            (tuple of floats, empty for generated answers), ranks (tuple of ints, empty for all but contrasts), engine,
+            group, question, gold.
         """
-        with advice(self.file):
-            there = columns(self._connection)
-        ranks, engine = (f"a.{name}" if name in there else "NULL" for name in ("ranks", "engine"))
         frame = self._frame(
-            f"""
+            """
             SELECT a.key, a.model, m.name AS model_name, a.edit, a.task, a.item, a.decoding, a.prompt_style,
             a.text,
-                   a.tokens, a.finish, a.correct, a.parsed, a.scores, {ranks} AS ranks, {engine} AS engine,
+                   a.tokens, a.finish, a.correct, a.parsed, a.scores, a.ranks, a.engine,
                    i."group", i.question, i.gold
             FROM answers AS a JOIN models AS m ON m.fingerprint = a.model
                  JOIN items AS i ON i.task = a.task AND i.item = a.item
@@ -272,7 +261,6 @@ class Store:
         frame["correct"] = frame["correct"].astype(bool)
         frame["tokens"] = frame["tokens"].astype("int64")
         frame["scores"] = pd.Series([scores_from_json(text) for text in frame["scores"]], dtype=object)
-        frame["engine"] = frame["engine"].fillna("")
         frame["ranks"] = pd.Series([ranks_from_json(text) for text in frame["ranks"]], dtype=object)
         return frame
 
@@ -297,7 +285,7 @@ class Store:
 
 def _values(row: Row) -> tuple[str | int | None, ...]:
     """A row as the table of answers has it."""
-    return (
+    return with_checksum(
         row.key,
         row.model,
         row.edit,
@@ -318,7 +306,9 @@ def _values(row: Row) -> tuple[str | int | None, ...]:
 
 def _take_over(connection: sqlite3.Connection, study_hash: str, study_text: str, *, anew: bool) -> None:
     """Put the study in the place of the stored one; `anew`: what was noted of its models and items is void."""
-    connection.execute("UPDATE study SET hash = ?, text = ?", (study_hash, storable(study_text)))
+    made = connection.execute("SELECT made FROM study").fetchone()[0]
+    connection.execute("DELETE FROM study")
+    connection.execute(insertion("study"), with_checksum(study_hash, storable(study_text), made))
     if anew:
         connection.execute("DELETE FROM items")
         connection.execute("DELETE FROM models")

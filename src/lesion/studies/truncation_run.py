@@ -20,6 +20,7 @@ from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError
 from lesion.methods.truncation import Grid, grid
 from lesion.models.load import Model
+from lesion.outputs import refuse_another_kind
 from lesion.studies import cost
 from lesion.studies import truncation_summary as numbers
 from lesion.studies.asking import identity, load_chosen
@@ -71,6 +72,7 @@ def run_truncation(
     """
     watcher = watcher or Silent()
     folder = Path(folder)
+    refuse_another_kind(folder, "truncation")
     tasks = {choice: find(choice.name) for choice in study.tasks}
     refuse_scores(tasks)
     drawn = {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
@@ -90,7 +92,7 @@ def run_truncation(
         refuse_other_config(model, study.model.name, _at(study.model, revision))
     parts = split(tasks, drawn, study.validation)
     with (
-        Store.open(folder, identity(study, tasks, drawn), study.to_toml()) as store,
+        Store.open(folder, identity(study, tasks, drawn), study.to_toml(), "truncation") as store,
         _counted(spectra(model), folder),
     ):
         for choice, items in drawn.items():

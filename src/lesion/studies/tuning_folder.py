@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
+from lesion.outputs import refuse_another_kind
 from lesion.studies.tuning_study import TuningStudy
 from lesion.whole import replace
 
 MARK, SUMMARY = "tuning.json", "summary.json"
-STRANGERS = ("model", "cells", "layers", "checkpoints", "summary.json", "resume.safetensors")
-"""What a tuning would write over, where another command left it."""
 
 
 def recall_tuning(folder: Path) -> dict[str, Any] | None:
@@ -39,16 +38,12 @@ def refuse(folder: Path, study: TuningStudy) -> None:
     """One folder, one tuning: further arms, rates and seeds are welcome, other items or steps are not.
 
     Raises:
-        UsageError: another command left something there that a tuning would write over.
+        UsageError: it belongs to another kind of study.
         LesionError: another tuning lies there; what differs is named.
     """
+    refuse_another_kind(folder, "tuning")
     kept = _kept(folder)
-    if kept is None:
-        stranger = next((name for name in STRANGERS if (folder / name).exists()), None)
-        if stranger is not None:
-            raise UsageError(f"{folder / stranger} is not of a tuning; give another folder with --out.")
-        return
-    if kept.identity() == study.identity():
+    if kept is None or kept.identity() == study.identity():
         return
     silent = {*TuningStudy.SILENT}
     there, here = kept.model_dump(), study.model_dump()

@@ -91,7 +91,8 @@ def run_tuning(
     if model.dtype != torch.float32:
         raise UsageError(f"{study.model.name} is in {model.dtype}; a tuning needs it loaded with dtype='float32'.")
     _look_ahead(study, model, data)
-    with Store.open(folder, identity(data.questions, data.tasks, data.asked()), data.questions.to_toml()) as store:
+    identified = identity(data.questions, data.tasks, data.asked())
+    with Store.open(folder, identified, data.questions.to_toml(), "tuning") as store:
         mark(folder, study)
         for choice, items in data.asked().items():
             store.add_items(choice.name, items)

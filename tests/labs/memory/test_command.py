@@ -81,14 +81,13 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path, capsys):
         ("answers.sqlite", ""),
         ("training.safetensors", ""),
         ("report.html", "<p>of another</p>"),
-        ("study.toml", 'kind = "recall"'),
     ],
 )
 def test_a_folder_of_anything_else_is_refused_and_left_as_it_was(name, content, tmp_path, capsys):
     (tmp_path / name).write_text(content)
     left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path)
     assert left.code == 2
-    assert f"{name} is not of a memory" in left.complaint
+    assert f"{name} is there already" in left.complaint
     assert (tmp_path / name).read_text() == content
     assert {file.name for file in tmp_path.iterdir()} == {name, "lock"}
 
@@ -112,7 +111,7 @@ def test_its_own_folder_is_only_read_again_and_another_recipe_refused(tmp_path, 
 
 
 def test_two_processes_do_not_write_one_memory(tmp_path, capsys):
-    lock = FolderLock(tmp_path)
+    lock = FolderLock(tmp_path, "memory")
     left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path)
     lock.release()
     assert left.code == 1

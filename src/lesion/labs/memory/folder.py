@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from lesion.errors import LesionError, UsageError
-from lesion.labs.folder import refuse_strangers
 from lesion.labs.memory.recipe import Recipe
 from lesion.studies.lock import FolderLock
 
@@ -58,16 +57,9 @@ def claimed(folder: Path, recipe: Recipe) -> Iterator[dict[str, Any] | None]:
         LesionError: another process writes in it, or it cannot be written.
     """
     folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FolderLock(folder)
-    except OSError as error:
-        raise LesionError(
-            f"{folder} cannot be written: {error.strerror or error}; give another folder with --out."
-        ) from error
+    lock = FolderLock(folder, LAB)
     try:
         found = summary_of(folder)
-        refuse_strangers(folder, () if found is None else (SUMMARY, REPORT), "a memory of this laboratory")
         if found is not None:
             _refuse_another(folder, found["recipe"], document(recipe))
         yield found

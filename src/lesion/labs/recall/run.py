@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import time
-import tomllib
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import torch
 
 from lesion.errors import LesionError, UsageError
-from lesion.labs.folder import refuse_strangers
 from lesion.labs.recall import language as languages
 from lesion.labs.recall.language import Language
 from lesion.labs.recall.measurement import floor, phases, spectra
@@ -21,6 +19,7 @@ from lesion.labs.recall.model import initial, names
 from lesion.labs.recall.recipe import Recipe, differences
 from lesion.labs.recall.training import STATE, refuse_another, train
 from lesion.labs.recall.truncation import sweep
+from lesion.outputs import refuse_another_kind
 from lesion.studies.lock import FolderLock
 from lesion.watching import Silent, Watcher
 from lesion.whole import replace
@@ -72,11 +71,7 @@ def run(
     watcher = watcher or Silent()
     chosen = pick(device)
     language = language_of(recipe, corpus)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FolderLock(folder)
-    except OSError as error:
-        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
+    lock = FolderLock(folder, KIND)
     try:
         found = finished(folder, recipe)
         if found is not None:
@@ -125,7 +120,7 @@ def finished(folder: Path, recipe: Recipe) -> dict[str, Any] | None:
         UsageError: the folder holds another recipe, or something else.
         LesionError: what is there cannot be read.
     """
-    refuse_others(folder, KIND)
+    refuse_another_kind(folder, KIND)
     found = summary_of(folder)
     if found is None:
         refuse_another(folder / STATE, recipe)
@@ -158,33 +153,6 @@ def summary_of(folder: Path) -> dict[str, Any] | None:
             " again: what is trained is kept."
         )
     return found
-
-
-def refuse_others(folder: Path, kind: str) -> None:
-    """Let nobody write over what is not theirs.
-
-    Raises:
-        UsageError: the folder has a `summary.json` that is not of this kind, or something else that a training or a
-            study of this laboratory does not leave there.
-    """
-    folder, found = Path(folder), summary_of(folder)
-    what = f"{'one training' if kind == KIND else 'a study of trainings'} of recall"
-    if (found is not None and found["kind"] != kind) or (found is None and (folder / SUMMARY).exists()):
-        raise UsageError(f"{folder / SUMMARY} is not of {what}; give another folder with --out.")
-    own = {STATE, PARTIAL} if kind == KIND else {STUDY, CELLS}
-    # A page without a summary is this laboratory's only where something of its own lies beside it.
-    if any((folder / name).exists() for name in own) or found is not None:
-        own |= {SUMMARY, REPORT}
-    refuse_strangers(folder, own, what)
-    if kind == STUDY_KIND and (folder / STUDY).exists() and _kind_of(folder / STUDY) != "recall":
-        raise UsageError(f"{folder / STUDY} is not of {what}; give another folder with --out.")
-
-
-def _kind_of(study: Path) -> Any:
-    try:
-        return tomllib.loads(study.read_text("utf-8")).get("kind")
-    except (OSError, ValueError):
-        return None
 
 
 def write(folder: Path, summary: dict[str, Any]) -> None:

@@ -20,13 +20,13 @@ from lesion.labs.recall.run import (
     finished,
     language_of,
     pick,
-    refuse_others,
     run,
     summary_of,
     write,
 )  # fmt: skip
 from lesion.labs.recall.seeds import groups
 from lesion.labs.text import visible
+from lesion.outputs import refuse_another_kind
 from lesion.studies.lock import FolderLock
 from lesion.studies.recall_study import RecallStudy
 from lesion.watching import Silent, Watcher
@@ -88,11 +88,7 @@ def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None)
     language_of(max(planned, key=lambda recipe: recipe.vocabulary), study.corpus)
     folder = Path(folder)
     _refuse(folder, planned)
-    try:
-        (folder / CELLS).mkdir(parents=True, exist_ok=True)
-        lock = FolderLock(folder)
-    except OSError as error:
-        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
+    lock = FolderLock(folder, STUDY_KIND)
     try:
         return _run(study, planned, folder, watcher)
     finally:
@@ -101,7 +97,7 @@ def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None)
 
 def _refuse(folder: Path, planned: Sequence[Recipe]) -> None:
     """Look through the whole folder before anything in it changes."""
-    refuse_others(folder, STUDY_KIND)
+    refuse_another_kind(folder, STUDY_KIND)
     for recipe in planned:
         finished(folder / CELLS / cell_name(recipe), recipe)
     before = summary_of(folder)

@@ -1,0 +1,201 @@
+"""Output folders: each belongs to one kind of study, holds no links, and keeps nothing of runs that were killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from lesion.errors import LesionError, UsageError
+from lesion.files import read_object, understood
+from lesion.plain import short, unruly
+from lesion.whole import is_leftover, replace
+
+MARK = "lesion.json"
+"""Names the kind of study that a folder belongs to."""
+LOCK = "lock"
+KINDS = {
+    "layers": "`lesion ablate`",
+    "isolation": "`lesion isolate` or `lesion evaluate`",
+    "truncation": "`lesion truncate`",
+    "tuning": "`lesion tune`",
+    "drift": "`lesion drift`",
+    "overlay": "`lesion overlay`",
+    "demo": "`lesion demo`",
+    "recall": "`lesion lab recall`",
+    "recall-sweep": "a study of `lesion lab recall` trainings",
+    "memory": "`lesion lab memory`",
+}
+"""What made the folder, by the kind that is noted in it."""
+_FILES = (".json", ".html", ".csv", ".toml", ".edit", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".safetensors", LOCK)
+_FOLDERS = ("figures", "cells", "layers", "model", "checkpoints")
+_SIGNS = (
+    "summary.json", "report.html", "answers.sqlite", "isolation.json", "plan.json", "truncation.json", "drift.json",
+    "tuning.json", "screen.json", "training.safetensors", "resume.safetensors", "statistics.safetensors",
+    "truncated.json", "best.edit",
+)  # fmt: skip
+"""What shows that a study lies in a folder."""
+_SIGNS_OF = {"recall-sweep": ("study.toml",), "tuning": ("model", "cells")}
+"""What else such a study would overwrite."""
+
+
+_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE | re.DOTALL)
+
+
+def default_folder(name: str, identity: str) -> Path:
+    """`lesion-out/NAME-IDENTITY`: the folder of a study for which none was named.
+
+    Args:
+        name: of the study; it comes from a file that somebody else may have written.
+        identity: of the study, in hex digits; the first eight are used.
+
+    Raises:
+        UsageError: the name is no plain name of a folder: it holds a separator or control characters, begins with a
+            dot, is reserved by Windows or is longer than 100 characters (200 bytes).
+    """
+    if re.search(r"[/\\]", name):
+        fault = "holds a separator of folders"
+    elif unruly(name):
+        fault = "holds control characters or broken text"
+    elif name.startswith(".") or name != name.strip():
+        fault = "begins with a dot, or begins or ends with a space"
+    elif _RESERVED.fullmatch(name):
+        fault = "is reserved by Windows"
+    elif len(name) > 100 or len(name.encode()) > 200:
+        fault = "is longer than 100 characters or 200 bytes"
+    else:
+        return Path("lesion-out") / f"{name}-{identity[:8]}"
+    raise UsageError(
+        f"The study's name '{short(name, 60)}' {fault}, so that no folder can be called after it; give a plain name, or"
+        " name the folder with --out."
+    )
+
+
+def own(folder: Path, kind: str, *, adopt: bool = False) -> None:
+    """Note that a folder belongs to a kind of study, or refuse it. Call it before anything else is written there.
+
+    Args:
+        folder: it is there.
+        kind: one of `KINDS`.
+        adopt: take a study without a note for one of this kind: it has been read as one.
+
+    Raises:
+        UsageError: it belongs to another kind (`refuse_another_kind`).
+        LesionError: it holds links or other things that an output folder may not hold (`refuse_links`), its note is
+            damaged, or it cannot be written.
+    """
+    refuse_links(folder)
+    if adopt and kind_of(folder) is None:
+        pass
+    elif refuse_another_kind(folder, kind):
+        return
+    try:
+        replace(folder / MARK, json.dumps({"kind": kind}) + "\n")
+    except OSError as error:
+        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
+
+
+def refuse_another_kind(folder: Path, kind: str) -> bool:
+    """Refuse a folder that belongs to another kind of study; whether it belongs to this one already.
+
+    A folder in which nothing but the note of another kind lies belongs to none.
+
+    Args:
+        folder: need not be there.
+        kind: one of `KINDS`.
+
+    Raises:
+        UsageError: it belongs to another kind, or a study of no noted kind lies in it.
+        LesionError: its note is damaged.
+    """
+    noted = kind_of(folder)
+    if noted == kind:
+        return True
+    sign = next((name for name in (*_SIGNS, *_SIGNS_OF.get(kind, ())) if os.path.lexists(folder / name)), None)
+    if sign is not None and noted is None:
+        raise UsageError(
+            f"{folder / sign} is there already, and no {MARK} beside it says which command made it; give another folder"
+            " with --out."
+        )
+    if sign is not None:
+        raise UsageError(
+            f"{folder} belongs to {KINDS[noted or kind]}, and {KINDS[kind]} would overwrite files there ({sign}); give"
+            " another folder with --out."
+        )
+    return False
+
+
+def kind_of(folder: Path) -> str | None:
+    """The kind of study that a folder belongs to; None where nothing is noted.
+
+    Raises:
+        LesionError: the note is damaged.
+    """
+    path = folder / MARK
+    if not os.path.lexists(path):
+        return None
+    with understood(path, "give another folder with --out"):
+        kind = read_object(path, limit=1 << 10)["kind"]
+        if kind not in KINDS:
+            raise ValueError("it names no kind of study that is known")
+        return str(kind)
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuse a folder through which a file elsewhere would be written, or in which a write would fail or wait.
+
+    A received archive can hold a link where a study would write a file or open a folder.
+
+    Raises:
+        LesionError: a symbolic link, a pipe or a device, a folder in the place of a file or a file in that of a folder,
+            or a store with a second name (SQLite loses answers through hard links).
+    """
+    for path in _entries(folder):
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode) or _is_junction(path):
+            what = "a link; a study writes only into its own folder"
+        elif stat.S_ISDIR(status.st_mode):
+            if not path.name.endswith(_FILES):
+                continue
+            what = "a folder, where a file belongs"
+        elif not stat.S_ISREG(status.st_mode):
+            what = "a device or a pipe"
+        elif path.name in _FOLDERS and path.parent == folder:
+            what = "a file, where a folder belongs"
+        elif path.name.endswith(".sqlite") and status.st_nlink > 1:
+            what = "a hard link: SQLite loses answers in a file with two names"
+        else:
+            continue
+        raise LesionError(f"{path} is {what}. Remove it, or give another folder with --out.")
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove the unfinished files that killed processes left in a folder; those of a living process stay."""
+    for path in _entries(folder):
+        if is_leftover(path):
+            path.unlink(missing_ok=True)
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """What lies in a folder, and in those folders of it that studies write into."""
+    pending = [folder]
+    while pending:
+        place = pending.pop()
+        try:
+            for entry in sorted(place.iterdir()):
+                yield entry
+                inside = place != folder or entry.name in _FOLDERS
+                if inside and not entry.is_symlink() and entry.is_dir():
+                    pending.append(entry)
+        except OSError as error:
+            raise LesionError(
+                f"{place} cannot be read: {error.strerror or error}; give another folder with --out."
+            ) from error
+
+
+def _is_junction(path: Path) -> bool:
+    """Whether it is a junction, Windows' other kind of link; Python tells from 3.12 on."""
+    return bool(getattr(os.path, "isjunction", lambda _: False)(path))

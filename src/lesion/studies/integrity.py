@@ -1,0 +1,207 @@
+"""The integrity of a store: the schema is ours, every row has the checksum that it was written with, none is orphaned.
+
+SQLite finds a damaged page only where the damage breaks the structure of the file; a changed cell it returns as it is.
+The checksums find accidents. They are no signature: who writes a store on purpose can write them too, which is why the
+types and JSON of every row are looked at as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from lesion.errors import LesionError
+from lesion.files import UNFIT
+from lesion.plain import short
+from lesion.tasks.task import Finish
+
+TABLES = {
+    "study": ("hash", "text", "made"),
+    "models": ("position", "fingerprint", "name", "metadata"),
+    "items": ("position", "task", "item", "question", "gold", '"group"'),
+    "answers": (
+        "key", "model", "edit", "task", "item", "decoding", "prompt_style", "text", "tokens", "finish", "correct",
+        "parsed", "scores", "ranks", "engine",
+    ),
+}  # fmt: skip
+"""The columns of every table, in the order in which the checksum takes them; the column `checksum` follows them."""
+
+Value = str | int | None
+_FINISHES = frozenset(get_args(Finish))
+
+
+def checksum(values: Sequence[Value]) -> str:
+    """The checksum of a row: BLAKE2b, 128 bits as 32 hex digits, over its values as a JSON list.
+
+    Raises:
+        TypeError: a value is of a type that no row of a store has.
+    """
+    text = json.dumps(list(values), ensure_ascii=False)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def insertion(table: str) -> str:
+    """The statement that inserts a row with its checksum: `with_checksum` gives its parameters."""
+    columns = (*TABLES[table], "checksum")
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+def with_checksum(*values: Value) -> tuple[Value, ...]:
+    """The values of a row and their checksum."""
+    return (*values, checksum(values))
+
+
+def refuse_other_schema(connection: sqlite3.Connection, schema: str, file: Path) -> None:
+    """Refuse a store that has other tables than `schema` makes, or views or triggers.
+
+    Nothing in the tables is read: a view can be endless.
+
+    Raises:
+        LesionError: the first that is too much, missing or different is named.
+    """
+    fresh = sqlite3.connect(":memory:")
+    try:
+        fresh.executescript(schema)
+        ours = {(str(kind), str(name)): sql for kind, name, sql in fresh.execute(_SCHEMA)}
+    finally:
+        fresh.close()
+    theirs = {(str(kind), str(name)): sql for kind, name, sql in connection.execute(_SCHEMA)}
+    differing = [one for one in (*theirs, *ours) if theirs.get(one, 0) != ours.get(one, 0)]
+    if differing:
+        kind, name = differing[0]
+        raise LesionError(
+            f"{file} is not a store as lesion makes it: its {short(kind)} '{short(name)}' is"
+            f" {'missing' if differing[0] not in theirs else 'not one of ours'}. Nothing in it was read; give another"
+            " folder with --out."
+        )
+
+
+_SCHEMA = "SELECT type, name, sql FROM sqlite_master"
+
+
+def refuse_damage(connection: sqlite3.Connection, file: Path) -> None:
+    """Check every row of a store in one look at it.
+
+    Raises:
+        LesionError: rows are damaged or refer to rows that are not there; it says how many, of what, and what to do.
+        sqlite3.Error: SQLite itself finds the file damaged.
+    """
+    connection.execute("BEGIN")
+    try:
+        found = _damaged(connection)
+    finally:
+        connection.execute("ROLLBACK")
+    if found:
+        raise LesionError(_told(found, file))
+
+
+@dataclass(frozen=True)
+class _Damage:
+    table: str
+    row: int
+    place: str
+    kind: Literal["changed", "orphaned"]
+
+
+def _damaged(connection: sqlite3.Connection) -> list[_Damage]:
+    found: list[_Damage] = []
+    for table, columns in TABLES.items():
+        for row, stored, *values in connection.execute(f"SELECT rowid, checksum, {', '.join(columns)} FROM {table}"):
+            if not _sound(table, stored, values):
+                found.append(_Damage(table, row, _place(table, values), "changed"))
+    known = {(one.table, one.row) for one in found}
+    for table, row, *_ in connection.execute("PRAGMA foreign_key_check").fetchall():
+        if (table, row) not in known:
+            known.add((table, row))
+            columns = TABLES[table]
+            values = connection.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE rowid = ?", (row,)).fetchone()
+            found.append(_Damage(table, row, _place(table, values), "orphaned"))
+    if not found and connection.execute("SELECT count(*) FROM study").fetchone() != (1,):
+        found.append(_Damage("study", 1, "", "changed"))
+    return found
+
+
+def _sound(table: str, stored: Any, values: Sequence[Any]) -> bool:
+    try:
+        if checksum(values) != stored:
+            return False
+        _WELL_FORMED[table](dict(zip(TABLES[table], values, strict=True)))
+    except UNFIT:
+        return False
+    return True
+
+
+def _texts(row: dict[str, Any], *names: str) -> None:
+    if not all(isinstance(row[name], str) for name in names):
+        raise TypeError("not text")
+
+
+def _study(row: dict[str, Any]) -> None:
+    _texts(row, *TABLES["study"])
+
+
+def _model(row: dict[str, Any]) -> None:
+    _texts(row, "fingerprint", "name", "metadata")
+    if not isinstance(json.loads(row["metadata"]), dict):
+        raise TypeError("metadata is no object")
+
+
+def _item(row: dict[str, Any]) -> None:
+    _texts(row, *TABLES["items"][1:])
+
+
+def _answer(row: dict[str, Any]) -> None:
+    _texts(row, *TABLES["answers"][:8], "finish", "engine")
+    if type(row["tokens"]) is not int or row["tokens"] < 0 or row["correct"] not in (0, 1):
+        raise ValueError("no number of tokens, or no verdict")
+    if row["finish"] not in _FINISHES or not isinstance(row["parsed"], str | None):
+        raise ValueError("no way to end, or no answer")
+    for name, kinds in (("scores", (int, float, type(None))), ("ranks", (int,))):
+        if row[name] is not None and not all(type(value) in kinds for value in _list(row[name])):
+            raise ValueError(f"no {name}")
+
+
+def _list(text: str) -> list[Any]:
+    value = json.loads(text)
+    if not isinstance(value, list):
+        raise TypeError("no list")
+    return value
+
+
+_WELL_FORMED = {"study": _study, "models": _model, "items": _item, "answers": _answer}
+
+
+def _place(table: str, values: Sequence[Any]) -> str:
+    row = dict(zip(TABLES[table], values, strict=True))
+    if table == "answers":
+        return f"answers of {short(row['task'], 40)} under {short(row['edit'], 40)}"
+    return {"items": f"items of {short(row.get('task'), 40)}", "models": "models", "study": "the study itself"}[table]
+
+
+def _told(found: Sequence[_Damage], file: Path) -> str:
+    counts = Counter(one.place for one in found)
+    listed = [f"{place}: {count:,}" for place, count in counts.most_common(5)]
+    more = f"; {len(counts) - 5} more places" if len(counts) > 5 else ""
+    changed = any(one.kind == "changed" for one in found)
+    what = (
+        "do not have the checksum with which they were written"
+        if changed
+        else "belong to items or models that are gone"
+    )
+    rows = "row" if len(found) == 1 else "rows"
+    if all(one.table == "answers" and one.kind == "changed" for one in found) and len(found) <= 50:
+        numbers = ", ".join(str(one.row) for one in found)
+        advice = (
+            f"To have these asked again, delete them: sqlite3 '{file}' \"DELETE FROM answers WHERE rowid IN"
+            f' ({numbers})"; then run the same command again. Or give another folder with --out.'
+        )
+    else:
+        advice = "Take the file from a copy, or give another folder with --out."
+    told = f"{len(found):,} {rows} {what} ({'; '.join(listed)}{more})"
+    return f"{file} is damaged: {told}. Nothing was changed in it. {advice}"
