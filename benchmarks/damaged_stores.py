@@ -112,14 +112,16 @@ def cost(rows: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--damages", type=int, default=200)
+    parser.add_argument("--study", help="folder of a finished study, whose store is damaged instead; it stays whole")
     parser.add_argument("--rows", type=int, default=0, help="time a store of so many answers; 0 leaves this out")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     options = parser.parse_args()
     told: dict[str, Any] = {"machine": platform.machine(), "python": platform.python_version()}
     if options.damages:
         with tempfile.TemporaryDirectory() as place:
-            folder = Path(place) / "study"
-            ablate("bundled:llama-base", "primer:arithmetic", items=40, out=folder)
+            folder = Path(options.study or Path(place) / "study")
+            if options.study is None:
+                ablate("bundled:llama-base", "primer:arithmetic", items=40, out=folder)
             told |= campaign(folder, options.damages)
     if options.rows:
         told["cost"] = cost(options.rows)

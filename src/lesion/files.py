@@ -243,6 +243,32 @@ def read_object(path: Path, *, limit: int = SUMMARY_BYTES, fault: Fault = Lesion
     return value
 
 
+def stored_object(path: Path, advice: str) -> dict[str, Any] | None:
+    """The object in a JSON file of an output folder; None: there is no such file.
+
+    Args:
+        path: of the file.
+        advice: what to do when it is damaged, the end of a sentence.
+
+    Raises:
+        LesionError: it is damaged: no JSON object, or one with a key twice.
+    """
+    if not os.path.lexists(path):
+        return None
+    with understood(path, advice):
+        value = parse_json(read_text(path, limit=SUMMARY_BYTES), str(path), pairs=_once)
+        if not isinstance(value, dict):
+            raise ValueError(f"it holds {kind(value)}, where a JSON object is expected")
+        return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands in it twice")
+    return found
+
+
 def read_jsonl(path: Path, *, limit: int = DATA_BYTES, fault: Fault = UsageError) -> list[tuple[int, Any]]:
     """The values of a JSON Lines file, each with its line, from 1; empty lines are skipped. Raises as `read_json`."""
     text = read_text(path, limit=limit, fault=fault)

@@ -53,6 +53,7 @@ def texts(page: str, tag: str, name: str) -> list[str]:
 def test_a_study_becomes_a_page_tables_and_figures(whole, written):
     assert written.parts[-2:] == ("deep", "report.html")
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
+        "lesion.json",
         "figures/drift.png", "figures/checks.png",
         "report.html", "summary.json", "drift.csv", "shapes.csv", "tokens.csv", "flow.csv",
     }  # fmt: skip

@@ -42,6 +42,7 @@ def test_a_whole_study_becomes_a_page_tables_and_figures(whole, tmp_path):
     few = whole | {"isolation": whole["isolation"] | {"selections": whole["isolation"]["selections"][:2]}}
     written = isolation.write(tmp_path / "deep", few, *made.answers(few))
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
+        "lesion.json",
         "report.html", "summary.json", "selections.csv", "overlap.csv", "evaluation.csv",
         "figures/tradeoff-prune.png", "figures/tradeoff-boost.png", "figures/consistency.png",
         "figures/distribution-mathneuro-0.001.png", "figures/distribution-mathneuro-0.01.png",

@@ -38,7 +38,14 @@ def summary(model="made", label="drop · sums"):
 def test_an_overlay_becomes_a_page_tables_and_a_figure(tmp_path):
     written = page.write(tmp_path / "deep" / "out", summary())
     files = {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")}
-    assert files == {"report.html", "summary.json", "overlay.csv", "correlations.csv", "figures/overlay.png"}
+    assert files == {
+        "lesion.json",
+        "report.html",
+        "summary.json",
+        "overlay.csv",
+        "correlations.csv",
+        "figures/overlay.png",
+    }
     assert json.loads((written.parent / "summary.json").read_text("utf-8")) == summary()
     table = pd.read_csv(written.parent / "overlay.csv")
     assert len(table) == 6 * 3 + 5

@@ -79,6 +79,7 @@ def test_a_study_becomes_a_page_tables_and_figures(tmp_path):
     written = page.write(tmp_path / "deep" / "folder", summary, answers, items)
     assert written == tmp_path / "deep" / "folder" / "report.html"
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
+        "lesion.json",
         "report.html", "layers.csv", "summary.json", "figures/accuracy-block-0.png", "figures/drop-block-0.png",
     }  # fmt: skip
     assert json.loads((written.parent / "summary.json").read_text("utf-8")) == summary

@@ -36,6 +36,7 @@ def shown(summary, width=80) -> str:
 def test_a_whole_search_becomes_a_page_and_tables(whole, tmp_path):
     written = truncation.write(tmp_path / "deep", whole)
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
+        "lesion.json",
         "figures/map.png",
         "figures/map-1.png",
         "figures/map-2.png",

@@ -13,8 +13,8 @@ from lesion.cli.progress import Bar
 from lesion.cli.terminal import Terminal, say, tame
 from lesion.engines.choice import EngineChoice
 from lesion.errors import UsageError
-from lesion.plain import plain
 from lesion.outputs import default_folder
+from lesion.plain import plain
 from lesion.studies.study import Study, shipped, stopping
 
 EFFECT = 0.1  # as in a study file
@@ -157,6 +157,13 @@ def run_study(
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")]) -> None:
     """Write the report of a study, an isolation, an evaluation, a search or a laboratory's training anew."""
+    from lesion.report.files import received
+
+    with received(folder):
+        _report(folder)
+
+
+def _report(folder: Path) -> None:
     from lesion.cli import drift, isolate, memory, overlay, truncate, tune
     from lesion.cli import recall as laboratory
     from lesion.report import page, tables

@@ -11,9 +11,9 @@ import typer
 
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import say
-from lesion.plain import plain
 from lesion.errors import LesionError
 from lesion.files import reason
+from lesion.plain import plain
 
 TITLE = "Which blocks arithmetic depends on in two small families of language models"
 

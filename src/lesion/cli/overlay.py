@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from lesion.cli.terminal import Terminal, say, tame
-from lesion.errors import UsageError
+from lesion.errors import LesionError, UsageError
+from lesion.files import stored_object
 
 
 def overlay(
@@ -51,10 +51,10 @@ def _refuse_study(out: Path, folders: list[Path]) -> None:
 
 def _summary(folder: Path) -> dict[str, Any] | None:
     try:
-        told = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        told = stored_object(folder / "summary.json", "")
+    except LesionError:
         return None
-    return told if isinstance(told, dict) and told.get("kind") == "overlay" else None
+    return told if told is not None and told.get("kind") == "overlay" else None
 
 
 def _show(out: Path, summary: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from lesion.errors import LesionError
+from lesion.files import UNFIT, reason
 from lesion.outputs import clear_leftovers, own
 from lesion.report import browser, wording
 
@@ -54,6 +55,24 @@ def writing(folder: Path, kind: str, *, figures: bool = True) -> Iterator[Path]:
         )
         raise LesionError(
             f"The report could not be written to {folder}: {error.strerror or error}; {advice}."
+        ) from error
+
+
+@contextmanager
+def received(folder: Path) -> Iterator[None]:
+    """Whatever does not fit while the report of a received folder is made is damage of its files.
+
+    Raises:
+        LesionError: the files of the folder do not hold what a study leaves there.
+    """
+    try:
+        yield
+    except (LesionError, OSError):  # of the disk and of standard output others tell
+        raise
+    except (*UNFIT, AssertionError, RuntimeError, jinja2.TemplateError) as error:
+        raise LesionError(
+            f"The study in {folder} is damaged ({reason(error)}): its files do not hold what a study leaves there. Run"
+            " the same study again on that folder, or get the folder anew."
         ) from error
 
 

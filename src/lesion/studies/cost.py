@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lesion.errors import LesionError
+from lesion.files import stored_object
 from lesion.whole import replace
 
 FILE = "cost.json"
@@ -20,10 +21,9 @@ FILE = "cost.json"
 def read(folder: Path) -> dict[str, Any]:
     """What is known of the cost of the study in a folder, by part; nothing where the file is missing or damaged."""
     try:
-        known = json.loads((Path(folder) / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return stored_object(Path(folder) / FILE, "") or {}
+    except LesionError:
         return {}
-    return known if isinstance(known, dict) else {}
 
 
 def note(folder: Path, part: str, cost: Mapping[str, Any]) -> None:

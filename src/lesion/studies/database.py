@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lesion.errors import LesionError
+from lesion.files import reason
 from lesion.studies.integrity import refuse_damage, refuse_other_schema
 
 FILE = "answers.sqlite"
@@ -44,6 +45,8 @@ def advice(file: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _explain(file, error) from error
+    except (UnicodeError, OverflowError, MemoryError) as error:  # SQLite's own messages quote damaged bytes
+        raise damaged(file, reason(error)) from error
     except OSError as error:
         if error.errno in _FULL:
             raise _full(file) from error

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from lesion.errors import LesionError
+from lesion.files import UNFIT, stored_object
 from lesion.whole import replace
 
 CELLS = "cells"
@@ -72,8 +73,8 @@ def read(folder: Path, key: str) -> Measured | None:
     A file that was damaged is measured anew, for nothing in it cannot be had again.
     """
     try:
-        stored = json.loads((folder / CELLS / f"{key}.json").read_text(encoding="ascii"))
-        if stored["key"] != key:
+        stored = stored_object(folder / CELLS / f"{key}.json", "")
+        if stored is None or stored["key"] != key:
             return None
         told = stored["measured"]
         return Measured(
@@ -83,7 +84,7 @@ def read(folder: Path, key: str) -> Measured | None:
             int(told["distinct"]),
             tuple(tuple(map(int, layer)) for layer in told["assignments"]),
         )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (*UNFIT, LesionError):
         return None
 
 

@@ -13,6 +13,7 @@ from lesion import whole
 from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
+from lesion.files import UNFIT, stored_object, understood
 from lesion.models.load import Model, peek, quiet
 from lesion.models.source import find as find_source
 from lesion.models.tokenizer import read_tokenizer
@@ -111,15 +112,16 @@ def recall_drift(folder: Path) -> dict[str, Any] | None:
         LesionError: the file is damaged, or no model of the study is finished.
     """
     path = Path(folder) / DRIFT
-    try:
-        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        summary["study"], summary["models"], summary["notes"]
-        return summary
-    except (FileNotFoundError, NotADirectoryError):
+    summary = stored_object(path, _AGAIN)
+    if summary is None:
         _refuse_unfinished(Path(folder))
         return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise LesionError(f"{path} is damaged ({error}); run `lesion drift` again.") from error
+    with understood(path, _AGAIN):
+        summary["study"], summary["models"], summary["notes"]
+    return summary
+
+
+_AGAIN = "run `lesion drift` again"
 
 
 def _refuse_unfinished(folder: Path) -> None:
@@ -138,7 +140,7 @@ def _refuse_unfinished(folder: Path) -> None:
 def _refuse_another(folder: Path, study: DriftStudy) -> None:
     """A summary that is there is replaced by one of the same questions only."""
     try:
-        there = json.loads((folder / DRIFT).read_text(encoding="utf-8"))["study"]
+        there = (stored_object(folder / DRIFT, _AGAIN) or {})["study"]
         if there["identity"] == study.identity():
             return
         keys = ("task", "prompt_style", "max_new_tokens", "stop_loops", "dtype")
@@ -146,7 +148,7 @@ def _refuse_another(folder: Path, study: DriftStudy) -> None:
         differing = [
             f"{key}: {there.get(key)} there, {here.get(key)} here" for key in keys if there.get(key) != here.get(key)
         ]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (*UNFIT, LesionError):
         return  # none, or damaged: there is nothing to lose
     raise LesionError(
         f"{folder} holds another drift study{f' ({chr(59).join(differing)})' if differing else ''}. Give another folder"

@@ -17,6 +17,7 @@ from lesion.edits.weights import written
 from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError
+from lesion.files import stored_object, understood
 from lesion.models.load import Model
 from lesion.studies.asking import ask, clamped, identity, missing
 from lesion.studies.evaluation import summarise
@@ -261,15 +262,11 @@ def read_plan(folder: Path) -> dict[str, Any] | None:
     Raises:
         LesionError: the file is damaged.
     """
-    try:
-        text = (folder / PLAN).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise LesionError(f"{folder / PLAN} cannot be read: {error.strerror}.") from error
-    try:
-        plan: dict[str, Any] = json.loads(text)
-        plan["edits"], plan["tasks"], plan["level"]
-        return plan
-    except (ValueError, KeyError, TypeError) as error:
-        raise LesionError(f"{folder / PLAN} is damaged; remove it and run the command again.") from error
+    again = "remove it and run the command again"
+    plan = stored_object(folder / PLAN, again)
+    if plan is not None:
+        with understood(folder / PLAN, again):
+            plan["tasks"], plan["level"]
+            if not all(isinstance(entry["edit"], str) for entry in plan["edits"]):
+                raise TypeError("an edit in it is no text")
+    return plan

@@ -19,6 +19,7 @@ from lesion.edits.edit import ScaleParameters, parts
 from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
+from lesion.files import UNFIT, stored_object
 from lesion.models.load import Model
 from lesion.outputs import refuse_another_kind
 from lesion.studies.asking import load_chosen
@@ -254,13 +255,13 @@ class _Kept:
 
 
 def _kept(folder: Path) -> _Kept | None:
+    kept = stored_object(folder / ISOLATION, "run `lesion isolate` again")
+    if kept is None:
+        return None
     try:
-        kept = json.loads((folder / ISOLATION).read_text(encoding="utf-8"))
         study = IsolationStudy.parse(kept["study"], "The stored study")
         return _Kept(study, str(kept["identity"]), dict(kept["isolation"]), list(kept["notes"]))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, KeyError, TypeError, LesionError) as error:
+    except (*UNFIT, LesionError) as error:
         reason = " ".join(str(error).split())
         raise LesionError(f"{folder / ISOLATION} is damaged ({reason}); run `lesion isolate` again.") from error
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
+from lesion.files import stored_object, understood
 from lesion.studies.database import FILE
 from lesion.studies.store import Store
 
@@ -82,8 +82,9 @@ def read(folder: Path) -> Found:
     name, kind = next(((name, kind) for name, kind in FILES.items() if (folder / name).is_file()), ("", None))
     if kind is None:
         raise UsageError(_nothing(folder))
-    try:
-        told = json.loads((folder / name).read_text(encoding="utf-8"))
+    advice = f"`lesion report {folder}` writes it anew, or run the study again on that folder"
+    with understood(folder / name, advice):
+        told = stored_object(folder / name, advice)
         if kind == "layers" and not _of_layers(told):
             raise UsageError(_nothing(folder))
         if not isinstance(told, dict):
@@ -93,11 +94,6 @@ def read(folder: Path) -> Found:
         study = told.get("study")  # the text of it, in an isolation
         label = study.get("approximate") if isinstance(study, dict) else None
         return replace(found, notes=(*found.notes, f"{folder.name} is approximate. {label}")) if label else found
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LesionError(
-            f"{folder / name} cannot be read as the summary of a study ({type(error).__name__}: {error}); "
-            f"`lesion report {folder}` writes it anew, or run the study again on that folder."
-        ) from error
 
 
 def _nothing(folder: Path) -> str:

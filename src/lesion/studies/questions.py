@@ -23,9 +23,8 @@ from pydantic import (
 )
 
 from lesion.bounds import excess
-
+from lesion.errors import UsageError, nearest
 from lesion.files import STUDY_BYTES, existing, named, parse_toml, read_text
-from lesion.errors import LesionError, UsageError, nearest
 from lesion.plain import short, unruly
 from lesion.studies.problems import explain
 from lesion.studies.toml import Lines, dump

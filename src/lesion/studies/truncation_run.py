@@ -18,6 +18,7 @@ from lesion.edits.spectra import Spectra, spectra
 from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError
+from lesion.files import stored_object, understood
 from lesion.methods.truncation import Grid, grid
 from lesion.models.load import Model
 from lesion.outputs import refuse_another_kind
@@ -170,15 +171,14 @@ def recall_truncation(folder: Path) -> dict[str, Any] | None:
     Raises:
         LesionError: the file is damaged, or the search is not finished.
     """
-    try:
-        summary: dict[str, Any] = json.loads((Path(folder) / SUMMARY).read_text(encoding="utf-8"))
-        summary["search"], summary["cells"], summary["notes"]
-        return summary
-    except (FileNotFoundError, NotADirectoryError):
+    path, again = Path(folder) / SUMMARY, "run `lesion truncate` again"
+    summary = stored_object(path, again)
+    if summary is None:
         _refuse_unfinished(Path(folder))
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LesionError(f"{Path(folder) / SUMMARY} is damaged ({error}); run `lesion truncate` again.") from error
+    with understood(path, again):
+        summary["search"], summary["cells"], summary["notes"]
+    return summary
 
 
 def _refuse_unfinished(folder: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from lesion.errors import LesionError
+from lesion.files import UNFIT, stored_object
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
 from lesion.studies.layers import canonical_layers
@@ -78,11 +79,11 @@ def cell_of(arm: Arm, rate: float, seed: int, model: Model, examples: Sequence[E
 def trained(folder: Path, cell: Cell) -> Trained | None:
     """What is known of a cell in a study's folder; None: it is not trained yet, or its note is damaged."""
     try:
-        found = json.loads((folder / CELLS / cell.folder / CELL).read_text(encoding="utf-8"))
-        if found["digest"] != cell.digest:
+        found = stored_object(folder / CELLS / cell.folder / CELL, "")
+        if found is None or found["digest"] != cell.digest:
             return None
         return Trained(str(found["fingerprint"]), tuple(found["curve"]), float(found["seconds"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (*UNFIT, LesionError):
         return None
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lesion.errors import LesionError
+from lesion.files import UNFIT, stored_object
 from lesion.outputs import refuse_another_kind
 from lesion.studies.tuning_study import TuningStudy
 from lesion.whole import replace
@@ -23,14 +24,11 @@ def recall_tuning(folder: Path) -> dict[str, Any] | None:
     folder = Path(folder)
     if not (folder / MARK).is_file():
         return None
-    try:
-        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    summary = stored_object(folder / SUMMARY, "run the tuning again")
+    if summary is None:
         raise LesionError(
             f"The tuning in {folder} is not finished; give its command again, it goes on where it stopped."
-        ) from None
-    except (OSError, ValueError) as error:
-        raise LesionError(f"{folder / SUMMARY} is damaged ({error}); run the tuning again.") from error
+        )
     return summary
 
 
@@ -62,12 +60,12 @@ def _short(value: Any) -> str:
 
 
 def _kept(folder: Path) -> TuningStudy | None:
-    try:
-        text = json.loads((folder / MARK).read_text(encoding="utf-8"))["study"]
-        return TuningStudy.parse(text, "The stored study")
-    except (FileNotFoundError, NotADirectoryError):
+    noted = stored_object(folder / MARK, "give another folder with --out")
+    if noted is None:
         return None
-    except (OSError, ValueError, KeyError, TypeError, LesionError) as error:
+    try:
+        return TuningStudy.parse(noted["study"], "The stored study")
+    except (*UNFIT, LesionError) as error:
         raise LesionError(
             f"{folder / MARK} is damaged ({' '.join(str(error).split())}); give another folder with --out."
         ) from error

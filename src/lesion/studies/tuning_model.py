@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 
 from lesion.edits.card import cell, code, front_and_rest
 from lesion.errors import LesionError
+from lesion.files import UNFIT, stored_object
 from lesion.models.load import Model, quiet
 from lesion.models.source import find
 from lesion.studies.tuning_study import TuningStudy
@@ -23,9 +24,9 @@ FOLDER, NOTE, CARD = "model", "tuned.json", "README.md"
 def is_written(folder: Path, fingerprint: str) -> bool:
     """Whether the tuned model with these weights lies in a study's folder already."""
     try:
-        told = json.loads((folder / FOLDER / NOTE).read_text(encoding="utf-8"))
-        return bool(told["fingerprint"] == fingerprint)
-    except (OSError, ValueError, KeyError, TypeError):
+        noted = stored_object(folder / FOLDER / NOTE, "") or {}
+        return bool(noted["fingerprint"] == fingerprint)
+    except (*UNFIT, LesionError):
         return False
 
 

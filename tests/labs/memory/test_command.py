@@ -10,6 +10,7 @@ import pytest
 from commandline import lesion
 from lesion.labs.memory import lab, sizes, slopes
 from lesion.labs.memory.recipe import Recipe
+from lesion.outputs import own
 from lesion.studies.lock import FolderLock
 
 
@@ -29,7 +30,9 @@ OPTIONS = ("--classes", 4, "--width", 24, "--noise", 0.6, "--steps", 600)
 def test_the_command_writes_a_summary_and_a_page_and_prints_where_the_noise_lies(tmp_path, capsys):
     left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path / "m")
     assert left.code == 0, left.err
-    assert sorted(file.name for file in (tmp_path / "m").iterdir()) == ["lock", "report.html", "summary.json"]
+    assert sorted(file.name for file in (tmp_path / "m").iterdir()) == [
+        "lesion.json", "lock", "report.html", "summary.json",
+    ]  # fmt: skip
     summary = json.loads((tmp_path / "m" / "summary.json").read_text())
     assert summary["recipe"] | {"classes": 4, "inputs": 4, "width": 24, "noise": 0.6, "steps": 600} == summary["recipe"]
     assert summary["full"]["clean_accuracy"] == 0
@@ -120,6 +123,7 @@ def test_two_processes_do_not_write_one_memory(tmp_path, capsys):
 
 
 def test_a_summary_that_is_not_whole_is_told(tmp_path, capsys):
+    own(tmp_path, "memory")
     (tmp_path / "summary.json").write_text('{"lab": "memory", "noise": 0.5}')
     for command in (("report", tmp_path), ("lab", "memory", *OPTIONS, "--out", tmp_path)):
         left = lesion(capsys, *command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lesion.errors import LesionError, UsageError
+from lesion.files import stored_object
 from lesion.labs.memory.recipe import Recipe
 from lesion.studies.lock import FolderLock
 
@@ -26,10 +26,10 @@ def summary_of(folder: Path) -> dict[str, Any] | None:
     """
     path = Path(folder) / SUMMARY
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+        found = stored_object(path, "")
+    except LesionError:
         return None
-    if not isinstance(found, dict) or found.get("lab") != LAB:
+    if found is None or found.get("lab") != LAB:
         return None
     missing = [name for name in _NEEDED if name not in found]
     if missing:

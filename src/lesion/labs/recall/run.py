@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from lesion.errors import LesionError, UsageError
+from lesion.files import UNFIT, stored_object
 from lesion.labs.recall import language as languages
 from lesion.labs.recall.language import Language
 from lesion.labs.recall.measurement import floor, phases, spectra
@@ -141,10 +142,10 @@ def summary_of(folder: Path) -> dict[str, Any] | None:
     """
     path = Path(folder) / SUMMARY
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+        found = stored_object(path, "")
+    except LesionError:
         return None
-    if not isinstance(found, dict) or found.get("kind") not in NEEDED:
+    if found is None or found.get("kind") not in list(NEEDED):
         return None
     missing = [name for name in NEEDED[found["kind"]] if name not in found]
     if missing:
@@ -174,9 +175,9 @@ def _written(path: Path, content: dict[str, Any]) -> None:
 def _partial(folder: Path, recipe: Recipe) -> list[dict[str, Any]]:
     """The rows of a truncation sweep that was interrupted; those of another recipe do not count."""
     try:
-        found = json.loads((folder / PARTIAL).read_text("utf-8"))
+        found = stored_object(folder / PARTIAL, "") or {}
         return list(found["truncated"]) if found["recipe"] == recipe.document() else []
-    except (OSError, ValueError, KeyError, TypeError):
+    except (*UNFIT, LesionError):
         return []
 
 
