@@ -197,3 +197,14 @@ def test_the_terminal_tells_it_within_eighty_columns():
     assert "critical blocks" in said
     assert "\N{REPLACEMENT CHARACTER}" not in said
     assert "Tuning the critical blocks pays" in said
+
+
+def test_seconds_of_training_stand_on_the_page_and_in_the_terminal_from_the_cost_alone():
+    summary = made()
+    arm = summary["arms"][0]
+    costed = {**summary, "cost": {"training": {arm["arm"]: 12.04}}}
+    console = Console(file=io.StringIO(), width=300)
+    console.print(tuning_tables.text_tables(costed))
+    assert f"Seconds of training, mean over seeds: {arm['label']} 12.0." in console.file.getvalue()
+    assert f"{arm['label']} 12.0" in tuning.page(costed)
+    assert "seconds of training" not in tuning.page(summary)

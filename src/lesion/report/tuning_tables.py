@@ -71,6 +71,8 @@ def text_tables(summary: Mapping[str, Any]) -> RenderableType:
         f" {wording.counted(len(study['seeds']), 'seed')} and {wording.counted(before[0]['items'], 'test item')}"
         f" ({wording.counted(study['steps'], 'step')} of {study['rows']} rows)."
     )
+    if trained := cost(summary):
+        caption += f" Seconds of training, mean over seeds: {trained}."
     if label := wording.approximate(study):
         caption += f" Approximate: {label}"
     lines = [
