@@ -62,7 +62,7 @@ def test_a_folder_without_a_summary_and_a_broken_one_are_told_apart(tmp_path):
     with pytest.raises(UsageError, match=r"There is no .*summary\.json"):
         read_critical(tmp_path / "absent", ["a"])
     (tmp_path / "summary.json").write_text("{")
-    with pytest.raises(LesionError, match="cannot be read"):
+    with pytest.raises(LesionError, match="not JSON"):
         read_critical(tmp_path, ["a"])
 
 

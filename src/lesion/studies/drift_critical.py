@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from lesion.errors import LesionError, UsageError, nearest
+from lesion.errors import UsageError, nearest
+from lesion.files import UNFIT, named, read_json
 from lesion.tasks.catalogue import canonical
 
 PLACES = 2001  # of a hinge, at which chance is told
@@ -51,32 +51,31 @@ def read_critical(folder: str | Path, models: Iterable[str]) -> Critical:
             there before the full table.
         LesionError: its `summary.json` cannot be read.
     """
-    path = Path(folder).expanduser() / "summary.json"
+    models = list(models)
+    path = named(folder, "study") / "summary.json"
+    if not path.is_file():
+        raise UsageError(
+            f"There is no {path}; --study is the folder of a finished layer study, such as `lesion ablate` leaves it."
+        )
+    summary = read_json(path)
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
         blocks = {
             str(entry["model"]): {canonical(str(told["task"])): _critical(told["layers"]) for told in entry["tasks"]}
             for entry in summary["models"]
         }
-    except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(
-            f"There is no {path}; --study is the folder of a finished layer study, such as `lesion ablate` leaves it."
-        ) from None
-    except (KeyError, TypeError, AttributeError):
+        tasks = [told for entry in summary["models"] if str(entry["model"]) in models for told in entry["tasks"]]
+        stopped = any(layer.get("decided") is not None for told in tasks for layer in told["layers"])
+    except UNFIT:
         raise UsageError(
             f"{path} does not hold a layer study; --study is the folder of one, such as `lesion ablate` leaves it."
         ) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise LesionError(f"{path} cannot be read ({error}); run `lesion report {folder}` to write it anew.") from error
-    wanted = list(models)
-    if not any(model in blocks for model in wanted):
-        near = nearest(wanted[0], blocks, limit=1) if wanted else ""
+    if not any(model in blocks for model in models):
+        near = nearest(models[0], blocks, limit=1) if models else ""
         raise UsageError(
-            f"The study in {folder} is about {', '.join(blocks) or 'no model'}, not about {', '.join(wanted)}{near};"
+            f"The study in {folder} is about {', '.join(blocks) or 'no model'}, not about {', '.join(models)}{near};"
             f" give a layer study of the same models with --study, or leave it out."
         )
-    tasks = [told for entry in summary["models"] if str(entry["model"]) in wanted for told in entry["tasks"]]
-    if any(layer.get("decided") is not None for told in tasks for layer in told["layers"]):
+    if stopped:
         raise UsageError(
             f"In the layer study in {folder} asking stopped as soon as it was decided whether a block's drop exceeds"
             f" the effect; which blocks are critical, only the full table says. Run the same study without stopping"

@@ -9,6 +9,7 @@ from typing import Any
 
 from lesion.engines.engine import MakeEngine
 from lesion.errors import LesionError, UsageError, nearest
+from lesion.files import UNFIT, named, read_object, understood
 from lesion.models.load import Model
 from lesion.studies.run import run
 from lesion.studies.study import Study
@@ -94,17 +95,15 @@ def read(study: TuningStudy, blocks: int) -> Drops:
         UsageError: the folder has no layer study, or one without this model, this task or all blocks.
         LesionError: its summary cannot be read.
     """
-    place = Path(str(study.layers_from)).expanduser()
-    try:
-        summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+    place = named(str(study.layers_from), "study")
+    if not (place / "summary.json").is_file():
         raise UsageError(
             f"{place} has no summary.json of a layer study; give the folder of a finished `lesion ablate` with --study,"
             f" or leave --study out."
-        ) from None
-    except (OSError, ValueError) as error:
-        raise LesionError(f"{place / 'summary.json'} cannot be read ({error}); run `lesion report {place}`.") from error
-    return _drops(summary, study, blocks, place, str(study.layers_from))
+        )
+    summary = read_object(place / "summary.json")
+    with understood(place / "summary.json", f"run `lesion report {place}`"):
+        return _drops(summary, study, blocks, place, str(study.layers_from))
 
 
 def _drops(summary: Any, study: TuningStudy, blocks: int, place: Path, source: str | None) -> Drops:
@@ -114,7 +113,7 @@ def _drops(summary: Any, study: TuningStudy, blocks: int, place: Path, source: s
         # A drift study has models too, but not these.
         if any("layers" not in entry or "items" not in entry for tasks in models.values() for entry in tasks):
             raise KeyError("layers")
-    except (KeyError, TypeError):
+    except UNFIT:
         raise UsageError(
             f"{place / 'summary.json'} is not of a layer study; give the folder of a `lesion ablate`."
         ) from None
