@@ -152,7 +152,7 @@ def test_ctrl_c_ends_cleanly_and_says_that_nothing_is_lost(capsys, checkpoint, s
     with monkeypatch.context() as patch:
         patch.setattr(TransformersEngine, "answer", interrupted)
         stopped = lesion(capsys, *command)
-    assert stopped.code == 1
+    assert stopped.code == 130
     assert stopped.complaint == "interrupted.\n"
     assert f"`lesion report {out}`" in stopped.err
     assert "asked 11 of 16 answers; 5 were stored already" in lesion(capsys, *command).out
