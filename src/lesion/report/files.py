@@ -20,6 +20,7 @@ from markupsafe import Markup
 from lesion.errors import LesionError
 from lesion.files import UNFIT, reason
 from lesion.outputs import clear_leftovers, own
+from lesion.plain import layout
 from lesion.report import browser, wording
 
 HERE = Path(__file__).parent
@@ -94,7 +95,10 @@ def spreadsheet(table: pd.DataFrame) -> str:
 
 
 def _harmless(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in FORMULAS else cell
+    if not isinstance(cell, str):
+        return cell
+    # A carriage return would end the row for some readers, and what follows it would begin a cell.
+    return f"'{layout(cell)}" if cell.startswith(FORMULAS) else layout(cell)
 
 
 def finite(value: Any) -> Any:
