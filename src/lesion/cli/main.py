@@ -134,7 +134,7 @@ def _code(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort) as error:
         return _interrupted(error, debug)
     except LesionError as error:
-        return _fail(error.args, error, 2 if isinstance(error, UsageError) else 1, debug)
+        return _fail(str(error).split("\n  "), error, 2 if isinstance(error, UsageError) else 1, debug)
     except BrokenPipeError:
         return 1
     except Exception as error:
