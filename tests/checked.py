@@ -61,8 +61,8 @@ def checked_inside(function: Callable) -> Callable:
 
 
 def checked_class(kind: type) -> type:
-    """The class; if it is a dataclass, what it is made of is checked."""
-    if dataclasses.is_dataclass(kind) and "__init__" in vars(kind):
+    """The class; if it is a dataclass, what it is made of is checked; `lesion.arguments.validated` does so itself."""
+    if dataclasses.is_dataclass(kind) and "__init__" in vars(kind) and not hasattr(kind.__init__, "__wrapped__"):
         kind.__init__ = checked(kind.__init__)
     return kind
 
