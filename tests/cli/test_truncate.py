@@ -127,14 +127,14 @@ def test_another_task_in_the_same_folder_is_refused_and_its_answers_stay(capsys,
     assert "asked 0 of" in lesion(capsys, *command).out
 
 
-def test_weights_that_are_not_finite_are_told_by_their_matrix(capsys, pairs, tmp_path):
+def test_weights_that_are_not_finite_are_told_by_their_tensor(capsys, pairs, tmp_path):
     network = tiny("llama")
     with torch.no_grad():
         network.model.layers[2].mlp.down_proj.weight[0, 0] = float("inf")
     folder = save(tmp_path / "m")
     network.save_pretrained(folder)
     done = lesion(capsys, *searching(folder, pairs, tmp_path / "out"))
-    refused(done, 1, "2.mlp.down of", "not finite")
+    refused(done, 1, "not finite: model.layers.2.mlp.down_proj.weight (1 infinite of 1,536)", "checkpoint again")
     assert not (tmp_path / "out").exists()
 
 

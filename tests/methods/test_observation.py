@@ -12,7 +12,7 @@ from torch import nn
 
 from lesion.edits.inputs import InputSums
 from lesion.errors import LesionError, UsageError
-from lesion.methods import observation, token_sums
+from lesion.methods import observation, readers, token_sums
 from lesion.methods.calibration import Calibration, Draw
 from lesion.methods.observation import batches, observe
 from lesion.methods.token_sums import Batch, row_counts, row_sums
@@ -422,3 +422,30 @@ def test_memory_that_does_not_suffice_for_one_text_is_an_error():
     lesioned.network.model.layers[1].forward = short
     with pytest.raises(LesionError, match="even one text"):
         observe(lesioned, calibrated())
+
+
+def overflowing(token: int):
+    """A model that overflows on one token, and on no other."""
+    lesioned = model("llama")
+    with torch.no_grad():
+        lesioned.network.model.embed_tokens.weight[token] = float("inf")
+    return lesioned
+
+
+def test_the_probe_looks_at_tokens_of_the_texts_so_that_others_cannot_hide_a_matrix():
+    lesioned = overflowing(3)  # the first token that a probe without texts takes
+    found = observe(lesioned, calibrated(((10, 11, 12, 13, 14, 15), (20, 21, 22))))[0]
+    assert set(found.readers) == set(lesioned.anatomy.scored)
+    with pytest.raises(LesionError, match=r"flows into 0\.\S+ of tiny:llama is not finite in float32.*bfloat16"):
+        readers.probe(lesioned)
+
+
+def test_texts_that_overflow_are_refused_and_no_block_is_left_out():
+    with pytest.raises(LesionError, match=r"flows into .* of tiny:llama is not finite"):
+        observe(overflowing(12), calibrated(((10, 11, 12, 13, 14, 15), (20, 21, 22))))
+
+
+@pytest.mark.parametrize("some", [((7,),), ((7,), (7,)), ((7, 8),), ((7,) * 9, (7,) * 9)])
+def test_few_and_equal_texts_are_probed_as_well(some):
+    lesioned = model("llama")
+    assert set(observe(lesioned, calibrated(some))[0].readers) == set(lesioned.anatomy.scored)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import re
 import shutil
 from pathlib import Path
@@ -163,7 +165,7 @@ def test_a_folder_without_a_configuration_is_no_model(folder, tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('{"model_type": ', "config.json is not valid JSON"),
+        ('{"model_type": ', "this is not JSON"),
         ("{}", "configuration in the folder"),
         ('{"model_type": "wombat"}', "wombat"),
         ('{"model_type": "llama", "hidden_size": "wide"}', "hidden_size"),
@@ -281,12 +283,90 @@ def test_a_folder_without_a_tokenizer_is_refused_in_every_family(family, tmp_pat
         load(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["../evil.safetensors", "/etc/passwd", 3])
+@pytest.mark.parametrize("name", ["../evil.safetensors", "/etc/passwd", "sub/a.safetensors", ".."])
 def test_an_index_that_names_a_file_outside_its_folder_is_refused(folder, name):
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"w": name}}))
     assert "does not lie in the folder" in refusal(folder)
 
 
-def test_an_index_that_is_none_is_refused(folder):
-    (folder / "model.safetensors.index.json").write_text("[]")
-    assert "is not an index of shards" in refusal(folder)
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "{}", '{"weight_map": {}}', '{"weight_map": []}', '{"weight_map": {"w": 3}}', "not json", "[" * 100_000],
+    ids=lambda text: text[:24],
+)
+def test_an_index_that_is_none_is_refused(folder, text):
+    (folder / "model.safetensors.index.json").write_text(text)
+    assert "model.safetensors.index.json" in refusal(folder)
+
+
+class Touch:
+    """What runs when its pickle is opened."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self):
+        return Path.touch, (self.place,)
+
+
+def test_a_shard_that_is_no_safetensors_file_is_never_opened(folder, tmp_path, monkeypatch):
+    (folder / "model.safetensors").unlink()
+    (folder / "x.bin").write_bytes(pickle.dumps(Touch(tmp_path / "touched")))
+    index = {"metadata": {}, "weight_map": dict.fromkeys(tiny("llama").state_dict(), "x.bin")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("torch.load was called"))
+    assert "names the file 'x.bin', which is no safetensors file; it is refused" in refusal(folder)
+    assert not (tmp_path / "touched").exists()
+
+
+def test_a_shard_that_is_a_device_or_is_missing_is_refused(folder):
+    weights = {"metadata": {}, "weight_map": {"w": "a.safetensors"}}
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps(weights))
+    assert "a.safetensors, which is not there" in refusal(folder)
+    os.mkfifo(folder / "a.safetensors")
+    assert "a.safetensors, which is not there" in refusal(folder)
+
+
+def test_a_link_that_leads_out_of_a_received_folder_is_not_followed(folder, tmp_path):
+    (folder / "model.safetensors").rename(tmp_path / "elsewhere.safetensors")
+    (folder / "model.safetensors").symlink_to(tmp_path / "elsewhere.safetensors")
+    assert "is a link that leads out of the folder" in refusal(folder)
+
+
+@pytest.mark.parametrize("inside", ["models--a--b/snapshots/0123", "plain"])
+def test_links_into_a_cache_of_the_hub_are_followed(saved, tmp_path, inside):
+    blobs = tmp_path / "models--a--b" / "blobs"
+    blobs.mkdir(parents=True)
+    place = tmp_path / inside
+    place.mkdir(parents=True)
+    for number, file in enumerate(sorted(saved.iterdir())):
+        shutil.copy(file, blobs / str(number))
+        (place / file.name).symlink_to(os.path.relpath(blobs / str(number), place))
+    assert load(place).fingerprint == load(saved).fingerprint
+
+
+def test_an_adapter_beside_a_model_is_refused_and_not_put_into_its_weights(folder):
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    message = refusal(folder)
+    assert "adapter_config.json" in message
+    assert "Merge the adapter" in message
+    (folder / "adapter_config.json").unlink()
+    (folder / "adapter_config.json").symlink_to(folder / "nowhere")
+    assert "Merge the adapter" in refusal(folder)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.float8_e4m3fn, torch.float8_e5m2])
+def test_weights_stored_as_codes_without_a_quantization_config_are_refused_by_name(folder, dtype):
+    tensors = load_file(folder / "model.safetensors")
+    name = "model.layers.1.mlp.up_proj.weight"
+    tensors[name] = (10 * tensors[name]).to(dtype)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    message = refusal(folder)
+    assert name in message
+    assert "quantization_config" in message
+
+
+def test_a_config_that_names_another_file_of_weights_is_refused(folder):
+    configure(folder, transformers_weights="other.safetensors.index.json")
+    assert "transformers_weights" in refusal(folder)

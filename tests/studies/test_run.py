@@ -19,6 +19,7 @@ from lesion.studies.run import recall, run
 from lesion.studies.store import Store
 from lesion.studies.study import Study
 from lesion.tasks.task import Answer
+from lesion.watching import Silent
 from tiny import model, tiny, tokenizer
 
 ITEMS = 7
@@ -251,6 +252,28 @@ def test_logits_that_are_not_finite_are_noted_per_edit_and_the_study_goes_on(sum
     ]
 
 
+def test_weights_that_are_not_finite_are_told_before_anything_is_asked_and_stay_in_the_notes(sums, tmp_path):
+    network = tiny("llama")
+    with torch.no_grad():
+        network.model.layers[1].input_layernorm.weight[3] = float("nan")
+    told = []
+
+    class Noting(Silent):
+        def note(self, text):
+            told.append(text)
+
+        def answered(self, count):
+            told.append(count)
+
+    models = {"tiny:llama": wrap(network, tokenizer(), "tiny:llama")}
+    outcome = run(study(sums, edits={"layers": [0]}), tmp_path / "out", models=models, watcher=Noting())
+    complaint = (
+        "tiny:llama has 1 tensor with values that are not finite: model.layers.1.input_layernorm.weight (1 NaN of 32)."
+    )
+    assert told[0] == outcome.summary["notes"][0] == recall(tmp_path / "out")[1]["notes"][0] == complaint
+    assert told.count(complaint) == 1
+
+
 def test_an_answer_that_was_broken_off_is_wrong_whatever_it_said(sums, tinies, tmp_path):
     class Broken(Oracle):
         def say(self, request):
@@ -274,7 +297,7 @@ def test_an_engine_that_loses_choices_is_found_out(tinies, tmp_path):
 def test_a_model_that_cannot_be_loaded_keeps_the_answers_of_those_before_it(sums, tinies, tmp_path):
     tiny("gpt2").config.save_pretrained(tmp_path / "absent")  # a config, and nothing that it speaks of
     both = study(sums, models=["tiny:llama", str(tmp_path / "absent")])
-    with pytest.raises(LesionError, match="can be read"):
+    with pytest.raises(LesionError, match="cannot be read"):
         run(both, tmp_path / "out", models=tinies, make_engine=Oracle())
     _, summary, answers, _ = recall(tmp_path / "out")
     assert len(answers) == CELLS

@@ -141,6 +141,7 @@ def describe(model: Model) -> RenderableType:
     parts: list[RenderableType] = [Text(model.name, style="bold underline"), grid, Text()]
     if not anatomy.known:
         parts.append(Text("The anatomy below was found by structure, not by a table.", style="bold yellow"))
+    parts += [Text(model.complaint(), style="bold red")] if model.not_finite else []
     parts += [Text(note) for note in anatomy.notes]
     if anatomy.notes:
         parts.append(Text())

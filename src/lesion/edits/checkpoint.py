@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig
 
+from lesion.arguments import validated
 from lesion.edits import card
 from lesion.edits.companions import COPIED, COPIED_NAMES, copy_others, write_card
 from lesion.edits.course import Course, deeds_of
@@ -21,13 +22,14 @@ from lesion.edits.edit import of_spectra, of_weights
 from lesion.edits.editfile import EditFile
 from lesion.edits.folder import emerging, refuse_occupied
 from lesion.edits.layout import Place, places, skeleton
-from lesion.edits.shards import Checkpoint, Entry, inside, rewrite, survey
+from lesion.edits.shards import rewrite
 from lesion.edits.thin import refuse_nothing, write_factors
 from lesion.edits.truncated import Truncated, truncated
 from lesion.edits.weights import Effect, check_effects, scaled
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import quiet
-from lesion.models.source import Source, explained, find, refuse_unsuited
+from lesion.models.source import Source, explained, find, refuse_adapter, refuse_unsuited
+from lesion.models.stored import Checkpoint, Entry, inside, survey
 from lesion.watching import Watcher
 
 
@@ -75,9 +77,11 @@ def resolve(source: str, revision: str | None = None) -> Path:
     wanted = [f"*{suffix}" for suffix in (*COPIED, ".safetensors")] + sorted(COPIED_NAMES)
     try:
         with quiet():
-            return Path(snapshot_download(found.place, revision=found.revision, allow_patterns=wanted))
+            folder = Path(snapshot_download(found.place, revision=found.revision, allow_patterns=wanted))
     except Exception as error:  # what the hub raises has no common base; the reason is kept and said
         raise explained(error, found, source, "weights") from error
+    refuse_adapter(folder, source)
+    return folder
 
 
 def _config(folder: Path, name: str) -> Any:
@@ -96,6 +100,7 @@ def _config(folder: Path, name: str) -> Any:
     return config
 
 
+@validated
 def apply_edits(
     source: str | Path,
     edits: Sequence[EditFile],

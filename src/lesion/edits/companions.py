@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lesion.edits import card
-from lesion.edits.shards import Checkpoint, inside
 from lesion.edits.truncated import Truncated
 from lesion.edits.weights import Effect
 from lesion.errors import LesionError
+from lesion.models.stored import Checkpoint, inside
 
 # What a checkpoint needs beside its weights. Whatever else lies in the folder (other weights, code) stays there.
 COPIED = frozenset({".json", ".txt", ".model", ".jinja", ".tiktoken", ".md", ".spm", ".bpe"})

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from lesion.edits.shards import Entry
 from lesion.errors import LesionError
 from lesion.models.anatomy import Anatomy, dissect
 from lesion.models.load import quiet
 from lesion.models.matrices import Matrix, Storage
+from lesion.models.stored import Entry
 
 
 @dataclass(frozen=True)

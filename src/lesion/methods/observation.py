@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from lesion.arguments import validated
 from lesion.edits.inputs import Inputs, InputSums, Provenance
 from lesion.engines.memory import ran_out
 from lesion.errors import LesionError, UsageError
@@ -33,6 +34,7 @@ TOKENS_ON_CPU = 4_096
 SECONDS_BETWEEN_SAVES = 20.0
 
 
+@validated
 def observe(
     model: Model,
     calibration: Calibration,
@@ -66,7 +68,7 @@ def observe(
     if batch_tokens is not None and batch_tokens < 1:
         raise UsageError(f"A batch of {batch_tokens} tokens was asked for; ask for at least 1.")
     budget = batch_tokens or (TOKENS_ON_CPU if model.device.type == "cpu" else TOKENS_ON_ACCELERATOR)
-    readers = probe(model)
+    readers = probe(model, calibration.texts)
     if not readers.inputs:
         raise LesionError(f"What flows into the matrices of {model.name} cannot be followed; it cannot be observed.")
     identity = _identity(model, calibration, readers.inputs)

@@ -1,13 +1,13 @@
 """Readers: which matrices read which input while a model runs, found by a probe and never by names alone.
 
-A probe of two short rows shows for every module that holds a matrix whether it is called once, with one vector per
-token. What does not hold is left out; nothing is guessed.
+A probe of two short rows of the texts shows for every module that holds a matrix whether it is called once, with one
+vector per token. What does not hold is left out; nothing is guessed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from lesion.errors import LesionError
 from lesion.methods.expert_inputs import Experts, find_experts
 from lesion.methods.token_sums import Batch, TextSums, by_row, row_counts, row_sums
 from lesion.models.anatomy import HEAD
@@ -160,15 +161,24 @@ class _Seen:
     calls: dict[nn.Module, tuple[tuple[Any, ...], Mapping[str, Any]]] = field(default_factory=dict)
 
 
-def probe(model: Model) -> Readers:
-    """Find out what can be followed, by two passes over a few tokens."""
+def probe(model: Model, texts: Sequence[Sequence[int]] = ()) -> Readers:
+    """Find out what can be followed, by two passes over a few tokens.
+
+    Args:
+        model: which is only read.
+        texts: token ids of the texts that it will be observed on, which give the tokens; where there are none, or all
+            begin alike, any tokens are taken.
+
+    Raises:
+        LesionError: what flows into a matrix is not finite on these tokens.
+    """
     holders: dict[nn.Module, list[tuple[str, Matrix]]] = defaultdict(list)
     for address, matrix in model.anatomy.scored.items():
         holders[matrix.module].append((address, matrix))
-    vocabulary = model.network.get_input_embeddings().weight.shape[0]
-    length = min(PROBE_TOKENS, model.context)
-    ids = ((torch.arange(2 * length) * 7 + 3) % vocabulary).view(2, length).to(model.device)
+    ids = _tokens(model, texts).to(model.device)
+    length = ids.shape[1]
     both, alone = (_run(model, rows, holders) for rows in (ids, ids[:1]))
+    _refuse_overflow(model, both, holders)
     batch = Batch((length, length), length)
 
     groups: dict[tuple[Any, ...], list[tuple[str, Matrix]]] = {}
@@ -210,6 +220,27 @@ def probe(model: Model) -> Readers:
     inputs.sort(key=lambda place: order[place.key])
     dense.sort(key=lambda place: order[place.input.key])
     return Readers(tuple(dense), experts, tuple(inputs))
+
+
+def _tokens(model: Model, texts: Sequence[Sequence[int]]) -> Int[Tensor, "2 length"]:
+    """Two different rows: the beginnings of two texts, repeated where a text is shorter; any tokens in their place."""
+    length = min(PROBE_TOKENS, model.context)
+    vocabulary = model.network.get_input_embeddings().weight.shape[0]
+    some = [tuple(row) for row in ((torch.arange(2 * length) * 7 + 3) % vocabulary).view(2, length).tolist()]
+    begun = [tuple((list(text) * length)[:length]) for text in texts if len(text)]
+    return torch.tensor(list(dict.fromkeys([*begun, *some]))[:2])
+
+
+def _refuse_overflow(model: Model, seen: _Seen, holders: Mapping[nn.Module, list[tuple[str, Matrix]]]) -> None:
+    """Refuse what is not finite: it is like nothing, so that its matrices would be left out as if it were not seen."""
+    for module, held in holders.items():
+        if any(tensor is not None and not bool(tensor.isfinite().all()) for tensor in seen.incoming[module]):
+            names = ", ".join(address for address, _ in held[:3])
+            dtype = str(model.dtype).removeprefix("torch.")
+            raise LesionError(
+                f"What flows into {names} of {model.name} is not finite in {dtype}: something before it gives values "
+                f"that are too large. Load the model in bfloat16 or float32."
+            )
 
 
 def _run(model: Model, ids: Tensor, holders: Mapping[nn.Module, Any]) -> _Seen:

@@ -54,7 +54,7 @@ def _settings(config: Any) -> dict[str, Any]:
     return dict(pruned(settings, defaults))
 
 
-def _tensors(network: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+def stored_tensors(network: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
     """Every parameter once and every buffer that a checkpoint holds, by name."""
     aliases = {name for name, _ in network.named_parameters(remove_duplicate=False)}
     tensors = dict(network.named_parameters())
@@ -93,7 +93,7 @@ def fingerprint(network: PreTrainedModel, every_byte_up_to: int = EVERY_BYTE_UP_
     """
     digest = hashlib.sha256()
     digest.update(json.dumps(_settings(network.config), sort_keys=True, default=str).encode())
-    tensors = list(_tensors(network))
+    tensors = list(stored_tensors(network))
     total = sum(tensor.numel() * tensor.element_size() for _, tensor in tensors)
     stride = 1 if total <= every_byte_up_to else -(-total // sample)
     for name, tensor in tensors:

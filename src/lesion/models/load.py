@@ -17,13 +17,17 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
+from lesion.arguments import validated
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.anatomy import Anatomy, dissect
 from lesion.models.fingerprint import fingerprint
 from lesion.models.plausible import refuse_foreign_tokenizer, refuse_implausible
-from lesion.models.source import Source, explained, find, refuse_unsuited
+from lesion.models.soundness import NotFinite, complaint, not_finite
+from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapter, refuse_unsuited
+from lesion.models.stored import INDEX, files, listing, refuse_packed
 from lesion.models.tokenizer import read_tokenizer
 
 DTYPES = {
@@ -64,6 +68,7 @@ class Model:
         name: as the person typed it.
         fingerprint: 16 hexadecimal digits that tell one set of weights from another (see `fingerprint.py`).
         origin: where it was loaded from; None of a model made in memory.
+        not_finite: its tensors that hold NaN or infinite values, as they were when the fingerprint was taken.
     """
 
     network: PreTrainedModel
@@ -72,6 +77,11 @@ class Model:
     name: str
     fingerprint: str
     origin: Origin | None = None
+    not_finite: tuple[NotFinite, ...] = ()
+
+    def complaint(self, name: str | None = None) -> str:
+        """What is wrong with its weights, as a sentence; empty where all are finite. `name` stands for its own."""
+        return complaint(self.not_finite, name or self.name)
 
     @property
     def device(self) -> torch.device:
@@ -109,6 +119,7 @@ class Model:
         return self.tokenizer.chat_template is not None
 
 
+@validated
 def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> Model:
     """A model from objects already in memory. The network is put into eval mode, its gradients off.
 
@@ -124,7 +135,24 @@ def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
             "from main memory or disk, where no edit reaches them. Use a smaller dtype (bfloat16) or more "
             "devices."
         )
-    return Model(network, tokenizer, dissect(network, name), name, fingerprint(network))
+    return Model(network, tokenizer, dissect(network, name), name, fingerprint(network), not_finite=not_finite(network))
+
+
+def refuse_not_finite(model: Model, name: str) -> None:
+    """Refuse a model with NaN or infinite weights where what is measured of it would mean nothing.
+
+    Args:
+        model: as it was loaded.
+        name: as the study calls it.
+
+    Raises:
+        LesionError: naming the tensors, and what to do.
+    """
+    if model.not_finite:
+        raise LesionError(
+            f"{model.complaint(name)} What it says means nothing: get the checkpoint again, or load it in a dtype in "
+            f"which its weights are finite."
+        )
 
 
 @contextmanager
@@ -214,6 +242,34 @@ def _read(part: str, loader: Any, source: Source, typed: str, trust_remote_code:
         raise explained(error, source, typed, part) from error
 
 
+def _cached(place: Source) -> Path:
+    """The folder of the cache in which a model of the hub lies, once it was downloaded."""
+    return Path(str(cached_file(place.place, "config.json", revision=place.revision))).parent
+
+
+def _looked_at(place: Source, typed: str) -> Path | None:
+    """Refuse weights that transformers would read in another way than as safetensors; the folder, where it is local.
+
+    Raises:
+        LesionError: an index names something else than safetensors files of its folder, a file is missing or a link
+            that leads elsewhere, or an adapter lies beside the model.
+    """
+    if place.local:
+        files(Path(place.place), typed)
+        return Path(place.place)
+    for name in (INDEX, ADAPTER):
+        try:
+            found = cached_file(place.place, name, revision=place.revision)
+        except OSError:  # it is not there, or nothing is: which is told when the weights are read
+            continue
+        if found is not None and name == INDEX:
+            listing(Path(found))
+        elif found is not None:
+            refuse_adapter(Path(found).parent, typed)
+    return None
+
+
+@validated
 def peek(source: str | Path, *, revision: str | None = None, trust_remote_code: bool = False) -> int | None:
     """The number of blocks that a model's config speaks of, None where it does not; its weights are not read.
 
@@ -226,6 +282,7 @@ def peek(source: str | Path, *, revision: str | None = None, trust_remote_code: 
     return blocks if isinstance(blocks, int) else None
 
 
+@validated
 def configuration(
     source: str | Path, *, revision: str | None = None, trust_remote_code: bool = False
 ) -> PretrainedConfig:
@@ -244,6 +301,7 @@ def configuration(
     return config
 
 
+@validated
 def load(
     source: str | Path,
     *,
@@ -286,8 +344,9 @@ def load(
     with quiet():
         config = _read("configuration", AutoConfig.from_pretrained, place, typed, trust_remote_code)
         refuse_unsuited(config, typed)
-        if place.local:
-            refuse_implausible(config, Path(place.place), typed)
+        folder = _looked_at(place, typed)
+        if folder is not None:
+            refuse_implausible(config, folder, typed)
         tokenizer = _read("tokenizer", read_tokenizer, place, typed, trust_remote_code)
         network, found = _read(
             "weights",
@@ -302,6 +361,8 @@ def load(
             **settings,
         )
         _refuse_misfits(found, typed)
+        parameters = {key for key, _ in network.named_parameters(remove_duplicate=False)}
+        refuse_packed(folder or _cached(place), typed, parameters)
         refuse_foreign_tokenizer(tokenizer, network, typed)
         model = wrap(network, tokenizer, typed)
         stored = str(model.dtype).removeprefix("torch.")

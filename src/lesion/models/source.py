@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -11,9 +10,10 @@ from importlib import resources
 from pathlib import Path
 
 from lesion.errors import LesionError, UsageError, nearest
-from lesion.files import named, reason
+from lesion.files import named, read_object, reason
 
 BUNDLED = "bundled:"
+ADAPTER = "adapter_config.json"
 CHECKPOINTS = "checkpoints"
 """The folder in which a training keeps its checkpoints, beside the folder `model` of what it ended in."""
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -120,19 +120,16 @@ def _folder(folder: str, typed: str, revision: str | None) -> Source:
     if revision is not None:
         path, typed = _checkpoint(path, typed, revision), f"{typed}@{revision}"
     if not (path / "config.json").is_file():
-        if (path / "adapter_config.json").is_file():
+        if (path / ADAPTER).is_file():
             raise LesionError(
-                f"{typed} holds an adapter (adapter_config.json), not a model: merge it into its base model, "
+                f"{typed} holds an adapter ({ADAPTER}), not a model: merge it into its base model, "
                 "save that, and give the folder of the merged model."
             )
         inside = sorted(entry.name for entry in path.iterdir() if (entry / "config.json").is_file())
         hint = f" There is one in {', '.join(inside[:3])} below it." if inside else ""
         raise LesionError(f"The folder {typed} has no config.json, so it is not a model.{hint}")
-    try:
-        json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise LesionError(f"{path / 'config.json'} is not valid JSON: {error}.") from error
-    _refuse_outside(path)
+    read_object(path / "config.json")
+    refuse_adapter(path, typed)
     return Source(str(path), True)
 
 
@@ -149,22 +146,18 @@ def _checkpoint(folder: Path, typed: str, revision: str) -> Path:
     raise UsageError(f"{typed} has no revision '{revision}'{nearest(revision, known)}. There are: {', '.join(known)}.")
 
 
-def _refuse_outside(folder: Path) -> None:
-    """An index of shards may name files of its own folder only: others could be anybody's.
+def refuse_adapter(folder: Path, typed: str) -> None:
+    """Refuse a model beside which an adapter lies: transformers would put it into the weights without a word.
 
     Raises:
-        LesionError: it names another, or is no index.
+        LesionError: saying what to do.
     """
-    index = folder / "model.safetensors.index.json"
-    if not index.is_file():
-        return
-    try:
-        named = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LesionError(f"{index} is not an index of shards ({error}); save or download the model again.") from error
-    outside = sorted(str(name) for name in named if not isinstance(name, str) or name != os.path.basename(name))
-    if outside:
-        raise LesionError(f"{index} names the file {outside[0]!r}, which does not lie in the folder; it is refused.")
+    if os.path.lexists(folder / ADAPTER):
+        raise LesionError(
+            f"{typed} holds a model and beside it an adapter ({ADAPTER}), which would change its weights when it is "
+            f"loaded. Merge the adapter into the model, save that and give its folder; or move {ADAPTER} away to study "
+            f"the model without it."
+        )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -245,6 +238,11 @@ def refuse_unsuited(config: object, typed: str) -> None:
         raise LesionError(
             f"{typed} is stored quantised ({storage}), and its packed weights cannot be edited. Use the "
             "checkpoint in float32, bfloat16 or float16 from which it was made."
+        )
+    if getattr(config, "transformers_weights", None) is not None:
+        raise LesionError(
+            f"The config.json of {typed} names a file of weights (transformers_weights); lesion reads "
+            "model.safetensors or the shards of its index. Remove that entry, or save the model again."
         )
     architectures = getattr(config, "architectures", None) or []
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):

@@ -14,7 +14,7 @@ from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.files import UNFIT, stored_object, understood
-from lesion.models.load import Model, peek, quiet
+from lesion.models.load import Model, peek, quiet, refuse_not_finite
 from lesion.models.source import find as find_source
 from lesion.models.tokenizer import read_tokenizer
 from lesion.outputs import refuse_another_kind
@@ -91,6 +91,7 @@ def run_drift(
         store.add_items(study.task.name, {item.id: item for run in runs for item in run}.values())
         for number, chosen in enumerate(study.models, start=1):
             model = (models or {}).get(chosen.name) or load_chosen(study.questions(), chosen, make_engine)
+            refuse_not_finite(model, chosen.name)
             # What was asked for between two layers is told before anything is asked.
             drift_summary.between(study, len(model.anatomy.blocks), None, chosen.name)
             _note(store, chosen, model)

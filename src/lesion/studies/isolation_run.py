@@ -20,7 +20,7 @@ from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.files import UNFIT, stored_object
-from lesion.models.load import Model
+from lesion.models.load import Model, refuse_not_finite
 from lesion.outputs import refuse_another_kind
 from lesion.studies.asking import load_chosen
 from lesion.studies.evaluate import Candidate, Planned, Roles, evaluate, plan, read_plan
@@ -71,6 +71,7 @@ def run_isolation(
     folder = Path(folder)
     refuse_another_kind(folder, "isolation")
     model = model or load_chosen(study, study.model, make_engine)
+    refuse_not_finite(model, study.model.name)
     with _locked(folder):
         texts = draw_texts(study, model)
         told = identity(study, model, texts)
@@ -138,6 +139,8 @@ def run_evaluation(
         draw(find(choice.name), study.items_of(choice), study.seed)
     refuse_another_kind(Path(folder), "isolation")
     model = model or load_chosen(study, study.model, make_engine)
+    if model.not_finite:
+        watcher.note(model.complaint(study.model.name))
     candidates: dict[tuple[float, ...], list[Candidate]] = {}
     skills: list[str] = []
     afresh: list[str] = []
@@ -169,7 +172,8 @@ def run_evaluation(
         edits |= made
     asked_of = {canonical(choice.name): choice.name for choice in study.tasks}
     skill = next((asked_of[canonical(name)] for name in skills if canonical(name) in asked_of), None)
-    roles = Roles(skill, validation, tuple(afresh), calibrated_on(edits.values()))
+    broken = [model.complaint(study.model.name)] if model.not_finite else []
+    roles = Roles(skill, validation, (*broken, *afresh), calibrated_on(edits.values()))
     evaluation, asked, planned = evaluate(
         study, study.model, model, entries, edits, Path(folder), watcher, roles, make_engine
     )

@@ -89,6 +89,8 @@ def run(
             store.add_items(choice.name, items)
         for chosen in study.models:
             model = (models or {}).get(chosen.name) or load_chosen(study, chosen, make_engine)
+            if model.not_finite:
+                watcher.note(model.complaint(chosen.name))
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
             plan[chosen.name] = sweep(model.anatomy, study.edits.unit, layers, study.edits.factor)
             _note_model(store, chosen.name, model, plan[chosen.name])
@@ -176,6 +178,9 @@ def _summary(
     answers, items = store.answers(), store.items()
     items = items[items["task"].isin([choice.name for choice in study.tasks])].reset_index(drop=True)  # no screen's
     summary = summarise(study, plan, answers, items)
+    known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
+    complaints = [told["complaint"] for told in known.values() if "complaint" in told]
+    summary["notes"] = [*complaints, *summary["notes"]]
     if study.stop is not None:
         summary["notes"] += decided_otherwise(store)
         if families(study.models, {}):
@@ -184,8 +189,8 @@ def _summary(
                 " same study without stopping into the same folder."
             )
         return summary, answers, items
-    known = {row["name"]: row["metadata"].get("blocks") for row in store.models().to_dict("records")}
-    blocks = {name: number for name, number in known.items() if isinstance(number, int)}
+    numbers = {name: told.get("blocks") for name, told in known.items()}
+    blocks = {name: number for name, number in numbers.items() if isinstance(number, int)}
     shared = invariance(study, summary, answers, items, blocks)
     if shared is not None:
         summary["invariance"] = shared
@@ -201,5 +206,6 @@ def _note_model(store: Store, name: str, model: Model, edits: Sequence[Scale]) -
             "family": model.anatomy.family,
             "dtype": str(model.dtype).removeprefix("torch."),
             "edits": [str(edit) for edit in edits],
+            **({"complaint": model.complaint(name)} if model.not_finite else {}),
         },
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
 from lesion.models.load import Model, configuration
 from lesion.studies.asking import missing
 from lesion.studies.questions import ModelChoice, TaskChoice
@@ -40,23 +40,6 @@ def refuse_few(drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
                 f"{choice.name} has {len(items)} item: an edit is chosen on some items and told on others, so give two"
                 f" at least."
             )
-
-
-def refuse_broken(model: Model, name: str) -> None:
-    """An answer of a network with weights that are not finite says nothing, and no search would mend it."""
-    broken = [where for where, weight in model.network.named_parameters() if not bool(weight.isfinite().all())]
-    if not broken:
-        return
-    for address, matrix in model.anatomy.matrices.items():
-        if not bool(matrix.read().isfinite().all()):
-            raise LesionError(
-                f"{address} of {name} has weights that are not finite, and so no spectrum; the checkpoint is"
-                f" broken. Give one whose weights are finite."
-            )
-    raise LesionError(
-        f"{', '.join(broken[:3])}{', …' if len(broken) > 3 else ''} of {name} has weights that are not finite;"
-        f" the checkpoint is broken. Give one whose weights are finite."
-    )
 
 
 def refuse_unaskable(

@@ -20,7 +20,7 @@ from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError
 from lesion.files import stored_object, understood
 from lesion.methods.truncation import Grid, grid
-from lesion.models.load import Model
+from lesion.models.load import Model, refuse_not_finite
 from lesion.outputs import refuse_another_kind
 from lesion.studies import cost
 from lesion.studies import truncation_summary as numbers
@@ -33,7 +33,6 @@ from lesion.studies.run import Outcome
 from lesion.studies.search import Found, Split, ask_in_full, search, split
 from lesion.studies.store import Store
 from lesion.studies.truncation_refusals import (
-    refuse_broken,
     refuse_few,
     refuse_other_config,
     refuse_other_shape,
@@ -79,7 +78,7 @@ def run_truncation(
     drawn = {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
     refuse_few(drawn)
     model = model or load_chosen(study, study.model, make_engine)
-    refuse_broken(model, study.model.name)
+    refuse_not_finite(model, study.model.name)
     cells = grid(
         model.anatomy,
         parse_layers(study.layers, len(model.anatomy.blocks), study.model.name),
@@ -154,7 +153,7 @@ def _follow(
     """A checkpoint ready to be asked. One with the weights of a model in `told` goes by that one's name and answers."""
     chosen = _at(study.model, revision)
     there = load_chosen(study, chosen, make_engine)
-    refuse_broken(there, chosen.name)
+    refuse_not_finite(there, chosen.name)
     refuse_other_shape(model, study.model.name, there, chosen.name)
     if there.fingerprint in told:
         watcher.note(f"{chosen.name} has the weights of {told[there.fingerprint].name}; its answers are those.")

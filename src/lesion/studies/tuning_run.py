@@ -18,7 +18,7 @@ from lesion.engines.engine import MakeEngine
 from lesion.engines.opened import load_for
 from lesion.engines.transformers import TransformersEngine
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import Model
+from lesion.models.load import Model, refuse_not_finite
 from lesion.studies import cost
 from lesion.studies import tuning_layers as layers
 from lesion.studies.asking import ask, identity, missing
@@ -90,6 +90,7 @@ def run_tuning(
     )
     if model.dtype != torch.float32:
         raise UsageError(f"{study.model.name} is in {model.dtype}; a tuning needs it loaded with dtype='float32'.")
+    refuse_not_finite(model, study.model.name)
     _look_ahead(study, model, data)
     identified = identity(data.questions, data.tasks, data.asked())
     with Store.open(folder, identified, data.questions.to_toml(), "tuning") as store:

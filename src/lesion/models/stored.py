@@ -1,0 +1,202 @@
+"""Stored weights: which safetensors files of a folder hold a model's weights, and what lies in them, by headers alone.
+
+Nothing else is read: an index may name anything, and other formats hold code that runs when they are opened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from lesion.errors import LesionError
+from lesion.files import read_object
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+LARGEST_HEADER = 100 << 20  # bytes, the limit of the format
+FLOATS = ("F64", "F32", "BF16", "F16")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor on disk.
+
+    Attributes:
+        shard: name of the file.
+        dtype: as safetensors names it, `BF16`.
+        shape: of the tensor.
+        start, stop: its bytes, from the beginning of the file.
+    """
+
+    shard: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The weights of a checkpoint on disk.
+
+    Attributes:
+        folder: where they lie.
+        shards: names of the files, in order.
+        index: name of the file that lists the shards; None where there is one file only.
+        entries: every tensor by name.
+    """
+
+    folder: Path
+    shards: tuple[str, ...]
+    index: str | None
+    entries: Mapping[str, Entry]
+
+    @property
+    def bytes(self) -> int:
+        """The size of all shards."""
+        return sum((self.folder / shard).stat().st_size for shard in self.shards)
+
+
+def inside(folder: Path, name: str) -> Path:
+    """A file of a checkpoint's folder, by its plain name.
+
+    Raises:
+        LesionError: the name leads out of the folder, or a link does. Links into the Hugging Face cache are its own
+            way of keeping files and may be followed.
+    """
+    if not name or name != os.path.basename(name) or name in (".", "..") or "\\" in name or "\0" in name:
+        raise LesionError(f"{folder / INDEX} names the file {name!r}, which does not lie in the folder; it is refused.")
+    path = folder / name
+    home, target = folder.resolve(), Path(os.path.realpath(path))
+    homes = [home] + ([home.parent.parent] if home.parent.name == "snapshots" else [])
+    cached = target.parent.name == "blobs" and target.parent.parent.name.startswith("models--")
+    if path.is_symlink() and not cached and not any(target.is_relative_to(one) for one in homes):
+        raise LesionError(
+            f"{path} is a link that leads out of the folder, to {target}; it is not followed. Put the file itself "
+            "there."
+        )
+    return path
+
+
+def files(folder: Path, name: str) -> tuple[tuple[str, ...], dict[str, str] | None]:
+    """The files that hold the weights of a folder, in order, and what its index says: tensor → file.
+
+    Raises:
+        LesionError: there are no safetensors weights, a file is missing or lies elsewhere, or the index is none.
+    """
+    listed = listing(folder / INDEX) if inside(folder, INDEX).is_file() else None
+    if inside(folder, SINGLE).is_file():  # which is taken where both are there
+        return (SINGLE,), None
+    if listed is None:
+        others = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".ckpt", ".h5"))
+        hint = f" {others[0]} may hold code and is not read." if others else ""
+        raise LesionError(
+            f"The weights in the folder {name} cannot be read: it has no safetensors weights ({SINGLE}, or {INDEX})."
+            f"{hint}"
+        )
+    shards = tuple(sorted(set(listed.values())))
+    for shard in shards:
+        if not inside(folder, shard).is_file():
+            raise LesionError(
+                f"{folder / INDEX} names the file {shard}, which is not there; the download is incomplete."
+            )
+    return shards, listed
+
+
+def survey(folder: Path, name: str) -> Checkpoint:
+    """What a folder holds in weights; nothing but headers is read.
+
+    Raises:
+        LesionError: as `files`; or a shard is damaged, or is not what the index says.
+    """
+    shards, listed = files(folder, name)
+    entries: dict[str, Entry] = {}
+    for shard in shards:
+        for tensor, entry in header(folder / shard).items():
+            if tensor in entries:
+                raise LesionError(
+                    f"The tensor {tensor} lies in {entries[tensor].shard} and in {shard}; one is too many."
+                )
+            entries[tensor] = entry
+    for tensor, shard in (listed or {}).items():
+        if tensor not in entries or entries[tensor].shard != shard:
+            raise LesionError(f"{folder / INDEX} says that {tensor} lies in {shard}, and it does not.")
+    return Checkpoint(folder, shards, None if listed is None else INDEX, entries)
+
+
+def refuse_packed(folder: Path, name: str, parameters: Container[str]) -> None:
+    """Refuse weights that are stored as anything but floating-point numbers of 16 to 64 bits.
+
+    Without a `quantization_config`, transformers takes the codes of a quantised storage for weights.
+
+    Args:
+        folder: of the model.
+        name: of the model, as typed.
+        parameters: names of its parameters; buffers such as masks may be integers.
+
+    Raises:
+        LesionError: naming the first such tensor.
+    """
+    if not (folder / SINGLE).exists() and not (folder / INDEX).exists():
+        return  # of the hub, converted elsewhere
+    for shard in files(folder, name)[0]:
+        for tensor, entry in header(folder / shard).items():
+            if entry.dtype not in FLOATS and ("weight" in tensor.rpartition(".")[2] or tensor in parameters):
+                raise LesionError(
+                    f"{name} stores {tensor} as {entry.dtype}, and its config.json has no quantization_config that "
+                    "says what these numbers mean. Use the checkpoint in float32, bfloat16 or float16 that it was made "
+                    "from."
+                )
+
+
+def listing(path: Path) -> dict[str, str]:
+    """What an index of shards says: the file of every tensor.
+
+    Raises:
+        LesionError: it is no index, or names a file outside its folder or one that is not safetensors.
+    """
+    try:
+        found = read_object(path).get("weight_map")
+    except LesionError as error:
+        raise LesionError(f"{path} is not an index of shards: {error}") from error
+    if not isinstance(found, dict) or not found or not all(isinstance(shard, str) for shard in found.values()):
+        raise LesionError(
+            f"{path} is not an index of shards: it maps no tensors to files. Save or download the model again."
+        )
+    for shard in sorted(set(found.values())):
+        inside(path.parent, shard)
+        if not shard.endswith(".safetensors"):
+            raise LesionError(f"{path} names the file {shard!r}, which is no safetensors file; it is refused.")
+    return found
+
+
+def header(path: Path) -> dict[str, Entry]:
+    """The tensors of one safetensors file, in the order of their bytes.
+
+    Raises:
+        LesionError: it is none, or is damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as opened:  # checks that the file is whole and holds together
+            names = set(opened.keys())
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            if size > LARGEST_HEADER:
+                raise ValueError("its header is too large")
+            table: dict[str, Any] = json.loads(file.read(size))
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise LesionError(f"{path} cannot be read as safetensors: {error}. It is damaged or cut short.") from error
+    table.pop("__metadata__", None)
+    entries = [
+        (name, Entry(path.name, e["dtype"], tuple(e["shape"]), *(8 + size + at for at in e["data_offsets"])))
+        for name, e in table.items()
+    ]
+    if {name for name, _ in entries} != names:
+        raise LesionError(f"{path} cannot be read as safetensors: names stand in it twice.")
+    return dict(sorted(entries, key=lambda pair: (pair[1].start, pair[1].stop)))
