@@ -10,9 +10,9 @@ from types import ModuleType
 import pytest
 import torch
 
-import lesion
 from checked import NotAsAnnotatedError, check
 from lesion.edits.factors import scale_output
+from lesion.errors import nearest
 
 SOURCE = '''
 """A module to be checked."""
@@ -133,6 +133,6 @@ def test_a_function_inside_a_function_is_checked_if_it_names_axes(module):
 
 def test_the_package_is_checked():
     with refused():
-        lesion.ScaleBlock("1")
+        nearest("name", 5)
     with refused():
         scale_output(torch.zeros(2, 3, dtype=torch.int64), torch.zeros(2))

@@ -15,6 +15,7 @@ from lesion.api_isolation import Isolated
 from lesion.api_recall import Recalled
 from lesion.api_truncation import Truncated
 from lesion.api_tune import Tuned
+from lesion.arguments import validated
 from lesion.edits.apply import as_it_is
 from lesion.edits.edit import Unit
 from lesion.engines.choice import EngineChoice
@@ -64,6 +65,7 @@ class Result:
         _, _, answers, _ = recall(self.folder)
         return answers
 
+    @validated
     def report(self, path: str | Path | None = None) -> Path:
         """Write the report into a folder (the study's own by default) and return the path of `report.html`.
 
@@ -72,11 +74,12 @@ class Result:
             LesionError: the folder cannot be written.
         """
         _, _, answers, items = recall(self.folder)
-        folder = Path(path) if path else self.folder
+        folder = self.folder if path is None else Path(path)
         refuse_another_kind(folder, "layers")
         return page.write(folder, self.summary, answers, items)
 
 
+@validated
 def ablate(
     model: str | Model | Sequence[str | Model],
     tasks: str | Sequence[str],
@@ -84,7 +87,7 @@ def ablate(
     items: int | str = 100,
     seed: int = 0,
     unit: Unit | Sequence[Unit] = "block",
-    layers: str | Sequence[int] = "all",
+    layers: str | int | Sequence[int] = "all",
     factor: float | Sequence[float] = 0.0,
     revisions: str | Sequence[str] = (),
     max_new_tokens: int | None = None,
@@ -111,7 +114,7 @@ def ablate(
         items: how many items of each task, or `all`.
         seed: of the draw of items, and of sampling.
         unit: `block`, `attention` or `mlp`, or several.
-        layers: `all`, `0-3,7`, or numbers.
+        layers: `all`, `0-3,7`, a number, or numbers.
         factor: 0 switches off; 0.5 and 1.1 are as legal.
         revisions: checkpoints of the training that are asked too: `all`, or names.
         max_new_tokens: limit for one answer; the task's own by default.
@@ -138,7 +141,7 @@ def ablate(
         >>> result.table[["layer", "accuracy", "critical"]]
 
     Raises:
-        UsageError: a task, layer or number of items does not exist.
+        UsageError: a task, layer or number of items does not exist, or an argument cannot be what it is to be.
         LesionError: a model cannot be loaded, or the folder belongs to another study.
     """
     several = [model] if isinstance(model, str | Model) else list(model)
@@ -151,7 +154,7 @@ def ablate(
     study = Study.make(
         name="ablation",
         models=chosen,
-        tasks=[tasks] if isinstance(tasks, str) else list(tasks),
+        tasks=tasks,
         items=items,
         seed=seed,
         batch_size=batch_size,
@@ -160,13 +163,13 @@ def ablate(
         engine=EngineChoice.of(engine).engine,
         **{"level": level, **stopping(stop_when, effect, level, screen)},
         edits={
-            "unit": unit if isinstance(unit, str) else list(unit),
-            "layers": layers if isinstance(layers, str) else list(layers),
-            "factor": [float(f) for f in factor] if isinstance(factor, Sequence) else float(factor),
+            "unit": unit,
+            "layers": layers,
+            "factor": factor,
         },
         decoding={
-            "temperature": float(temperature),
-            "top_p": float(top_p),
+            "temperature": temperature,
+            "top_p": top_p,
             "stop_loops": stop_loops,
             **({"max_new_tokens": max_new_tokens} if max_new_tokens is not None else {}),
         },
@@ -177,6 +180,7 @@ def ablate(
     return Result(outcome.folder, outcome.summary, outcome.asked)
 
 
+@validated
 def study(
     source: str | Path | AnyStudy,
     out: str | Path,

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from lesion.api_folder import folder_of
+from lesion.arguments import validated
 from lesion.edits.apply import as_it_is
 from lesion.engines.choice import EngineChoice
 from lesion.models.load import Model
@@ -71,6 +72,7 @@ class Drifted:
         return page.write(self.folder, self.summary)
 
 
+@validated
 def drift(
     model: str | Model | Sequence[str | Model],
     task: str,
@@ -143,7 +145,7 @@ def drift(
         name="drift",
         models=[each.name if isinstance(each, Model) else each for each in several],
         task=task,
-        clusters=clusters if isinstance(clusters, int) else list(clusters),
+        clusters=clusters,
         runs=runs,
         items=items,
         layer_zero=layer_zero,
@@ -159,7 +161,7 @@ def drift(
         dtype=dtype,
         device=device,
         engine=EngineChoice.of(engine).engine,
-        **({} if between is None else {"between": list(between)}),
+        **({} if between is None else {"between": between}),
         **({} if study is None else {"study": str(study)}),
         **({} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}),
         stop_loops=stop_loops,

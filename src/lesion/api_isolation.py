@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from lesion.api_folder import folder_of
+from lesion.arguments import validated
 from lesion.edits.apply import as_it_is
 from lesion.edits.artefact import EditFile, read_edit
 from lesion.engines.choice import EngineChoice
@@ -57,6 +58,7 @@ class Isolated:
         return isolation_page.write(self.folder, *recalled)
 
 
+@validated
 def isolate(
     model: str | Model,
     skill: str,
@@ -105,10 +107,10 @@ def isolate(
         name="isolation",
         model=model.name if isinstance(model, Model) else model,
         skill=skill,
-        controls=[controls] if isinstance(controls, str) else list(controls),
-        methods=[methods] if isinstance(methods, str) else list(methods),
-        keep=list(keep) if isinstance(keep, Sequence) else keep,
-        samples=list(samples) if isinstance(samples, Sequence) else samples,
+        controls=controls,
+        methods=methods,
+        keep=keep,
+        samples=samples,
         repeats=repeats,
         seed=seed,
         replacement=replacement,
@@ -122,6 +124,7 @@ def isolate(
     return Isolated(outcome.folder, outcome.summary, outcome.asked)
 
 
+@validated
 def evaluate(
     model: str | Model,
     edits: str | Path | EditFile | Collection[str | Path | EditFile],
@@ -181,7 +184,7 @@ def evaluate(
     study = EvaluationStudy.make(
         name="evaluation",
         model=model.name if isinstance(model, Model) else model,
-        tasks=[tasks] if isinstance(tasks, str) else list(tasks),
+        tasks=tasks,
         items=items,
         seed=seed,
         level=level,
@@ -198,7 +201,7 @@ def evaluate(
             study,
             files,
             folder,
-            factors=[float(one) for one in factors],
+            factors=factors,
             random_controls=random_controls,
             validation=validation,
             force=force,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from lesion.arguments import validated
 from lesion.report import overlay as page
 from lesion.studies.lock import FolderLock
 from lesion.studies.overlay import profiles, summarise
@@ -33,6 +34,7 @@ class Overlaid:
         """One row per model and pair of profiles: what `correlations.csv` holds."""
         return page.pairs(self.summary)
 
+    @validated
     def report(self, folder: str | Path) -> Path:
         """Write the page and its tables into a folder and return the path of `report.html`.
 
@@ -47,6 +49,7 @@ class Overlaid:
             lock.release()
 
 
+@validated
 def overlay(*folders: str | Path, seed: int = 0) -> Overlaid:
     """Lay what finished studies tell of a model's blocks over each other.
 

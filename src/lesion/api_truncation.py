@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, SupportsFloat, SupportsIndex
+from typing import Any
 
 import pandas as pd
 
 from lesion.api_folder import folder_of
+from lesion.arguments import validated
 from lesion.edits.apply import as_it_is
 from lesion.engines.choice import EngineChoice
 from lesion.methods.truncation import KEEP
@@ -54,13 +55,14 @@ class Truncated:
         return page.write(self.folder, self.summary)
 
 
+@validated
 def truncate(
     model: str | Model,
     tasks: str | Sequence[str],
     *,
     matrices: str | Sequence[str] = "mlp",
-    layers: str | SupportsIndex | Iterable[Any] = "all",
-    keep: SupportsFloat | str | Iterable[Any] = KEEP,
+    layers: str | int | Sequence[int] = "all",
+    keep: float | Sequence[float] = KEEP,
     side: str = "top",
     compose: bool = False,
     revisions: str | Sequence[str] = (),
@@ -122,16 +124,16 @@ def truncate(
     study = TruncationStudy.make(
         name="truncation",
         model=model.name if isinstance(model, Model) else model,
-        tasks=[tasks] if isinstance(tasks, str) else list(tasks),
-        matrices=matrices if isinstance(matrices, str) else list(matrices),
-        layers=layers if isinstance(layers, str) else _listed(layers),
-        keep=_listed(keep),
+        tasks=tasks,
+        matrices=matrices,
+        layers=layers,
+        keep=keep,
         side=side,
         compose=compose,
-        revisions=revisions if isinstance(revisions, str) else list(revisions),
+        revisions=revisions,
         objective=objective,
         validation=validation,
-        screen=screen if isinstance(screen, str) else dict(screen),
+        screen=screen,
         items=items,
         seed=seed,
         level=level,
@@ -147,15 +149,3 @@ def truncate(
     with folder_of(out) as folder, EngineChoice.of(engine).opened(watcher) as make_engine:
         outcome = run_truncation(study, folder, watcher=watcher, model=loaded, make_engine=make_engine)
     return Truncated(outcome.folder, outcome.summary, outcome.asked)
-
-
-def _listed(values: Any) -> list[Any]:
-    """One value or several as a list of Python's own, whatever array they came in; the study judges them."""
-    plain = _plain(values)
-    several = isinstance(plain, Iterable) and not isinstance(plain, str)
-    return [_plain(each) for each in plain] if several else [plain]
-
-
-def _plain(value: Any) -> Any:
-    """Numbers and arrays of numpy, torch and pandas as Python's; all else as it is."""
-    return value.tolist() if hasattr(value, "tolist") else value

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from lesion.api_folder import folder_of
+from lesion.arguments import validated
 from lesion.edits.apply import as_it_is
 from lesion.models.load import Model
 from lesion.report import tuning as page
@@ -47,6 +48,7 @@ class Tuned:
         return page.write(self.folder, self.summary)
 
 
+@validated
 def tune(
     model: str | Model,
     task: str,
@@ -110,17 +112,16 @@ def tune(
         UsageError: a task, layer, budget, rank or number of items cannot be, or a model is not in float32.
         LesionError: the model cannot be loaded, TRL is not installed, or the folder belongs to something else.
     """
-    rates = list(learning_rate) if isinstance(learning_rate, Sequence) else [learning_rate]
     asked = TuningStudy.make(
         name="tuning",
         model=model.name if isinstance(model, Model) else model,
         task=task,
-        controls=[controls] if isinstance(controls, str) else list(controls),
-        arms=[layers if isinstance(layers, str | int) else list(layers)],
+        controls=controls,
+        arms=[layers],
         budget=budget,
         steps=steps,
         rows=rows,
-        learning_rates=[float(rate) for rate in rates],
+        learning_rates=learning_rate,
         seeds=[seed],
         items=items,
         control_items=control_items,

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from lesion.edits.apply import applied
+from lesion.edits.artefact import read_edit, save_edit
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters
+from lesion.edits.gates import gated
 from lesion.edits.shares import Magnitude
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, wrap
@@ -388,3 +390,27 @@ def test_nested_an_inner_selection_chooses_among_weights_that_the_outer_one_has_
         assert int((matrix.read() == 0).sum()) == 2 * int(0.2 * size)
     with applied(subject, Compose((PRUNED, ScaleParameters(Magnitude(0.1), 0.0)))):
         assert int((matrix.read() == 0).sum()) == int(0.2 * size)
+
+
+def test_an_edit_may_be_its_text_a_list_or_what_was_read_from_a_file(tmp_path):
+    subject = model("llama")
+    before = logits(subject.network)
+    both = Compose((ScaleBlock(1), ScaleMlp(2, 0.5)))
+    for given in ("1×0 + 2.mlp×0.5", ["1×0", ScaleMlp(2, 0.5)]):
+        assert torch.equal(logits_under(subject, given), logits_under(subject, both))
+    pruning = ScaleParameters(Magnitude(0.1))
+    file = read_edit(save_edit(tmp_path / "cut.edit", pruning, subject))
+    assert torch.equal(logits_under(subject, file), logits_under(subject, pruning))
+    assert not torch.equal(logits_under(subject, file), before)
+    with pytest.raises(LesionError, match=r"made for tiny:llama"):
+        applied(model("llama_tied"), file).__enter__()
+
+
+@pytest.mark.parametrize("given", ["nonsense", None, 5, [], [None], "cut.edit", Magnitude(0.1), True])
+def test_what_is_no_edit_is_refused_before_anything_changes(given):
+    subject = model("llama")
+    with pytest.raises(UsageError):
+        applied(subject, given).__enter__()
+    with gated(subject) as gates, pytest.raises(UsageError):
+        gates.assign([given])
+    assert torch.equal(logits(subject.network), logits(model("llama").network))

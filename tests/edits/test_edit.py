@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from lesion.edits.edit import (
     ScaleBlock,
     ScaleMlp,
     ScaleParameters,
+    as_edit,
     from_json,
     of_places,
     of_weights,
@@ -29,6 +31,7 @@ from lesion.edits.edit import (
 )
 from lesion.edits.selection import Selection
 from lesion.edits.shares import Magnitude
+from lesion.engines.engine import Request
 from lesion.errors import UsageError
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -238,3 +241,82 @@ def test_json_too_large_for_a_number_or_nested_without_end_is_refused():
     for value in (nested, {"scale": "3", "factor": 10**400}):
         with pytest.raises(UsageError):
             from_json(value)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (ScaleBlock(1), ScaleBlock(1)),
+        ("1×0 + 2.mlp×0.5", Compose((ScaleBlock(1), ScaleMlp(2, 0.5)))),
+        (["1×0"], ScaleBlock(1)),
+        ((ScaleBlock(1), "2.mlp×0.5"), Compose((ScaleBlock(1), ScaleMlp(2, 0.5)))),
+        ((edit for edit in [["1×0"], BASELINE]), ScaleBlock(1)),
+        ("baseline", BASELINE),
+    ],
+)
+def test_an_edit_its_text_and_several_of_them_are_one_thing(given, meant):
+    assert as_edit(given) == meant
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("nonsense", "not an edit; write"),
+        ("", "not an edit; write"),
+        ("cut.edit", "read_edit"),
+        (None, "An edit is a value such as"),
+        (5, "An edit is a value such as"),
+        (True, "An edit is a value such as"),
+        (b"1x0", "An edit is a value such as"),
+        ({"scale": "1", "factor": 0}, "An edit is a value such as"),
+        (ScaleBlock, "An edit is a value such as"),
+        ([], "No edit is given in an empty list"),
+        ([ScaleBlock(1), None], "An edit is a value such as"),
+        (Magnitude(0.1), r"ScaleParameters\(selection, factor\)"),
+    ],
+)
+def test_what_is_no_edit_is_refused_wherever_one_is_taken(given, says):
+    with pytest.raises(UsageError, match=says):
+        as_edit(given)
+    with pytest.raises(UsageError):
+        list(parts(given))
+    with pytest.raises(UsageError):
+        Compose((ScaleBlock(0), given))
+    with pytest.raises(UsageError):
+        Request("key", (1,), given)
+
+
+def test_a_composition_takes_texts_and_lists():
+    assert Compose(("1×0", [ScaleMlp(2, 0.5)])) == Compose((ScaleBlock(1), ScaleMlp(2, 0.5)))
+
+
+@pytest.mark.parametrize("kind", [ScaleBlock, ScaleAttention, ScaleMlp])
+@pytest.mark.parametrize("layer", [True, 1.0, -1, "1", None, 1j, [1], np.float32(1), 10**9, float("nan")])
+def test_a_layer_that_is_no_whole_number_from_0_is_refused(kind, layer):
+    with pytest.raises(UsageError, match=r"layer must be a whole number|counted from 0"):
+        kind(layer)
+
+
+@pytest.mark.parametrize("factor", [True, "0", None, 1j, [0.5], float("nan"), float("inf"), 10**400])
+def test_a_factor_that_is_no_finite_number_is_refused(factor):
+    for make in (lambda: ScaleBlock(0, factor), lambda: ScaleParameters(Magnitude(0.1), factor)):
+        with pytest.raises(UsageError, match="factor must be a finite number"):
+            make()
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert str(ScaleBlock(np.int64(3), np.float32(0.5))) == "3×0.5"
+    assert type(ScaleBlock(np.int64(3)).layer) is int
+
+
+def test_only_a_selection_says_which_weights_are_multiplied():
+    with pytest.raises(UsageError, match=r"such as Magnitude\(0\.01\), not of '0\.mlp\.up'"):
+        ScaleParameters("0.mlp.up")
+    with pytest.raises(UsageError, match="second must be a Selection"):
+        Magnitude(0.1) | 5
+
+
+@pytest.mark.parametrize("text", ["1×1_0", "1×٣", "1.mlp.up top 0_1", "1.mlp.up top ٠"])
+def test_numbers_are_written_in_plain_digits(text):
+    with pytest.raises(UsageError):
+        parse(text)

@@ -86,7 +86,7 @@ def test_keep_outside_0_to_1_is_refused(keep):
         lambda: parse(f"3.mlp.up top {keep}"),
         lambda: from_json({"truncate": "3.mlp.up", "keep": keep, "side": "top"}),
     ):
-        with pytest.raises(UsageError, match="keep is a fraction of the rank, from 0 to 1, not"):
+        with pytest.raises(UsageError, match=r"fraction of the rank, from 0 to 1|keep must be a finite"):
             make()
 
 
@@ -101,7 +101,7 @@ def test_a_third_side_is_refused():
         lambda: parse("3.mlp.up middle 0.5"),
         lambda: from_json({"truncate": "3.mlp.up", "keep": 0.5, "side": "middle"}),
     ):
-        with pytest.raises(UsageError, match="top or bottom, not 'middle'"):
+        with pytest.raises(UsageError, match="side must be 'top' or 'bottom', not 'middle'"):
             make()
 
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_the_address_of_a_matrix_is_refused_with_an_example(addre
     ],
 )
 def test_what_is_not_the_json_of_a_truncation_is_refused(value):
-    with pytest.raises(UsageError, match="JSON form"):
+    with pytest.raises(UsageError, match=r"JSON form|keep must be a finite number"):
         from_json(value)
 
 

@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from lesion.arguments import validated
 from lesion.edits.inputs import Inputs
 from lesion.edits.selection import LONGEST_LABEL, Selection, Thresholds, once
 from lesion.edits.shares import Wanda
 
 
+@validated
 @dataclass(frozen=True, eq=False)
 class _Algebra(Selection):
     first: Selection

@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from lesion.edits.edit import Edit, of_places, of_spectra, of_weights
+from lesion.arguments import validated
+from lesion.edits.edit import EditLike, as_edit, of_places, of_spectra, of_weights
 from lesion.edits.gates import gated
 from lesion.edits.weights import written
 from lesion.errors import UsageError
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
+from lesion.models.soundness import not_finite
 
 
+@validated
 @contextmanager
-def applied(model: Model, edit: Edit) -> Iterator[Model]:
+def applied(model: Model, edit: EditLike) -> Iterator[Model]:
     """The model under `edit`, for every row of every forward pass inside the `with`; nested, edits add up.
 
     Scaled blocks and branches never write to the weights: hooks scale what they add to the residual stream, and
@@ -25,15 +28,20 @@ def applied(model: Model, edit: Edit) -> Iterator[Model]:
     The selections of one edit are all made on the weights as they are on entry. Nested, an inner selection
     therefore chooses among weights that the outer edit has changed; give both as one `Compose` where it should not.
 
+    Args:
+        model: whose network is edited, for everybody who uses it.
+        edit: an edit, its text form, what `read_edit` gave, or several of these, which are composed.
+
     Example:
         >>> with applied(model, ScaleBlock(3, 0.0)):
         ...     model.network.generate(**model.tokenizer("2 + 2", return_tensors="pt"))
 
     Raises:
-        UsageError: the edit names a place that the model does not have.
-        LesionError: a forward pass did not run through a place that is edited, or the weights that are selected are
-            none, all there are, or do not move (see `written`).
+        UsageError: it is no edit, or names a place that the model does not have.
+        LesionError: it was read from a file that was made for another model; a forward pass did not run through a place
+            that is edited; or the weights that are selected are none, all there are, or do not move (see `written`).
     """
+    edit = as_edit(edit, model)
     with gated(model) as gates:
         gates.assign_everywhere(of_places(edit))
         with written(model, of_weights(edit), of_spectra(edit)):
@@ -54,4 +62,6 @@ def as_it_is(model: Model) -> Model:
                     " you go on, so that the baseline is the model as it is."
                 )
     now = fingerprint(model.network)
-    return replace(model, fingerprint=now, origin=model.origin if now == model.fingerprint else None)
+    if now == model.fingerprint:
+        return model
+    return replace(model, fingerprint=now, origin=None, not_finite=not_finite(model.network))

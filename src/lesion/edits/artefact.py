@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from lesion.arguments import validated
 from lesion.edits.container import decode, encode, read_bytes, write_bytes
 from lesion.edits.cuts import cuts, refuse_both
 from lesion.edits.edit import Edit, of_places, of_spectra, of_weights, to_json
@@ -55,6 +56,7 @@ def describe(edit: Edit, model: Model) -> MadeFor:
     )
 
 
+@validated
 def save_edit(path: Path | str, edit: Edit, model: Model, *, selected: Sequence[Count] | None = None) -> Path:
     """Keep an edit of weights as a file.
 
@@ -134,6 +136,7 @@ def _flat(share: Wanda, matrices: Iterable[str]) -> Tensor:
     return torch.cat([torch.as_tensor(cut, dtype=torch.float64).cpu().reshape(-1) for cut in known])
 
 
+@validated
 def read_edit(path: Path | str) -> EditFile:
     """Read an edit that `save_edit` wrote, with distrust: it may come from anybody.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lesion.arguments import validated
 from lesion.edits.artefact import save_edit, write_edit
 from lesion.edits.edit import Compose, Edit, ScaleParameters, of_spectra, of_weights
 from lesion.edits.editfile import EditFile, MadeFor
@@ -15,6 +16,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 
 
+@validated
 def combined(
     first: EditFile,
     second: EditFile,

@@ -12,11 +12,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from lesion.arguments import validated
 from lesion.edits.inputs import Inputs
 from lesion.edits.selection import LONGEST_LABEL, Selection, Thresholds
 from lesion.edits.shares import Wanda
 
 
+@validated
 @dataclass(frozen=True, eq=False)
 class Random(Selection):
     """As many weights of every matrix as another selection has, drawn at random: the control of that selection.

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import re
 import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from lesion.arguments import LongText, several, shown, validated
 from lesion.errors import UsageError
+from lesion.plain import short
 
 if TYPE_CHECKING:  # an edit of blocks need not wait for torch
     from lesion.edits.selection import Selection
+    from lesion.models.load import Model
 
 Unit = Literal["block", "attention", "mlp"]
 UNITS: tuple[Unit, ...] = ("block", "attention", "mlp")
 Side = Literal["top", "bottom"]
+EditLike = Any
+"""What may stand wherever an edit is taken: an edit, its text form, or several of these; where the model is known,
+also an edit that was read from a file. `as_edit` makes an edit of it."""
+# The number of a block in text form has at most nine digits.
+MOST_BLOCKS = 10**9
 
 
 def _number(value: float) -> str:
@@ -26,6 +32,7 @@ def _number(value: float) -> str:
     return short if float(short) == value else repr(value)
 
 
+@validated
 @dataclass(frozen=True)
 class Scale:
     """What `ScaleBlock`, `ScaleAttention` and `ScaleMlp` share: a place and a factor.
@@ -35,7 +42,7 @@ class Scale:
         factor: any finite number; 0 removes the contribution, 1 changes nothing.
 
     Raises:
-        UsageError: the layer is negative or the factor is not finite.
+        UsageError: the layer is no whole number from 0, or the factor is no finite number.
     """
 
     layer: int
@@ -43,10 +50,8 @@ class Scale:
     unit: ClassVar[Unit]
 
     def __post_init__(self) -> None:
-        if self.layer < 0:
-            raise UsageError(f"A layer is counted from 0; {self.layer} is not one.")
-        if not math.isfinite(self.factor):
-            raise UsageError(f"The factor of an edit must be a finite number, not {self.factor}.")
+        if not 0 <= self.layer < MOST_BLOCKS:
+            raise UsageError(f"A layer is counted from 0; {shown(self.layer)} is not one.")
         object.__setattr__(self, "factor", float(self.factor) + 0.0)  # 0 and -0.0 are one edit
 
     @property
@@ -87,6 +92,7 @@ class ScaleMlp(Scale):
 SCALES: dict[Unit, type[Scale]] = {"block": ScaleBlock, "attention": ScaleAttention, "mlp": ScaleMlp}
 
 
+@validated
 @dataclass(frozen=True)
 class ScaleParameters:
     """Multiply the weights of a selection: W_ij · factor where selected, W_ij elsewhere.
@@ -99,21 +105,28 @@ class ScaleParameters:
         factor: any finite number; 0 prunes, 1 changes nothing.
 
     Raises:
-        UsageError: the factor is not finite.
+        UsageError: what is given is no selection, or the factor is no finite number.
     """
 
     selection: Selection
     factor: float | int = 0.0
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.factor):
-            raise UsageError(f"The factor of an edit must be a finite number, not {self.factor}.")
+        from lesion.edits.selection import Selection  # needs torch, as whoever has a selection does
+
+        given: object = self.selection
+        if not isinstance(given, Selection):
+            raise UsageError(
+                f"ScaleParameters multiplies the weights of a selection, such as Magnitude(0.01), not of "
+                f"{shown(given)}."
+            )
         object.__setattr__(self, "factor", float(self.factor) + 0.0)  # 0 and -0.0 are one edit
 
     def __str__(self) -> str:
         return f"{self.selection.label}@{self.selection.digest}×{_number(self.factor)}"
 
 
+@validated
 @dataclass(frozen=True)
 class Truncate:
     """Replace one matrix by a part of its spectrum (LASER, Sharma et al. 2023): W = Σ_i σ_i u_i v_iᵀ, some i kept.
@@ -136,12 +149,8 @@ class Truncate:
     side: Side = "top"
 
     def __post_init__(self) -> None:
-        keep: object = self.keep
-        if not isinstance(keep, Real):
-            raise UsageError(f"keep is a fraction of the rank, a number from 0 to 1, not {keep!r}.")
-        if not 0 <= self.keep <= 1:  # NaN too
-            raise UsageError(f"keep is a fraction of the rank, from 0 to 1, not {self.keep}.")
-        _side(self.side)
+        if not 0 <= self.keep <= 1:
+            raise UsageError(f"keep is a fraction of the rank, from 0 to 1, not {shown(self.keep)}.")
         if _MATRIX.fullmatch(self.address) is None:
             raise UsageError(f"'{self.address}' is not the address of a matrix; write BLOCK.BRANCH.NAME, as 3.mlp.up.")
         object.__setattr__(self, "keep", float(self.keep) + 0.0)
@@ -155,19 +164,25 @@ class Truncate:
         return f"{self.address} {self.side} {_number(self.keep)}"
 
 
+@validated
 @dataclass(frozen=True, eq=False)
 class Compose:
     """Several edits at once, in order. Factors on the same place multiply; `Compose(())` is the baseline.
 
     Nested compositions are flattened, and a composition of one edit equals that edit: they have one text
     form, and so one key among stored answers.
+
+    Args:
+        edits: each an edit, its text form, or several of these (see `as_edit`).
+
+    Raises:
+        UsageError: one of them is no edit.
     """
 
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[EditLike, ...] = ()
 
     def __post_init__(self) -> None:
-        flat = tuple(part for edit in self.edits for part in parts(edit))
-        object.__setattr__(self, "edits", flat)
+        object.__setattr__(self, "edits", tuple(part for edit in self.edits for part in parts(as_edit(edit))))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Single | Compose) and tuple(parts(self)) == tuple(parts(other))
@@ -181,16 +196,65 @@ class Compose:
 
 Single = Scale | ScaleParameters | Truncate
 Edit = Single | Compose
-BASELINE = Compose(())
 
 
-def parts(edit: Edit) -> Iterator[Single]:
-    """The single edits an edit consists of, in order."""
+def as_edit(given: EditLike, model: Model | None = None) -> Edit:
+    """The edit that is meant.
+
+    Args:
+        given: an edit; its text form (see `parse`); several of these, which are composed; with `model`, also what
+            `read_edit` gave, which is fitted to that model.
+        model: what it is for, where that is known.
+
+    Raises:
+        UsageError: it is no edit, or several of which there are none.
+        LesionError: an edit that was read from a file was made for another model.
+    """
+    if isinstance(given, Single | Compose):
+        return given
+    if isinstance(given, str):
+        if given.strip().endswith(".edit"):
+            raise UsageError(f"{shown(given)} is the name of a file; give lesion.read_edit({shown(given)}).")
+        return parse(given)
+    each = several(given)
+    if each is not None:
+        edits = [as_edit(one, model) for one in each]
+        if not edits:
+            raise UsageError("No edit is given in an empty list; BASELINE, or 'baseline', is the model as it is.")
+        return edits[0] if len(edits) == 1 else Compose(tuple(edits))
+    from lesion.edits.editfile import EditFile  # both are made of edits
+    from lesion.edits.selection import Selection
+
+    if isinstance(given, EditFile):
+        if model is None:
+            raise UsageError(
+                f"{given.path} was read, but not yet made for a model: give read_edit({str(given.path)!r}).fit(model)."
+            )
+        return given.fit(model)
+    if isinstance(given, Selection):
+        raise UsageError(f"{given.label} says which weights are meant; give ScaleParameters(selection, factor).")
+    raise UsageError(
+        f"An edit is a value such as ScaleBlock(3, 0.0), its text form such as '3×0', or several of these, not "
+        f"{shown(given)}."
+    )
+
+
+def parts(edit: EditLike) -> Iterator[Single]:
+    """The single edits an edit consists of, in order.
+
+    Raises:
+        UsageError: it is no edit.
+    """
     if isinstance(edit, Compose):
         for part in edit.edits:
             yield from parts(part)
-    else:
+    elif isinstance(edit, Single):
         yield edit
+    else:
+        yield from parts(as_edit(edit))
+
+
+BASELINE = Compose(())
 
 
 def of_places(edit: Edit) -> Compose:
@@ -223,20 +287,19 @@ def _scale(address: str, factor: float) -> Scale | None:
     return SCALES[unit](int(match["layer"]), factor)
 
 
-def _side(text: object) -> Side:
-    if text == "top":
-        return "top"
-    if text == "bottom":
-        return "bottom"
-    raise UsageError(f"The side of a spectrum is top or bottom, not {text!r}.")
+def _decimal(text: str) -> float:
+    """A number in plain digits: no other alphabet's, and none grouped by underscores, as Python would take them."""
+    if not text.isascii() or "_" in text:
+        raise ValueError(text)
+    return float(text)
 
 
-def _truncation(address: str, keep: str, side: str, piece: str) -> Truncate:
+def _truncation(address: str, keep: str, side: Any, piece: str) -> Truncate:
     try:
-        fraction = float(keep)
+        fraction = _decimal(keep)
     except ValueError:
-        raise UsageError(f"'{piece}' keeps '{keep}', which is not a number from 0 to 1.") from None
-    return Truncate(address, fraction, _side(side))
+        raise UsageError(f"'{short(piece)}' keeps '{short(keep)}', which is not a number from 0 to 1.") from None
+    return Truncate(address, fraction, side)
 
 
 def _parameters(name: str, factor: float, selections: Mapping[str, Selection]) -> ScaleParameters | None:
@@ -250,7 +313,8 @@ def _parameters(name: str, factor: float, selections: Mapping[str, Selection]) -
     return ScaleParameters(selections[match["digest"]], factor)
 
 
-def parse(text: str, selections: Mapping[str, Selection] = _NONE) -> Edit:
+@validated
+def parse(text: LongText, selections: Mapping[str, Selection] = _NONE) -> Edit:
     """The edit whose text form is `text`: the inverse of `str(edit)`. `x` and `*` may stand for `×` after an address.
 
     Args:
@@ -271,13 +335,13 @@ def parse(text: str, selections: Mapping[str, Selection] = _NONE) -> Edit:
         address, *factor = re.split("×" if "@" in piece else "[×x*]", piece.strip())
         edit: Edit | None
         try:
-            make = _parameters(address, float(factor[0]), selections) if "@" in piece and len(factor) == 1 else None
-            edit = make or (_scale(address, float(factor[0])) if len(factor) == 1 else None)
+            make = _parameters(address, _decimal(factor[0]), selections) if "@" in piece and len(factor) == 1 else None
+            edit = make or (_scale(address, _decimal(factor[0])) if len(factor) == 1 else None)
         except ValueError:
             edit = None
         if edit is None:
             raise UsageError(
-                f"'{piece}' is not an edit; write ADDRESS×FACTOR, for example 23×0 or 23.mlp×0.5,"
+                f"'{short(piece)}' is not an edit; write ADDRESS×FACTOR, for example 23×0 or 23.mlp×0.5,"
                 " or MATRIX SIDE KEEP, for example 23.mlp.up top 0.01."
             )
         edits.append(edit)
@@ -313,13 +377,13 @@ def from_json(value: dict[str, Any], selections: Mapping[str, Selection] = _NONE
         if set(value) == {"compose"}:
             return Compose(tuple(from_json(part, selections) for part in value["compose"]))
         if set(value) == {"select", "factor"}:
-            found = _parameters(value["select"], float(value["factor"]), selections)
+            found = _parameters(value["select"], value["factor"], selections)
             if found is not None:
                 return found
         if set(value) == {"truncate", "keep", "side"}:
-            return Truncate(str(value["truncate"]), float(value["keep"]), _side(value["side"]))
+            return Truncate(value["truncate"], value["keep"], value["side"])
         if set(value) == {"scale", "factor"}:
-            edit = _scale(value["scale"], float(value["factor"]))
+            edit = _scale(value["scale"], value["factor"])
             if edit is not None:
                 return edit
     except (TypeError, ValueError, OverflowError, RecursionError):

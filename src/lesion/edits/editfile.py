@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lesion.arguments import validated
 from lesion.edits.cuts import Cut, cuts
 from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate, of_spectra, of_weights, parts
 from lesion.edits.inputs import Inputs
@@ -100,6 +101,7 @@ class EditFile:
         """The edit with the thresholds of the model that it was made for: for those very weights only."""
         return mapped(self.edit, lambda selection: selection.with_thresholds(self.thresholds))
 
+    @validated
     def with_factor(self, factor: float) -> EditFile:
         """The same selections under another factor.
 
@@ -113,6 +115,7 @@ class EditFile:
         scaled = tuple(ScaleParameters(part.selection, factor) for part in of_weights(self.edit))
         return replace(self, edit=scaled[0] if len(scaled) == 1 else Compose(scaled))
 
+    @validated
     def fit(self, model: Model, force: bool = False) -> Edit:
         """The edit for a model: with its thresholds where the weights are those that it was made for.
 

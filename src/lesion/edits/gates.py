@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from lesion.edits.edit import BASELINE, UNITS, Edit
+from lesion.arguments import validated
+from lesion.edits.edit import BASELINE, UNITS, EditLike, as_edit
 from lesion.edits.factors import scale_contribution, scale_output
 from lesion.edits.lowrank import Factors, LowRank, hang_first, maskable
 from lesion.edits.table import Table, tabulate
@@ -22,6 +23,7 @@ from lesion.models.load import Model
 from lesion.models.matrices import Storage
 
 
+@validated
 @contextmanager
 def gated(model: Model) -> Iterator[Gates]:
     """Gates on `model` until the `with` ends, however it ends; before the first `assign` nothing is edited.
@@ -67,22 +69,23 @@ class Gates:
             self._handles.append(runner.register_forward_pre_hook(self._begin_pass, with_kwargs=True))
             self._handles.append(runner.register_forward_hook(self._end_pass))
 
-    def assign(self, edits: Sequence[Edit]) -> None:
-        """Row r of every following forward pass is under `edits[r]`.
+    @validated
+    def assign(self, edits: Sequence[EditLike]) -> None:
+        """Row r of every following forward pass is under `edits[r]` (see `as_edit`).
 
         Raises:
             UsageError: an edit names a place that the model does not have, or truncates a matrix that is not the same
                 for all tokens of a row (see `maskable`). The assignment stays as it was.
         """
-        self._set(tabulate(edits, self._anatomy))
+        self._set(tabulate([as_edit(edit, self._model) for edit in edits], self._anatomy))
 
-    def assign_everywhere(self, edit: Edit) -> None:
+    def assign_everywhere(self, edit: EditLike) -> None:
         """Every row of every following forward pass is under `edit`, whatever the size of the batch.
 
         Raises:
             UsageError: the edit names a place that the model does not have. The assignment stays as it was.
         """
-        self._set(tabulate([edit], self._anatomy), everywhere=True)
+        self._set(tabulate([as_edit(edit, self._model)], self._anatomy), everywhere=True)
 
     def assign_table(self, table: Table, growing: bool = False) -> None:
         """Row r of every following forward pass is under column r of a table.
@@ -97,6 +100,7 @@ class Gates:
         """
         self._set(table, growing=growing)
 
+    @validated
     def select(self, rows: Int[Tensor, " kept"]) -> None:
         """Row r of every following forward pass is under what row `rows[r]` is under now.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -12,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from lesion.arguments import validated
 from lesion.edits.inputs import Inputs
 from lesion.edits.selection import Selection, check_keep
 from lesion.edits.thresholds import top_count
@@ -23,6 +23,7 @@ BEGINNINGS = {"down": ("gate", "up"), "out": ("in",)}
 TIE = 1e-12
 
 
+@validated
 @dataclass(frozen=True, eq=False)
 class LAPE(Selection):
     """The weights of the feed-forward neurons that belong to a skill (Tang et al. 2024, section 3: language-specific
@@ -59,7 +60,7 @@ class LAPE(Selection):
         object.__setattr__(self, "controls", tuple(self.controls))
         if not self.controls:
             raise UsageError("LAPE compares data sets; give at least one control beside the skill.")
-        if not (isinstance(self.bar, int | float) and math.isfinite(self.bar) and 0 <= self.bar < 1):
+        if not 0 <= self.bar < 1:
             raise UsageError(f"bar is a quantile of the firing probabilities, from 0 and below 1, not {self.bar}.")
 
     @property

@@ -22,12 +22,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from lesion.arguments import validated
 from lesion.edits.inputs import Inputs
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -42,13 +42,13 @@ Thresholds = Mapping[str, Float[Tensor, "*rows"]]
 LONGEST_LABEL = 80
 
 
-def check_keep(keep: object) -> float:
+def check_keep(keep: float | int) -> float:
     """A share in (0, 1].
 
     Raises:
         UsageError: it is not.
     """
-    if isinstance(keep, bool) or not isinstance(keep, Real) or not 0 < float(keep) <= 1:
+    if not 0 < keep <= 1:
         raise UsageError(f"keep is the share of weights that is selected, above 0 and at most 1, not {keep!r}.")
     return float(keep)
 
@@ -80,6 +80,7 @@ class Selection(ABC):
     def recipe(self, keep_inputs: Any) -> dict[str, Any]:
         """The selection as JSON values; `keep_inputs(inputs)` gives the name under which inputs are kept."""
 
+    @validated
     def fixed(self, model: Model) -> Selection:
         """The same selection with everything that needs a sort of the model's weights worked out once.
 

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from lesion.arguments import validated
 from lesion.edits.inputs import Inputs
 from lesion.edits.selection import Selection, Thresholds, check_keep, once
 from lesion.edits.thresholds import at_least, cut, cut_rows, top_count
@@ -32,6 +33,7 @@ def _vector(inputs: Inputs, address: str, weight: Tensor, squares: bool) -> Tens
     return sums.squares.double().sqrt().float()
 
 
+@validated
 @dataclass(frozen=True, eq=False)
 class Wanda(Selection):
     """The weights that matter most to one data set, by |W_ij| times the size of input j.
@@ -54,8 +56,6 @@ class Wanda(Selection):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", check_keep(self.keep))
-        if self.per not in ("matrix", "row"):
-            raise UsageError(f"Wanda's top share is taken per matrix or per row, not per {self.per}.")
 
     @property
     def label(self) -> str:
@@ -132,6 +132,7 @@ def fixed_together(selections: Sequence[Selection], model: Model) -> list[Select
     return [selection.with_thresholds(known) for selection in selections]
 
 
+@validated
 @dataclass(frozen=True, eq=False)
 class MathNeuro(Selection):
     """The weights that a skill needs and none of its controls does (Christ et al. 2024, section 3).
@@ -207,6 +208,7 @@ class MathNeuro(Selection):
         }
 
 
+@validated
 @dataclass(frozen=True, eq=False)
 class Magnitude(Selection):
     """The largest weights of every matrix, whatever the data.

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lesion.arguments import validated
 from lesion.bounds import check
 from lesion.errors import UsageError, nearest
 from lesion.watching import Silent, Watcher
@@ -25,6 +26,7 @@ _LIBRARIES = {
 }
 
 
+@validated
 @dataclass(frozen=True)
 class EngineChoice:
     """Which engine answers, and where it runs.
@@ -58,6 +60,7 @@ class EngineChoice:
             raise UsageError(f"A worker has at least 1 GPU or none at all, not {self.gpus_per_worker}.")
 
     @classmethod
+    @validated
     def of(cls, engine: str | EngineChoice) -> EngineChoice:
         """A choice as it is; the name of an engine as that engine in this process."""
         return engine if isinstance(engine, EngineChoice) else cls(engine)

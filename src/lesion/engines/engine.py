@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from lesion.edits.edit import BASELINE, Edit
+from lesion.arguments import validated
+from lesion.edits.edit import BASELINE, EditLike, as_edit
 from lesion.engines.sampling import SAMPLING
 from lesion.errors import UsageError
 from lesion.tasks.task import Answer
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lesion.models.load import Model
 
 
+@validated
 @dataclass(frozen=True)
 class Decoding:
     """How answers are decoded: greedy at temperature 0, else sampled (see `lesion.engines.sampling`).
@@ -39,7 +40,7 @@ class Decoding:
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
             raise UsageError(f"An answer needs at least 1 new token, not {self.max_new_tokens}.")
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+        if self.temperature < 0:
             raise UsageError(f"The temperature is 0 (greedy) or a positive number, not {self.temperature}.")
         if not 0 < self.top_p <= 1:
             raise UsageError(f"top_p is a share of the probability, above 0 and at most 1, not {self.top_p}.")
@@ -63,7 +64,7 @@ class Request:
     Attributes:
         key: handed back with the response; unique among the requests of one call.
         prompt: token ids of the prompt, special tokens included.
-        edit: what is changed in the model while it answers.
+        edit: what is changed in the model while it answers; also its text form, or several (see `as_edit`).
         decoding: how to decode.
         choices: token ids of each choice; when given, the choices are scored and nothing is generated.
         tokens: token ids; when given, the probability and rank of each right after the prompt are looked up and
@@ -72,10 +73,13 @@ class Request:
 
     key: str
     prompt: tuple[int, ...]
-    edit: Edit = BASELINE
+    edit: EditLike = BASELINE
     decoding: Decoding = Decoding()
     choices: tuple[tuple[int, ...], ...] = ()
     tokens: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "edit", as_edit(self.edit))
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,16 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lesion.arguments import validated
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, quiet
 from lesion.tasks import catalogue
 from lesion.tasks.continuations import encode_solved
 from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item, Task
+
+MOST_TEXTS = 1_000_000
+"""Texts of all repeats together: more could not be observed in a lifetime."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Calibration:
     draws: tuple[Draw, ...]
 
 
+@validated
 def calibration(
     model: Model,
     task: Task,
@@ -87,7 +92,8 @@ def calibration(
         items: the pool to draw from, in place of the task's own.
 
     Raises:
-        UsageError: a number is below 1, the pool is empty, or it has fewer items than a draw without replacement.
+        UsageError: a number is below 1 or cannot be meant, the pool is empty, or it has fewer items than a draw
+            without replacement.
         LesionError: a text has no tokens.
     """
     sizes = (samples,) if isinstance(samples, int) else tuple(samples)
@@ -95,6 +101,11 @@ def calibration(
         raise UsageError(f"{min(sizes, default=0)} calibration texts were asked for; ask for at least 1.")
     if repeats < 1:
         raise UsageError(f"{repeats} repeats were asked for; ask for at least 1.")
+    if repeats * max(sizes) > MOST_TEXTS:
+        raise UsageError(
+            f"{repeats:,} repeats of {max(sizes):,} calibration texts were asked for; at most {MOST_TEXTS:,} texts are "
+            f"drawn in all."
+        )
     pool = list(_pool(task) if items is None else items)
     if not pool:
         raise UsageError(f"{task.name} has no items to observe a model on; name a task or a file that has some.")

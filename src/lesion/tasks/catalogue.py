@@ -7,6 +7,7 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from lesion.arguments import validated
 from lesion.bounds import MOST, check
 from lesion.errors import UsageError, nearest
 from lesion.files import named
@@ -87,6 +88,7 @@ def canonical(name: str) -> str:
     return f"{head}:{os.path.realpath(path)}{mark}{query}" if path is not None and path.exists() else name
 
 
+@validated
 def find(name: str) -> Task:
     """The task that `name` names.
 
