@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lesion.errors import LesionError, UsageError
+from lesion.plain import unruly
 from lesion.studies.kinds import load_study
 from lesion.studies.study import ModelChoice, Study, TaskChoice, shipped, stopping
 from lesion.studies.truncation_study import TruncationStudy
@@ -152,14 +153,15 @@ def test_an_effect_and_a_level_lie_between_0_and_1(table):
         Study.make(models="m", tasks="t", stop=table)
 
 
-NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+NAMES = TEXTS.filter(lambda text: not unruly(text))
 
 
 @given(
     name=NAMES,
     models=st.lists(NAMES, min_size=1, max_size=3, unique=True),
     tasks=st.lists(NAMES, min_size=1, max_size=3, unique=True),
-    stop=st.none() | st.lists(NAMES, max_size=3),
+    stop=st.none() | st.lists(TEXTS, max_size=3),
     factor=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=3, unique=True),
     layers=st.just("all") | st.lists(st.integers(0, 99), min_size=1, max_size=5),
     items=st.integers(1, 10**7) | st.just("all"),
