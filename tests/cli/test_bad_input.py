@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from commandline import lesion, questions, refused
+from lesion.outputs import own
 from lesion.studies.store import Store
 
 
@@ -197,6 +198,7 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on_once_there_is_room(
 
 def test_a_damaged_store_is_refused_with_advice(capsys, checkpoint, sums, out):
     out.mkdir()
+    own(out, "layers")
     (out / "answers.sqlite").write_bytes(b"my notes " * 1000)
     done = lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 2, "--out", out)
     refused(done, 1, "not an SQLite file", "move it away")

@@ -115,7 +115,7 @@ def test_without_noise_the_least_loss_is_no_negative_zero(capsys, small, tmp_pat
 
 def test_the_report_of_a_training_and_of_a_study_is_written_anew(capsys, small, tmp_path):
     lesion(capsys, "lab", "recall", "--out", tmp_path / "one")
-    (tmp_path / "study.toml").write_text('kind = "recall"\nname = "a\\u001b[31m"\n')
+    (tmp_path / "study.toml").write_text('kind = "recall"\ntitle = "a\\u001b[31m"\n')
     first = lesion(capsys, "run", tmp_path / "study.toml", "--out", tmp_path / "many")
     assert first.code == 0
     for folder in (tmp_path / "one", tmp_path / "many"):
