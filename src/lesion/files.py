@@ -116,6 +116,8 @@ def reason(error: BaseException) -> str:
         return f"it has no {short(error.args[0]) if error.args else 'such key'}"
     if isinstance(error, IndexError):
         return "an entry is missing"
+    if isinstance(error, TypeError | AttributeError):
+        return "a value in it is of another kind than it should be"
     text = short(" ".join(str(error).split()), 200)
     return text.rstrip(".") or type(error).__name__
 

@@ -54,6 +54,7 @@ def test_a_budget_is_a_number_or_a_share(typed, meant):
 @pytest.mark.parametrize(
     ("values", "told"),
     [
+        ({"arms": "0-1", "layers_from": "out"}, r"the blocks of 0-1 do not depend on that; leave it out"),
         ({"arms": "critcal"}, r"'critcal' names no blocks to tune \(nearest: critical"),
         ({"arms": "5-2"}, r"The range 5-2 runs backwards; write 2-5"),
         ({"arms": ["0-3", "3,0-2"]}, r"0-3 is listed twice"),

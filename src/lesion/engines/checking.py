@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from lesion.engines.engine import Request
 from lesion.errors import LesionError
@@ -24,6 +24,24 @@ def longest_answer(model: Model, request: Request) -> int:
     return min(request.decoding.max_new_tokens, model.context - len(request.prompt) + 1)
 
 
+def check_texts(model: Model, texts: Iterable[Sequence[int]]) -> None:
+    """That the network knows every token of texts that it is to run over.
+
+    Raises:
+        LesionError: it does not: the tokenizer is that of another model.
+    """
+    known = model.network.get_input_embeddings().num_embeddings
+    if any(max(text, default=0) >= known for text in texts):
+        raise _misfit(model, known)
+
+
+def _misfit(model: Model, known: int) -> LesionError:
+    return LesionError(
+        f"The tokenizer of {model.name} does not fit its network: it writes tokens beyond the {known:,} that the"
+        f" network has embeddings for. Put the tokenizer that the model was trained with into its folder."
+    )
+
+
 def check_requests(model: Model, requests: Iterable[Request]) -> None:
     """That every request can be answered.
 
@@ -42,10 +60,7 @@ def check_requests(model: Model, requests: Iterable[Request]) -> None:
         if not request.prompt:
             raise LesionError(f"The prompt of {request.key} is empty; a model needs at least one token to start from.")
         if max(*request.prompt, *request.tokens, *(max(choice) for choice in request.choices), 0) >= known:
-            raise LesionError(
-                f"The tokenizer of {model.name} does not fit its network: it writes tokens beyond the {known:,} that"
-                f" the network has embeddings for. Put the tokenizer that the model was trained with into its folder."
-            )
+            raise _misfit(model, known)
         if longest > context:
             raise LesionError(
                 f"The prompt of {request.key} has {len(request.prompt)} tokens and does not fit the context of"

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from lesion.arguments import validated
 from lesion.edits.inputs import Inputs, InputSums, Provenance
+from lesion.engines.checking import check_texts
 from lesion.engines.memory import ran_out
 from lesion.errors import LesionError, UsageError
 from lesion.methods.calibration import Calibration
@@ -62,12 +63,13 @@ def observe(
 
     Raises:
         UsageError: `batch_tokens` is below 1.
-        LesionError: no input of any matrix can be followed, a value was not finite, memory does not suffice for one
-            text, or `progress` cannot be written.
+        LesionError: no input of any matrix can be followed, a value was not finite, the network does not know a token
+            of the texts, memory does not suffice for one text, or `progress` cannot be written.
     """
     if batch_tokens is not None and batch_tokens < 1:
         raise UsageError(f"A batch of {batch_tokens} tokens was asked for; ask for at least 1.")
     budget = batch_tokens or (TOKENS_ON_CPU if model.device.type == "cpu" else TOKENS_ON_ACCELERATOR)
+    check_texts(model, calibration.texts)
     readers = probe(model, calibration.texts)
     if not readers.inputs:
         raise LesionError(f"What flows into the matrices of {model.name} cannot be followed; it cannot be observed.")

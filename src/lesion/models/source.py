@@ -180,7 +180,7 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
     """
     kinds = {type(cause).__name__ for cause in _causes(error)}
     own = str(error).strip().splitlines()
-    first = own[0] if own and not isinstance(error, LookupError) else reason(error)
+    first = own[0] if own and not isinstance(error, LookupError | TypeError | AttributeError) else reason(error)
     if source.local:
         if part == "tokenizer":
             # Where no file of it is there, transformers' own words only list the ways it tried.

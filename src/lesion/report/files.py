@@ -71,8 +71,10 @@ def received(folder: Path) -> Iterator[None]:
     except (LesionError, OSError):  # of the disk and of standard output others tell
         raise
     except (*UNFIT, AssertionError, RuntimeError, jinja2.TemplateError) as error:
+        missing = isinstance(error, jinja2.UndefinedError)
+        why = "a value that its page shows is missing" if missing else reason(error)
         raise LesionError(
-            f"The study in {folder} is damaged ({reason(error)}): its files do not hold what a study leaves there. Run"
+            f"The study in {folder} is damaged ({why}): its files do not hold what a study leaves there. Run"
             " the same study again on that folder, or get the folder anew."
         ) from error
 

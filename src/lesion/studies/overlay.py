@@ -16,6 +16,7 @@ from jaxtyping import Float
 from scipy.stats import rankdata
 
 from lesion.errors import LesionError, UsageError
+from lesion.files import reason
 from lesion.studies.profiles import Kind, Profile, read
 from lesion.studies.statistics import ALPHA, holm
 
@@ -297,7 +298,7 @@ def recalled(summary: Mapping[str, Any]) -> Overlay:
         return Overlay(corrected(models), tuple(summary["study"]["folders"]), tuple(summary["notes"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LesionError(
-            f"The summary is not one of an overlay ({type(error).__name__}: {error}); run `lesion overlay` again."
+            f"The summary is not one of an overlay ({reason(error)}); run `lesion overlay` again."
         ) from error
 
 

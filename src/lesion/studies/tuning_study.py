@@ -149,6 +149,11 @@ class TuningStudy(StudyFile):
             raise ValueError(f"a model is tuned in float32, not in {self.model.dtype}; leave its dtype out.")
         if self.task in self.controls:
             raise ValueError(f"{self.task} is the task that is tuned on and cannot be a control too.")
+        if self.layers_from is not None and not {CRITICAL, LEAST, RANDOM}.intersection(self.arms):
+            raise ValueError(
+                f"a layer study says which blocks are critical, and the blocks of {', '.join(self.arms)} do not depend"
+                " on that; leave it out, or tune critical."
+            )
         return self
 
     @property
