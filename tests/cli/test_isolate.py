@@ -311,7 +311,7 @@ def test_other_questions_in_the_same_folder_fail_and_name_the_difference(capsys,
 
 
 @pytest.mark.parametrize("ours", ["isolate", "evaluate"])
-def test_ctrl_c_leaves_with_1_and_says_what_is_kept(ours, capsys, checkpoint, data, found, tmp_path, monkeypatch):
+def test_ctrl_c_leaves_with_130_and_says_what_is_kept(ours, capsys, checkpoint, data, found, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
@@ -319,7 +319,7 @@ def test_ctrl_c_leaves_with_1_and_says_what_is_kept(ours, capsys, checkpoint, da
     monkeypatch.setattr(f"lesion.{place}", interrupted)
     command = isolating if ours == "isolate" else evaluating
     done = lesion(capsys, *command(checkpoint, data, tmp_path / "out"))
-    assert (done.code, done.complaint) == (1, "interrupted.\n")
+    assert (done.code, done.complaint) == (130, "interrupted.\n")
     assert f"kept in {tmp_path / 'out'}; the same command goes on" in " ".join(done.err.split())
 
 

@@ -313,7 +313,7 @@ def test_values_that_are_not_finite_are_an_error_that_names_the_matrices():
 
 def test_texts_of_another_models_tokenizer_are_refused():
     with pytest.raises(LesionError, match=r"tokenizer of tiny:llama does not fit its network.* beyond the 64 "):
-        observe(model("llama"), calibrated([[1, 2], [3, 64]]))
+        observe(model("llama"), calibrated(((1, 2), (3, 64))))
 
 
 def test_a_budget_below_one_token_is_an_error():
