@@ -314,7 +314,7 @@ def test_an_interrupted_training_ends_with_the_same_weights_bit_for_bit(capsys, 
     with monkeypatch.context() as patch:
         patch.setattr(base, "loss", interrupted)
         stopped = lesion(capsys, *command, "--out", broken)
-    assert (stopped.code, stopped.complaint) == (1, "interrupted.\n")
+    assert (stopped.code, stopped.complaint) == (130, "interrupted.\n")
     assert not (broken / "base" / "model").exists()
     resumed = lesion(capsys, *command, "--out", broken)
     assert resumed.code == 0
