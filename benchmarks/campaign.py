@@ -1,6 +1,6 @@
 """Bad input against every command and the Python API: is every refusal one clear sentence?
 
-    python benchmarks/campaign.py                  # all cases, a quarter of an hour of one core
+    python benchmarks/campaign.py                  # all cases, a few minutes of one core
     python benchmarks/campaign.py --every 5        # each fifth
     python benchmarks/campaign.py --only received  # cases whose name matches the pattern
 
