@@ -61,6 +61,22 @@ def test_killed_in_mid_sweep_and_run_again_the_table_is_the_same_and_only_the_re
     assert_same_table(out, alone)
 
 
+def assert_same_to_rounding(one: object, other: object, at: str = "summary") -> None:
+    assert type(one) is type(other), at
+    if isinstance(one, dict):
+        assert list(one) == list(other), at
+        for key in one:
+            assert_same_to_rounding(one[key], other[key], f"{at}.{key}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), at
+        for index, pair in enumerate(zip(one, other, strict=True)):
+            assert_same_to_rounding(*pair, f"{at}[{index}]")
+    elif isinstance(one, float):
+        assert one == pytest.approx(other, abs=1e-5), at
+    else:
+        assert one == other, at
+
+
 @pytest.mark.slow
 @unix
 def test_a_study_that_stops_asking_killed_in_mid_round_decides_the_same(place, tmp_path, capsys):
@@ -75,7 +91,9 @@ def test_a_study_that_stops_asking_killed_in_mid_round_decides_the_same(place, t
         assert done.code == 0, done.err
     assert stored(out) == stored(whole) > there > 0
     assert (out / "layers.csv").read_bytes() == (whole / "layers.csv").read_bytes()
-    assert (out / "summary.json").read_bytes() == (whole / "summary.json").read_bytes()
+    one, other = (json.loads((folder / "summary.json").read_text(encoding="utf-8")) for folder in (out, whole))
+    # Which rows share a batch, and so the last bits of the screen's log-probabilities, depends on where it was killed.
+    assert_same_to_rounding(one, other)
     found = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     (task,) = found["models"][0]["tasks"]
     assert task["stopping"]["finished"]
