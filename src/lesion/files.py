@@ -253,12 +253,16 @@ def stored_object(path: Path, advice: str) -> dict[str, Any] | None:
         advice: what to do when it is damaged, the end of a sentence.
 
     Raises:
-        LesionError: it is damaged: no JSON object, or one with a key twice.
+        LesionError: it is damaged: no JSON object, or one with a key twice; or it cannot be read.
     """
     if not os.path.lexists(path):
         return None
+    text = read_bytes(path, limit=SUMMARY_BYTES)
     with understood(path, advice):
-        value = parse_json(read_text(path, limit=SUMMARY_BYTES), str(path), pairs=_once)
+        try:
+            value = parse_json(text.decode("utf-8"), path.name, pairs=_once)
+        except LesionError as error:  # here its words are the reason, and the advice is the caller's
+            raise ValueError(str(error).rstrip(".")) from error
         if not isinstance(value, dict):
             raise ValueError(f"it holds {kind(value)}, where a JSON object is expected")
         return value

@@ -105,7 +105,7 @@ def test_a_folder_of_other_answers_is_kept(capsys, checkpoint, sums, tmp_path):
         == 0
     )
     done = lesion(capsys, "drift", checkpoint, "--task", sums, "--clusters", 4, *FEW, "--out", out)
-    refused(done, 1, "another study", "--out")
+    refused(done, 2, "belongs to `lesion ablate`", "--out")
 
 
 def test_from_python_a_loaded_model_gives_table_tokens_and_report(sums, tmp_path):

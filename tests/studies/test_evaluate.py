@@ -205,7 +205,7 @@ def test_level_may_change_between_two_runs_of_one_folder(llama, sums, tmp_path):
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"edits": []}', "null"])
 def test_a_damaged_plan_is_told_in_words(damage, tmp_path):
     (tmp_path / "plan.json").write_text(damage)
-    with pytest.raises(LesionError, match=r"plan\.json is damaged; remove it"):
+    with pytest.raises(LesionError, match=r"plan\.json is damaged \(.+\); remove it"):
         read_plan(tmp_path)
 
 
