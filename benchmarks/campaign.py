@@ -18,7 +18,7 @@ this process has and 30 seconds of processor time. What becomes of it:
     noise       something else stands on standard error before the paragraph
     lines       more than one paragraph
     long        more than 2,000 characters
-    unhelpful   a bare word of Python's: "list index out of range", "'metadata'"
+    unhelpful   a bare word of Python's ("list index out of range", "'metadata'"), or a sentence without its end
     damage      a file outside of the case's own folder is made or changed
 
 The share of clear cases is of those that are not accepted.
@@ -59,7 +59,7 @@ LENT = "the victim"
 # Lines that are ours: notes, and how many answers, texts, layers or steps there are so far.
 _PROGRESS = re.compile(r"^\s*$|^note: |: [\d,]+ (of [\d,]+ )?[a-z]|block \d+, rate")
 _BARE = re.compile(
-    r"list index|out of range|has no attribute|not subscriptable|unhashable|NoneType|not iterable|unsupported operand"
+    r"list index|out of range|has no attribute|not subscriptable|unhashable|'NoneType' object|not iterable|unsupported operand"
     r"|invalid literal|cannot be read: '\w+'\.|argument must be|object is not|unpack",
 )
 
@@ -93,7 +93,7 @@ def outcome(case: Case, status: int, seconds: float, out: str, err: str, damage:
         return "lines"
     if len(paragraph) > LONGEST:
         return "long"
-    if _BARE.search(paragraph) or len(first) < 20:
+    if _BARE.search(paragraph) or len(first) < 20 or not (below or first.endswith((".", "?"))):
         return "unhelpful"
     return "clear"
 

@@ -179,8 +179,7 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
         part: which part it was.
     """
     kinds = {type(cause).__name__ for cause in _causes(error)}
-    own = str(error).strip().splitlines()
-    first = own[0] if own and not isinstance(error, LookupError | TypeError | AttributeError) else reason(error)
+    first = reason(error)
     if source.local:
         if part == "tokenizer":
             # Where no file of it is there, transformers' own words only list the ways it tried.
@@ -190,9 +189,11 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
             return LesionError(
                 f"The folder {typed} has no tokenizer that can be read (tokenizer.json, "
                 "tokenizer_config.json). Save the model's tokenizer into it."
-                + (f" What was found wrong: {first}" if there else "")
+                + (f" What was found wrong: {first}." if there else "")
             )
-        return LesionError(f"The {part} in the folder {typed} cannot be read: {first}")
+        return LesionError(
+            f"The {part} in the folder {typed} cannot be read: {first}. Save or download the model again."
+        )
     if "GatedRepoError" in kinds:
         return LesionError(
             f"{typed} is a gated model: ask for access at https://huggingface.co/{source.place} and log in "
@@ -219,7 +220,7 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
             f"There is no folder {typed} here and no {part} of it in the local cache, and {why}. Check the "
             "spelling and the network, or give a folder with a downloaded model, or bundled:NAME."
         )
-    return LesionError(f"The {part} of {typed} cannot be read from the Hugging Face hub: {first}")
+    return LesionError(f"The {part} of {typed} cannot be read from the Hugging Face hub: {first}.")
 
 
 def refuse_unsuited(config: object, typed: str) -> None:
