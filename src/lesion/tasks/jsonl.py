@@ -113,7 +113,7 @@ def parse(text: str, file: str) -> list[Item]:
         lines[item.id] = number
         items.append(item)
     if not items:
-        raise UsageError(f"{file} is empty; write one object a line: " + _EXAMPLE)
+        raise UsageError(f"{file} is empty; write one object a line: {_EXAMPLE}.")
     return items
 
 
@@ -158,7 +158,7 @@ def _object(line: str, file: str, number: int) -> dict[str, Any]:
         parse_constant=refuse,
     )  # fmt: skip
     if not isinstance(value, dict):
-        raise UsageError(f"{where}: this is not a JSON object; an item looks like {_EXAMPLE}")
+        raise UsageError(f"{where}: this is not a JSON object; an item looks like {_EXAMPLE}.")
     return value
 
 
@@ -177,7 +177,7 @@ def _item(row: dict[str, Any], where: str) -> Item:
             raise UsageError(f"{where}: there is no field '{short(name)}'; did you mean '{meant[0]}'?")
     for name in REQUIRED:
         if name not in row:
-            raise UsageError(f"{where}: the field '{name}' is missing; an item looks like {_EXAMPLE}")
+            raise UsageError(f"{where}: the field '{name}' is missing; an item looks like {_EXAMPLE}.")
     names = ("id", "prompt", "answer", "tempting", "judge", "solution", "group")
     texts = {name: _text(row, name, where) for name in names}
     choices, aliases = (_texts(row, name, where) for name in ("choices", "aliases"))
