@@ -392,6 +392,7 @@ def test_nested_an_inner_selection_chooses_among_weights_that_the_outer_one_has_
         assert int((matrix.read() == 0).sum()) == int(0.2 * size)
 
 
+@exact
 def test_an_edit_may_be_its_text_a_list_or_what_was_read_from_a_file(tmp_path):
     subject = model("llama")
     before = logits(subject.network)
@@ -406,6 +407,7 @@ def test_an_edit_may_be_its_text_a_list_or_what_was_read_from_a_file(tmp_path):
         applied(model("llama_tied"), file).__enter__()
 
 
+@exact
 @pytest.mark.parametrize("given", ["nonsense", None, 5, [], [None], "cut.edit", Magnitude(0.1), True])
 def test_what_is_no_edit_is_refused_before_anything_changes(given):
     subject = model("llama")
