@@ -131,5 +131,5 @@ def test_a_folder_that_has_answers_and_no_summary_yet_is_sent_to_report(tmp_path
 @pytest.mark.parametrize("text", ["{", "[]", '{"models": [{"model": "m"}]}', '{"models": 3}'])
 def test_a_damaged_file_is_named(tmp_path, text):
     (tmp_path / "drift.json").write_text(text)
-    with pytest.raises(LesionError, match=r"drift\.json cannot be read"):
+    with pytest.raises(LesionError, match=r"drift\.json is damaged"):
         read(tmp_path)
