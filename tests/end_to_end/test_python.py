@@ -35,6 +35,7 @@ def test_importing_lesion_does_not_wait_for_torch():
     assert done.stdout == "False\n"
 
 
+@pytest.mark.same_bits("one batch twice: taking an edit back is exact")
 def test_a_model_is_loaded_cut_and_healed():
     loaded = lesion.load("bundled:llama-base")
     inputs = loaded.tokenizer("2 + 2", return_tensors="pt")
