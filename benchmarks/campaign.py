@@ -59,8 +59,8 @@ LENT = "the victim"
 # Lines that are ours: notes, and how many answers, texts, layers or steps there are so far.
 _PROGRESS = re.compile(r"^\s*$|^note: |: [\d,]+ (of [\d,]+ )?[a-z]|block \d+, rate")
 _BARE = re.compile(
-    r"list index|out of range|has no attribute|not subscriptable|unhashable|'NoneType' object|not iterable|unsupported operand"
-    r"|invalid literal|cannot be read: '\w+'\.|argument must be|object is not|unpack",
+    r"list index|out of range|has no attribute|not subscriptable|unhashable|'NoneType' object|not iterable"
+    r"|unsupported operand|invalid literal|cannot be read: '\w+'\.|argument must be|object is not|unpack",
 )
 
 

@@ -41,7 +41,7 @@ from lesion.studies.statistics import ALPHA, holm, wilson
 
 Counts = Int[np.ndarray, " cells"]
 KEPT = 1 - SHARE
-CLEAR = 4  # a cell is not called whose normal p is so many times too large: the exact p is never that much smaller
+CLEAR = 4  # a cell is not called whose normal p is so many times too large; those near the level are within that
 
 
 @dataclass(frozen=True)

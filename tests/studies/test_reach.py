@@ -53,6 +53,15 @@ def test_thirteen_of_twenty_are_enough_for_eight_blocks(store):
     assert told == []
 
 
+def test_too_few_items_for_any_accuracy_are_told_before_anything_is_asked(store):
+    told: list[str] = []
+    keeper = Reach(store, "m", {"t": ITEMS[:12]}, EDITS, told.append)
+    assert len(told) == 1
+    assert "There are 12 items, and 13 right answers are needed" in told[0]
+    keeper.write(rows(12)[:12])
+    assert len(told) == 1
+
+
 def test_a_study_that_goes_on_is_told_before_anything_is_asked(store):
     store.write(rows(3))
     told: list[str] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from commandline import lesion, write
 from lesion.edits.edit import BASELINE
 from lesion.engines.engine import Response
 from lesion.errors import LesionError
-from lesion.studies.database import FILE
 from lesion.studies.run import recall, run
 from lesion.studies.sequential import evidence
 from lesion.studies.store import Store
@@ -211,22 +209,6 @@ def test_another_effect_is_decided_anew_on_what_is_there(sums, tinies, tmp_path)
     assert again.summary == fresh.summary != first.summary
     assert again.asked < fresh.asked
     assert {layer: cell for (_, layer), (cell, _) in told(again.summary).items()} == {0: "exceeds", 1: "not", 2: "not"}
-
-
-def test_a_folder_that_an_earlier_version_stopped_says_so_until_it_is_run_again(sums, tinies, tmp_path):
-    out = tmp_path / "out"
-    first = run(study(sums, stop=STOP), out, models=tinies, make_engine=World())
-    told_then = "stopped there by an earlier version"
-    assert not any(told_then in note for note in first.summary["notes"])
-    with sqlite3.connect(out / FILE) as database:
-        (text,) = database.execute("SELECT text FROM study").fetchone()
-        database.execute("UPDATE study SET text = ?", (text.replace('rule = "closed e-BH"\n', ""),))
-    database.close()
-    assert sum(told_then in note for note in recall(out)[1]["notes"]) == 1
-    listener = Listener()
-    again = run(study(sums, stop=STOP), out, watcher=listener, models=tinies, make_engine=World())
-    assert sum(told_then in note for note in listener.notes) == 1
-    assert again.summary == first.summary == recall(out)[1]
 
 
 def test_models_of_one_family_are_not_compared_on_stopped_tables_and_that_is_said(sums, tinies, tmp_path):

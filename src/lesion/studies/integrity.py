@@ -189,12 +189,10 @@ def _told(found: Sequence[_Damage], file: Path) -> str:
     listed = [f"{place}: {count:,}" for place, count in counts.most_common(5)]
     more = f"; {len(counts) - 5} more places" if len(counts) > 5 else ""
     changed = any(one.kind == "changed" for one in found)
-    what = (
-        "do not have the checksum with which they were written"
-        if changed
-        else "belong to items or models that are gone"
-    )
-    rows = "row" if len(found) == 1 else "rows"
+    if len(found) == 1:
+        rows = "row " + ("lacks the checksum that it was written with" if changed else "belongs to what is gone")
+    else:
+        rows = "rows " + ("lack the checksums that they were written with" if changed else "belong to what is gone")
     if all(one.table == "answers" and one.kind == "changed" for one in found) and len(found) <= 50:
         numbers = ", ".join(str(one.row) for one in found)
         advice = (
@@ -203,5 +201,5 @@ def _told(found: Sequence[_Damage], file: Path) -> str:
         )
     else:
         advice = "Take the file from a copy, or give another folder with --out."
-    told = f"{len(found):,} {rows} {what} ({'; '.join(listed)}{more})"
+    told = f"{len(found):,} {rows} ({'; '.join(listed)}{more})"
     return f"{file} is damaged: {told}. Nothing was changed in it. {advice}"

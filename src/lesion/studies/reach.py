@@ -1,7 +1,8 @@
 """Reach: a warning, while there is still something to ask, where no place can be critical whatever is cut.
 
 An engine answers all edits of a prompt together, so the baseline is complete only when nearly all has been asked. So
-the warning comes as soon as the accuracy so far makes it likely, and at the latest when the baseline is complete.
+the warning comes as soon as the accuracy so far makes it likely, and at the latest when the baseline is complete;
+where there are too few items for any accuracy, it comes before anything is asked.
 """
 
 from __future__ import annotations
@@ -68,9 +69,11 @@ class Reach:
                 self._right[task][item] = bool(correct)
         for task in [task for task in self._items if self._tests]:
             items, known, right = len(self._items[task]), len(self._right[task]), sum(self._right[task].values())
-            if not known:
+            if known < items < fewest_right(self._tests):
+                warning = self._too_few(task, items)
+            elif not known:
                 continue
-            if known == items:
+            elif known == items:
                 warning = out_of_reach(self._model, task, right, items, self._tests)
                 del self._items[task]
             else:
@@ -78,6 +81,15 @@ class Reach:
             if warning is not None:
                 self._items.pop(task, None)
                 self._warn(warning)
+
+    def _too_few(self, task: str, items: int) -> str:
+        """A warning where even a model that is always right has too few items."""
+        needed = fewest_right(self._tests)
+        return (
+            f"{self._model}, {task}: nothing can be critical here. There are {items} items, and {needed} right answers"
+            f" are needed for an edit that leaves none right to be critical ({self._tests} layers are tested). Give"
+            " more with --items."
+        )
 
     def _likely(self, task: str, right: int, known: int, items: int) -> str | None:
         """A warning where the accuracy so far, with its interval, leaves too few right answers among all items."""

@@ -24,7 +24,7 @@ from lesion.studies.questions import ModelChoice, TaskChoice
 from lesion.studies.reach import Reach
 from lesion.studies.screening import refuse_doubled, screen, timed
 from lesion.studies.stopping import Stopping
-from lesion.studies.stopping_run import ask_until_decided, asked_otherwise, decided_otherwise, refuse_scored
+from lesion.studies.stopping_run import ask_until_decided, asked_otherwise, refuse_scored
 from lesion.studies.store import Store
 from lesion.studies.study import Study
 from lesion.studies.summary import summarise
@@ -182,7 +182,6 @@ def _summary(
     complaints = [told["complaint"] for told in known.values() if "complaint" in told]
     summary["notes"] = [*complaints, *summary["notes"]]
     if study.stop is not None:
-        summary["notes"] += decided_otherwise(store)
         if families(study.models, {}):
             summary["notes"].append(
                 "Models of one family are compared on full tables only, since cells stop after different items: run the"

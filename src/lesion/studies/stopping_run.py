@@ -35,7 +35,7 @@ def refuse_scored(tasks: Mapping[TaskChoice, Task]) -> None:
 
 
 def asked_otherwise(folder: Path, plan: StopPlan) -> list[str]:
-    """Notes where answers were looked at before under another effect, level or rule than `plan` has.
+    """Notes where answers were looked at before under another effect or level than `plan` has.
 
     Raises:
         LesionError: the store is damaged.
@@ -44,24 +44,11 @@ def asked_otherwise(folder: Path, plan: StopPlan) -> list[str]:
         return []
     with Store.read(folder) as store:
         before = _stop(store)
-        notes = decided_otherwise(store)
-    if before is not None and (before["effect"], before["level"]) != (plan.effect, plan.level):
-        notes.append(
-            f"The answers there were looked at before with effect {before['effect']:g} and level {before['level']:g}."
-            f" The false discovery rate is limited for an effect that is chosen before anybody looks."
-        )
-    return notes
-
-
-def decided_otherwise(store: Store) -> list[str]:
-    """A note where the stored study was stopped by a rule before that of today; the store then does not name any."""
-    before = _stop(store)
-    if before is None or "rule" in before:
+    if before is None or (before["effect"], before["level"]) == (plan.effect, plan.level):
         return []
     return [
-        "Asking was stopped there by an earlier version, by e-BH at the ends of rounds. Decisions are by closed e-BH"
-        " after every item now: numbers of items and decisions may differ from those told then, and a few more answers"
-        " may be wanted."
+        f"The answers there were looked at before with effect {before['effect']:g} and level {before['level']:g}. The"
+        " false discovery rate is limited for an effect that is chosen before anybody looks."
     ]
 
 
