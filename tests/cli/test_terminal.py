@@ -167,6 +167,8 @@ def test_an_interruption_while_the_command_is_being_imported_is_one_line():
     """Sent as soon as this package's own code runs, before anything large is imported."""
     code = (
         "import os, signal, sys\n"
+        # Whoever runs the tests in the background has Ctrl-C ignored, and every child of theirs inherits that.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Finder:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'typer':\n"
