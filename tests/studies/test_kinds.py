@@ -82,6 +82,12 @@ def test_what_is_wrong_with_a_file_is_said(text, said, tmp_path):
         load_study(tmp_path / "s.toml")
 
 
+def test_a_folder_in_this_folder_hides_no_shipped_study(tmp_path, monkeypatch):
+    (tmp_path / "demo").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_study("demo").name == "demo"
+
+
 def test_neither_a_file_nor_shipped_names_the_nearest(tmp_path):
     with pytest.raises(UsageError, match=r"no study 'dema'.*nearest: demo"):
         load_study("dema")

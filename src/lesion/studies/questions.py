@@ -298,13 +298,15 @@ def shipped() -> dict[str, Path]:
 def study_file(source: str | Path) -> Path:
     """The file of a study: one that ends in `.toml` or is there, or else the one shipped under that name.
 
+    A folder hides no shipped study: `lesion demo --out demo` makes one of that name.
+
     Raises:
         UsageError: there is neither, or it is no usable path.
     """
     file = named(source, "study")
-    if file.suffix == ".toml" or file.exists():
-        return existing(file, "study")
     known = shipped()
+    if file.suffix == ".toml" or (file.exists() and not (file.is_dir() and str(source) in known)):
+        return existing(file, "study")
     if str(source) not in known:
         raise UsageError(
             f"There is no study '{short(str(source))}', neither a file nor shipped{nearest(str(source), known)}. "
