@@ -52,6 +52,16 @@ EXPONENT = [
     ("The answer is 12 m^2.", "12", True),
     ("The answer is 12 m².", "12", True),
     ("2e3", "2000", True),
+    ("#### 6.02*10**23", "6.02e23", True),
+    ("#### 6.02 × 10**23", "6.02e23", True),
+    ("#### 2^(1+2)", "8", True),
+    ("#### 2^(1+2)", "2", False),
+    ("#### 2**(1+2)", "8", True),
+    ("#### 2^{1+2}", "8", True),
+    ("#### 2^x", "2", False),
+    ("#### 2^(x+1)", "1", False),
+    ("so it is 2^3=8", "8", True),
+    ("**12**", "12", True),
 ]
 # Fractions, mixed numbers and vulgar fractions have their exact values.
 FRACTION = [
@@ -129,6 +139,12 @@ CLOCK = [
     (r"\boxed{2:30\text{ PM}}", "2:30", True),
     (r"\boxed{2:30}", "30", False),
     (r"\boxed{2:30}", "230", False),
+    ("#### 3 : 4", "3:4", True),
+    ("The answer is 3 : 4.", "3:4", True),
+    ("The answer is 2 : 3 : 5.", "2:3:5", True),
+    ("#### 3 : 4", "3", False),
+    ("#### 3 : 4", "4", False),
+    ("Week 3 : 12 pages", "12", True),
 ]
 # Arithmetic has its value; of an equation the last side that is one number counts.
 EQUATION = [
@@ -161,8 +177,14 @@ EQUATION = [
     ("The answer is $1,200 - $300 = $900.", "900", True),
     ("#### 12/20/2020", "12", False),
     ("The answer is 12!", "12", True),
+    ("The answer is 5!", "5", True),
+    ("#### 5!", "120", True),
+    ("#### 5!", "5", False),
+    ("#### 5!/3!", "20", True),
+    (r"\boxed{5!}", "120", True),
+    ("#### 3 apples!", "3", True),
 ]
-# Million, dozen and the like multiply, or are the unit that the question asks in.
+# Million, dozen and the like multiply, or are the unit that the question asks in; in prose, so do k, K, M and B.
 WORDS = [
     ("The answer is 1.5 million.", "1500000", True),
     ("#### 1.5 million", "1,500,000", True),
@@ -186,8 +208,28 @@ WORDS = [
     ("The answer is 5 millimetres.", "5", True),
     ("The answer is 1.5 million.", "1.5 million", True),
     ("The answer is 1.5 million.", "1500001", False),
+    ("#### 1.5M", "1500000", True),
+    ("#### 1.5M", "1.5", True),
+    ("#### 1.5M", "15", False),
+    ("#### 20 k", "20000", True),
+    ("#### 20k", "20000", True),
+    ("#### $20 k", "20000", True),
+    ("It is 20K", "20000", True),
+    ("The answer is 2B.", "2000000000", True),
+    ("#### 20 km", "20000", False),
+    ("#### 20 km", "20", True),
+    ("#### 5m", "5000000", False),
+    ("The answer is 300 K.", "300", True),
+    (r"\boxed{5k}", "5", False),
+    (r"\boxed{5k}", "5k", True),
+    ("#### 3 million 200 thousand", "3200000", True),
+    ("#### 3 million and 200 thousand", "3200000", True),
+    ("#### 3 million 200 thousand", "3000000", False),
+    ("#### 3 million 200 thousand", "3", False),
+    ("#### -2 thousand 500", "-2500", True),
+    ("#### 200 thousand 3 million", "200000", False),
 ]
-# Neither end of a range is an answer.
+# Neither end of a range is an answer, nor is a bound; "at least 12" answers "at least how many".
 RANGE = [
     ("The answer is between 10 and 12, namely 12.", "12", True),
     ("The answer is between 10 and 12, namely 12.", "10", False),
@@ -205,6 +247,30 @@ RANGE = [
     ("It is between 10 and 12, so 11", "11", True),
     ("The answer is between $10 and $12.", "12", False),
     ("The answer is 10–12.", "-2", False),
+    ("The answer is 10 ≤ x ≤ 12.", "12", False),
+    ("The answer is 10 ≤ x ≤ 12.", "10", False),
+    ("#### 10 < x < 12", "12", False),
+    ("#### 10 <= x <= 12", "12", False),
+    ("It is 10 < x < 12", "12", False),
+    ("#### >12", "12", False),
+    ("#### x ≥ 12", "12", False),
+    ("The answer is more than 12.", "12", False),
+    ("#### less than $12", "12", False),
+    ("The answer is at least 12.", "12", True),
+    ("The answer is no more than 12.", "12", True),
+    ("#### 12 or more", "12", True),
+    ("Since 3 < 4, it is 12", "12", True),
+    ("3*4 => 12", "12", True),
+    ("3*4 -> 12", "12", True),
+    ("<b>12</b>", "12", True),
+    ("#### <12>", "12", True),
+    ("She has 3*4=<<3*4=12>>12 apples", "12", True),
+    ("12<|endoftext|>", "12", True),
+    ("#### 12 - 13%", "12", False),
+    ("#### 12 - 13%", "13", False),
+    ("The answer is 12 - 13%.", "11.87", False),
+    ("The answer is 12-13 percent.", "-1", False),
+    ("#### 50% - 13% = 37%", "37", True),
 ]
 # What is denied or corrected is no answer, nor is one of two that differ.
 CORRECTION = [
@@ -233,6 +299,12 @@ CORRECTION = [
     ("The answer is 12. The answer is 12.", "12", True),
     ("#### 12\n#### 12", "12", True),
     ("The answer is not only 12 but exactly 12.", "12", True),
+    ("12 and 10", "10", False),
+    ("#### 12 and 10", "12", False),
+    ("The answer is 12 and 10.", "12", False),
+    ("The answer is 12 and 10.", "10", False),
+    ("#### 12 apples and 3 pears", "12", True),
+    ("#### 1/2 and 0.5", "0.5", True),
 ]
 # A number alone on the first line is the answer if what follows explains it.
 FIRST = [

@@ -11,7 +11,7 @@ from typing import Any
 
 from lesion.tasks import statements
 from lesion.tasks.deadline import within
-from lesion.tasks.numerals import VULGAR, quantity, same, superscripts
+from lesion.tasks.numerals import VULGAR, quantity, same, spelled, superscripts
 from lesion.tasks.task import Verdict
 
 SECONDS = 2.0
@@ -32,6 +32,7 @@ _PHRASE = re.compile(
     re.IGNORECASE,
 )
 _HASHES = re.compile(r"####[ \t]*([^\n#]+)")
+_FACTORIAL = re.compile(r"[-+*/×÷().\d\s]*\d![-+*/×÷().!\d\s]*")
 _MEASURE = re.compile(r"^\\(?:text|mathrm|mbox)\{([^{}\\]*\d[^{}\\]*)\}$")
 _SENTENCE_END = re.compile(r"\n|(?<!\\)[.!?](?=\s|$)|[.](?=[A-Z])")
 # A dollar sign opens or closes a formula only where no space follows or precedes it and no digit comes after:
@@ -60,12 +61,20 @@ def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: boo
     | `1e6`, `1.2e3`, `6.02 × 10^23` | their values, up to an exponent of 999 |
     | `12.5%` | 12.5 or 0.125, whichever the question asks for; `12.5%` is not `0.125%` |
     | `1.5 million`, `$20k`, `2 dozen` | 1500000, 20000, 24; or 1.5, 20, 2, if that is the gold answer |
-    | `2^3`, `10 - 3`, `3 x 4` | 8, 7, 12 |
+    | `20k`, `20 k`, `20K`, `1.5M`, `2B` in prose | like `20 thousand`, `1.5 million`; in a formula they are variables |
+    | `3 million 200 thousand`, `2 thousand 500` | 3200000, 2500 |
+    | `2^3`, `2^(1+2)`, `10 - 3`, `3 x 4` | 8, 8, 7, 12 |
+    | `5!` | 120 in a formula and alone behind `####`; 5 in a sentence, where it may be an exclamation |
+    | `3 : 4` where the answer begins | the ratio `3:4` |
     | `30 - 16 = 14`, `7 = 10 - 3` | 14, 7: the last side that is one number |
     | `−3`, `–3`, `negative 3`, `±3` | -3, -3, -3; `±3` is two numbers and not 3 |
     | `not 10 but 12`, `12, not 10`, `10, no, 12` | 12 |
     | `between 10 and 12, namely 12` | 12 |
     | `between 10 and 12`, `10–12`, `10 to 12`, `10 or 12` | nothing: neither 10 nor 12 is stated |
+    | `12 and 10` | nothing: two answers that differ; of `12 apples and 3 pears` the 12 |
+    | `10 < x < 12`, `> 12`, `x ≥ 12`, `more than 12`, `less than 12` in prose | nothing: a bound is no value |
+    | `at least 12`, `at most 12`, `12 or more` | 12: that is how "at least how many" is answered |
+    | `12 - 13%` | nothing: a range of percentages or a difference |
     | `10-12` | the difference -2, and neither 10 nor 12 |
     | `18 dollars`, `18 €`, `90°`, `12 m²`, `**12**.` | 18, 18, 90, 12, 12: units are not compared |
     | `twelve` | nothing, unless the gold answer has no digits |
@@ -84,7 +93,7 @@ def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: boo
             number is the place where it was cut, not an answer: only a marked answer is read there.
 
     Returns:
-        The verdict; `parsed` is the answer as written, or None when none could be read.
+        The verdict; `parsed` is the answer as written (`20k` as `20 thousand`), or None when none could be read.
     """
     words_allowed = not any(character.isdigit() or character in VULGAR for character in gold)
     for candidate in _candidates(text[-TAIL:], complete, words_allowed):
@@ -105,7 +114,7 @@ def _candidates(text: str, complete: bool, words_allowed: bool) -> Iterator[str]
         scopes.insert(0, text.rsplit("<answer>", 1)[1].split("</answer>", 1)[0])
     for scope in scopes:
         yield from _marked(scope, words_allowed)
-        yield statements.given_first(scope) or ""
+        yield spelled(statements.given_first(scope) or "")
         if complete or "</answer>" in text:
             yield _last_value(scope) or (scope if words_allowed and scope is not text else "")
 
@@ -113,7 +122,9 @@ def _candidates(text: str, complete: bool, words_allowed: bool) -> Iterator[str]
 def _marked(text: str, words_allowed: bool) -> Iterator[str]:
     yield from _boxed(text)
     for match in reversed(list(_HASHES.finditer(text))):
-        if words_allowed or not match[1].lstrip("*_ ")[:1].isupper():  # and not a heading such as "#### Step 3"
+        if _FACTORIAL.fullmatch(match[1]):
+            yield match[1]
+        elif words_allowed or not match[1].lstrip("*_ ")[:1].isupper():  # and not a heading such as "#### Step 3"
             yield _first_value(match[1]) or (match[1] if words_allowed else "")
     for match in reversed(list(_PHRASE.finditer(text))):
         yield _stated(text[match.end() : match.end() + LONGEST], words_allowed) or ""
@@ -147,7 +158,7 @@ def _first_value(sentence: str) -> str | None:
         return next(group for group in formula.groups() if group)
     if "\\" in sentence:
         return sentence
-    return statements.stated(sentence)
+    return spelled(statements.stated(sentence) or "")
 
 
 def _last_value(text: str) -> str | None:
@@ -156,7 +167,7 @@ def _last_value(text: str) -> str | None:
     formula = max(_MATH.finditer(text), key=re.Match.end, default=None)
     if formula and (last is None or formula.end() > last[1]):
         return next(group for group in formula.groups() if group)
-    return last[0] if last else None
+    return spelled(last[0]) if last else None
 
 
 def _clean(answer: str) -> str:
@@ -207,7 +218,10 @@ def _parsed(answer: str) -> tuple[Any, ...]:
 
 def _typeset(answer: str) -> str:
     """Arithmetic typed with `×`, `x`, `÷`, `**`, raised digits or commas between thousands as LaTeX."""
-    text = re.sub(r"^([\d.]+)\s?\*\*\s?(\d+)$", r"\1^{\2}", superscripts(answer))
+    text = superscripts(answer)
+    if text.count("**") == 1:
+        text = re.sub(r"(?<=[\d)])\s?\*\*\s?(?=[-\d(])", "^", text)
+    text = re.sub(r"\^\s?\(([-+*/\d. ]+)\)", r"^{\1}", text)
     if re.search(r"[\d)]\s?[-+*/×x·÷]", text):
         text = re.sub(r"(?<![\d,(])\d{1,3}(?:,\d{3})+(?![\d,)])", lambda match: match[0].replace(",", ""), text)
     text = re.sub(r"(?<=[\d)])\s?[×x·]\s?(?=[\d(])", r" \\cdot ", text)

@@ -29,6 +29,12 @@ DECIMAL = rf"(?:{WHOLE}(?:\.\d+)?|\.\d+)(?:[eE][-+−]?\d+)?"
 MIXED = rf"(?:\d+(?:{SPACE}|\sand\s)\d+[/⁄]\d+|(?:\d+{SPACE}?)?[{VULGAR}])"
 UNIT = rf"{SPACE}?(?:\\?%|per\s?cent\b|(?:dozen|hundred|thousand|million|billion|trillion)s?\b)"
 THOUSANDS = r"[kKMB]\b"
+_LARGE = rf"{SPACE}(?:hundred|thousand|million|billion|trillion)s?\b"
+COMPOUND = (
+    rf"{DECIMAL}{_LARGE}(?:(?:,?{SPACE}(?:and{SPACE})?{DECIMAL}{_LARGE}){{1,4}}(?:{SPACE}\d{{1,3}}(?![\w.,]))?"
+    rf"|{SPACE}\d{{1,3}}(?![\w.,:/%]))"
+)
+"""Such as `3 million 200 thousand` and `2 thousand 500`."""
 
 _DRESSED = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\{([^{}]*)\}")
 _DIGITS_APART = re.compile(r"(?<=\d)(?:\\[,; ]|~|\{,\})(?=\d{3})")
@@ -37,10 +43,13 @@ _QUANTITY = re.compile(
     rf"(?P<sign>{SIGN})?\s?(?P<currency>{CURRENCY})?{SPACE}?(?P<inner>[-−])?"
     rf"(?:(?P<whole>\d+(?={SPACE}|\sand\s))?(?:{SPACE}|\sand\s)?(?P<above>\d+)\s?[/⁄]\s?(?P<below>\d+)"
     rf"|(?P<decimal>{DECIMAL})"
-    rf"(?:\s?(?:[x×·*]|\\times|\\cdot)\s?10\s?\^\s?(?:\{{(?P<braced>[-−]?\d+)\}}|(?P<power>[-−]?\d+)))?)"
+    rf"(?:\s?(?:[x×·*]|\\times|\\cdot)\s?10\s?(?:\^|\*\*)\s?(?:\{{(?P<braced>[-−]?\d+)\}}|(?P<power>[-−]?\d+)))?)"
     rf"(?:(?P<thousands>{THOUSANDS})|(?P<unit>{UNIT}))?",
     re.IGNORECASE,
 )
+_COMPOUND = re.compile(rf"(?P<sign>{SIGN})?\s?(?:{CURRENCY})?{SPACE}?(?P<parts>{COMPOUND})", re.IGNORECASE)
+_PART = re.compile(rf"({DECIMAL})(?:{SPACE}([a-z]+?)s?\b)?", re.IGNORECASE)
+_SPELLED = {"k": "thousand", "K": "thousand", "M": "million", "B": "billion"}
 _FACTORS = {
     "%": Fraction(1, 100), "percent": Fraction(1, 100), "dozen": Fraction(12), "hundred": Fraction(100),
     "thousand": Fraction(10**3), "million": Fraction(10**6), "billion": Fraction(10**9),
@@ -70,12 +79,17 @@ class Quantity:
 
 @lru_cache(maxsize=4096)
 def quantity(text: str) -> Quantity | None:
-    r"""The number that a text is, such as `1,200`, `-$18.00`, `3 1/2`, `½`, `1.2e3`, `12.5\%`; None for anything else.
+    r"""The number that a text is, such as `1,200`, `-$18.00`, `3 1/2`, `½`, `1.2e3`, `12.5\%`, `2 million 500`.
 
-    Not read: a malformed group of digits (`1,5`), an undecided sign (`±3`), a denominator of zero, an improper
-    fraction behind a whole number, a power of ten beyond `EXPONENT`, and more than `LONGEST` characters.
+    None for anything else. Not read: a malformed group of digits (`1,5`), an undecided sign (`±3`), a denominator of
+    zero, an improper fraction behind a whole number, a power of ten beyond `EXPONENT`, and more than `LONGEST`
+    characters.
     """
-    match = _QUANTITY.fullmatch(_typed(text)) if len(text) <= LONGEST else None
+    typed = _typed(text) if len(text) <= LONGEST else ""
+    compound = _COMPOUND.fullmatch(typed)
+    if compound:
+        return _sum(compound)
+    match = _QUANTITY.fullmatch(typed)
     if match is None or (match["sign"] and match["inner"]) or (match["thousands"] and not match["currency"]):
         return None
     sign = (match["sign"] or match["inner"] or "+").strip().lower()
@@ -87,6 +101,17 @@ def quantity(text: str) -> Quantity | None:
     amount, places = read
     unit = re.sub(r"[\s\\]", "", (match["unit"] or match["thousands"] or "").lower())
     return Quantity(amount if sign == "+" else -amount, _FACTORS[unit.removesuffix("s")] if unit else None, places)
+
+
+def spelled(number: str) -> str:
+    """A number in prose with the letter behind it as a word, `20k` as `20 thousand`; other text as it is.
+
+    In a formula such a letter is a variable, so that `quantity` reads it behind a currency sign only.
+    """
+    if number[-1:] not in _SPELLED or quantity(number) is not None:
+        return number
+    words = f"{number[:-1].rstrip()} {_SPELLED[number[-1]]}"
+    return number if quantity(words) is None else words
 
 
 def same(one: Quantity, other: Quantity) -> bool:
@@ -102,6 +127,18 @@ def same(one: Quantity, other: Quantity) -> bool:
     places = min(one.places, other.places)
     slack = Fraction(1, 2 * 10 ** int(min(places, 2 * EXPONENT))) if PLACES <= places < math.inf else Fraction(0)
     return any(abs(left - right) <= slack for left, right in pairs)
+
+
+def _sum(compound: re.Match[str]) -> Quantity | None:
+    """The value of `3 million 200 thousand`; None where a part is not below the unit of the one before it."""
+    parts = [quantity(" ".join(filter(None, part))) for part in _PART.findall(compound["parts"].replace(" and ", " "))]
+    total, unit = Fraction(0), None
+    for part in parts:
+        if part is None or (unit is not None and part.value >= unit):
+            return None
+        total, unit = total + part.value, part.factor or Fraction(1)
+    negative = compound["sign"] and compound["sign"].strip() != "+"
+    return None if compound["sign"] == "±" else Quantity(-total if negative else total, None, 0.0)
 
 
 def _typed(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from lesion.tasks.numerals import (
+    COMPOUND,
     CURRENCY,
     DECIMAL,
     MIXED,
@@ -17,12 +18,15 @@ from lesion.tasks.numerals import (
     UNIT,
     quantity,
     same,
+    spelled,
 )
 
-_POWER = rf"(?:{SPACE}?(?:\^|\*\*){SPACE}?(?:\{{[-−]?\d+\}}|[-−]?\d+)|[{SUPERSCRIPTS}]+){{0,3}}"
+_RAISED = r"[-−+*/\d. ]{1,30}"
+_POWER = rf"(?:{SPACE}?(?:\^|\*\*){SPACE}?(?:\{{{_RAISED}\}}|\({_RAISED}\)|[-−]?\d+)|[{SUPERSCRIPTS}]+){{0,3}}"
+_LETTER = rf"(?:(?-i:{SPACE}?k|[KMB])\b(?!{SPACE}?[-+*/=^×÷·(]))"
 _NUMBER = (
-    rf"(?:{SIGN}{SPACE}?)?(?:{CURRENCY}{SPACE}?(?:[-−])?{DECIMAL}{THOUSANDS}|(?:{CURRENCY}{SPACE}?)?[-−]?"
-    rf"(?:{MIXED}|{DECIMAL}(?![.,]?\d|:\d\d?(?!\d)){_POWER}|\d+(?:[.,]\d+|:\d\d?(?!\d))+)(?:{UNIT})?)"
+    rf"(?:{SIGN}{SPACE}?)?(?:{CURRENCY}{SPACE}?(?:[-−])?{DECIMAL}{THOUSANDS}|(?:{CURRENCY}{SPACE}?)?{COMPOUND}"
+    rf"|(?:{CURRENCY}{SPACE}?)?[-−]?(?:{MIXED}|{DECIMAL}(?![.,]?\d|:\d\d?(?!\d)){_POWER}|\d+(?:[.,]\d+|:\d\d?(?!\d))+)(?:{UNIT}|{_LETTER})?)"
 )
 _TERM = rf"(?:\({SPACE}?){{0,3}}{_NUMBER}(?:{SPACE}?\)){{0,3}}"
 _TIMES = rf"{SPACE}?(?:[-+*/×÷·⁄−x]{SPACE}?|(?=\([-\d+*/×. ]+\)))"
@@ -42,6 +46,20 @@ _CORRECTED = re.compile(
     r"(?:it(?:['’]s|\s+is)\s+)?",
     re.IGNORECASE,
 )
+_BOUND_BEFORE = re.compile(
+    r"(?:(?<![-=<>\n])(?:[<>]=?|[≤≥≠])|(?<!no )(?<!not )\b(?:more|less|fewer|greater|larger|smaller)\s+than)"
+    rf"\s*(?:{CURRENCY})?$",
+    re.IGNORECASE,
+)
+_BOUND_BEHIND = re.compile(r"\s*(?:>=?(?!>)|<=?(?![<|/!])(?![a-z][^<>\n]*>)|[≤≥≠])", re.IGNORECASE)
+_TAG = re.compile(r"<[^\s<>][^<>\n]{0,40}>\s*$")
+_POWER_BEHIND = re.compile(r"\^|\*\*\(")
+_IN_POWER = re.compile(r"(?:\^[({]?|\d\*\*\()[^(){}=\s]*$")
+_PERCENTS = re.compile(rf"[^%]*\d{SPACE}?[-−]{SPACE}?{DECIMAL}{SPACE}?(?:%|per\s?cent)", re.IGNORECASE)
+_AND = re.compile(r"\s*(?:and|&)\s*", re.IGNORECASE)
+_BEGUN = re.compile(r"(?:^|\n|\b(?:is|are|be)|[:#=])[\s*_]*$", re.IGNORECASE)
+_ENDED = re.compile(r"[\s*_.!]*(?:\n|$)")
+_RATIO = re.compile(rf"\s*\d+(?:{SPACE}:{SPACE}\d+)+(?![\d.,]*\w)")
 _REASON = re.compile(rf"(?:{SPACE}[a-z]+)?(?:[,.;:–—-]{SPACE}?|{SPACE})(?:because|since)\b", re.IGNORECASE)
 _ALONE = re.compile(rf"(?:{SPACE}*\([^()]*\))?[.!*_]*{SPACE}*")
 _WITH_UNIT = re.compile(rf"(?:{SPACE}[a-z]+){{1,2}}[.!*_]*{SPACE}*", re.IGNORECASE)
@@ -54,9 +72,12 @@ def stated(sentence: str) -> str | None:
     """The number that a sentence states: its first, of an equation the last side that is a number by itself.
 
     Of `30 - 16 = 14` this is 14, of `7 = 10 - 3` it is 7; where no side is a number by itself, the last one that is
-    arithmetic is read. None where there is no number.
+    arithmetic is read. None where there is no number. A ratio that the sentence begins with is read whole.
     """
-    firsts = [first for side in sentence.split("=") if (first := next(_numbers(side), None))]
+    ratio = _RATIO.match(sentence)
+    if ratio:
+        return ratio[0].strip()
+    firsts = [first for side in re.split(r"(?<![<>])=>?", sentence) if (first := next(_numbers(side), None))]
     return next((first for first in reversed(firsts) if _single(first)), firsts[-1] if firsts else None)
 
 
@@ -97,7 +118,7 @@ def given_first(text: str) -> str | None:
 
 def _single(number: str) -> bool:
     """Whether it is one number and no arithmetic."""
-    return quantity(number) is not None or _LISTED.fullmatch(number) is not None
+    return quantity(spelled(number)) is not None or _LISTED.fullmatch(number) is not None
 
 
 def _numbers(text: str) -> Iterator[str]:
@@ -108,7 +129,7 @@ def _numbers(text: str) -> Iterator[str]:
 def _found(text: str) -> Iterator[tuple[str, int, int]]:
     """The numbers that a text states, in order, each with its beginning and end."""
     runs = [_unsigned(text, match.start(), match.end()) for match in _RUN.finditer(text)]
-    dropped = {place for place, (begin, _) in enumerate(runs) if _DENIED.search(text[max(0, begin - 30) : begin])}
+    dropped = {place for place, (begin, end) in enumerate(runs) if _unstated(text, begin, end)}
     for place, ((begin, end), (following, close)) in enumerate(pairwise(runs)):
         gap = text[end:following]
         if len(gap) > 40:
@@ -116,7 +137,9 @@ def _found(text: str) -> Iterator[tuple[str, int, int]]:
         opened = _OPENED.search(text[max(0, begin - 30) : begin])
         if _THROUGH.fullmatch(gap) or (opened and _CLOSED.fullmatch(gap)):
             dropped |= {place, place + 1}
-        elif _OR.fullmatch(gap) and text[close : close + 2].strip() != "=":
+        elif (_OR.fullmatch(gap) and text[close : close + 2].strip() != "=") or (
+            _AND.fullmatch(gap) and _BEGUN.search(text[max(0, begin - 30) : begin]) and _ENDED.match(text, close)
+        ):
             one, other = quantity(text[begin:end]), quantity(text[following:close])
             if one is None or other is None or not same(one, other):
                 dropped |= {place, place + 1}
@@ -126,6 +149,19 @@ def _found(text: str) -> Iterator[tuple[str, int, int]]:
         number = None if place in dropped else _trimmed(text[begin:end])
         if number:
             yield number, begin, end
+
+
+def _unstated(text: str, begin: int, end: int) -> bool:
+    """Whether a number is denied, a bound, part of a power that is not read, or a range of percentages."""
+    before, behind = text[max(0, begin - 60) : begin], text[end : end + 60]
+    bold = before.endswith("**")
+    if _DENIED.search(before) or (_POWER_BEHIND.match(behind) and not bold) or _IN_POWER.search(before):
+        return True
+    if _PERCENTS.fullmatch(text, begin, end):
+        return True
+    enclosed = before.endswith("<") and behind.startswith(">")  # a number in angle brackets, as in `<12>`
+    bound = _BOUND_BEFORE.search(before) and not _TAG.search(before)
+    return bool(bound or _BOUND_BEHIND.match(behind)) and not enclosed
 
 
 def _unsigned(text: str, begin: int, end: int) -> tuple[int, int]:
