@@ -70,7 +70,7 @@ class Reach:
         for task in [task for task in self._items if self._tests]:
             items, known, right = len(self._items[task]), len(self._right[task]), sum(self._right[task].values())
             if known < items < fewest_right(self._tests):
-                warning = self._too_few(task, items)
+                warning: str | None = self._too_few(task, items)
             elif not known:
                 continue
             elif known == items:
