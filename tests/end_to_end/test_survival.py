@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from commandline import lesion
+from rounding import assert_same_to_rounding
 from sweeping import CELLS, SOME, alone, assert_interrupted, assert_same_table, command, place, started, stored
 
 __all__ = ["alone", "place"]
@@ -59,22 +60,6 @@ def test_killed_in_mid_sweep_and_run_again_the_table_is_the_same_and_only_the_re
     assert again.code == 0
     assert f"asked {CELLS - kept:,} of {CELLS:,} answers; {kept:,} were stored already" in again.out
     assert_same_table(out, alone)
-
-
-def assert_same_to_rounding(one: object, other: object, at: str = "summary") -> None:
-    assert type(one) is type(other), at
-    if isinstance(one, dict):
-        assert list(one) == list(other), at
-        for key in one:
-            assert_same_to_rounding(one[key], other[key], f"{at}.{key}")
-    elif isinstance(one, list):
-        assert len(one) == len(other), at
-        for index, pair in enumerate(zip(one, other, strict=True)):
-            assert_same_to_rounding(*pair, f"{at}[{index}]")
-    elif isinstance(one, float):
-        assert one == pytest.approx(other, abs=1e-5), at
-    else:
-        assert one == other, at
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ def _shapes_all(found: Drifts) -> list[str]:
         return ["Of no model was the shape of the curve tested."]
     among = f"{len(tested)} models" if len(tested) == len(found.models) else f"{len(tested)} models tested"
     rejected = [model for model in tested if model.curve.shape and not model.curve.shape.straight]
-    told = f"A straight line does not describe how NMI with layer {found.reference} falls over layers in "
+    told = f"That NMI with layer {found.reference} falls along a straight line over layers is rejected in "
     told += f"{_of(len(rejected), len(tested)).removesuffix(str(len(tested)))}{among}"
     told += _p_range([model.curve.shape.p for model in rejected if model.curve.shape])
     plain = [model.curve.shape.f for model in rejected if model.curve.shape and model.curve.shape.f is not None]
