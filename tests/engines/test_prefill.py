@@ -186,6 +186,7 @@ def test_a_baseline_asked_many_times_is_computed_once():
     assert seen == [2, 2, 2]
 
 
+@pytest.mark.same_bits("one text twice, the same weights")
 def test_after_a_pass_that_failed_the_blocks_run_on_the_rows_they_are_given():
     model = tiny.model("llama")
     texts = prompts(2, seed=8)

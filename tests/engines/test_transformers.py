@@ -313,6 +313,7 @@ def test_layers_that_keep_another_state_than_keys_and_values_are_refused(monkeyp
         TransformersEngine(model)
 
 
+@pytest.mark.same_bits("one text twice, the same weights")
 def test_between_two_responses_the_model_is_unedited_and_may_be_used_by_another_engine():
     model = tiny.model("llama")
     first = [*questions(prompts(4, seed=10)), Request("choose", (5, 6), ScaleBlock(0), choices=((7,), (8,)))]

@@ -236,6 +236,7 @@ def test_two_shards_add_up_to_the_whole():
         assert sums.tokens == merged.sums[key].tokens
 
 
+@pytest.mark.same_bits("one text twice, the same weights")
 def test_the_model_is_as_it_was():
     lesioned = model("llama_tied")
     ids = torch.tensor([texts()[3]])
