@@ -81,6 +81,7 @@ def test_a_single_choice_is_chosen_and_scored():
     assert answer.text == model.tokenizer.decode((9, 10))
 
 
+@pytest.mark.same_bits("logits that are equal are meant")
 def test_among_equally_likely_choices_the_first_is_the_answer():
     model = tiny.model("llama")
     with torch.no_grad():

@@ -106,6 +106,7 @@ def test_the_head_is_truncated_row_by_row_too():
         assert response.answer.scores == pytest.approx(tuple(log[[4, 8]].tolist()), abs=1e-4)
 
 
+@pytest.mark.same_bits("one question twice, alone in its batch")
 def test_thin_factors_are_made_once_for_all_rounds_of_questions_and_anew_for_other_weights(monkeypatch):
     model = tiny.model("llama")
     engine, edit, whole, made = TransformersEngine(model), Truncate("1.mlp.up", 0.3), Spectrum.factors, []
