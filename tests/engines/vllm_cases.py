@@ -63,13 +63,17 @@ def answers(engine: Engine, requests: Iterable[Request]) -> dict[str, Response]:
 
 
 def assert_same(some: dict[str, Response], others: dict[str, Response], within: float = 1e-4) -> None:
-    """Texts, tokens, endings and ranks are equal; log-probabilities differ by less than `within`."""
+    """Texts, tokens and endings are equal; log-probabilities differ by less than `within`.
+
+    Ranks differ by at most 2: among thousands of tokens of a random network some lie within rounding of each other.
+    """
     assert some.keys() == others.keys()
     for key, one in some.items():
         other = others[key]
         assert one.token_ids == other.token_ids, key
-        for name in ("text", "tokens", "finish", "ranks", "greedy"):
+        for name in ("text", "tokens", "finish", "greedy"):
             assert getattr(one.answer, name) == getattr(other.answer, name), (key, name)
+        assert one.answer.ranks == pytest.approx(other.answer.ranks, abs=2), key
         assert one.answer.scores == pytest.approx(other.answer.scores, abs=within, nan_ok=True), key
 
 
