@@ -306,7 +306,7 @@ def _studies(places: Places) -> Iterator[Case]:
             )
     for label, text in {
         "name up": whole["layers"].replace('"a"', '"../../x"', 1),
-        "name absolute": whole["layers"].replace('"a"', json.dumps("/tmp/lesion-campaign-x"), 1),
+        "name absolute": whole["layers"].replace('"a"', json.dumps("/lesion-campaign-x"), 1),
         "name null": whole["layers"].replace('"a"', '"a\\u0000b"', 1),
         "name control": whole["layers"].replace('"a"', '"\\u001b[31m"', 1),
         "kind list": 'kind = ["drift"]\n',

@@ -232,7 +232,7 @@ replace(Path(sys.argv[1]), "half")
 @pytest.mark.parametrize(
     "name",
     [
-        "../../../x", "/tmp/x", "a/b", "a\\b", "..", ".", ".hidden", "a\0b", "a\nb", "\x1b[31m", "con", "NUL.txt",
+        "../../../x", "/x", "a/b", "a\\b", "..", ".", ".hidden", "a\0b", "a\nb", "\x1b[31m", "con", "NUL.txt",
         "com1",        "x" * 101, "é" * 101, "語" * 90, " x", "x ", "\ud800",
     ],
 )  # fmt: skip

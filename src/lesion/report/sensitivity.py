@@ -59,15 +59,15 @@ def sentences(summary: Summary) -> list[str]:
     """What can be found, and where families agree at some shares only; empty where asking stopped."""
     every = sensitivities(summary)
     losses = sorted(one.loss for one in every if one.loss is not None)
-    told = []
+    sentences = []
     if losses:
         low, high = (wording.points(loss, 0) for loss in (losses[0], losses[-1]))
-        told.append(
+        sentences.append(
             f"The smallest loss that is called critical with {wording.percent(every[0].power, 0)} power is"
             f" {low if low == high else f'{low} to {high}'}{wording.SPACE}% of the baseline's accuracy, for a cut that"
             " repairs no item and has to pass the first step of Holm's correction."
         )
-    return told + _families(summary, every)
+    return sentences + _families(summary, every)
 
 
 def _families(summary: Summary, every: Iterable[Sensitivity]) -> list[str]:
@@ -75,7 +75,7 @@ def _families(summary: Summary, every: Iterable[Sensitivity]) -> list[str]:
     by_cell: dict[tuple[str, str, float], dict[str, Sensitivity]] = {}
     for one in every:
         by_cell.setdefault((one.task, one.unit, one.factor), {})[one.model] = one
-    told = []
+    sentences = []
     for family in (summary.get("invariance") or {}).get("families") or ():
         members = [member["model"] for member in family["members"] if member.get("step") is None]
         for (task, unit, factor), models in by_cell.items():
@@ -86,11 +86,11 @@ def _families(summary: Summary, every: Iterable[Sensitivity]) -> list[str]:
             if all(same.values()) or not any(same.values()):
                 continue
             where = f" ({wording.axis_name(unit, factor)})" if (unit, factor) != ("block", 0.0) else ""
-            told.append(
+            sentences.append(
                 f"{family['family']}, {task}{where}: all {len(of_family)} models have the same critical blocks when the"
                 f" share that must be lost is {_shares(same, True)}, and not when it is {_shares(same, False)}."
             )
-    return told
+    return sentences
 
 
 def _shares(same: Mapping[float, bool], wanted: bool) -> str:
