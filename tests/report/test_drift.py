@@ -302,7 +302,7 @@ def test_the_terminal_stays_within_eighty_columns_and_tells_the_verdict(whole):
     told = shown(whole)
     assert max(map(len, told.splitlines())) <= 80
     plain = " ".join(told.replace("\N{NO-BREAK SPACE}", " ").split())
-    assert "does not describe how NMI with layer 0 falls over layers in all 8 models" in plain
+    assert "falls along a straight line over layers is rejected in all 8 models" in plain
     value = whole["models"][0]["layers"][4]
     assert f"{value['nmi']:.2f}±{value['nmi_std']:.2f}" in plain
 
