@@ -181,6 +181,25 @@ def test_an_interruption_while_the_command_is_being_imported_is_one_line():
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "lesion: interrupted.\n")
 
 
+def test_an_interruption_within_a_text_that_is_executed_is_130_too(tmp_path):
+    """CPython remembers it as unhandled, though it was handled, and would end `python -m` by SIGINT."""
+    (tmp_path / "interrupted.py").write_text(
+        "import atexit\n"
+        "import lesion.cli.main as command\n"
+        "def code(arguments):\n"
+        "    try:\n"
+        "        exec('raise KeyboardInterrupt')\n"
+        "    except KeyboardInterrupt:\n"
+        "        return 130\n"
+        "command.code = code\n"
+        "atexit.register(print, 'cleaned up', flush=True)\n"
+        "command.main([])\n"
+    )
+    command = [sys.executable, "-m", "interrupted"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "cleaned up\n", "")
+
+
 def test_an_interruption_at_work_is_130_and_says_that_it_was_one(tmp_path):
     run = process("lab", "recall", "--out", str(tmp_path / "out"), "--steps", "100000", stdout=subprocess.PIPE)
     try:

@@ -7,6 +7,7 @@ paragraph on standard error; `--debug` shows the traceback.
 # Nothing but the smallest modules is imported here: until `main` runs, Ctrl-C shows Python's own traceback.
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -79,6 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from lesion.cli.terminal import abandon
 
     abandon()
+    if left > 128:
+        # `python -m` would end by SIGINT instead if the interruption came while Python executed a text, as dataclasses
+        # do when they are made: CPython remembers it as unhandled. So what is registered for the end is run here.
+        atexit._run_exitfuncs()
+        os._exit(left)
     sys.exit(left)
 
 
