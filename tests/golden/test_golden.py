@@ -1,0 +1,64 @@
+"""A study of every kind, interrupted and continued, gives the numbers that were recorded.
+
+`python tests/golden/record.py` writes the record anew; do that only where a number is meant to change, and say why. On
+another processor the last digits differ, so floats are compared to rounding; `LESION_GOLDEN=exact` compares them to the
+last digit, as holds on one machine.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import golden
+from commandline import lesion
+
+EXACT = os.environ.get("LESION_GOLDEN") == "exact"
+RELATIVE, ABSOLUTE = 1e-4, 1e-5
+
+
+def differences(value: Any, recorded: Any, place: str = "") -> list[str]:
+    """Where a value is not the recorded one, with both."""
+    if isinstance(value, dict) and isinstance(recorded, dict):
+        parts = [f"{place}/{key}: only in one" for key in sorted(value.keys() ^ recorded.keys())]
+        return parts + [
+            part
+            for key in sorted(value.keys() & recorded.keys())
+            for part in differences(value[key], recorded[key], f"{place}/{key}")
+        ]
+    if isinstance(value, list) and isinstance(recorded, list) and len(value) == len(recorded):
+        return [
+            part
+            for index, (mine, theirs) in enumerate(zip(value, recorded, strict=True))
+            for part in differences(mine, theirs, f"{place}/{index}")
+        ]
+    numbers = isinstance(value, float) and isinstance(recorded, float)
+    same = math.isclose(value, recorded, rel_tol=RELATIVE, abs_tol=ABSOLUTE) if numbers else value == recorded
+    if (same and not EXACT) or value == recorded or (numbers and math.isnan(value) and math.isnan(recorded)):
+        return []
+    return [f"{place}: {value!r}, recorded {recorded!r}"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", golden.CHAINS)
+def test_a_study_interrupted_and_continued_gives_the_recorded_numbers(name: str, tmp_path: Path) -> None:
+    recorded = json.loads(golden.record_file(name).read_text(encoding="utf-8"))
+    done = golden.run_chain(name, tmp_path)
+    apart = differences(done, recorded)
+    assert not apart, "\n".join(apart[:40])
+
+
+def test_a_folder_that_an_earlier_version_began_is_continued(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "begun"
+    shutil.copytree(golden.BEGUN, out)
+    done = lesion(capsys, "run", golden.STUDIES / "begun.toml", "--out", out)
+    assert done.code == 0, done.err
+    assert "asked 9 of 12 answers; 3 were stored already" in done.out
