@@ -256,7 +256,7 @@ def _data(places: Places) -> Iterator[Case]:
 
 def _studies(places: Places) -> Iterator[Case]:
     """Study files of every kind, damaged by value and by byte, and some that were seen to do harm."""
-    from lesion.studies.questions import shipped
+    from lesion.core.study_file import shipped
 
     model, sums, controls, choices = (
         json.dumps(str(path)) for path in (places.model, places.sums, places.controls, places.choices)

@@ -198,9 +198,9 @@ def make(root: Path, run: Callable[[list[str], Path], None]) -> Places:
         rows = [{"id": f"{n}", "prompt": f"{n} + {n} = ", "answer": f"{n % 7}", "tempting": "t"} for n in range(12)]
         _lines(places.choices, rows)
         _data(root / "data")
-        from lesion.edits.artefact import save_edit
         from lesion.edits.edit import ScaleParameters
-        from lesion.edits.shares import Magnitude
+        from lesion.edits.files.artefact import save_edit
+        from lesion.edits.selections.topk import Magnitude
         from lesion.models.load import load
 
         model = load(str(root / "model"))

@@ -36,8 +36,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.stats import binom, multinomial, norm, t
 
-from lesion.studies.critical import SHARE, Pairs, fewest_right, p_critical, score, smallest_loss
-from lesion.studies.statistics import ALPHA, holm, wilson
+from lesion.statistics.critical import SHARE, Pairs, fewest_right, p_critical, score, smallest_loss
+from lesion.statistics.paired import ALPHA, holm, wilson
 
 Counts = Int[np.ndarray, " cells"]
 KEPT = 1 - SHARE

@@ -27,10 +27,10 @@ from typing import Any, Literal
 
 from damaged_stores_ways import ways
 from lesion import ablate
+from lesion.core.row import Row
+from lesion.core.store import Store
 from lesion.errors import LesionError
-from lesion.studies.row import Row
-from lesion.studies.statistics import wilson
-from lesion.studies.store import Store
+from lesion.statistics.paired import wilson
 
 Outcome = Literal["refused", "unchanged", "asked", "silent"]
 RESULTS = Path(__file__).parent / "results" / "damaged_stores.json"

@@ -68,7 +68,7 @@ def main() -> None:
 
 def spooled(name: str, layers: list[int]) -> tuple[dict[str, Any], dict[int, Any]]:
     """Some layers of a model over its own task, and what passes of a wide model over its texts take, each way."""
-    from lesion.methods.hidden import hidden_states
+    from lesion.activations.hidden_states import hidden_states
 
     model, texts = calibration(name)
     with hidden_states(model, texts) as states:
@@ -121,7 +121,7 @@ def measure(way: str, name: str) -> dict[str, Any]:
     from transformers import LlamaForCausalLM
 
     from isolation_alone import bare, measured
-    from lesion.methods.hidden import TOKENS_ON_CPU, hidden_states
+    from lesion.activations.hidden_states import TOKENS_ON_CPU, hidden_states
     from lesion.models.load import wrap
 
     source, texts = calibration(name)
@@ -172,7 +172,7 @@ def race(name: str, points: Any, seeds: int) -> dict[str, Any]:
     import torch
     from sklearn.cluster import KMeans
 
-    from lesion.methods.kmeans import kmeans
+    from lesion.statistics.kmeans import kmeans
 
     def ours(seed: int) -> float:
         return kmeans(torch.from_numpy(points), CLUSTERS, starts=STARTS, seed=seed).inertia

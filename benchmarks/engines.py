@@ -29,8 +29,8 @@ from engines_child import MISSING
 from engines_job import Job, Outcome, Question
 from engines_models import prepared
 from engines_table import Entry, machine, show, write
+from lesion.core.layers import parse_layers
 from lesion.models.load import Model
-from lesion.studies.layers import parse_layers
 from lesion.tasks.catalogue import calibration_items, draw, find
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Task

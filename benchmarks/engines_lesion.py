@@ -8,7 +8,7 @@ from dataclasses import asdict
 from engines_job import Answers, Job, Layer, Sweep
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Engine, Request
-from lesion.engines.transformers import TransformersEngine
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.models.load import load
 
 LIBRARIES = ("lesion", "transformers", "torch")

@@ -18,7 +18,7 @@ SIZED = False
 def start(job: Job) -> Sweep:
     """The engine as a study opens it."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    from lesion.engines.vllm import VllmEngine
+    from lesion.engines.vllm.engine import VllmEngine
 
     engine = VllmEngine(load(job.place, dtype=job.dtype, device="cpu"))
     # Before its first edited answer the engine proves that edits take hold, once: that belongs to the start.

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from engines_job import Answers, Job, Layer, Sweep
 from engines_lesion import asked
 from lesion.edits.edit import BASELINE
-from lesion.engines.choice import EngineChoice
+from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request
 from lesion.models.load import load
 

@@ -39,11 +39,11 @@ import torch
 from isolation_alone import alone, bare, masks_of
 from isolation_models import REPEATS, SAMPLES, SHARES, VOCABULARY, calibrations, chosen
 from isolation_published import cell, clock
-from lesion.edits.inputs import Inputs
-from lesion.edits.shares import MathNeuro, fixed_together
-from lesion.edits.thresholds import top_count
-from lesion.methods.observation import TOKENS_ON_ACCELERATOR, TOKENS_ON_CPU, observe
-from lesion.methods.readers import probe
+from lesion.activations.observation import TOKENS_ON_ACCELERATOR, TOKENS_ON_CPU, observe
+from lesion.activations.readers import probe
+from lesion.edits.selections.inputs import Inputs
+from lesion.edits.selections.thresholds import top_count
+from lesion.edits.selections.topk import MathNeuro, fixed_together
 from lesion.models.load import Model
 from sweep import machine
 

@@ -19,13 +19,13 @@ import torch
 
 from isolation_models import SHARES, calibrations, chosen
 from isolation_published import cell
-from lesion.edits.artefact import read_edit, save_edit
-from lesion.edits.checkpoint import apply_edits
+from lesion.activations.observation import batches, observe
+from lesion.activations.readers import stopped_at_head
 from lesion.edits.edit import ScaleParameters
-from lesion.edits.inputs import Inputs, InputSums
-from lesion.edits.shares import MathNeuro, fixed_together
-from lesion.methods.observation import batches, observe
-from lesion.methods.readers import stopped_at_head
+from lesion.edits.files.artefact import read_edit, save_edit
+from lesion.edits.files.checkpoint import apply_edits
+from lesion.edits.selections.inputs import Inputs, InputSums
+from lesion.edits.selections.topk import MathNeuro, fixed_together
 from lesion.models.load import Model, load, quiet, wrap
 
 EDIT, MASKS = "made.edit", "masks.safetensors"

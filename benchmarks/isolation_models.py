@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from lesion.methods.calibration import Calibration, calibration
+from lesion.activations.calibration import Calibration, calibration
 from lesion.models.load import Model, load, wrap
 from lesion.tasks.catalogue import find
 

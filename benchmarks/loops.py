@@ -30,7 +30,7 @@ import torch
 
 from lesion.edits.edit import BASELINE, Edit, ScaleAttention, ScaleBlock, ScaleMlp
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.transformers import TransformersEngine
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.models.load import Model, load
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.prompts import encode, resolve

@@ -24,17 +24,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import lesion
-from lesion.edits.artefact import read_edit
-from lesion.edits.drawing import drawing_keys
+from lesion.core.store import Store
 from lesion.edits.edit import BASELINE, ScaleParameters, parts
-from lesion.edits.selection import Selection
+from lesion.edits.files.artefact import read_edit
+from lesion.edits.selections.random_control import drawing_keys
+from lesion.edits.selections.selection import Selection
 from lesion.models.load import Model, load
-from lesion.studies.evaluate import Candidate, Roles, evaluate, plan
-from lesion.studies.evaluation_items import calibrated_on
-from lesion.studies.isolation_study import EvaluationStudy
-from lesion.studies.statistics import paired_drop, wilson
-from lesion.studies.store import Store
-from lesion.watching import Silent
+from lesion.progress import Silent
+from lesion.statistics.paired import paired_drop, wilson
+from lesion.studies.isolation.evaluate import Candidate, Roles, evaluate, plan
+from lesion.studies.isolation.evaluation_items import calibrated_on
+from lesion.studies.isolation.study import EvaluationStudy
 from sweep import machine
 
 TASK, CONTROLS = "primer:arithmetic", ["primer:atlas", "primer:reading"]

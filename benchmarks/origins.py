@@ -27,7 +27,7 @@ from torch import Tensor
 
 import lesion
 from lesion.models.load import Model, load, wrap
-from lesion.studies.invariance_statistics import overlap, permutation_p
+from lesion.statistics.agreement import overlap, permutation_p
 from sweep import machine
 
 CHILDREN = ("instruct", "rlvr", "distill")

@@ -22,8 +22,8 @@ import torch
 from torch.nn import functional as F
 
 from lesion.models.load import Model, load
-from lesion.studies.truncation_run import run_truncation
-from lesion.studies.truncation_study import TruncationStudy
+from lesion.studies.truncation.run import run_truncation
+from lesion.studies.truncation.study import TruncationStudy
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_contrast
 from lesion.tasks.contrast import TEMPTING

@@ -31,12 +31,12 @@ from typing import Any
 import torch
 
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock
-from lesion.engines.choice import EngineChoice
-from lesion.engines.cluster import Worker
-from lesion.engines.cluster_rooms import cores_here
-from lesion.engines.cluster_units import cut
+from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Engine, Request, Response
-from lesion.engines.transformers import TransformersEngine
+from lesion.engines.ray.cluster import Worker
+from lesion.engines.ray.placement import cores_here
+from lesion.engines.ray.units import cut
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.models.load import Model, load
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.prompts import encode

@@ -17,8 +17,8 @@ from statistics import mean
 from typing import Any
 
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock
-from lesion.engines.cluster_units import PROMPT_TOKEN, Unit, cut
 from lesion.engines.engine import Decoding, Request
+from lesion.engines.ray.units import PROMPT_TOKEN, Unit, cut
 
 MODELS = (32, 32, 32, 32, 28, 28, 28, 28)
 PROBLEMS = 1000

@@ -5,7 +5,7 @@
 Every row is one kind of noise around a straight line; every column the share of studies in which a test says at 5 %
 that there is more than a line. F: the textbook's lack of fit with runs as blocks; greenhouse: the same for runs with
 lines of their own, corrected by Greenhouse and Geisser's ε; component, hinge, step: the tests of
-`lesion.methods.shape`; chosen: its rule, by which a hinge or step is claimed.
+`lesion.statistics.shape`; chosen: its rule, by which a hinge or step is claimed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import argparse
 import numpy as np
 from scipy.stats import f as fisher
 
-from lesion.methods.shape import _families, _off_line, _principal, _t_test
+from lesion.statistics.shape import _families, _off_line, _principal, _t_test
 
 RUNS = 5
 ALPHA = 0.05

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from lesion.studies.statistics import wilson
+from lesion.statistics.paired import wilson
 from stopping_replayed import replay, told
 from stopping_simulated import (
     MODES,

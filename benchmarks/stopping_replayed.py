@@ -1,7 +1,7 @@
 """A stored full table replayed for `stopping.py`: what stopping would have asked of it, and called.
 
 Two questions are kept apart: whether a drop exceeds the effect, which stopping decides and the full table answers too;
-and which cells are critical, which only the full table says, by another rule (`lesion.studies.critical`).
+and which cells are critical, which only the full table says, by another rule (`lesion.statistics.critical`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from lesion.core.store import Store
 from lesion.edits.edit import BASELINE, Scale, parse
-from lesion.studies.critical import critical_cells, pairs
-from lesion.studies.store import Store
+from lesion.statistics.critical import critical_cells, pairs
 from stopping_simulated import MODES, Differences, Rule, stopped, told_by_table
 
 NAMES = {1: "exceeds", -1: "not", 0: "open"}

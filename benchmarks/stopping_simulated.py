@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
-from lesion.studies.sequential import within_effect
-from lesion.studies.sequential_families import Standing, follow, until_decided
-from lesion.studies.stopping import FIRST, stretched
+from lesion.statistics.sequential import within_effect
+from lesion.statistics.sequential_families import Standing, follow, until_decided
+from lesion.studies.ablation.stopping import FIRST, stretched
 
 Differences = Int[np.ndarray, "cells items"]
 Generator = np.random.Generator
@@ -72,7 +72,7 @@ def decided(differences: Differences, rule: Rule) -> Int[np.ndarray, " cells"]:
 
 
 def stopped(differences: Differences, rule: Rule) -> Stopped:
-    """Ask round after round, as `lesion.studies.stopping` does, until all is decided or all items have been asked."""
+    """Ask round after round, as `lesion.studies.ablation.stopping` does, until all is decided or no item is left."""
     cells, total = differences.shape
     how = (rule.effect, rule.level, total if rule.table else None)
     standing, known, baseline, rounds = Standing.first(cells), np.zeros(cells, dtype=np.int64), 0, 0

@@ -22,13 +22,13 @@ from typing import Any
 
 import torch
 
+from lesion.core.layers import parse_layers
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.prefill import pad_left
-from lesion.engines.transformers import TransformersEngine
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.engines.transformers.prefill import pad_left
 from lesion.models.load import Model, load, wrap
-from lesion.studies.layers import parse_layers
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.prompts import encode
 

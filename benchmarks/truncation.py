@@ -41,14 +41,14 @@ from typing import Any
 
 import torch
 
+from lesion.core.store import Store
 from lesion.edits import spectra
 from lesion.edits.edit import Truncate
 from lesion.edits.lowrank import Factors
-from lesion.methods.truncation import KEEP
 from lesion.models.load import Model
-from lesion.studies.store import Store
-from lesion.studies.truncation_run import run_truncation
-from lesion.studies.truncation_study import TruncationStudy
+from lesion.studies.truncation.grid import KEEP
+from lesion.studies.truncation.run import run_truncation
+from lesion.studies.truncation.study import TruncationStudy
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.prompts import encode
 from sweep import machine

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from lesion.edits.apply import applied
 from lesion.edits.edit import Truncate
-from lesion.engines.prefill import pad_left
+from lesion.engines.transformers.prefill import pad_left
 from lesion.models.load import Model, load, wrap
 from lesion.tasks.catalogue import find
 from truncation_published import Question

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lesion.edits.edit import Truncate
-from lesion.engines.prefill import pad_left
+from lesion.engines.transformers.prefill import pad_left
 from lesion.models.load import Model
 
 How = Literal["randomised", "svd"]

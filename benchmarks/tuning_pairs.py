@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
+from lesion.core.layers import parse_layers
+from lesion.core.store import Store
 from lesion.edits.edit import BASELINE
-from lesion.studies.layers import parse_layers
-from lesion.studies.statistics import paired_drop
-from lesion.studies.store import Store
+from lesion.statistics.paired import paired_drop
 
 
 def gains(folder: Path, seed: int) -> tuple[dict[tuple[int, ...], np.ndarray], np.ndarray]:

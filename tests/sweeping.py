@@ -12,8 +12,8 @@ import pytest
 
 from commandline import questions, save
 from lesion.cli.main import code
+from lesion.core.store import Store
 from lesion.errors import LesionError
-from lesion.studies.store import Store
 
 ITEMS = 36
 CELLS = 4 * ITEMS

@@ -26,12 +26,17 @@ import torch
 
 import lesion
 from commandline import questions
-from lesion import api, api_drift, api_isolation, api_overlay, api_truncation, api_tune
-from lesion.edits import checkpoint
+from lesion import api
+from lesion.activations import observation
+from lesion.edits.files import checkpoint
 from lesion.engines.engine import Decoding
 from lesion.errors import LesionError
-from lesion.methods import observation
 from lesion.models import load as loading
+from lesion.studies.drift import api as api_drift
+from lesion.studies.isolation import api as api_isolation
+from lesion.studies.overlay import api as api_overlay
+from lesion.studies.truncation import api as api_truncation
+from lesion.studies.tuning import api as api_tune
 from tiny import model
 
 EACH = 12

@@ -6,13 +6,13 @@ import pytest
 
 from commandline import lesion
 from lesion.bounds import MOST, check
-from lesion.engines.choice import EngineChoice
+from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
 from lesion.labs.memory.recipe import Recipe as Memory
 from lesion.labs.recall.recipe import preset
-from lesion.studies.drift_study import DriftStudy
-from lesion.studies.isolation_study import IsolationStudy
-from lesion.studies.study import Study
+from lesion.studies.ablation.study import Study
+from lesion.studies.drift.study import DriftStudy
+from lesion.studies.isolation.study import IsolationStudy
 from lesion.tasks.catalogue import find
 
 MODEL = "bundled:llama-base"

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from commandline import lesion
+from lesion.atomic import replace
+from lesion.core.lock import FolderLock
 from lesion.errors import LesionError, UsageError
 from lesion.outputs import KINDS, MARK, clear_leftovers, default_folder, kind_of, own, refuse_links
 from lesion.report.files import writing
-from lesion.studies.lock import FolderLock
-from lesion.whole import replace
 
 needs_links = pytest.mark.skipif(os.name != "posix", reason="makes links and pipes as POSIX has them")
 
@@ -210,7 +210,7 @@ def test_what_killed_processes_left_unfinished_goes_with_the_next_run(tmp_path):
     killed = """
 import os, signal, sys
 from pathlib import Path
-from lesion.whole import replace
+from lesion.atomic import replace
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 replace(Path(sys.argv[1]), "half")
 """

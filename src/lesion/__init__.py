@@ -15,17 +15,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lesion.activations.calibration import calibration
+    from lesion.activations.observation import observe
     from lesion.api import Result, ablate, study
-    from lesion.api_drift import Drifted, drift
-    from lesion.api_isolation import Isolated, evaluate, isolate
-    from lesion.api_overlay import Overlaid, overlay
-    from lesion.api_recall import Recalled
-    from lesion.api_truncation import Truncated, truncate
-    from lesion.api_tune import Tuned, tune
     from lesion.edits.apply import applied
-    from lesion.edits.artefact import read_edit, save_edit
-    from lesion.edits.checkpoint import apply_edits
-    from lesion.edits.drawing import Random
     from lesion.edits.edit import (
         BASELINE,
         Compose,
@@ -36,14 +29,21 @@ if TYPE_CHECKING:
         Truncate,
         parse,
     )
+    from lesion.edits.files.artefact import read_edit, save_edit
+    from lesion.edits.files.checkpoint import apply_edits
     from lesion.edits.gates import gated
-    from lesion.edits.neurons import LAPE
-    from lesion.edits.shares import Magnitude, MathNeuro, Wanda
-    from lesion.engines.choice import EngineChoice
+    from lesion.edits.selections.neurons import LAPE
+    from lesion.edits.selections.random_control import Random
+    from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
+    from lesion.engines.config import EngineChoice
     from lesion.errors import LesionError, UsageError
-    from lesion.methods.calibration import calibration
-    from lesion.methods.observation import observe
+    from lesion.labs.recall.api import Recalled
     from lesion.models.load import Model, load
+    from lesion.studies.drift.api import Drifted, drift
+    from lesion.studies.isolation.api import Isolated, evaluate, isolate
+    from lesion.studies.overlay.api import Overlaid, overlay
+    from lesion.studies.truncation.api import Truncated, truncate
+    from lesion.studies.tuning.api import Tuned, tune
     from lesion.tasks.catalogue import find as find_task
 
 # Names are imported when they are first used: `lesion --help` need not wait for torch.
@@ -51,31 +51,31 @@ _HOME = {
     "ablate": "lesion.api",
     "Result": "lesion.api",
     "study": "lesion.api",
-    "drift": "lesion.api_drift",
-    "Drifted": "lesion.api_drift",
-    "evaluate": "lesion.api_isolation",
-    "isolate": "lesion.api_isolation",
-    "Isolated": "lesion.api_isolation",
-    "overlay": "lesion.api_overlay",
-    "Overlaid": "lesion.api_overlay",
-    "Recalled": "lesion.api_recall",
-    "truncate": "lesion.api_truncation",
-    "Truncated": "lesion.api_truncation",
-    "tune": "lesion.api_tune",
-    "Tuned": "lesion.api_tune",
-    "read_edit": "lesion.edits.artefact",
-    "save_edit": "lesion.edits.artefact",
-    "apply_edits": "lesion.edits.checkpoint",
+    "drift": "lesion.studies.drift.api",
+    "Drifted": "lesion.studies.drift.api",
+    "evaluate": "lesion.studies.isolation.api",
+    "isolate": "lesion.studies.isolation.api",
+    "Isolated": "lesion.studies.isolation.api",
+    "overlay": "lesion.studies.overlay.api",
+    "Overlaid": "lesion.studies.overlay.api",
+    "Recalled": "lesion.labs.recall.api",
+    "truncate": "lesion.studies.truncation.api",
+    "Truncated": "lesion.studies.truncation.api",
+    "tune": "lesion.studies.tuning.api",
+    "Tuned": "lesion.studies.tuning.api",
+    "read_edit": "lesion.edits.files.artefact",
+    "save_edit": "lesion.edits.files.artefact",
+    "apply_edits": "lesion.edits.files.checkpoint",
     "ScaleParameters": "lesion.edits.edit",
-    "LAPE": "lesion.edits.neurons",
-    "Magnitude": "lesion.edits.shares",
-    "MathNeuro": "lesion.edits.shares",
-    "Random": "lesion.edits.drawing",
-    "Wanda": "lesion.edits.shares",
-    "calibration": "lesion.methods.calibration",
-    "observe": "lesion.methods.observation",
+    "LAPE": "lesion.edits.selections.neurons",
+    "Magnitude": "lesion.edits.selections.topk",
+    "MathNeuro": "lesion.edits.selections.topk",
+    "Random": "lesion.edits.selections.random_control",
+    "Wanda": "lesion.edits.selections.topk",
+    "calibration": "lesion.activations.calibration",
+    "observe": "lesion.activations.observation",
     "find_task": "lesion.tasks.catalogue",
-    "EngineChoice": "lesion.engines.choice",
+    "EngineChoice": "lesion.engines.config",
     "applied": "lesion.edits.apply",
     "gated": "lesion.edits.gates",
     "BASELINE": "lesion.edits.edit",

@@ -9,35 +9,36 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from lesion.api_drift import Drifted
-from lesion.api_folder import folder_of
-from lesion.api_isolation import Isolated
-from lesion.api_recall import Recalled
-from lesion.api_truncation import Truncated
-from lesion.api_tune import Tuned
 from lesion.arguments import validated
+from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.edits.edit import Unit
-from lesion.engines.choice import EngineChoice
+from lesion.engines.config import EngineChoice
 from lesion.engines.engine import MakeEngine
+from lesion.labs.recall.api import Recalled
 from lesion.labs.recall.study import run_recall
+from lesion.labs.recall.study_file import RecallStudy
 from lesion.models.load import Model
 from lesion.outputs import refuse_another_kind
-from lesion.report import page, tables
-from lesion.studies.drift_run import run_drift
-from lesion.studies.drift_study import DriftStudy
-from lesion.studies.invariance_revisions import over_time
-from lesion.studies.isolation_run import run_isolation
-from lesion.studies.isolation_study import IsolationStudy
-from lesion.studies.kinds import AnyStudy, load_study
-from lesion.studies.recall_study import RecallStudy
-from lesion.studies.run import recall, run
-from lesion.studies.study import Study, stopping
-from lesion.studies.truncation_run import run_truncation
-from lesion.studies.truncation_study import TruncationStudy
-from lesion.studies.tuning_run import run_tuning
-from lesion.studies.tuning_study import TuningStudy
-from lesion.watching import Silent, Watcher
+from lesion.progress import Silent, Watcher
+from lesion.studies.ablation import report as page
+from lesion.studies.ablation import tables
+from lesion.studies.ablation.invariance.revisions import over_time
+from lesion.studies.ablation.run import recall, run
+from lesion.studies.ablation.study import Study, stopping
+from lesion.studies.drift.api import Drifted
+from lesion.studies.drift.run import run_drift
+from lesion.studies.drift.study import DriftStudy
+from lesion.studies.isolation.api import Isolated
+from lesion.studies.isolation.run import run_isolation
+from lesion.studies.isolation.study import IsolationStudy
+from lesion.studies.registry import AnyStudy, load_study
+from lesion.studies.truncation.api import Truncated
+from lesion.studies.truncation.run import run_truncation
+from lesion.studies.truncation.study import TruncationStudy
+from lesion.studies.tuning.api import Tuned
+from lesion.studies.tuning.run import run_tuning
+from lesion.studies.tuning.study import TuningStudy
 
 
 @dataclass(frozen=True)

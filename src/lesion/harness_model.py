@@ -19,15 +19,15 @@ from tqdm import tqdm
 
 import lesion.harness_entry
 from lesion.edits.apply import applied
-from lesion.edits.artefact import read_edit
 from lesion.edits.edit import BASELINE, Edit, of_places, of_spectra, parse
-from lesion.engines.choice import EngineChoice
+from lesion.edits.files.artefact import read_edit
+from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request, Response
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.load import Model, load
 from lesion.tasks import chat
-from lesion.tasks.harness_subtask import DEFAULT_LIMIT, LIMITS, NEUTRAL
-from lesion.tasks.harness_tokens import HarnessTokens, Part
+from lesion.tasks.harness.subtask import DEFAULT_LIMIT, LIMITS, NEUTRAL
+from lesion.tasks.harness.tokens import HarnessTokens, Part
 
 # What the harness's command passes on where nothing is said.
 _DEFAULTS = {"batch_size": 1, "max_batch_size": None, "device": "cuda:0"}

@@ -9,10 +9,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from lesion.atomic import is_leftover, replace
 from lesion.errors import LesionError, UsageError
 from lesion.files import read_object, understood
 from lesion.plain import short, unruly
-from lesion.whole import is_leftover, replace
 
 MARK = "lesion.json"
 """Names the kind of study that a folder belongs to."""

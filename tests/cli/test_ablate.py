@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from commandline import Outcome, lesion, questions, save
-from lesion.studies.run import recall
-from lesion.studies.store import Store
-from lesion.studies.study import shipped
+from lesion.core.store import Store
+from lesion.studies.ablation.run import recall
+from lesion.studies.ablation.study import shipped
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_logits_that_are_not_finite_are_reported_per_edit_and_the_study_goes_on(
 
 
 def test_ctrl_c_ends_cleanly_and_says_that_nothing_is_lost(capsys, checkpoint, sums, out, monkeypatch):
-    from lesion.engines.transformers import TransformersEngine
+    from lesion.engines.transformers.engine import TransformersEngine
 
     whole = TransformersEngine.answer
 
@@ -227,7 +227,7 @@ def test_a_report_is_written_again_from_the_answers_alone(capsys, checkpoint, su
 
 def unfinished(capsys, monkeypatch, checkpoint: Path, sums: Path, out: Path, lives: int) -> Outcome:
     """A study that died after so many answers."""
-    from lesion.engines.transformers import TransformersEngine
+    from lesion.engines.transformers.engine import TransformersEngine
 
     whole = TransformersEngine.answer
 

@@ -7,9 +7,9 @@ import transformers as hf
 
 from commandline import lesion, save
 from lesion.edits.apply import applied
-from lesion.edits.artefact import read_edit, save_edit
 from lesion.edits.edit import Compose, ScaleParameters, Truncate
-from lesion.edits.shares import Magnitude
+from lesion.edits.files.artefact import read_edit, save_edit
+from lesion.edits.selections.topk import Magnitude
 from lesion.edits.weights import written
 from lesion.models.load import load
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from commandline import lesion, questions, refused
+from lesion.core.store import Store
 from lesion.outputs import own
-from lesion.studies.store import Store
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on_once_there_is_room(
     capsys, checkpoint, tmp_path, out, monkeypatch
 ):
     """The limit on the size of files stands in for a disk: beyond it every write fails."""
-    monkeypatch.setattr("lesion.studies.asking.COMMIT_EVERY", 0.0)
+    monkeypatch.setattr("lesion.core.inference.COMMIT_EVERY", 0.0)
     task = tmp_path / "long.jsonl"
     lines = [{"id": n, "prompt": f"{n}" + "x" * 200, "answer": "y", "solution": ""} for n in range(100)]
     task.write_text("\n".join(map(json.dumps, lines)))

@@ -12,8 +12,8 @@ import pytest
 
 from commandline import lesion
 from lesion.errors import LesionError
-from lesion.studies.overlay import profiles as read
-from lesion.studies.overlay import summarise
+from lesion.studies.overlay.summary import profiles as read
+from lesion.studies.overlay.summary import summarise
 
 
 def broken(value, draw):

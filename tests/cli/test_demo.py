@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from commandline import lesion
-from lesion.studies.kinds import load_study
-from lesion.studies.questions import shipped
+from lesion.core.study_file import shipped
+from lesion.studies.registry import load_study
 
 FAMILIES, VARIANTS = ("llama", "qwen2"), ("base", "instruct", "distill", "rlvr")
 
@@ -46,7 +46,7 @@ def test_the_demo_tells_every_chapter_in_one_report_and_goes_on_where_it_stopped
     for name in ("demo", "demo-drift", "demo-isolation", "demo-truncation"):
         files[name] = studies / f"{name}.toml"
         files[name].write_text(small(name), encoding="utf-8")
-    monkeypatch.setattr("lesion.studies.questions.shipped", lambda: files)
+    monkeypatch.setattr("lesion.core.study_file.shipped", lambda: files)
     out = tmp_path / "demo"
     done = lesion(capsys, "demo", "--out", out)
     assert done.code == 0, done.err

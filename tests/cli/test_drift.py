@@ -9,9 +9,9 @@ import pytest
 
 import lesion as library
 from commandline import lesion, questions, refused
+from lesion.core.store import Store
 from lesion.errors import UsageError
-from lesion.studies.drift_study import DriftStudy
-from lesion.studies.store import Store
+from lesion.studies.drift.study import DriftStudy
 from tiny import model
 
 FEW = ["--items", 6, "--runs", 2, "--starts", 1, "--max-new-tokens", 4]

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from commandline import lesion, save
-from lesion.edits.artefact import read_edit, save_edit
 from lesion.edits.edit import Compose, ScaleParameters, Truncate
-from lesion.edits.inputs import Inputs, InputSums, Provenance
-from lesion.edits.selection import count
-from lesion.edits.shares import Magnitude, MathNeuro, Wanda
+from lesion.edits.files.artefact import read_edit, save_edit
+from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
+from lesion.edits.selections.selection import count
+from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.models.load import load
 from tiny import model as tiny_model
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commandline import lesion, questions, save, write
-from lesion.studies.lock import FolderLock
+from lesion.core.lock import FolderLock
 
 
 @pytest.fixture(scope="module")

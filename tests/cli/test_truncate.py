@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from commandline import lesion, questions, refused, save, write
-from lesion.studies.store import Store
+from lesion.core.store import Store
 from tiny import tiny
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from lesion.edits.inputs import Inputs, InputSums, Provenance
-from lesion.edits.shares import MathNeuro, Wanda
+from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
+from lesion.edits.selections.topk import MathNeuro, Wanda
 
 
 def inputs(model, seed: int, data: str = "sums.jsonl") -> Inputs:

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from lesion.edits.apply import applied
-from lesion.edits.artefact import read_edit, save_edit
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters
+from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.gates import gated
-from lesion.edits.shares import Magnitude
+from lesion.edits.selections.topk import Magnitude
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, wrap
 from tiny import FAMILIES, model

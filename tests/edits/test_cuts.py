@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lesion.edits.cuts import Cut, cuts, kept_by_all, refuse_both
 from lesion.edits.edit import ScaleParameters, Truncate
-from lesion.edits.shares import Magnitude
+from lesion.edits.selections.topk import Magnitude
 from lesion.errors import UsageError
 
 truncations = st.builds(

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lesion.edits.drawing import Random
 from lesion.edits.edit import (
     BASELINE,
     SCALES,
@@ -29,8 +28,9 @@ from lesion.edits.edit import (
     parts,
     to_json,
 )
-from lesion.edits.selection import Selection
-from lesion.edits.shares import Magnitude
+from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.selection import Selection
+from lesion.edits.selections.topk import Magnitude
 from lesion.engines.engine import Request
 from lesion.errors import UsageError
 

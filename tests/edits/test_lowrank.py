@@ -13,7 +13,7 @@ from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters, Truncate
 from lesion.edits.gates import gated
 from lesion.edits.lowrank import factor_bytes, maskable
-from lesion.edits.shares import Magnitude
+from lesion.edits.selections.topk import Magnitude
 from lesion.edits.spectra import spectra
 from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError

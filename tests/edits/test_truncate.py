@@ -25,7 +25,7 @@ from lesion.edits.edit import (
     parse,
     to_json,
 )
-from lesion.edits.shares import Magnitude
+from lesion.edits.selections.topk import Magnitude
 from lesion.edits.spectra import spectra
 from lesion.edits.weights import written
 from lesion.errors import LesionError, UsageError

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import tiny
-from lesion.edits.drawing import Random
 from lesion.edits.edit import Compose, ScaleParameters
-from lesion.edits.selection import Selection
-from lesion.edits.shares import Magnitude
+from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.selection import Selection
+from lesion.edits.selections.topk import Magnitude
 from lesion.edits.weights import Effect, check_effects, scaled, written
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, wrap

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from lesion.edits.shares import MathNeuro
-from lesion.methods.calibration import calibration
-from lesion.methods.observation import observe
+from lesion.activations.calibration import calibration
+from lesion.activations.observation import observe
+from lesion.edits.selections.topk import MathNeuro
 from lesion.models.load import load
 from lesion.tasks.catalogue import find
 

@@ -10,8 +10,8 @@ import torch
 
 import lesion
 from commandline import lesion as command
-from lesion.studies.drift_study import DriftStudy
-from lesion.studies.drift_texts import draw_runs
+from lesion.studies.drift.study import DriftStudy
+from lesion.studies.drift.texts import draw_runs
 from lesion.tasks.catalogue import find
 
 

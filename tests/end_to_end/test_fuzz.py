@@ -21,17 +21,17 @@ from hypothesis import strategies as st
 
 from commandline import coarse_figures, questions, save, write
 from lesion.cli.main import code
-from lesion.cli.numbers import numbers, whole
-from lesion.edits.artefact import read_edit, save_edit
+from lesion.cli.parsing import numbers, whole
+from lesion.core.layers import canonical_layers, parse_layers
 from lesion.edits.edit import ScaleBlock, ScaleParameters, Truncate, parse
-from lesion.edits.shares import Magnitude
-from lesion.engines.choice import EngineChoice
+from lesion.edits.files.artefact import read_edit, save_edit
+from lesion.edits.selections.topk import Magnitude
+from lesion.engines.config import EngineChoice
 from lesion.errors import LesionError
 from lesion.files import named
 from lesion.models.load import load
 from lesion.models.source import find as find_model
-from lesion.studies.kinds import load_study
-from lesion.studies.layers import canonical_layers, parse_layers
+from lesion.studies.registry import load_study
 from lesion.tasks.catalogue import canonical, find
 
 

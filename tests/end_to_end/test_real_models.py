@@ -10,11 +10,11 @@ import pytest
 
 from commandline import lesion
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.transformers import TransformersEngine
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.models.load import Model, load
 from lesion.models.source import bundled
-from lesion.studies.run import recall
-from lesion.studies.statistics import wilson
+from lesion.statistics.paired import wilson
+from lesion.studies.ablation.run import recall
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.primer import NAMES
 from lesion.tasks.prompts import encode

@@ -10,8 +10,8 @@ import torch
 import lesion
 from commandline import lesion as command
 from commandline import write
+from lesion.core.store import Store
 from lesion.edits.edit import BASELINE, parse
-from lesion.studies.store import Store
 from lesion.tasks.catalogue import draw, find
 from oneencoding import contrasted
 from tiny import model

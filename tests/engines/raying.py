@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lesion.engines.cluster_joining import connected
+from lesion.engines.ray.joining import connected
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'lesion[ray]'"

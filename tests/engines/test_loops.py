@@ -14,9 +14,9 @@ import tiny
 from lesion.edits.edit import BASELINE, ScaleAttention, ScaleBlock, ScaleMlp
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.loops import LEAST, Loop
-from lesion.engines.row import Row
 from lesion.engines.stop_strings import StopStrings
-from lesion.engines.transformers import TransformersEngine
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.engines.transformers.sequence import Row
 from lesion.errors import UsageError
 
 

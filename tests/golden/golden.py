@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from lesion.cli.main import code
 from lesion.cli.progress import Bar
+from lesion.core.store import Store
 from lesion.errors import LesionError
-from lesion.studies.store import Store
 
 HERE = Path(__file__).parent
 STUDIES = HERE / "studies"

@@ -13,7 +13,7 @@ import torch
 
 from commandline import lesion
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.transformers import TransformersEngine
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError
 from lesion.labs.lineage import base as bases
 from lesion.labs.lineage import (
@@ -33,7 +33,7 @@ from lesion.labs.lineage.base import FAMILIES, Recipe, blank
 from lesion.labs.lineage.checkpoints import write
 from lesion.labs.lineage.recipes import Distill, Instruct, Rlvr
 from lesion.models.load import load, wrap
-from lesion.studies.statistics import wilson
+from lesion.statistics.paired import wilson
 from lesion.tasks.catalogue import find
 from lesion.tasks.primer import document
 from lesion.tasks.primer.task import PrimerTask

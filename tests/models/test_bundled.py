@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.transformers import TransformersEngine
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.models.load import Model, load
 from lesion.models.source import bundled
-from lesion.studies.statistics import wilson
+from lesion.statistics.paired import wilson
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_choices
 from lesion.tasks.prompts import encode, resolve

@@ -1,26 +1,5 @@
-"""Pages are written with coarse figures; the tests of figures draw them as they are."""
+"""Fixtures for the tests of pages."""
 
-from __future__ import annotations
+from pages import coarse, tab
 
-from collections.abc import Iterator
-
-import chromium
-import pytest
-
-from commandline import coarse_figures
-
-
-@pytest.fixture(scope="module", autouse=True)
-def coarse(request) -> Iterator[None]:
-    if "figures" in request.module.__name__:
-        yield
-        return
-    with coarse_figures():
-        yield
-
-
-@pytest.fixture(scope="session")
-def tab() -> Iterator[chromium.Chromium]:
-    """A tab of a browser, for one page after another."""
-    with chromium.Chromium() as found:
-        yield found
+__all__ = ["coarse", "tab"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from lesion.studies.statistics import wilson
+from lesion.statistics.paired import wilson
 
 MODELS, TASKS, LAYERS, ITEMS = ("base", "child"), ("sums", "facts"), 4, 10
 RULE = "A place is critical when the person who made this says so."

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from lesion.edits.edit import ScaleBlock
-from lesion.studies.invariance import invariance
-from lesion.studies.study import Study
-from lesion.studies.summary import summarise
+from lesion.studies.ablation.invariance.summary import invariance
+from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.summary import summarise
 
 LAYERS, ITEMS = 6, 60
 TASKS = ("primer:arithmetic", "primer:atlas")

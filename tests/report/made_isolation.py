@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lesion.studies.statistics import wilson
+from lesion.statistics.paired import wilson
 
 SKILL, CONTROLS, TEXT = "primer:arithmetic", ("primer:atlas", "primer:reading"), "primer:text"
 KEEPS = (0.001, 0.01, 0.05, 0.15)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from made import right, study
 
-from lesion.studies.statistics import wilson
+from lesion.statistics.paired import wilson
 
 DRAWN = 12
 ASKED = {0: 10, 1: 6, 2: 3, 3: 6}

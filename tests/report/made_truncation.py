@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lesion.studies.statistics import mcnemar_exact, paired_drop, wilson
+from lesion.statistics.paired import mcnemar_exact, paired_drop, wilson
 
 IOI, ATLAS = "ioi", "primer:atlas"
 PARTS = {"validation": {IOI: 60, ATLAS: 50}, "test": {IOI: 240, ATLAS: 200}}

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lesion.studies.statistics import wilson
-from lesion.studies.tuning_arms import label
-from lesion.studies.tuning_statistics import crossed
-from lesion.studies.tuning_summary import COMPARED, verdict
+from lesion.statistics.over_seeds import crossed
+from lesion.statistics.paired import wilson
+from lesion.studies.tuning.arms import label
+from lesion.studies.tuning.summary import COMPARED, verdict
 
 GAINS = {"critical": 0.10, "least": 0.02, "random": 0.03, "all-adapter": 0.06, "all-full": 0.12}
 BLOCKS = {"critical": [0, 2], "least": [1, 4], "all-adapter": list(range(8)), "all-full": list(range(8))}

@@ -6,7 +6,7 @@ import hashlib
 
 import torch
 
-from lesion.edits.inputs import Inputs, InputSums, Provenance
+from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
 from lesion.engines.engine import Response
 from lesion.tasks.task import Answer
 

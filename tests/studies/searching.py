@@ -10,7 +10,7 @@ from pathlib import Path
 
 from commandline import write
 from lesion.engines.engine import Response
-from lesion.studies.truncation_study import TruncationStudy
+from lesion.studies.truncation.study import TruncationStudy
 from lesion.tasks.task import Answer
 from tiny import tokenizer
 

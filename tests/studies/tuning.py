@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lesion.studies.tuning_study import TuningStudy
+from lesion.studies.tuning.study import TuningStudy
 from lesion.tasks import catalogue
 from lesion.tasks.task import Answer, Item, Verdict
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
-from lesion.tasks import judge
 from lesion.tasks.catalogue import calibration_items, find
+from lesion.tasks.judges import judge
 from lesion.tasks.shuffled import Shuffled, deal, shuffle
 from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
 

@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file
 
 from lesion.errors import LesionError, UsageError
+from lesion.progress import Silent
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Item, Verdict
 from lesion.training import verifiable
 from lesion.training.verifiable import Reinforcement, reinforce
-from lesion.watching import Silent
 from tiny import model
 
 RECIPE = Reinforcement(steps=4, prompts=3, generations=4, learning_rate=1e-2, warmup=0.0)

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from lesion.cli import hands
-from lesion.cli.numbers import whole
+from lesion.cli import engine_options as hands
+from lesion.cli.parsing import whole
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import Terminal, say, tame
-from lesion.engines.choice import EngineChoice
+from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
 from lesion.outputs import default_folder
 from lesion.plain import plain
-from lesion.studies.study import Study, shipped, stopping
+from lesion.studies.ablation.study import Study, shipped, stopping
 
 EFFECT = 0.1  # as in a study file
 
@@ -81,7 +81,7 @@ def ablate(
     """Switch off one block after another and show, with intervals, what each task loses."""
     chosen: list[Any] = list(models)
     if revisions is not None:
-        from lesion.studies.invariance_revisions import over_time
+        from lesion.studies.ablation.invariance.revisions import over_time
 
         chosen, notes = over_time(models, revisions)
         for note in notes:
@@ -124,11 +124,11 @@ def run_study(
 ) -> None:
     """Run a study file, or a study shipped with the package."""
     from lesion.cli import drift, isolate, recall, truncate, tune
-    from lesion.studies.drift_study import DriftStudy
-    from lesion.studies.isolation_study import IsolationStudy
-    from lesion.studies.kinds import load_study
-    from lesion.studies.truncation_study import TruncationStudy
-    from lesion.studies.tuning_study import TuningStudy
+    from lesion.studies.drift.study import DriftStudy
+    from lesion.studies.isolation.study import IsolationStudy
+    from lesion.studies.registry import load_study
+    from lesion.studies.truncation.study import TruncationStudy
+    from lesion.studies.tuning.study import TuningStudy
 
     if listing:
         for name in shipped():
@@ -166,9 +166,10 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
 def _report(folder: Path) -> None:
     from lesion.cli import drift, isolate, memory, overlay, truncate, tune
     from lesion.cli import recall as laboratory
-    from lesion.report import page, tables
-    from lesion.studies.cost import beside
-    from lesion.studies.run import recall
+    from lesion.core.cost import beside
+    from lesion.studies.ablation import report as page
+    from lesion.studies.ablation import tables
+    from lesion.studies.ablation.run import recall
 
     if (
         overlay.show(folder)
@@ -192,9 +193,10 @@ def _report(folder: Path) -> None:
 
 def _run(study: Study, out: Path | None, choice: EngineChoice) -> None:
     # Imported when there is something to run: help and wrong options need not wait for torch.
-    from lesion.report import page, tables
-    from lesion.studies.cost import beside
-    from lesion.studies.run import recall, run
+    from lesion.core.cost import beside
+    from lesion.studies.ablation import report as page
+    from lesion.studies.ablation import tables
+    from lesion.studies.ablation.run import recall, run
 
     folder = out or default_folder(study.name, study.identity())
     with Bar() as bar:

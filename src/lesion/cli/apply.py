@@ -28,9 +28,9 @@ def apply(
 ) -> None:
     """Write an edited model as an ordinary checkpoint that plain transformers loads."""
 
-    from lesion.edits.artefact import read_edit
-    from lesion.edits.checkpoint import apply_edits
-    from lesion.edits.thin import counted
+    from lesion.edits.files.artefact import read_edit
+    from lesion.edits.files.checkpoint import apply_edits
+    from lesion.edits.files.thin_factors import counted
 
     console = Terminal(stderr=True)
 

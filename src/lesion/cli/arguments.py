@@ -12,14 +12,14 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from typer.models import OptionInfo, ParameterInfo
 
-from lesion.cli.numbers import number
+from lesion.cli.parsing import number
 from lesion.errors import UsageError
 from lesion.files import named
 from lesion.plain import short
 
 
 def checked(command: Callable[..., None]) -> Callable[..., None]:
-    """The command for typer, its paths read by `lesion.files.named` and its numbers by `lesion.cli.numbers.number`.
+    """The command for typer, its paths read by `lesion.files.named` and its numbers by `lesion.cli.parsing.number`.
 
     A path is expanded (`~`); one that is empty, broken or cannot be followed is wrong use before anything begins.
     """

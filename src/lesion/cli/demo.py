@@ -25,16 +25,21 @@ def demo(
 ) -> None:
     """Ablation and drift of two families, isolation and truncation of one model, laid over each other: minutes."""
     from lesion.outputs import own
-    from lesion.report import drift, isolation, overlay, page, story, truncation
-    from lesion.studies.drift_run import run_drift
-    from lesion.studies.drift_study import DriftStudy
-    from lesion.studies.isolation_run import recall_isolation, run_isolation
-    from lesion.studies.isolation_study import IsolationStudy
-    from lesion.studies.overlay import profiles, summarise
-    from lesion.studies.run import recall, run
-    from lesion.studies.study import Study
-    from lesion.studies.truncation_run import run_truncation
-    from lesion.studies.truncation_study import TruncationStudy
+    from lesion.report import demo_page as story
+    from lesion.studies.ablation import report as page
+    from lesion.studies.ablation.run import recall, run
+    from lesion.studies.ablation.study import Study
+    from lesion.studies.drift import report as drift
+    from lesion.studies.drift.run import run_drift
+    from lesion.studies.drift.study import DriftStudy
+    from lesion.studies.isolation import report as isolation
+    from lesion.studies.isolation.run import recall_isolation, run_isolation
+    from lesion.studies.isolation.study import IsolationStudy
+    from lesion.studies.overlay import report as overlay
+    from lesion.studies.overlay.summary import profiles, summarise
+    from lesion.studies.truncation import report as truncation
+    from lesion.studies.truncation.run import run_truncation
+    from lesion.studies.truncation.study import TruncationStudy
 
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from lesion.cli import hands
-from lesion.cli.numbers import numbers, whole
+from lesion.cli import engine_options as hands
+from lesion.cli.parsing import numbers, whole
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import Terminal, say, tame
-from lesion.engines.choice import EngineChoice
-from lesion.studies.drift_study import DriftStudy
+from lesion.engines.config import EngineChoice
+from lesion.studies.drift.study import DriftStudy
 
 
 def drift(
@@ -102,7 +102,7 @@ def drift(
 
 def run(study: DriftStudy, out: Path, choice: EngineChoice) -> None:
     """Run a drift study into a folder and show what it found."""
-    from lesion.studies.drift_run import run_drift
+    from lesion.studies.drift.run import run_drift
 
     with Bar() as bar:
         try:
@@ -119,8 +119,8 @@ def show(folder: Path, made: tuple[int, int] | None = None, told: Sequence[str] 
 
     Notes that were told while it ran are not told again.
     """
-    from lesion.report import drift as page
-    from lesion.studies.drift_run import recall_drift
+    from lesion.studies.drift import report as page
+    from lesion.studies.drift.run import recall_drift
 
     summary = recall_drift(folder)
     if summary is None:

@@ -28,7 +28,7 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="An .edit fil
     """Say what an edit changes, in which model, and from which data it was made."""
 
     from lesion.cli.editing import describe
-    from lesion.edits.artefact import read_edit
+    from lesion.edits.files.artefact import read_edit
 
     Terminal().print(describe(read_edit(file)))
 
@@ -50,8 +50,8 @@ def combine(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
 ) -> None:
     """Make one edit out of two by what they select; edits that truncate are joined where their matrices differ."""
-    from lesion.edits.artefact import read_edit
-    from lesion.edits.combine import combined
+    from lesion.edits.files.artefact import read_edit
+    from lesion.edits.files.combine import combined
     from lesion.errors import UsageError
 
     if out.exists() and not overwrite:

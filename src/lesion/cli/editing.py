@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from lesion.edits.edit import of_weights
-from lesion.edits.editfile import EditFile
-from lesion.edits.selection import Count
-from lesion.edits.thin import counted
+from lesion.edits.files.edit_file import EditFile
+from lesion.edits.files.thin_factors import counted
+from lesion.edits.selections.selection import Count
 
 
 def describe(file: EditFile) -> RenderableType:

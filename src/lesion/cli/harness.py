@@ -8,7 +8,7 @@ import typer
 
 from lesion.errors import UsageError
 from lesion.files import reason
-from lesion.tasks.harness_library import need_harness
+from lesion.tasks.harness.library import need_harness
 
 # Options of the harness that name a model; its other commands take none.
 _MODEL = ("--model", "-M", "--config", "-C")

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from lesion.cli import hands
-from lesion.cli.numbers import numbers, whole
+from lesion.cli import engine_options as hands
+from lesion.cli.parsing import numbers, whole
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import Terminal, say, tame
-from lesion.engines.choice import EngineChoice
+from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
-from lesion.studies.isolation_study import METHODS, EvaluationStudy, IsolationStudy
+from lesion.studies.isolation.study import METHODS, EvaluationStudy, IsolationStudy
 
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
@@ -93,8 +93,8 @@ def evaluate(
     ] = False,
 ) -> None:
     """Ask the baseline and every edit the same items, each edit beside its matched random controls."""
-    from lesion.edits.artefact import read_edit
-    from lesion.studies.isolation_run import run_evaluation
+    from lesion.edits.files.artefact import read_edit
+    from lesion.studies.isolation.run import run_evaluation
 
     study = EvaluationStudy.make(
         name="evaluation",
@@ -136,7 +136,7 @@ def evaluate(
 
 def run(study: IsolationStudy, out: Path, choice: EngineChoice) -> None:
     """Run an isolation study into a folder and show what it found."""
-    from lesion.studies.isolation_run import run_isolation
+    from lesion.studies.isolation.run import run_isolation
 
     with Bar() as bar:
         try:
@@ -153,8 +153,8 @@ def show(folder: Path, asked: int | None = None, planned: int = 0, told: Sequenc
 
     Notes that were told while it ran are not told again.
     """
-    from lesion.report import isolation
-    from lesion.studies.isolation_run import recall_isolation
+    from lesion.studies.isolation import report as isolation
+    from lesion.studies.isolation.run import recall_isolation
 
     recalled = recall_isolation(folder)
     if recalled is None:

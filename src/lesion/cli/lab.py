@@ -110,7 +110,7 @@ def recall(
 ) -> None:
     """Train a two-layer transformer on noisy in-context recall; truncate each of its matrices, beside controls."""
     from lesion.cli import recall as recall_command
-    from lesion.cli.numbers import numbers
+    from lesion.cli.parsing import numbers
     from lesion.labs.recall import language
     from lesion.labs.recall.recipe import preset as recipe_of
 

@@ -36,8 +36,8 @@ def show(folder: Path) -> bool:
 
 
 def _show(folder: Path, summary: dict[str, Any]) -> None:
-    from lesion.report import memory as page
-    from lesion.report import memory_tables
+    from lesion.labs.memory import report as page
+    from lesion.labs.memory import tables as memory_tables
 
     path = page.write(folder, summary)
     Terminal().print(memory_tables.text(tame(summary)))

@@ -21,9 +21,9 @@ def overlay(
     seed: Annotated[int, typer.Option(help="Of the orders drawn for p, where a model has more than 8 blocks.")] = 0,
 ) -> None:
     """Do different methods point at the same blocks? Their profiles over one axis, with rank correlations."""
+    from lesion.core.lock import FolderLock
     from lesion.outputs import refuse_another_kind
-    from lesion.studies.lock import FolderLock
-    from lesion.studies.overlay import profiles, summarise
+    from lesion.studies.overlay.summary import profiles, summarise
 
     _refuse_study(out, folders)
     refuse_another_kind(out, "overlay")
@@ -59,7 +59,7 @@ def _summary(folder: Path) -> dict[str, Any] | None:
 
 def _show(out: Path, summary: dict[str, Any]) -> None:
 
-    from lesion.report import overlay as page
+    from lesion.studies.overlay import report as page
 
     path = page.write(out, summary)
     Terminal().print(page.text_tables(tame(summary)))

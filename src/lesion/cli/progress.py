@@ -39,7 +39,7 @@ class Pace:
 
 
 class Bar:
-    """A watcher of runs (`lesion.watching.Watcher`) that draws on standard error."""
+    """A watcher of runs (`lesion.progress.Watcher`) that draws on standard error."""
 
     def __init__(self) -> None:
         self.console = Terminal(stderr=True)

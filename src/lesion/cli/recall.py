@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import Terminal, say, tame
-from lesion.studies.recall_study import RecallStudy
+from lesion.labs.recall.study_file import RecallStudy
 
 if TYPE_CHECKING:
     from lesion.labs.recall.recipe import Recipe
@@ -51,8 +51,8 @@ def show(folder: Path) -> bool:
 
 
 def _show(folder: Path, summary: dict[str, Any]) -> None:
-    from lesion.report import recall as page
-    from lesion.report import recall_tables
+    from lesion.labs.recall import report as page
+    from lesion.labs.recall import tables as recall_tables
 
     path = page.write(folder, summary)
     told = (

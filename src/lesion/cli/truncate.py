@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from lesion.cli import hands
-from lesion.cli.numbers import numbers, whole
+from lesion.cli import engine_options as hands
+from lesion.cli.parsing import numbers, whole
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import Terminal, say, tame
-from lesion.engines.choice import EngineChoice
+from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
-from lesion.studies.truncation_study import TruncationStudy
+from lesion.studies.truncation.study import TruncationStudy
 
 
 def truncate(
@@ -119,7 +119,7 @@ def _screen(screen: str, items: str) -> Any:
 
 def run(study: TruncationStudy, out: Path, choice: EngineChoice) -> None:
     """Run a truncation study into a folder and show what it found."""
-    from lesion.studies.truncation_run import run_truncation
+    from lesion.studies.truncation.run import run_truncation
 
     with Bar() as bar:
         try:
@@ -136,8 +136,8 @@ def show(folder: Path, asked: int | None = None, planned: int = 0, told: Sequenc
 
     Notes that were told while it ran are not told again.
     """
-    from lesion.report import truncation
-    from lesion.studies.truncation_run import BEST, recall_truncation
+    from lesion.studies.truncation import report as truncation
+    from lesion.studies.truncation.run import BEST, recall_truncation
 
     summary = recall_truncation(folder)
     if summary is None:

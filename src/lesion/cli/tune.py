@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from lesion.cli import hands
-from lesion.cli.numbers import numbers, whole
+from lesion.cli import engine_options as hands
+from lesion.cli.parsing import numbers, whole
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import Terminal, say, tame
-from lesion.engines.choice import EngineChoice
+from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
-from lesion.studies.tuning_study import TuningStudy
+from lesion.studies.tuning.study import TuningStudy
 
 
 def tune(
@@ -104,7 +104,7 @@ def _given(**options: Any) -> dict[str, Any]:
 
 def run(study: TuningStudy, out: Path, choice: EngineChoice) -> None:
     """Run a tuning study into a folder and show what it found."""
-    from lesion.studies.tuning_run import run_tuning
+    from lesion.studies.tuning.run import run_tuning
 
     with Bar() as bar:
         try:
@@ -122,7 +122,7 @@ def run(study: TuningStudy, out: Path, choice: EngineChoice) -> None:
 
 def show(folder: Path) -> bool:
     """Write the report of a tuning anew and print its tables; False where the folder has none."""
-    from lesion.studies.tuning_folder import recall_tuning
+    from lesion.studies.tuning.folder import recall_tuning
 
     summary = recall_tuning(folder)
     if summary is None:
@@ -132,8 +132,8 @@ def show(folder: Path) -> bool:
 
 
 def _show(folder: Path, summary: dict[str, Any], told: Sequence[str]) -> None:
-    from lesion.report import tuning
-    from lesion.studies.cost import beside
+    from lesion.core.cost import beside
+    from lesion.studies.tuning import report as tuning
 
     path = tuning.write(folder, summary)
     console = Terminal()

@@ -14,7 +14,7 @@ from lesion.errors import UsageError
 from lesion.plain import short
 
 if TYPE_CHECKING:  # an edit of blocks need not wait for torch
-    from lesion.edits.selection import Selection
+    from lesion.edits.selections.selection import Selection
     from lesion.models.load import Model
 
 Unit = Literal["block", "attention", "mlp"]
@@ -112,7 +112,7 @@ class ScaleParameters:
     factor: float | int = 0.0
 
     def __post_init__(self) -> None:
-        from lesion.edits.selection import Selection  # needs torch, as whoever has a selection does
+        from lesion.edits.selections.selection import Selection  # needs torch, as whoever has a selection does
 
         given: object = self.selection
         if not isinstance(given, Selection):
@@ -222,8 +222,8 @@ def as_edit(given: EditLike, model: Model | None = None) -> Edit:
         if not edits:
             raise UsageError("No edit is given in an empty list; BASELINE, or 'baseline', is the model as it is.")
         return edits[0] if len(edits) == 1 else Compose(tuple(edits))
-    from lesion.edits.editfile import EditFile  # both are made of edits
-    from lesion.edits.selection import Selection
+    from lesion.edits.files.edit_file import EditFile  # both are made of edits
+    from lesion.edits.selections.selection import Selection
 
     if isinstance(given, EditFile):
         if model is None:

@@ -22,11 +22,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from lesion.atomic import replace
 from lesion.edits.spectrum import Spectrum, decompose
 from lesion.errors import UsageError
 from lesion.models.fingerprint import values_digest
 from lesion.models.load import Model
-from lesion.whole import replace
 
 # Where spectra are kept, and how many GiB at most; 0 keeps none on disk.
 FOLDER, LIMIT = "LESION_CACHE", "LESION_CACHE_GIB"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from lesion.edits.cuts import refuse_both
 from lesion.edits.edit import Compose, Edit, ScaleParameters, Truncate
-from lesion.edits.selection import check_extent
+from lesion.edits.selections.selection import check_extent
 from lesion.edits.spectra import spectra
 from lesion.edits.table import tabulate
 from lesion.errors import LesionError, UsageError

@@ -18,8 +18,8 @@ from lesion.tasks.facts import Facts
 from lesion.tasks.fewshot import FewShot
 from lesion.tasks.gold import Gold
 from lesion.tasks.gsm8k import Gsm8k
-from lesion.tasks.harness import Harness
-from lesion.tasks.harness_name import HEAD, HarnessName
+from lesion.tasks.harness.name import HEAD, HarnessName
+from lesion.tasks.harness.task import Harness
 from lesion.tasks.ioi import Ioi
 from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.math500 import Math500

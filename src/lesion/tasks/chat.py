@@ -16,7 +16,7 @@ from transformers.utils import chat_template_utils
 from lesion.errors import LesionError
 from lesion.files import UNFIT, reason
 from lesion.plain import short
-from lesion.tasks.deadline import within
+from lesion.tasks.judges.deadline import within
 
 SECONDS = 10.0
 """So long a template may take for one conversation; ordinary ones take less than a millisecond."""

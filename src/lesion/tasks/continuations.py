@@ -7,7 +7,7 @@ from typing import Any
 
 from lesion.errors import LesionError
 from lesion.tasks.gold import Gold
-from lesion.tasks.harness import Harness
+from lesion.tasks.harness.task import Harness
 from lesion.tasks.jsonl import JsonLines
 from lesion.tasks.prompts import Speaker, encode, resolve, templates, write
 from lesion.tasks.shuffled import Shuffled

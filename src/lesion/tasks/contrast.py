@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 
 from lesion.errors import UsageError
-from lesion.tasks import judge
+from lesion.tasks.judges import judge
 from lesion.tasks.source import whole
 from lesion.tasks.task import Answer, Item, Verdict
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lesion.errors import UsageError
-from lesion.tasks import judge
+from lesion.tasks.judges import judge
 from lesion.tasks.source import Row, hub_rows, identify, local_rows, rows_of, words
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 

@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args
 from lesion import files
 from lesion.errors import UsageError, nearest
 from lesion.plain import short
-from lesion.tasks import contrast, judge
+from lesion.tasks import contrast
+from lesion.tasks.judges import judge
 from lesion.tasks.source import existing, read_text, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 

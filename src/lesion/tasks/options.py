@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from lesion.errors import UsageError, nearest
 from lesion.plain import short
-from lesion.tasks import judge
+from lesion.tasks.judges import judge
 from lesion.tasks.source import whole
 from lesion.tasks.task import Answer, Item, Verdict
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import get_args
 
 from lesion.errors import UsageError, nearest
-from lesion.tasks import judge
+from lesion.tasks.judges import judge
 from lesion.tasks.source import Row, hub_rows, identify, local_rows, need, rows_of, words
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 

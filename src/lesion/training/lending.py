@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from lesion.engines.memory import ran_out
+from lesion.engines.transformers.memory import ran_out
 from lesion.errors import LesionError
 from lesion.models.load import Model
 

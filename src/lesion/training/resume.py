@@ -15,8 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
 
+from lesion.atomic import replace
 from lesion.errors import LesionError, UsageError
-from lesion.whole import replace
 
 FILE = "resume.safetensors"
 POINTS = 100  # of a curve

@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model, quiet
+from lesion.progress import Silent, Watcher
 from lesion.training.blocks import adapter_size, chosen, linear_modules, trainable
 from lesion.training.examples import IGNORED, Example
 from lesion.training.lending import enough_memory, lent, needed
 from lesion.training.resume import Progress, curve, digest
 from lesion.training.schedule import SCHEDULES, optimizer_of, order, schedule_of, seed_all
-from lesion.watching import Silent, Watcher
 
 EVERY = 50  # steps between two states
 SCALE = 2  # of an adapter's product

@@ -29,10 +29,10 @@ from trl import GRPOTrainer, SFTTrainer
 
 from lesion.errors import LesionError
 from lesion.models.load import Model
+from lesion.progress import Watcher
 from lesion.training.examples import IGNORED
 from lesion.training.resume import Progress
 from lesion.training.schedule import seed_all
-from lesion.watching import Watcher
 
 CLIP = 1.0  # the largest norm of a gradient
 

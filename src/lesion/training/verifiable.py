@@ -25,10 +25,11 @@ import numpy as np
 
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.sampling import SAMPLING
-from lesion.engines.transformers import TransformersEngine
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model, quiet
+from lesion.progress import Silent, Watcher
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import Answer, Item, Task, Verdict
 from lesion.training.blocks import trainable
@@ -36,7 +37,6 @@ from lesion.training.examples import end_token
 from lesion.training.lending import enough_memory, lent, needed
 from lesion.training.resume import Progress, curve, digest
 from lesion.training.schedule import optimizer_of, order, schedule_of
-from lesion.watching import Silent, Watcher
 
 EVERY = 10  # steps between two states
 PATIENCE = 8  # steps after which a training that had nothing to learn ends

@@ -8,10 +8,10 @@ import math
 import pytest
 
 from commandline import lesion
+from lesion.core.lock import FolderLock
 from lesion.labs.memory import lab, sizes, slopes
 from lesion.labs.memory.recipe import Recipe
 from lesion.outputs import own
-from lesion.studies.lock import FolderLock
 
 
 @pytest.fixture(autouse=True)

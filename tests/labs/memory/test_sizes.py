@@ -10,7 +10,7 @@ from lesion.labs.memory.data import mixture
 from lesion.labs.memory.model import codes
 from lesion.labs.memory.recipe import Recipe
 from lesion.labs.memory.training import descend
-from lesion.watching import Silent
+from lesion.progress import Silent
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
+from lesion.core.lock import FolderLock
 from lesion.errors import LesionError, UsageError
 from lesion.labs.recall import run as runs
 from lesion.labs.recall.recipe import PRESETS, RATES, Recipe, preset
 from lesion.labs.recall.run import run
 from lesion.labs.recall.seeds import groups, spread
 from lesion.labs.recall.study import recipes, run_recall
-from lesion.studies.lock import FolderLock
-from lesion.studies.recall_study import RecallStudy
-from lesion.watching import Silent
+from lesion.labs.recall.study_file import RecallStudy
+from lesion.progress import Silent
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=8, measured=10, batch=4, steps=3, keep=(0.25, 0.5), draws=2)
 FOUR = {"clean_loss", "clean_accuracy", "p_noise", "p_correct"}

@@ -19,7 +19,7 @@ from lesion.labs.recall.language import generated
 from lesion.labs.recall.model import FROZEN, forward, initial
 from lesion.labs.recall.recipe import preset
 from lesion.labs.recall.training import STATE, loss, measured_steps, train
-from lesion.watching import Silent
+from lesion.progress import Silent
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=10, measured=10, batch=6, steps=12, noise=0.5)
 LANGUAGE = generated(8, 0)

@@ -18,11 +18,11 @@ from lesion.labs.lineage.examination import gains, remembered, results, sentence
 from lesion.labs.lineage.recipes import Distill, Instruct, Recipe, Rlvr
 from lesion.labs.lineage.shipping import machine, ship
 from lesion.models.load import Model, wrap
+from lesion.progress import Silent, Watcher
 from lesion.tasks.catalogue import find
 from lesion.training.examples import Example, example
 from lesion.training.supervised import supervise
 from lesion.training.verifiable import reinforce
-from lesion.watching import Silent, Watcher
 
 EXAMINED = "examined"
 """The folder of `out` in which answers to the test items are kept, unless another is given."""

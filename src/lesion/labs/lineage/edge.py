@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from lesion import whole
+from lesion import atomic as whole
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.sampling import SAMPLING
-from lesion.engines.transformers import TransformersEngine
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError
 from lesion.labs.lineage import material
 from lesion.labs.lineage.recipes import Rlvr
 from lesion.models.load import Model
+from lesion.progress import Silent, Watcher
 from lesion.tasks.catalogue import find
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Item
-from lesion.watching import Silent, Watcher
 
 FILE = "problems.jsonl"
 

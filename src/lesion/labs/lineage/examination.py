@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from lesion import whole
+from lesion import atomic as whole
 from lesion.engines.engine import Decoding, Request
-from lesion.engines.transformers import TransformersEngine
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError
 from lesion.models.load import Model
-from lesion.studies.statistics import paired_drop, wilson
+from lesion.progress import Silent, Watcher
+from lesion.statistics.paired import paired_drop, wilson
 from lesion.tasks.catalogue import find
 from lesion.tasks.primer import NAMES
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Item
-from lesion.watching import Silent, Watcher
 
 Right = Mapping[str, Mapping[str, bool]]
 """Whether each answer is right, by task and by the id of its item."""

@@ -15,7 +15,7 @@ from lesion.labs.lineage.recipes import RECIPES, Distill, Instruct, Rlvr
 from lesion.labs.lineage.stage import train_base
 from lesion.models.load import Model, configuration, load
 from lesion.models.source import bundled, find
-from lesion.watching import Silent, Watcher
+from lesion.progress import Silent, Watcher
 
 STAGES = ("base", "instruct", "rlvr", "distill")
 """In the order in which they are trained: the teacher of the distilled child is the reinforced one."""

@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from lesion import whole
+from lesion import atomic as whole
 from lesion.errors import LesionError, UsageError
 from lesion.labs.lineage.card import card
 from lesion.labs.lineage.checkpoints import write

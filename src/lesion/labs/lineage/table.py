@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lesion import whole
+from lesion import atomic as whole
 from lesion.errors import LesionError
 from lesion.labs.lineage import shipping
 from lesion.labs.lineage.card import TASK

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lesion import whole
+from lesion import atomic as whole
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.sampling import SAMPLING
-from lesion.engines.transformers import TransformersEngine
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError
 from lesion.labs.lineage.material import mixture
 from lesion.labs.lineage.recipes import Distill
 from lesion.models.load import Model
+from lesion.progress import Silent, Watcher
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Item, Task
-from lesion.watching import Silent, Watcher
 
 FILE = "teacher.jsonl"
 

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from lesion.core.lock import FolderLock
 from lesion.errors import LesionError, UsageError
 from lesion.files import stored_object
 from lesion.labs.memory.recipe import Recipe
-from lesion.studies.lock import FolderLock
 
 SUMMARY, REPORT = "summary.json", "report.html"
 LAB = "memory"

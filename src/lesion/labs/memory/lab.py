@@ -13,7 +13,7 @@ from lesion.labs.memory.recipe import Recipe
 from lesion.labs.memory.spectrum import noise_place, spectrum
 from lesion.labs.memory.training import descend, measured_steps
 from lesion.labs.memory.truncation import measure, truncations
-from lesion.watching import Silent, Watcher
+from lesion.progress import Silent, Watcher
 
 
 def run_memory(recipe: Recipe, watcher: Watcher | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from lesion.labs.memory.recipe import Recipe
 from lesion.labs.memory.spectrum import EQUAL, Place, noise_place, spectrum
 from lesion.labs.memory.training import descend, measured_steps
 from lesion.labs.memory.truncation import MEASURES, Cutter
-from lesion.watching import Watcher
+from lesion.progress import Watcher
 
 CLASSES = (2, 3, 4, 8, 20, 32)
 NOISES = (0.1, 0.3, 0.5, 0.6, 0.7)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from lesion.labs.memory.theory import TRIGGERS, Setting, exact, levels, sampled
-from lesion.watching import Watcher
+from lesion.progress import Watcher
 
 VOCABULARIES = (16, 32, 64, 128, 256, 512)
 SIGNALS = ("feed_forward", "value", "value_noise")

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from lesion.labs.memory.model import Codes
-from lesion.watching import Silent, Watcher
+from lesion.progress import Silent, Watcher
 
 TOLD_EVERY = 500  # steps between two words to the watcher
 

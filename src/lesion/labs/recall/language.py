@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from lesion.errors import UsageError
 from lesion.files import existing, read_bytes
-from lesion.studies.recall_study import SMALLEST
+from lesion.labs.recall.study_file import SMALLEST
 
 Table = np.ndarray
 CORPUS_BYTES = 1 << 30

@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lesion.errors import UsageError, nearest
-from lesion.studies.recall_study import FeedForward
+from lesion.labs.recall.study_file import FeedForward
 
 FEED_FORWARDS: tuple[FeedForward, ...] = get_args(FeedForward)
 

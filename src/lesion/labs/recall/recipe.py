@@ -11,7 +11,7 @@ from lesion.errors import UsageError, nearest
 from lesion.labs.recall.data import VARIANTS, Task, Variant
 from lesion.labs.recall.language import Language
 from lesion.labs.recall.model import FEED_FORWARDS
-from lesion.studies.recall_study import SMALLEST, FeedForward, Optimiser
+from lesion.labs.recall.study_file import SMALLEST, FeedForward, Optimiser
 
 MOST_SEED = 2**64 - 1
 RATES: dict[Optimiser, float] = {"sgd": 0.03, "adam": 0.001}

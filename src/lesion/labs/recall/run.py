@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from lesion.atomic import replace
+from lesion.core.lock import FolderLock
 from lesion.errors import LesionError, UsageError
 from lesion.files import UNFIT, stored_object
 from lesion.labs.recall import language as languages
@@ -21,9 +23,7 @@ from lesion.labs.recall.recipe import Recipe, differences
 from lesion.labs.recall.training import STATE, refuse_another, train
 from lesion.labs.recall.truncation import sweep
 from lesion.outputs import refuse_another_kind
-from lesion.studies.lock import FolderLock
-from lesion.watching import Silent, Watcher
-from lesion.whole import replace
+from lesion.progress import Silent, Watcher
 
 SUMMARY, REPORT = "summary.json", "report.html"
 STUDY, CELLS = "study.toml", "cells"

@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from lesion.atomic import replace
+from lesion.core.lock import FolderLock
 from lesion.errors import LesionError, UsageError
 from lesion.labs.recall import language as languages
 from lesion.labs.recall.measurement import phases
@@ -25,12 +27,10 @@ from lesion.labs.recall.run import (
     write,
 )  # fmt: skip
 from lesion.labs.recall.seeds import groups
+from lesion.labs.recall.study_file import RecallStudy
 from lesion.labs.text import visible
 from lesion.outputs import refuse_another_kind
-from lesion.studies.lock import FolderLock
-from lesion.studies.recall_study import RecallStudy
-from lesion.watching import Silent, Watcher
-from lesion.whole import replace
+from lesion.progress import Silent, Watcher
 
 LISTS = ("noise", "vocabulary", "width", "feed_forward", "optimiser", "steps", "seed")
 

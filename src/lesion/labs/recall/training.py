@@ -14,14 +14,14 @@ from safetensors.torch import load, save
 from torch import Tensor
 from torch.nn import functional as F
 
+from lesion.atomic import replace
 from lesion.errors import LesionError, UsageError
 from lesion.labs.recall.data import Batch, Source
 from lesion.labs.recall.language import Language
 from lesion.labs.recall.measurement import Examination, measure
 from lesion.labs.recall.model import Weights, forward, initial, shapes
 from lesion.labs.recall.recipe import Recipe, differences
-from lesion.watching import Silent, Watcher
-from lesion.whole import replace
+from lesion.progress import Silent, Watcher
 
 STATE = "training.safetensors"
 SAVED_EVERY = 20.0  # seconds; what was done since is done again after an interruption

@@ -19,7 +19,7 @@ from lesion.labs.recall.data import uniforms
 from lesion.labs.recall.measurement import Examination
 from lesion.labs.recall.model import Weights, matrix, names
 from lesion.labs.recall.recipe import Recipe
-from lesion.watching import Silent, Watcher
+from lesion.progress import Silent, Watcher
 
 Side = Literal["top", "bottom"]
 

@@ -1,0 +1,380 @@
+"""Hidden states: what every token of some texts is at every layer of a model, spooled to disk layer by layer.
+
+Layer 0 is what enters block 0 (the embedding output, with whatever the architecture adds to it before the first block);
+layer l is the residual stream after block l − 1. The last layer is therefore the stream before the final norm: it is
+read at the block itself, since the last of transformers' `output_hidden_states` has been through the norm.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float32, Int
+from torch import Tensor, nn
+
+from lesion.activations.observation import batches
+from lesion.activations.readers import stopped_at_head
+from lesion.engines.transformers.memory import ran_out
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+from lesion.plain import amount
+from lesion.progress import Watcher
+
+_PREFIX = "lesion-states-"
+
+# Tokens of a batch, padding included. One layer's states of a batch are what a pass holds beyond the model's own work.
+TOKENS_ON_ACCELERATOR = 16_384
+TOKENS_ON_CPU = 2_048
+
+
+class HiddenStates:
+    """The states of all tokens at all layers, in files that go when this is closed. A context manager.
+
+    Nothing of a layer is in memory until `layer` reads it.
+
+    Attributes:
+        name: of the model, for messages.
+        layers: number of layers, blocks + 1.
+        tokens: number of tokens over all texts.
+        width: of the residual stream.
+        ids: [tokens] the token ids, text after text.
+        text_of: [tokens] which text a token stands in, from 0.
+        position: [tokens] its place in that text, from 0.
+        prompt: [tokens] whether it belongs to the prompt of its text; None where nobody said where prompts end.
+        folder: where the files lie.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        width: int,
+        texts: Sequence[Sequence[int]],
+        *,
+        prompt_tokens: Sequence[int] | None = None,
+        folder: Path | None = None,
+        name: str = "the model",
+    ) -> None:
+        """Room on disk for the states of `texts`, not yet filled; see `hidden_states` and `HiddenStates.of`.
+
+        Raises:
+            UsageError: there are no texts, one has no tokens, or `prompt_tokens` does not fit them.
+            LesionError: the disk has too little room, or `folder` cannot be written.
+        """
+        lengths = np.array([len(text) for text in texts], dtype=np.int64)
+        if not len(lengths):
+            raise UsageError("There are no texts to take hidden states of; give at least one.")
+        if (empty := np.flatnonzero(lengths == 0)).size:
+            raise UsageError(f"Text {empty[0]} has no tokens, so it has no hidden states; leave it out.")
+        self.name = name
+        self.layers, self.width, self.tokens = layers, width, int(lengths.sum())
+        self.ids: Int[np.ndarray, " tokens"] = np.concatenate([np.asarray(text, dtype=np.int64) for text in texts])
+        self.text_of: Int[np.ndarray, " tokens"] = np.repeat(np.arange(len(lengths)), lengths)
+        self.starts = np.concatenate(([0], np.cumsum(lengths)))
+        self.position: Int[np.ndarray, " tokens"] = np.arange(self.tokens) - self.starts[self.text_of]
+        self.prompt: Bool[np.ndarray, " tokens"] | None = None
+        if prompt_tokens is not None:
+            ends = np.asarray(list(prompt_tokens), dtype=np.int64)
+            if ends.shape != lengths.shape or bool(((ends < 0) | (ends > lengths)).any()):
+                raise UsageError(
+                    f"Of {len(lengths)} texts, {len(ends)} prompts were given; every text needs the number of its"
+                    f" tokens that are prompt, between 0 and all of them."
+                )
+            self.prompt = self.position < ends[self.text_of]
+        self._directory = _room(folder, layers * self.tokens * width * 4)
+        self.folder = Path(self._directory.name)
+        self._open = True
+
+    @classmethod
+    def of(
+        cls,
+        layers: Iterable[Float[np.ndarray, "tokens width"]],
+        texts: Sequence[Sequence[int]],
+        *,
+        prompt_tokens: Sequence[int] | None = None,
+        folder: Path | None = None,
+    ) -> HiddenStates:
+        """States that are known already, spooled as those of a model are.
+
+        Raises:
+            UsageError: a layer has another number of tokens than the texts, or another width than the first.
+            LesionError: a value is not finite.
+        """
+        given = [np.asarray(layer, dtype=np.float32) for layer in layers]
+        width = given[0].shape[1] if given else 0
+        states = cls(len(given), width, texts, prompt_tokens=prompt_tokens, folder=folder)
+        try:
+            for index, layer in enumerate(given):
+                if layer.shape != (states.tokens, width):
+                    raise UsageError(
+                        f"Layer {index} has the shape {list(layer.shape)}, not [{states.tokens}, {width}] as"
+                        f" {states.tokens} tokens and the first layer have it."
+                    )
+                if not bool(np.isfinite(layer).all()):
+                    raise LesionError(f"The states of layer {index} are not finite; they cannot be compared.")
+                states.path(index).write_bytes(np.ascontiguousarray(layer).tobytes())
+        except BaseException:
+            states.close()
+            raise
+        return states
+
+    def path(self, index: int) -> Path:
+        """The file of a layer: float32 in the machine's byte order, token after token."""
+        return self.folder / f"layer-{index:04d}.float32"
+
+    def layer(
+        self, index: int, where: Bool[np.ndarray, " tokens"] | None = None
+    ) -> Float32[np.ndarray, "chosen width"]:
+        """The states of one layer, read into memory.
+
+        Args:
+            index: 0 for what enters block 0, l for what block l − 1 gives.
+            where: the tokens wanted; None for all of them.
+
+        Raises:
+            UsageError: there is no such layer.
+            LesionError: the states were closed.
+        """
+        if where is not None and not where.all():
+            return np.array(self.mapped(index)[where])
+        self._check(index)
+        found: Float32[np.ndarray, "chosen width"] = np.fromfile(self.path(index), dtype=np.float32)
+        return found.reshape(self.tokens, self.width)
+
+    def mapped(self, index: int) -> Float32[np.ndarray, "tokens width"]:
+        """The states of one layer as a read-only map of its file, to go through piece by piece.
+
+        Raises:
+            UsageError: there is no such layer.
+            LesionError: the states were closed.
+        """
+        self._check(index)
+        return np.memmap(self.path(index), dtype=np.float32, mode="r", shape=(self.tokens, self.width))
+
+    def close(self) -> None:
+        """Remove the files. Closing twice is fine."""
+        self._open = False
+        self._directory.cleanup()
+
+    def _check(self, index: int) -> None:
+        if not 0 <= index < self.layers:
+            raise UsageError(f"There is no layer {index}: these states have layers 0 to {self.layers - 1}.")
+        if not self._open:
+            raise LesionError("These hidden states were closed and their files removed; read layers before that.")
+
+    def __enter__(self) -> HiddenStates:
+        """The states themselves."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove the files."""
+        self.close()
+
+
+def hidden_states(
+    model: Model,
+    texts: Sequence[Sequence[int]],
+    folder: Path | None = None,
+    *,
+    prompt_tokens: Sequence[int] | None = None,
+    batch_tokens: int | None = None,
+    watcher: Watcher | None = None,
+) -> HiddenStates:
+    """Run texts through a model once and spool the residual stream at every layer to disk, as float32.
+
+    Texts are padded on the right and attention masks say so; a padded place is never read. What a batch holds changes
+    a state by the float noise of the forward pass alone. Beside the model, memory holds one layer of one batch.
+
+    Args:
+        model: which is only read.
+        texts: token ids; each at least one token, at most the context of the model.
+        folder: where the temporary folder of the files is made; None for the system's. Needs
+            (blocks + 1) · tokens · width · 4 bytes.
+        prompt_tokens: how many of a text's first tokens are its prompt; None where that does not matter.
+        batch_tokens: the most tokens of a batch, padding included; a longer text is a batch of its own.
+        watcher: who is told how it goes.
+
+    Returns:
+        The states; close them, or use them in a `with`, so that the files go.
+
+    Raises:
+        UsageError: no texts, an empty one, one longer than the context, or an id that the model has no token for.
+        LesionError: a state is not finite (the layer is named), the stream of a block cannot be read, or memory or
+            disk do not suffice.
+    """
+    _refuse(model, texts, batch_tokens)
+    budget = batch_tokens or (TOKENS_ON_CPU if model.device.type == "cpu" else TOKENS_ON_ACCELERATOR)
+    # The longest first, so that memory fails early.
+    order = sorted(range(len(texts)), key=lambda place: (-len(texts[place]), place))
+    waiting = [[order[place] for place in batch] for batch in batches([len(texts[p]) for p in order], budget)][::-1]
+    if watcher is not None:
+        watcher.begin(model.name, len(texts), 0, "texts")
+    width = model.network.config.get_text_config().hidden_size
+    states = HiddenStates(
+        len(model.anatomy.blocks) + 1, width, texts, prompt_tokens=prompt_tokens, folder=folder, name=model.name
+    )
+    try:
+        with ExitStack() as stack:
+            spool = _Spool(model, states, [stack.enter_context(_file(states, i)) for i in range(states.layers)])
+            stack.enter_context(spool.watched())
+            run = stack.enter_context(stopped_at_head(model))
+            stack.enter_context(torch.inference_mode())
+            while waiting:
+                places = waiting.pop()
+                try:
+                    spool.run(run, places, texts)
+                except (RuntimeError, MemoryError) as error:
+                    if not ran_out(error):
+                        raise
+                    waiting += _halves(places, model, error)[::-1]
+                    continue
+                if watcher is not None:
+                    watcher.answered(len(places))
+    except OSError as error:
+        states.close()
+        raise LesionError(f"Hidden states cannot be kept in {states.folder}: {error}. Name another folder.") from error
+    except BaseException:
+        states.close()
+        raise
+    return states
+
+
+def sweep(folder: Path) -> None:
+    """Remove the hidden states that a process which was killed left in `folder`, and the folder where nothing is left.
+
+    Whoever calls this holds the lock of the folder: states that another process still reads would go too. What
+    `hidden_states` did not make stays.
+    """
+    for leftover in folder.glob(f"{_PREFIX}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with suppress(OSError):  # absent, or other files are in it
+        folder.rmdir()
+
+
+class _Spool:
+    """The hooks of one pass: they write what every block gets and gives into the files of the layers."""
+
+    def __init__(self, model: Model, states: HiddenStates, files: Sequence[BinaryIO]) -> None:
+        self.model, self.states, self.files = model, states, files
+        self.places: Sequence[int] = ()
+        self.lengths: Sequence[int] = ()
+        self.seen: list[int] = []
+
+    def run(self, run: Callable[[Tensor, Tensor], None], places: Sequence[int], texts: Sequence[Sequence[int]]) -> None:
+        """One batch: the texts at `places`, the longest of them first."""
+        rows = [texts[place] for place in places]
+        self.places, self.lengths, self.seen = places, [len(row) for row in rows], [0] * self.states.layers
+        width = self.lengths[0]
+        # What stands in a padded place is never read; the first token of a row is one that the model has.
+        ids = torch.tensor([[*row, *([row[0]] * (width - len(row)))] for row in rows])
+        mask = torch.tensor([[1] * length + [0] * (width - length) for length in self.lengths])
+        run(ids.to(self.model.device), mask.to(self.model.device))
+        if (wrong := [layer for layer, times in enumerate(self.seen) if times != 1]) != []:
+            raise LesionError(
+                f"A pass of {self.model.name} ran {self.seen[wrong[0]]} times through layer {wrong[0]}, not once; its"
+                f" hidden states cannot be told apart."
+            )
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Until the `with` ends, every pass writes what it finds."""
+
+        def enters(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+            self.take(0, args[0] if args else kwargs.get("hidden_states"))
+
+        def leaves(layer: int) -> Callable[..., None]:
+            def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+                self.take(layer, output[0] if isinstance(output, tuple | list) else output)
+
+            return hook
+
+        blocks = [block.module for block in self.model.anatomy.blocks]
+        handles = [blocks[0].register_forward_pre_hook(enters, with_kwargs=True)]
+        handles += [module.register_forward_hook(leaves(index + 1)) for index, module in enumerate(blocks)]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def take(self, layer: int, stream: Any) -> None:
+        """Write the stream of a layer, row by row, without its padding."""
+        expected = (len(self.places), self.lengths[0], self.states.width)
+        if not isinstance(stream, Tensor) or tuple(stream.shape) != expected:
+            found = list(stream.shape) if isinstance(stream, Tensor) else type(stream).__name__
+            raise LesionError(
+                f"The residual stream of {self.model.name} cannot be read at layer {layer}: {list(expected)} is"
+                f" expected there, found {found}."
+            )
+        self.seen[layer] += 1
+        for place, row, length in zip(self.places, stream, self.lengths, strict=True):
+            values = row[:length].float()
+            if not bool(values.isfinite().all()):
+                raise LesionError(
+                    f"The hidden states of {self.model.name} at layer {layer} ({_where(layer)}) are not finite on text"
+                    f" {place}; load the model in bfloat16 or float32."
+                )
+            file = self.files[layer]
+            file.seek(int(self.states.starts[place]) * self.states.width * 4)
+            file.write(values.cpu().numpy().tobytes())
+
+
+def _where(layer: int) -> str:
+    return "what enters block 0" if layer == 0 else f"what block {layer - 1} gives"
+
+
+def _file(states: HiddenStates, index: int) -> BinaryIO:
+    file = states.path(index).open("wb")
+    file.truncate(states.tokens * states.width * 4)
+    return file
+
+
+def _room(folder: Path | None, needed: int) -> tempfile.TemporaryDirectory[str]:
+    """A temporary folder with `needed` bytes free."""
+    place = Path(tempfile.gettempdir()) if folder is None else folder
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(place).free
+        if free >= needed:
+            return tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place)
+    except OSError as error:
+        raise LesionError(f"Hidden states cannot be kept in {place}: {error}. Name another folder.") from error
+    way = " (TMPDIR)" if folder is None else ""
+    raise LesionError(
+        f"Hidden states of these texts take {amount(needed)}, and {place} has {amount(free)} free; use"
+        f" fewer or shorter texts, or a folder on a larger disk{way}."
+    )
+
+
+def _refuse(model: Model, texts: Sequence[Sequence[int]], batch_tokens: int | None) -> None:
+    if batch_tokens is not None and batch_tokens < 1:
+        raise UsageError(f"A batch of {batch_tokens} tokens was asked for; ask for at least 1.")
+    vocabulary = model.network.get_input_embeddings().weight.shape[0]
+    for place, text in enumerate(texts):
+        if len(text) > model.context:
+            raise UsageError(f"Text {place} has {len(text)} tokens; {model.name} takes at most {model.context}.")
+        if any(not 0 <= token < vocabulary for token in text):
+            raise UsageError(
+                f"Text {place} holds a token id that {model.name} has no token for (0 to {vocabulary - 1})."
+            )
+
+
+def _halves(places: list[int], model: Model, error: Exception) -> list[list[int]]:
+    if len(places) == 1:
+        raise LesionError(
+            f"Memory does not suffice for the hidden states of even one text with {model.name}; use --dtype bfloat16,"
+            f" shorter texts, or a device with more memory."
+        ) from error
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    middle = (len(places) + 1) // 2
+    return [places[:middle], places[middle:]]

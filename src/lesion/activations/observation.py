@@ -1,0 +1,196 @@
+"""Observation: one pass over calibration texts sums up what flows into every matrix of a model.
+
+Text i sends X_i [tokens, in] into a matrix, of which s_ij = Σ_t X_i[t, j]² is kept, in float64. A draw adds up √s_ij
+(Christ et al. 2024, section 3) and s_ij (Sun et al. 2023, eq. 1) over its texts, in float64, and is rounded to float32
+once. Padding never enters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from lesion.activations.calibration import Calibration
+from lesion.activations.partial_sums import Partial
+from lesion.activations.readers import Input, probe, stopped_at_head
+from lesion.activations.token_sums import Batch
+from lesion.arguments import validated
+from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
+from lesion.engines.checking import check_texts
+from lesion.engines.transformers.memory import ran_out
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+from lesion.progress import Watcher
+
+# Tokens of a batch, padding included: more make a pass over it longer and not the work shorter.
+TOKENS_ON_ACCELERATOR = 32_768
+TOKENS_ON_CPU = 4_096
+SECONDS_BETWEEN_SAVES = 20.0
+
+
+@validated
+def observe(
+    model: Model,
+    calibration: Calibration,
+    *,
+    batch_tokens: int | None = None,
+    watcher: Watcher | None = None,
+    progress: Path | None = None,
+) -> tuple[Inputs, ...]:
+    """Sum up what flows into every matrix of `model.anatomy.scored`, for every draw, in one pass over the texts.
+
+    A matrix whose input cannot be followed (its module is not called exactly once in a pass, or with something other
+    than one vector per token) is not among the readers of the result. Values depend on how texts are batched by the
+    float noise of the forward pass alone.
+
+    Args:
+        model: which is only read.
+        calibration: the texts and which draw uses which.
+        batch_tokens: the most tokens of a batch, padding included; a longer text is a batch of its own.
+        watcher: who is told how it goes.
+        progress: a file in which partial sums are kept while it goes, so that a later call with the same model and
+            calibration goes on from there. It is removed at the end. A file of another observation is overwritten.
+
+    Returns:
+        For every draw of the calibration, in order, its sums; vectors on the CPU.
+
+    Raises:
+        UsageError: `batch_tokens` is below 1.
+        LesionError: no input of any matrix can be followed, a value was not finite, the network does not know a token
+            of the texts, memory does not suffice for one text, or `progress` cannot be written.
+    """
+    if batch_tokens is not None and batch_tokens < 1:
+        raise UsageError(f"A batch of {batch_tokens} tokens was asked for; ask for at least 1.")
+    budget = batch_tokens or (TOKENS_ON_CPU if model.device.type == "cpu" else TOKENS_ON_ACCELERATOR)
+    check_texts(model, calibration.texts)
+    readers = probe(model, calibration.texts)
+    if not readers.inputs:
+        raise LesionError(f"What flows into the matrices of {model.name} cannot be followed; it cannot be observed.")
+    identity = _identity(model, calibration, readers.inputs)
+    partial = Partial(readers.inputs, len(calibration.draws))
+    if progress is not None:
+        partial.resume(progress, identity)
+    times = _times(calibration)
+    # The longest first, so that memory fails early. Batches begin anew where an earlier call stopped: at the same ends.
+    order = sorted(range(len(calibration.texts)), key=lambda place: (-len(calibration.texts[place]), place))
+    waiting = batches([len(calibration.texts[place]) for place in order[partial.texts :]], budget)
+    left = [[order[partial.texts + place] for place in batch] for batch in waiting][::-1]
+    if watcher is not None:
+        watcher.begin(model.name, len(order), partial.texts, f"texts of {calibration.data}")
+    saved = time.monotonic()
+    current: list[Batch] = []
+    with torch.inference_mode(), readers.watched(lambda: current[0], partial.take), stopped_at_head(model) as run:
+        while left:
+            places = left.pop()
+            texts = [calibration.texts[place] for place in places]
+            current[:] = [Batch(tuple(map(len, texts)), len(texts[0]))]
+            partial.begin(times[:, places])
+            try:
+                _run(run, texts, model.device)
+            except (RuntimeError, MemoryError) as error:
+                if not ran_out(error):
+                    raise
+                left += _halves(places, model, error)[::-1]
+                continue
+            partial.commit(len(places))
+            if watcher is not None:
+                watcher.answered(len(places))
+            if progress is not None and left and time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
+                partial.save(progress, identity)
+                saved = time.monotonic()
+    kept = [place for place in readers.inputs if place.key not in partial.unseen]
+    found = tuple(_inputs(model, calibration, number, partial, kept) for number in range(len(calibration.draws)))
+    if progress is not None:
+        with suppress(OSError):
+            progress.unlink()
+    return found
+
+
+def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Texts, the longest first, in batches whose rows times longest row stay within a budget of tokens.
+
+    Args:
+        lengths: in tokens, never rising.
+        budget: a text longer than it is a batch of its own.
+    """
+    found: list[list[int]] = []
+    for place in range(len(lengths)):
+        if found and (len(found[-1]) + 1) * lengths[found[-1][0]] <= budget:
+            found[-1].append(place)
+        else:
+            found.append([place])
+    return found
+
+
+def _run(run: Callable[[Tensor, Tensor], None], texts: Sequence[Sequence[int]], device: torch.device) -> None:
+    width = len(texts[0])
+    # What stands in a padded place is never looked at; the first token of a row is one that the model has.
+    ids = torch.tensor([[*text, *([text[0]] * (width - len(text)))] for text in texts])
+    mask = torch.tensor([[1] * len(text) + [0] * (width - len(text)) for text in texts])
+    run(ids.to(device), mask.to(device))
+
+
+def _halves(places: list[int], model: Model, error: Exception) -> list[list[int]]:
+    if len(places) == 1:
+        raise LesionError(
+            f"Memory does not suffice to observe even one text with {model.name}; use --dtype bfloat16, shorter texts,"
+            f" or a device with more memory."
+        ) from error
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    middle = (len(places) + 1) // 2
+    return [places[:middle], places[middle:]]
+
+
+def _times(calibration: Calibration) -> Tensor:
+    """How many times a draw uses a text: [draws, texts], float64."""
+    times = torch.zeros(len(calibration.draws), len(calibration.texts), dtype=torch.float64)
+    for row, draw in zip(times, calibration.draws, strict=True):
+        row += torch.bincount(torch.tensor(draw.places), minlength=len(row))
+    return times
+
+
+def _identity(model: Model, calibration: Calibration, inputs: Sequence[Input]) -> str:
+    """What partial sums must have in common to be added."""
+    draws = [draw.places for draw in calibration.draws]
+    parts = (model.fingerprint, calibration.texts, draws, [(place.key, place.size, place.counted) for place in inputs])
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _inputs(model: Model, calibration: Calibration, number: int, partial: Partial, kept: Sequence[Input]) -> Inputs:
+    sums = {}
+    for place in kept:
+        norms, squares, tokens = (partial.sums[f"{place.key}/{word}"][number].cpu() for word in Partial.WORDS[:3])
+        if not bool((norms.float().isfinite() & squares.float().isfinite()).all()):
+            raise LesionError(
+                f"What flows into {', '.join(place.readers)} of {model.name} is not finite on the calibration texts;"
+                f" load the model in bfloat16 or float32."
+            )
+        active = partial.sums[f"{place.key}/active"][number].cpu().long() if place.counted else None
+        sums[place.key] = InputSums(norms.float(), squares.float(), int(tokens), active)
+    draw = calibration.draws[number]
+    provenance = Provenance(
+        model.name,
+        model.fingerprint,
+        calibration.data,
+        calibration.seed,
+        draw.repeat,
+        calibration.replacement,
+        tuple(calibration.ids[place] for place in draw.places),
+        sum(calibration.cut[place] for place in draw.places),
+        calibration.style,
+    )
+    return Inputs(
+        sums,
+        {address: place.key for place in kept for address in place.readers},
+        len(draw.places),
+        sum(len(calibration.texts[place]) for place in draw.places),
+        (provenance,),
+    )

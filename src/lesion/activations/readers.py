@@ -1,0 +1,348 @@
+"""Readers: which matrices read which input while a model runs, found by a probe and never by names alone.
+
+A probe of two short rows of the texts shows for every module that holds a matrix whether it is called once, with one
+vector per token. What does not hold is left out; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from lesion.activations.expert_inputs import Experts, find_experts
+from lesion.activations.token_sums import Batch, TextSums, by_row, row_counts, row_sums
+from lesion.errors import LesionError
+from lesion.models.anatomy import HEAD
+from lesion.models.load import Model
+from lesion.models.matrices import Matrix
+
+PROBE_TOKENS = 5
+# How far the first of two rows may be from the same row alone, as a share of its largest value, in any dtype.
+PROBE_ERROR = 0.05
+
+Take = Callable[[str, TextSums], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """One input that is followed.
+
+    Attributes:
+        key: the address of the first matrix that reads it.
+        size: number of its features.
+        readers: the addresses of all matrices that read it.
+        device: where it is seen.
+        counted: whether activations above 0 are counted, since a feed-forward branch ends in the matrix.
+    """
+
+    key: str
+    size: int
+    readers: tuple[str, ...]
+    device: torch.device
+    counted: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Dense:
+    """An input that a module is given whole. `activation` gives act(gate); None where the input itself is it."""
+
+    input: Input
+    module: nn.Module
+    activation: nn.Module | None
+
+
+@dataclass(frozen=True, eq=False)
+class Readers:
+    """Everything of a model that can be followed."""
+
+    dense: tuple[_Dense, ...]
+    experts: tuple[Experts, ...]
+    inputs: tuple[Input, ...]
+
+    @contextmanager
+    def watched(self, batch: Callable[[], Batch], take: Take) -> Iterator[None]:
+        """Until the `with` ends, every pass gives the sums of every input, text by text, to `take`.
+
+        An input that comes in another shape than the probe saw is not given; the caller finds it missing.
+
+        Args:
+            batch: the batch that is running.
+            take: is called with the key of an input and its sums; for `active`, a second time.
+        """
+        handles = []
+        try:
+            for place in self.dense:
+                handles.append(place.module.register_forward_pre_hook(_sums_of(place, batch, take), with_kwargs=True))
+                if place.activation is not None:
+                    hook = _counts_of(place.input.key, place.input.size, batch, take)
+                    handles.append(place.activation.register_forward_hook(hook))
+            for experts in self.experts:
+                handles.append(
+                    experts.module.register_forward_pre_hook(_routed(experts, batch, take), with_kwargs=True)
+                )
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def _sums_of(place: _Dense, batch: Callable[[], Batch], take: Take) -> Callable[..., None]:
+    plain = place.input.counted and place.activation is None
+
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        incoming = _incoming(args, kwargs)
+        rows = None if incoming is None else by_row(incoming, batch(), place.input.size)
+        if rows is not None:
+            counts = row_counts(rows, batch()) if plain else None
+            take(place.input.key, TextSums(row_sums(rows, batch()), batch().tokens(rows.device), counts))
+
+    return hook
+
+
+def _counts_of(key: str, size: int, batch: Callable[[], Batch], take: Take) -> Callable[..., None]:
+    def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        rows = by_row(output, batch(), size) if isinstance(output, Tensor) else None
+        if rows is not None:
+            take(key, TextSums(None, None, row_counts(rows, batch())))
+
+    return hook
+
+
+def _routed(experts: Experts, batch: Callable[[], Batch], take: Take) -> Callable[..., None]:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        for key, sums in experts.sums(args, kwargs, batch()):
+            take(key, sums)
+
+    return hook
+
+
+class _ReachedHeadError(Exception):
+    """Ends a forward pass: what follows is not needed."""
+
+
+@contextmanager
+def stopped_at_head(model: Model) -> Iterator[Callable[[Tensor, Tensor], None]]:
+    """A way to run a batch (token ids, attention mask) up to the output head, whose logits nobody needs.
+
+    Enter it after the hooks that look at the input of the head itself.
+    """
+
+    def stop(module: nn.Module, args: tuple[Any, ...]) -> None:
+        raise _ReachedHeadError
+
+    def run(input_ids: Int[Tensor, "rows length"], attention_mask: Int[Tensor, "rows length"]) -> None:
+        with suppress(_ReachedHeadError):
+            model.network(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
+
+    head = model.network.get_output_embeddings()
+    handle = head.register_forward_pre_hook(stop) if isinstance(head, nn.Module) else None
+    try:
+        yield run
+    finally:
+        if handle is not None:
+            handle.remove()
+
+
+@dataclass
+class _Seen:
+    """What the probe saw: every call of every module that matters, with what came in and what went out."""
+
+    incoming: dict[nn.Module, list[Tensor | None]] = field(default_factory=lambda: defaultdict(list))
+    versions: dict[nn.Module, int] = field(default_factory=dict)
+    outgoing: dict[nn.Module, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    calls: dict[nn.Module, tuple[tuple[Any, ...], Mapping[str, Any]]] = field(default_factory=dict)
+
+
+def probe(model: Model, texts: Sequence[Sequence[int]] = ()) -> Readers:
+    """Find out what can be followed, by two passes over a few tokens.
+
+    Args:
+        model: which is only read.
+        texts: token ids of the texts that it will be observed on, which give the tokens; where there are none, or all
+            begin alike, any tokens are taken.
+
+    Raises:
+        LesionError: what flows into a matrix is not finite on these tokens.
+    """
+    holders: dict[nn.Module, list[tuple[str, Matrix]]] = defaultdict(list)
+    for address, matrix in model.anatomy.scored.items():
+        holders[matrix.module].append((address, matrix))
+    ids = _tokens(model, texts).to(model.device)
+    length = ids.shape[1]
+    both, alone = (_run(model, rows, holders) for rows in (ids, ids[:1]))
+    _refuse_overflow(model, both, holders)
+    batch = Batch((length, length), length)
+
+    groups: dict[tuple[Any, ...], list[tuple[str, Matrix]]] = {}
+    for module, held in holders.items():
+        incoming = both.incoming[module]
+        size = held[0][1].shape[1]
+        if any(matrix.storage.expert is not None for _, matrix in held) or len(incoming) != 1:
+            continue
+        tensor = incoming[0]
+        rows = None if tensor is None else by_row(tensor, batch, size)
+        if tensor is None or rows is None or not _is_plain(module, held[0][1], tensor, both.outgoing[module]):
+            continue
+        first = alone.incoming[module][0] if len(alone.incoming[module]) == 1 else None
+        if first is None or not _alike(rows[0], first.reshape(-1, size)):
+            continue  # rows and tokens do not lie as they seem to
+        # Two views of one memory, unchanged in between, are one input.
+        same = (tensor.device, tensor.data_ptr(), rows.shape, rows.stride(), both.versions[module])
+        groups.setdefault(same, []).extend(held)
+    order = {address: place for place, address in enumerate(model.anatomy.scored)}
+    dense = []
+    for members in groups.values():
+        members.sort(key=lambda pair: order[pair[0]])
+        key, first_matrix = members[0]
+        counted, activation = _activation(model, key, both) if len(members) == 1 else (False, None)
+        names = tuple(address for address, _ in members)
+        place = Input(key, first_matrix.shape[1], names, first_matrix.tensor.device, counted)
+        dense.append(_Dense(place, first_matrix.module, activation))
+    experts = tuple(
+        found
+        for module, held in holders.items()
+        if (found := find_experts(module, held)) is not None
+        and len(both.outgoing[module]) == 1
+        and found.explains(*both.calls[module], both.outgoing[module][0])
+    )
+    inputs = [place.input for place in dense]
+    for found in experts:
+        for key, size, names, counted in found.inputs():
+            inputs.append(Input(key, size, names, found.device, counted))
+    inputs.sort(key=lambda place: order[place.key])
+    dense.sort(key=lambda place: order[place.input.key])
+    return Readers(tuple(dense), experts, tuple(inputs))
+
+
+def _tokens(model: Model, texts: Sequence[Sequence[int]]) -> Int[Tensor, "2 length"]:
+    """Two different rows: the beginnings of two texts, repeated where a text is shorter; any tokens in their place."""
+    length = min(PROBE_TOKENS, model.context)
+    vocabulary = model.network.get_input_embeddings().weight.shape[0]
+    some = [tuple(row) for row in ((torch.arange(2 * length) * 7 + 3) % vocabulary).view(2, length).tolist()]
+    begun = [tuple((list(text) * length)[:length]) for text in texts if len(text)]
+    return torch.tensor(list(dict.fromkeys([*begun, *some]))[:2])
+
+
+def _refuse_overflow(model: Model, seen: _Seen, holders: Mapping[nn.Module, list[tuple[str, Matrix]]]) -> None:
+    """Refuse what is not finite: it is like nothing, so that its matrices would be left out as if it were not seen."""
+    for module, held in holders.items():
+        if any(tensor is not None and not bool(tensor.isfinite().all()) for tensor in seen.incoming[module]):
+            names = ", ".join(address for address, _ in held[:3])
+            dtype = str(model.dtype).removeprefix("torch.")
+            raise LesionError(
+                f"What flows into {names} of {model.name} is not finite in {dtype}: something before it gives values "
+                f"that are too large. Load the model in bfloat16 or float32."
+            )
+
+
+def _run(model: Model, ids: Tensor, holders: Mapping[nn.Module, Any]) -> _Seen:
+    seen = _Seen()
+    handles = []
+
+    def enters(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        # Held, so that no later tensor can take its place in memory.
+        tensor = _incoming(args, kwargs)
+        seen.incoming[module].append(tensor)
+        seen.calls[module] = (args, kwargs)
+        if tensor is not None:
+            seen.versions[module] = tensor._version
+
+    def leaves(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        seen.outgoing[module].append(output)
+
+    small = [
+        part
+        for block in model.anatomy.blocks
+        for part in block.module.modules()
+        if part not in holders and next(part.children(), None) is None and next(part.parameters(), None) is None
+    ]
+    try:
+        for module in {**dict.fromkeys(holders), **dict.fromkeys(small)}:
+            handles.append(module.register_forward_pre_hook(enters, with_kwargs=True))
+            handles.append(module.register_forward_hook(leaves))
+        # Not in inference mode, whose tensors do not tell whether they were changed in place.
+        with torch.inference_mode(False), torch.no_grad(), stopped_at_head(model) as run:
+            run(ids, torch.ones_like(ids))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen
+
+
+def _incoming(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
+    """The one tensor that a module is given; None where there is none, or several to choose from."""
+    if args:
+        return args[0] if isinstance(args[0], Tensor) else None
+    tensors = [value for value in kwargs.values() if isinstance(value, Tensor)]
+    return tensors[0] if len(tensors) == 1 else None
+
+
+def _is_plain(module: nn.Module, matrix: Matrix, incoming: Tensor, outgoing: list[Any]) -> bool:
+    """Whether a module multiplies what comes in by its matrix: by its class, or by what it gave (routers)."""
+    if type(module) in (nn.Linear, Conv1D):
+        return True
+    weight = matrix.tensor
+    expected = nn.functional.linear(incoming, weight).reshape(-1, weight.shape[0])
+    given = outgoing[0] if outgoing else None
+    return any(
+        isinstance(tensor, Tensor)
+        and tensor.shape[-1:] == weight.shape[:1]
+        and tensor.numel() == expected.numel()
+        and _alike(expected, tensor.reshape(expected.shape))
+        for tensor in (given if isinstance(given, tuple | list) else (given,))
+    )
+
+
+def _alike(first: Float[Tensor, "*axes"], second: Float[Tensor, "*axes"]) -> bool:
+    if first.shape != second.shape:
+        return False
+    scale = float(second.double().abs().max())
+    return float((first.double() - second.double()).abs().max()) <= PROBE_ERROR * scale + 1e-30
+
+
+def _activation(model: Model, address: str, seen: _Seen) -> tuple[bool, nn.Module | None]:
+    """Whether the input of a matrix is made of activations that can be counted, and the module that gives act(gate).
+
+    A plain MLP ends in what its activation gave. A gated one multiplies act(gate) by up: a module without weights whose
+    input was what gate gave. Where neither is certain, nothing is counted.
+    """
+    if address == HEAD:
+        return False, None
+    layer, branch, name = address.split(".", 2)
+    stem, _, last = name.rpartition(".")
+    matrices = model.anatomy.blocks[int(layer)].matrices
+    prefix = f"{branch}.{stem}." if stem else f"{branch}."
+    siblings = {full.removeprefix(prefix) for full in matrices if full.startswith(prefix)}
+    if branch != "mlp" or last not in ("down", "out"):
+        return False, None
+    if siblings in ({"in", "out"}, {"up", "down"}):
+        return True, None
+    if last != "down" or "gate" not in siblings:
+        return False, None
+    gate = matrices[f"{prefix}gate"]
+    given = seen.outgoing[gate.module]
+    if len(given) != 1 or not isinstance(given[0], Tensor) or gate.storage.groups != 1:
+        return False, None
+    gates = given[0][..., gate.storage.start : gate.storage.stop]
+    found = [
+        module
+        for module, incoming in seen.incoming.items()
+        if len(incoming) == 1
+        and len(seen.outgoing[module]) == 1
+        and module is not gate.module
+        and next(module.parameters(), None) is None
+        and incoming[0] is not None
+        and incoming[0].shape == gates.shape
+        and incoming[0].data_ptr() == gates.data_ptr()
+        and isinstance(seen.outgoing[module][0], Tensor)
+        and seen.outgoing[module][0].shape == gates.shape
+    ]
+    return (True, found[0]) if len(found) == 1 else (False, None)

@@ -1,0 +1,1 @@
+"""What every study shares: study file, store, lock, cached answers, inference."""

@@ -1,0 +1,296 @@
+"""Asking: from models, tasks, items and edits to stored answers, only for what is missing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+from lesion.core.row import Row, answer_key
+from lesion.core.study_file import ModelChoice, Questions, TaskChoice
+from lesion.edits.edit import BASELINE, Edit
+from lesion.engines.engine import Decoding, Engine, MakeEngine, Request, Response
+from lesion.engines.factory import load_for
+from lesion.engines.sampling import SAMPLING
+from lesion.errors import LesionError
+from lesion.models.load import Model
+from lesion.tasks.continuations import encode_choices, encode_contrast, encode_gold, encode_passage
+from lesion.tasks.gold import Gold
+from lesion.tasks.harness.task import Harness
+from lesion.tasks.harness.tokens import Part
+from lesion.tasks.prompts import encode, resolve
+from lesion.tasks.task import Answer, Item, Task
+
+# Answers are committed together when they come faster than this many seconds apart.
+COMMIT_EVERY = 0.2
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """Where answers are kept: a store, or something that stands before one."""
+
+    def keys(self) -> set[str]:
+        """The keys of all answers that there are."""
+        ...
+
+    def write(self, rows: Iterable[Row]) -> int:
+        """Keep answers; how many of them were new."""
+        ...
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One answer to be asked for: an item of a task under an edit, and how it is put.
+
+    Attributes:
+        task: what is asked.
+        choice: how the study names it.
+        item: the question.
+        edit: what is changed in the model.
+        style: the prompt style, resolved.
+        decoding: how an answer is generated.
+        prompt: token ids.
+        continuations: token ids that are scored after the prompt; empty where an answer is generated.
+        tokens: of a contrast, the right and the tempting token; empty for all others.
+        alike: of a contrast, whether the name that stands twice begins with the right token too.
+        parts: of a task of lm-evaluation-harness, what is asked, in one request or several; the prompt is the first's.
+    """
+
+    task: Task
+    choice: TaskChoice
+    item: Item
+    edit: Edit
+    style: str
+    decoding: Decoding
+    prompt: tuple[int, ...]
+    continuations: tuple[tuple[int, ...], ...] = ()
+    tokens: tuple[int, ...] = ()
+    alike: bool = False
+    parts: tuple[Part, ...] = ()
+
+    def requests(self, key: str) -> Iterator[Request]:
+        """What is asked of an engine: one request of this key, or one for every part, numbered behind it."""
+        if not self.parts:
+            yield Request(key, self.prompt, self.edit, self.decoding, self.continuations, self.tokens)
+        for place, part in enumerate(self.parts):
+            yield Request(f"{key}/{place}", part.prompt, self.edit, self.decoding, part.choices)
+
+
+def load_chosen(study: Questions, chosen: ModelChoice, make_engine: MakeEngine) -> Model:
+    """A model of a study, loaded as what makes its engine wants it.
+
+    Raises:
+        UsageError: as `lesion.models.load.load`.
+        LesionError: likewise.
+    """
+    return load_for(
+        make_engine, chosen.source, revision=chosen.revision, dtype=study.dtype_of(chosen), device=study.device
+    )
+
+
+def identity(study: Questions, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]) -> str:
+    """The identity of the study on these very items: a data file that changed, in any way that counts, is another.
+
+    So is one whose answers are sampled in another way.
+    """
+    items = [
+        [choice.name, task.kind, task.max_new_tokens, task.stop, task.style] + [_reads(item) for item in drawn[choice]]
+        for choice, task in tasks.items()
+    ]
+    sampled = [SAMPLING] if study.decoding.temperature > 0 else []
+    parts = [study.identity(), sorted(items, key=lambda entry: str(entry[0])), *sampled]
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _reads(item: Item) -> list[object]:
+    """What counts about an item; shots where there are some, so that earlier studies stay what they are."""
+    parts: list[object] = [item.id, item.question, item.gold, item.aliases, item.choices, item.group]
+    return [*parts, dict(item.metadata), *([item.shots] if item.shots else [])]
+
+
+def missing(
+    study: Questions,
+    chosen: ModelChoice,
+    model: Model,
+    tasks: Mapping[TaskChoice, Task],
+    drawn: Mapping[TaskChoice, Sequence[Item]],
+    edits: Sequence[Edit],
+    store: Keeper,
+) -> dict[str, Cell]:
+    """The cells of a model that have no answer yet, by their key."""
+    stored = store.keys()
+    cells: dict[str, Cell] = {}
+    everything: list[tuple[Edit, str]] = [(edit, str(edit)) for edit in (BASELINE, *edits)]
+    for choice, task in tasks.items():
+        style = resolve(model, task, study.prompt_style_of(chosen, choice))
+        decoding = Decoding(
+            max_new_tokens=study.max_new_tokens_of(choice) or task.max_new_tokens,
+            stop=task.stop if choice.stop is None else choice.stop,
+            temperature=study.decoding.temperature,
+            top_p=study.decoding.top_p,
+            seed=study.seed,
+            stop_loops=study.decoding.stop_loops or 0,
+        )
+        how = str(decoding)
+        for item in drawn[choice]:
+            parts = task.parts(model, item, style, decoding.max_new_tokens) if isinstance(task, Harness) else ()
+            put = (parts[0].prompt, (), (), False) if parts else _put(model, task, item, style)
+            for edit, text in everything:
+                key = answer_key(model.fingerprint, text, choice.name, item.id, how, style)
+                if key not in stored:
+                    cells[key] = Cell(task, choice, item, edit, style, decoding, *put, parts)
+    return cells
+
+
+def _put(
+    model: Model, task: Task, item: Item, style: str
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[int, ...], bool]:
+    """The last fields of a cell: prompt; what is scored after it, choices, gold answer or passage; tokens, `alike`."""
+    if isinstance(task, Gold):
+        prompt, continuation = encode_gold(model, task, item, style)
+        return prompt, (continuation,), (), False
+    if task.kind == "score":
+        before, passage = encode_passage(model, task, item)
+        return before, (passage,), (), False
+    if task.kind == "contrast":
+        found = encode_contrast(model, task, item, style)
+        return found.prompt, (), found.tokens, found.alike
+    # Room for one token is enough: an answer that meets the end of the context is a truncated one.
+    prompt = encode(model, task, item, style, max_new_tokens=1)
+    return prompt, encode_choices(model, task, item, style) if item.choices else (), (), False
+
+
+def clamped(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
+    """A note for each task whose answers may meet the end of the context before their own limit, and for each
+    with items of two names that begin with the same token.
+    """
+    short: dict[str, set[str]] = {}
+    asked: dict[str, set[str]] = {}
+    alike: dict[str, set[str]] = {}
+    cut: dict[str, set[str]] = {}
+    for cell in cells:
+        if any(part.cut for part in cell.parts):
+            cut.setdefault(cell.choice.name, set()).add(cell.item.id)
+        if cell.tokens:
+            asked.setdefault(cell.choice.name, set()).add(cell.item.id)
+        if cell.alike:
+            alike.setdefault(cell.choice.name, set()).add(cell.item.id)
+        # The last token of an answer needs no position.
+        if cell.task.kind == "generate" and len(cell.prompt) + cell.decoding.max_new_tokens - 1 > model.context:
+            short.setdefault(cell.choice.name, set()).add(cell.item.id)
+    for task, items in short.items():
+        yield (
+            f"{task}: for {len(items)} items the context of {model.name} ({model.context} tokens) ends before the"
+            " token limit; such answers count as truncated."
+        )
+    for task, items in cut.items():
+        yield (
+            f"{task}: for {len(items)} items the prompt is longer than the context of {model.name} ({model.context}"
+            " tokens) leaves room for; its beginning is left out, as lm-evaluation-harness does."
+        )
+    for task, items in alike.items():
+        yield (
+            f"{task}: in {len(items)} of {len(asked[task])} items the right name and the one that stands twice begin"
+            f" with the same token of {model.name}; right there means either of them."
+        )
+
+
+def ask(engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], store: Keeper) -> Iterator[int]:
+    """Ask for every cell, store the answers as they come, and say how many were stored at a time."""
+    waiting: list[Row] = []
+    last = time.monotonic()
+    responses = engine.answer([request for key, cell in cells.items() for request in cell.requests(key)])
+    try:
+        for cell, response in _gathered(cells, responses):
+            waiting.append(_row(model, name, cell, response))
+            if time.monotonic() - last >= COMMIT_EVERY:
+                yield _flush(store, waiting)
+                last = time.monotonic()
+    finally:
+        # Also when interrupted: what has been answered is kept.
+        count = _flush(store, waiting)
+    if count:
+        yield count
+
+
+def _gathered(cells: Mapping[str, Cell], responses: Iterable[Response]) -> Iterator[tuple[Cell, Response]]:
+    """Each cell with its response; those to the parts of a cell as one, once they are all there."""
+    waiting: dict[str, dict[int, Response]] = {}
+    for response in responses:
+        if response.key in cells:
+            yield cells[response.key], response
+            continue
+        key, _, place = response.key.rpartition("/")
+        cell, there = cells[key], waiting.setdefault(key, {})
+        there[int(place)] = response
+        if len(there) < len(cell.parts) or not isinstance(cell.task, Harness):
+            continue
+        del waiting[key]
+        answers = [there[index].answer for index in range(len(cell.parts))]
+        yield cell, replace(response, key=key, answer=cell.task.joined(cell.item, cell.parts, answers))
+
+
+def _flush(store: Keeper, waiting: list[Row]) -> int:
+    count = len(waiting)
+    if count:
+        store.write(waiting)
+        waiting.clear()
+    return count
+
+
+def _row(model: Model, name: str, cell: Cell, response: Response) -> Row:
+    answer = _chosen(cell, response.answer)
+    verdict = cell.task.judge(cell.item, answer)
+    if answer.finish == "nonfinite":
+        verdict = replace(verdict, correct=False)
+    return Row(
+        model=model.fingerprint,
+        model_name=name,
+        edit=str(cell.edit),
+        task=cell.choice.name,
+        item=cell.item.id,
+        decoding=str(cell.decoding),
+        prompt_style=cell.style,
+        text=answer.text,
+        tokens=answer.tokens,
+        finish=answer.finish,
+        correct=verdict.correct,
+        parsed=verdict.parsed,
+        scores=answer.scores,
+        ranks=answer.ranks,
+        group=cell.item.group,
+        question=cell.item.question,
+        gold=cell.item.gold,
+        engine=response.engine,
+    )
+
+
+def _chosen(cell: Cell, answer: Answer) -> Answer:
+    """The answer to a choice as the text of the choice, spelt as the item spells it; to a passage, its score alone.
+
+    Raises:
+        LesionError: the engine gave another number of scores or ranks than was asked for.
+    """
+    if cell.parts:  # joined by the task
+        return answer
+    if cell.tokens and answer.finish != "nonfinite" and not len(answer.scores) == len(answer.ranks) == len(cell.tokens):
+        raise LesionError(
+            f"The engine gave {len(answer.scores)} scores and {len(answer.ranks)} ranks for {len(cell.tokens)} tokens "
+            f"of {cell.item.id}."
+        )
+    if cell.task.kind == "score":  # as many tokens whatever became of it: a broken edit reads the same text
+        answer = replace(answer, text="", tokens=len(cell.continuations[0]))
+    if not cell.continuations or answer.finish == "nonfinite":
+        return answer
+    if len(answer.scores) != len(cell.continuations):
+        raise LesionError(
+            f"The engine gave {len(answer.scores)} scores for {len(cell.continuations)} choices of {cell.item.id}."
+        )
+    if cell.task.kind == "score":
+        return answer
+    best = max(range(len(answer.scores)), key=answer.scores.__getitem__)
+    return replace(answer, text=cell.item.choices[best])

@@ -1,0 +1,315 @@
+"""What every study has: tasks and items, how they are asked and decoded, as validated TOML."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+)
+
+from lesion.bounds import excess
+from lesion.core.toml import Lines, dump
+from lesion.core.validation_errors import explain
+from lesion.errors import UsageError, nearest
+from lesion.files import STUDY_BYTES, existing, named, parse_toml, read_text
+from lesion.plain import short, unruly
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Whole = Annotated[int, Strict()]
+Number = Annotated[float, Strict(), Field(allow_inf_nan=False), AfterValidator(lambda value: value + 0.0)]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+# "transformers" is kept as None, so that studies from before there was a choice keep their identity.
+EngineName = Annotated[
+    Literal["vllm"] | None, BeforeValidator(lambda value: None if value == "transformers" else value)
+]
+# 0 is kept as None, so that studies from before there was a choice keep their identity.
+StopLoops = Annotated[
+    Annotated[Whole, Field(ge=2)] | None,
+    BeforeValidator(lambda value: None if type(value) is int and value == 0 else value),
+    Field(description="a whole number from 2, or 0 to let loops go on"),
+]
+
+VARIANTS = ("base", "instruct", "distill", "rlvr")
+"""What models of one family are called after the training that made them; a study may say anything else."""
+_BUNDLED = re.compile(rf"bundled:(.+)-({'|'.join(VARIANTS)})(?:@.*)?")
+
+
+def listed(value: object) -> object:
+    """One value is a list of one; TOML's lists become tuples, which do not change."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def table_of(key: str) -> BeforeValidator:
+    """A plain string in the place of a table is its first key."""
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
+
+
+def printable(value: str) -> str:
+    """The text, which has no control characters or half characters."""
+    if unruly(value):
+        raise ValueError(f"'{short(value)}' holds control characters or broken text; give a name that can be printed.")
+    return value
+
+
+def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values, all different; by name where they have one."""
+    names = [getattr(value, "name", value) for value in values]
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is listed twice; list it once.")
+    return values
+
+
+class Table(BaseModel):
+    """A table of a study file: keys that it does not know are faults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*")
+    @classmethod
+    def _within_bounds(cls, value: Any, about: Any) -> Any:
+        if wrong := excess(about.field_name or "", value):
+            raise ValueError(wrong)
+        return value
+
+
+class ModelChoice(Table):
+    """A model of the study: its source as typed, and what differs from the study's defaults."""
+
+    source: Text = Field(description="a hub id, a folder or bundled:NAME")
+    revision: Text | None = Field(default=None, description="a branch, tag or commit")
+    dtype: Dtype | None = Field(default=None, description="auto, float32, bfloat16 or float16")
+    prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
+    family: Text | None = Field(
+        default=None, description="a name that models share which come from one base, for example llama"
+    )
+    variant: Text | None = Field(
+        default=None, description="what the model is in its family: base, instruct, distill, rlvr or any text"
+    )
+    parent: Text | None = Field(
+        default=None, description="what the model was trained from, where that is not the base of its family"
+    )
+
+    LABELS: ClassVar[tuple[str, ...]] = ("family", "variant", "parent")
+    """Keys that say how models are grouped and determine no answer: they are no part of a study's identity."""
+
+    @property
+    def name(self) -> str:
+        """The name in tables: the source, with revision and dtype where they are given; unique in a study."""
+        revision = f"@{self.revision}" if self.revision else ""
+        return f"{self.source}{revision}" + (f" ({self.dtype})" if self.dtype else "")
+
+    @property
+    def lineage(self) -> tuple[str | None, str | None]:
+        """Family and variant: as labelled, else read from the name of a bundled model (`bundled:llama-rlvr`)."""
+        found = _BUNDLED.fullmatch(self.source)
+        family, variant = found.groups() if found else (None, None)
+        return self.family or family, self.variant or variant
+
+
+class TaskChoice(Table):
+    """A task of the study: its name as typed, and what differs from the study's defaults."""
+
+    name: Text = Field(description="the name of a task, for example gsm8k or primer:atlas")
+    items: Annotated[Whole, Field(ge=1)] | Literal["all"] | None = Field(
+        default=None, description="a whole number from 1, or all"
+    )
+    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
+    prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
+    stop: Annotated[tuple[Text, ...], BeforeValidator(listed)] | None = Field(
+        default=None, description="a string or a list of strings"
+    )
+
+
+class DecodingPlan(Table):
+    """How answers are decoded: greedy at temperature 0, else sampled under the study's seed.
+
+    With `stop_loops` an answer that has said the same piece so many times in a row is ended there (see
+    `lesion.engines.loops`), which is approximate.
+    """
+
+    temperature: Annotated[Number, Field(ge=0)] = Field(default=0.0, description="a number from 0")
+    top_p: Annotated[Number, Field(gt=0, le=1)] = Field(default=1.0, description="a number above 0 and at most 1")
+    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
+    stop_loops: StopLoops = None
+
+
+S = TypeVar("S", bound="StudyFile")
+
+
+class StudyFile(Table):
+    """What every study file has, whatever it asks: a name, and how it is read, written and told from another."""
+
+    FORM: ClassVar[str] = "lesion file"
+    SILENT: ClassVar[tuple[str, ...]] = ("name", "title")
+    SETS: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    name: Annotated[Text, AfterValidator(printable)] = Field(default="study", description="a name")
+    title: str | None = Field(default=None, description="text")
+
+    @classmethod
+    def make(cls: type[S], **values: Any) -> S:
+        """A study from values as they would stand in a file; the constructor with readable errors.
+
+        Raises:
+            UsageError: a value is wrong; all that are wrong are named.
+        """
+        return cls._validated(values, "This study", None)
+
+    @classmethod
+    def parse(cls: type[S], text: str, origin: str = "This study") -> S:
+        """A study from TOML text; the inverse of `to_toml`.
+
+        Args:
+            text: the TOML.
+            origin: the file's name, for messages.
+
+        Raises:
+            UsageError: the text is not TOML (line and column), or keys or values are wrong: all are named, each with
+                its line, an unknown key with the nearest valid one.
+        """
+        return cls._validated(parse_toml(text, origin), origin, text)
+
+    @classmethod
+    def _validated(cls: type[S], values: Mapping[str, Any], origin: str, text: str | None) -> S:
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            lines = None if text is None else Lines(text)
+            raise UsageError(*explain(error, cls, origin, lines)) from None
+
+    @classmethod
+    def load(cls: type[S], source: str | Path) -> S:
+        """The study of a file, or one shipped with the package by its name (`shipped`).
+
+        A file is meant when the source ends in `.toml` or there is a file of that name.
+
+        Raises:
+            UsageError: there is neither; or the file is wrong (`parse`).
+            LesionError: the file cannot be read.
+        """
+        file = study_file(source)
+        text = read_text(file, limit=STUDY_BYTES, fault=UsageError)
+        study = cls.parse(text, str(file))
+        return study if "name" in study.model_fields_set else study.model_copy(update={"name": file.stem})
+
+    def to_toml(self) -> str:
+        """The study as TOML, every value spelt out, defaults too; `parse` reads it back as the same study."""
+        document = self.model_dump(exclude_none=True)
+        for key, first in (("models", "source"), ("tasks", "name")):
+            if key in document:
+                document[key] = [entry[first] if len(entry) == 1 else entry for entry in document[key]]
+        if isinstance(document.get("model"), dict) and len(document["model"]) == 1:
+            document["model"] = document["model"]["source"]
+        first_keys = [key for key in ("kind", "name", "title", "model", "models") if key in document]
+        return dump({key: document[key] for key in [*first_keys, *document]})
+
+    def identity(self) -> str:
+        """SHA-256 (64 hex digits) of what determines the answers.
+
+        Left out is what may change between two runs into one folder (`SILENT`), and how models are labelled
+        (`ModelChoice.LABELS`). The order of lists that are sets (`SETS`) does not count.
+        """
+        # Without what is None, a key that a later version adds leaves the studies of today what they are.
+        document = self.model_dump(mode="json", exclude=set(self.SILENT), exclude_none=True)
+        for chosen in [*document.get("models", ()), document.get("model")]:
+            for label in ModelChoice.LABELS if isinstance(chosen, dict) else ():
+                chosen.pop(label, None)
+        for *tables, key in self.SETS:
+            table = document
+            for name in tables:
+                table = table[name]
+            table[key] = sorted(table[key], key=lambda value: json.dumps(value, sort_keys=True))
+        canonical = json.dumps([self.FORM, 1, document], sort_keys=True)
+        return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+class Questions(StudyFile):
+    """What every study has that asks models: which tasks, with which items, and how they are decoded.
+
+    Sources and tasks that name files are relative to the folder that the command runs in.
+    """
+
+    FORM: ClassVar[str] = "lesion questions"
+    SILENT: ClassVar[tuple[str, ...]] = ("name", "title", "level", "batch_size", "device")
+    SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("tasks",),)
+
+    tasks: Annotated[
+        tuple[Annotated[TaskChoice, table_of("name")], ...],
+        BeforeValidator(listed),
+        Field(min_length=1),
+        AfterValidator(different),
+    ] = Field(description="a list of at least one task: strings, or tables with a name")
+    items: Annotated[Whole, Field(ge=1)] | Literal["all"] = Field(
+        default=100, description="a whole number from 1, or all"
+    )
+    seed: Annotated[Whole, Field(ge=0)] = Field(default=0, description="a whole number from 0")
+    prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
+    level: Annotated[Number, Field(gt=0, lt=1)] = Field(
+        default=0.95, description="a number between 0 and 1, for example 0.95"
+    )
+    batch_size: Annotated[Whole, Field(ge=1)] | Literal["auto"] = Field(
+        default="auto", description="a whole number from 1, or auto"
+    )
+    dtype: Dtype = Field(default="auto", description="auto, float32, bfloat16 or float16")
+    device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")
+    engine: EngineName = Field(default=None, description="transformers or vllm")
+    decoding: DecodingPlan = Field(default=DecodingPlan(), description="a table [decoding]")
+
+    def items_of(self, task: TaskChoice) -> int | None:
+        """How many items of a task are asked; None for all."""
+        items = self.items if task.items is None else task.items
+        return None if items == "all" else items
+
+    def max_new_tokens_of(self, task: TaskChoice) -> int | None:
+        """The token limit of an answer to a task, or None: the task's own default holds."""
+        return self.decoding.max_new_tokens if task.max_new_tokens is None else task.max_new_tokens
+
+    def prompt_style_of(self, model: ModelChoice, task: TaskChoice) -> str | None:
+        """The prompt style: the task's, else the model's, else the study's; None: the task's own default."""
+        return task.prompt_style or model.prompt_style or self.prompt_style
+
+    def dtype_of(self, model: ModelChoice) -> str:
+        """The dtype of a model: its own, else the study's."""
+        return model.dtype or self.dtype
+
+
+def shipped() -> dict[str, Path]:
+    """The studies shipped with the package, by name: for `lesion run NAME`."""
+    folder = Path(str(resources.files("lesion.studies"))) / "papers"
+    return {file.stem: file for file in sorted(folder.glob("*.toml"), key=lambda file: file.stem)}
+
+
+def study_file(source: str | Path) -> Path:
+    """The file of a study: one that ends in `.toml` or is there, or else the one shipped under that name.
+
+    A folder hides no shipped study: `lesion demo --out demo` makes one of that name.
+
+    Raises:
+        UsageError: there is neither, or it is no usable path.
+    """
+    file = named(source, "study")
+    known = shipped()
+    if file.suffix == ".toml" or (file.exists() and not (file.is_dir() and str(source) in known)):
+        return existing(file, "study")
+    if str(source) not in known:
+        raise UsageError(
+            f"There is no study '{short(str(source))}', neither a file nor shipped{nearest(str(source), known)}. "
+            f"Shipped are: {', '.join(known)}."
+        )
+    return known[str(source)]

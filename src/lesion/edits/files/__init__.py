@@ -1,0 +1,1 @@
+"""Edit files, and checkpoints written under edits."""

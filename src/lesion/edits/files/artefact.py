@@ -1,0 +1,156 @@
+"""Artefact: an edit of weights as one small file, `NAME.edit`, that another person can read, check and apply.
+
+The file holds the vectors from which the selection follows and the thresholds on the model that it was made for, not a
+mask, and of a truncation which part of the spectrum is kept, not the factors; its header says in plain JSON what it
+selects and truncates, from which data and for which weights (`container.py` has the bytes, `reading.py` the checks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import reduce
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from lesion.arguments import validated
+from lesion.edits.cuts import cuts, refuse_both
+from lesion.edits.edit import Edit, of_places, of_spectra, of_weights, to_json
+from lesion.edits.files.container import decode, encode, read_bytes, write_bytes
+from lesion.edits.files.edit_file import EditFile, MadeFor, MatrixValues, inputs_of, label_of, mapped
+from lesion.edits.files.reading import truncated, understood
+from lesion.edits.selections.selection import Count, count
+from lesion.edits.selections.topk import Wanda
+from lesion.errors import LesionError, UsageError
+from lesion.models.fingerprint import values_digest
+from lesion.models.load import Model
+from lesion.models.matrices import Matrix
+
+__all__ = ["SUFFIX", "EditFile", "describe", "read_edit", "save_edit", "write_edit"]
+
+SUFFIX = ".edit"
+
+
+def describe(edit: Edit, model: Model) -> MadeFor:
+    """The model that an edit is made for, with the digests of every matrix that the edit touches.
+
+    Raises:
+        UsageError: it truncates a matrix that the model does not have.
+    """
+    named = {part.address: model.anatomy.matrix(part.address) for part in of_spectra(edit)}
+    scored: dict[str, Matrix] = {
+        address: matrix
+        for address, matrix in model.anatomy.scored.items()
+        if address in named or any(part.selection.touches(address) for part in of_weights(edit))
+    }
+    return MadeFor(
+        model.name,
+        model.fingerprint,
+        model.anatomy.family,
+        str(model.dtype).removeprefix("torch."),
+        {address: MatrixValues(matrix.shape, values_digest(matrix.read())) for address, matrix in scored.items()},
+    )
+
+
+@validated
+def save_edit(path: Path | str, edit: Edit, model: Model, *, selected: Sequence[Count] | None = None) -> Path:
+    """Keep an edit of weights as a file.
+
+    Args:
+        path: of the file; `.edit` is its usual ending. One that exists is overwritten, whole or not at all.
+        edit: one `ScaleParameters` or `Truncate`, or several composed.
+        model: on which it was made; its weights are read, and must be unedited.
+        selected: how much of every matrix is selected, where it was counted already (`selection.count`).
+
+    Returns:
+        The path.
+
+    Raises:
+        UsageError: the edit scales blocks or branches, which text holds as well, or changes nothing at all; it
+            truncates a matrix that the model does not have, or one whose weights it multiplies.
+        LesionError: its selection is empty or everything on this model, its truncations keep every component, or the
+            file cannot be written.
+    """
+    scaled, truncations = of_weights(edit), of_spectra(edit)
+    if of_places(edit).edits or not (scaled or truncations):
+        raise UsageError(
+            f"A file keeps an edit of weights, and '{edit}' is {'partly ' if scaled or truncations else ''}one of "
+            "blocks; keep that as text."
+        )
+    refuse_both(scaled, truncations, model.name)
+    made_for = describe(edit, model)
+    shapes = {address: matrix.shape for address, matrix in made_for.matrices.items()}
+    if not scaled and all(cut.whole for cut in cuts(truncations, shapes)):
+        raise LesionError(f"{edit} keeps every component; nothing of {model.name} would be changed.")
+    fixed = mapped(edit, lambda selection: selection.fixed(model))
+    if not scaled:
+        selected = []
+    elif selected is None:
+        selected = count(reduce(lambda a, b: a | b, (part.selection for part in of_weights(fixed))), model)
+    return write_edit(path, fixed, made_for, selected)
+
+
+def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[Count] | None) -> Path:
+    """Write an edit whose selections are fixed, with what is known of the model it is for; see `save_edit`.
+
+    Raises:
+        LesionError: the file cannot be written.
+    """
+    inputs = inputs_of(edit)
+    tensors = {f"{one.digest}/{name}": vector for one in inputs for name, vector in one.tensors().items()}
+    for part in of_weights(edit):
+        for share in part.selection.top_shares():
+            if share.thresholds is not None:
+                tensors[f"thresholds/{share.digest}"] = _flat(share, model.matrices)
+    header = {
+        # Format 1 holds no truncations: files without them can be read by an older lesion.
+        "version": 2 if of_spectra(edit) else 1,
+        "lesion": version("lesion"),
+        "label": label_of(edit),
+        "edit": to_json(edit),
+        "recipes": {
+            part.selection.digest: part.selection.recipe(lambda given: given.digest) for part in of_weights(edit)
+        },
+        "model": {**asdict(model), "matrices": {a: asdict(matrix) for a, matrix in model.matrices.items()}},
+        "inputs": [{"digest": one.digest, **one.header()} for one in inputs],
+        "selected": None
+        if selected is None
+        else [{"block": c.block, "matrix": c.matrix, "selected": c.selected, "total": c.total} for c in selected],
+        **({"truncated": truncated(edit, model.matrices)} if of_spectra(edit) else {}),
+        "made": datetime.now(UTC).date().isoformat(),
+    }
+    data = encode(header, tensors)
+    # What could not be read again must not be written.
+    _read(data, Path(path))
+    return write_bytes(Path(path), data)
+
+
+def _flat(share: Wanda, matrices: Iterable[str]) -> Tensor:
+    """All thresholds of a top share one after the other, in the order of the matrices that it touches."""
+    thresholds = share.thresholds or {}
+    known = [thresholds[address] for address in matrices if address in thresholds]
+    return torch.cat([torch.as_tensor(cut, dtype=torch.float64).cpu().reshape(-1) for cut in known])
+
+
+@validated
+def read_edit(path: Path | str) -> EditFile:
+    """Read an edit that `save_edit` wrote, with distrust: it may come from anybody.
+
+    Raises:
+        UsageError: there is no such file.
+        LesionError: it is no edit, is cut short or was changed, is of a later version, or does not hold together.
+    """
+    return _read(read_bytes(Path(path)), Path(path))
+
+
+def _read(data: bytes, path: Path) -> EditFile:
+    header, tensors = decode(data, str(path))
+    try:
+        return understood(header, tensors, path, data)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError, LesionError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        raise LesionError(f"{path} does not hold together as an edit: {reason.rstrip('.')}.") from error

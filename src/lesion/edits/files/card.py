@@ -1,0 +1,194 @@
+"""Card: the README of an edited checkpoint, which says what was done to it, with what, and from what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lesion.edits.cuts import Cut
+from lesion.edits.files.edit_file import EditFile
+from lesion.edits.files.truncated import Truncated
+from lesion.edits.selections.selection import Count
+from lesion.edits.weights import Effect
+
+
+@dataclass(frozen=True)
+class Deed:
+    """One edit as it was applied.
+
+    Attributes:
+        edit: the file.
+        kept_as: its name in the folder `lesion` of the checkpoint.
+        factor: by which its weights were multiplied, in words; empty where it only truncates.
+        counts: how much of every matrix was selected, of those it touches.
+        afresh: the weights were not those that it was made for, and its selection was made anew.
+        achieved: Σ|w| after ÷ before over what it selected, by this edit alone; None where it selects nothing.
+        cuts: what it leaves of the matrices that it truncates, by itself.
+    """
+
+    edit: EditFile
+    kept_as: str
+    factor: str
+    counts: tuple[Count, ...]
+    afresh: bool
+    achieved: float | None
+    cuts: tuple[Cut, ...] = ()
+
+    @property
+    def selected(self) -> int:
+        """Weights selected."""
+        return sum(count.selected for count in self.counts)
+
+
+def code(text: str) -> str:
+    """Text shown as it is in Markdown, whatever stands in it."""
+    plain = "".join(letter if letter.isprintable() else "�" for letter in text)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", plain)), default=0))
+    space = " " if plain.startswith("`") or plain.endswith("`") else ""
+    return f"{fence}{space}{plain}{space}{fence}"
+
+
+def cell(text: str) -> str:
+    """Text shown as it is in a cell of a table."""
+    return code(text.replace("|", "¦"))
+
+
+def front_and_rest(readme: str) -> tuple[str, str]:
+    """The table at the head of a model card (with its dashes; the hub reads license and base from it), and the rest."""
+    match = re.match(r"---\r?\n.*?\n---[ \t]*(\r?\n|$)", readme, re.DOTALL)
+    return (match[0].rstrip() + "\n\n", readme[match.end() :]) if match else ("", readme)
+
+
+def data_of(edit: EditFile) -> list[str]:
+    """One line for every draw of texts that an edit was made from: data, texts, seed."""
+    lines = []
+    for inputs in edit.inputs:
+        for draw in inputs.provenance:
+            how = "with" if draw.replacement else "without"
+            cut = f", {draw.cut:,} cut at the context" if draw.cut else ""
+            lines.append(
+                f"{code(draw.data)}: {len(draw.ids):,} texts drawn {how} replacement (seed {draw.seed}, "
+                f"repeat {draw.repeat}, style {code(draw.style)}{cut})"
+            )
+    return lines or ["no data"]
+
+
+def write(
+    base: str,
+    deeds: Sequence[Deed],
+    effects: Sequence[Effect],
+    truncated: Sequence[Truncated],
+    total: int,
+    achieved: float | None,
+    left_out: Sequence[str],
+    version: str,
+    original: str | None,
+) -> str:
+    """The card in Markdown.
+
+    Args:
+        base: name of the model that was edited, as typed.
+        deeds: what was done.
+        effects: on every matrix whose weights were multiplied, of all edits together.
+        truncated: every matrix of which a part of the spectrum was kept.
+        total: weights in all matrices that could have been selected.
+        achieved: the factor of all edits together; None where nothing was multiplied.
+        left_out: files of the base model that were not copied.
+        version: of lesion.
+        original: the base model's own README.
+    """
+    front, rest = front_and_rest(original or "")
+    moved = sum(effect.moved for effect in effects) + sum(matrix.moved for matrix in truncated)
+    what = [f"weights of {code(base)} were multiplied in place"] * bool(effects)
+    were = "matrix was" if len(truncated) == 1 else "matrices were"
+    what += [f"{len(truncated):,} {were} truncated"] * bool(truncated)
+    said = " and ".join(what)
+    over = "" if achieved is None else f"; over all that was selected, Σ|w| is {achieved:.6g} times what it was"
+    lines = [
+        f"# {code(base)}, edited",
+        "",
+        f"{said[:1].upper()}{said[1:]} by `lesion apply` (lesion {version}). Nothing was trained; "
+        f"all other weights are those of the base model, {code(base)}, bit for bit. {moved:,} of {total:,} weights in "
+        f"the matrices of the decoder have another value{over}.",
+        *_multiplied(deeds, effects, total),
+        *_truncated(deeds, truncated),
+    ]
+    for deed in deeds:
+        if deed.afresh:
+            how = "its selection was made anew on these" if deed.counts else "it is these that were truncated"
+            lines += ["", f"{code(deed.edit.label)} was made for other weights; {how}."]
+        if not deed.counts:
+            lines += ["", f"{code(deed.edit.label)} was made on {deed.edit.made}."]
+            continue
+        lines += ["", f"{code(deed.edit.label)} was made on {deed.edit.made} from:", ""]
+        lines += [f"- {line}" for line in data_of(deed.edit)]
+    lines += [
+        "",
+        "To load it:",
+        "",
+        "```python",
+        "from transformers import AutoModelForCausalLM, AutoTokenizer",
+        "",
+        'model = AutoModelForCausalLM.from_pretrained("THIS FOLDER")',
+        'tokenizer = AutoTokenizer.from_pretrained("THIS FOLDER")',
+        "```",
+    ]
+    if left_out:
+        lines += ["", "Files of the base model that were not copied: " + ", ".join(map(code, left_out)) + "."]
+    if original is not None:
+        lines += ["", "---", "", "# The card of the base model", "", rest.strip()]
+    return front + "\n".join(lines) + "\n"
+
+
+def _multiplied(deeds: Sequence[Deed], effects: Sequence[Effect], total: int) -> list[str]:
+    """A table of the edits that multiply weights."""
+    if not effects:
+        return []
+    lines = [
+        "",
+        "| edit | digest | factor | achieved | selected | made for | file |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for deed in deeds:
+        if deed.achieved is not None:
+            lines.append(
+                f"| {code(deed.edit.label)} | {code(deed.edit.digest)} | {deed.factor} | {deed.achieved:.6g} "
+                f"| {deed.selected:,} ({deed.selected / total:.4%}) | {_origin(deed)}"
+            )
+    stored = ", ".join(sorted({effect.dtype for effect in effects}))
+    return [*lines, "", f"All selections were made on the unedited weights; products are rounded once, to {stored}."]
+
+
+def _truncated(deeds: Sequence[Deed], truncated: Sequence[Truncated]) -> list[str]:
+    """A table of the edits that truncate, and one of the matrices that are truncated, all edits taken together."""
+    if not truncated:
+        return []
+    lines = ["", "| edit | digest | keeps | made for | file |", "|---|---|---|---|---|"]
+    for deed in deeds:
+        if deed.cuts:
+            keeps = "; ".join(f"of {code(cut.address)} {cut}" for cut in deed.cuts)
+            lines.append(f"| {code(deed.edit.label)} | {code(deed.edit.digest)} | {keeps} | {_origin(deed)}")
+    lines += [
+        "",
+        "| truncated matrix | out × in | kept | of its squared norm | parameters | as two thin factors |",
+        "|---|---|---|---|---|---|",
+    ]
+    for matrix in truncated:
+        cut = matrix.cut
+        lines.append(
+            f"| {code(cut.address)} | {cut.shape[0]:,} × {cut.shape[1]:,} | {cut} | {matrix.energy:.4%} "
+            f"| {cut.dense:,} | {cut.thin:,} |"
+        )
+    stored = ", ".join(sorted({matrix.dtype for matrix in truncated}))
+    return [
+        *lines,
+        "",
+        "A matrix is the sum of its singular components, and those that are not kept are gone. What is kept is "
+        f"computed in float64 and rounded once, to {stored}; the checkpoint holds it in the shape of the matrix.",
+    ]
+
+
+def _origin(deed: Deed) -> str:
+    edit = deed.edit
+    return f"{cell(edit.model.name)}, fingerprint {code(edit.model.fingerprint)} | {code('lesion/' + deed.kept_as)} |"

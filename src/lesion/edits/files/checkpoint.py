@@ -1,0 +1,250 @@
+"""Checkpoint: edits written into the safetensors files of a model, shard by shard, without loading the model."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig
+
+from lesion.arguments import validated
+from lesion.edits.cuts import cuts, refuse_both
+from lesion.edits.edit import of_spectra, of_weights
+from lesion.edits.files import card
+from lesion.edits.files.checkpoint_pass import Course, deeds_of
+from lesion.edits.files.edit_file import EditFile
+from lesion.edits.files.folder import emerging, refuse_occupied
+from lesion.edits.files.layout import Place, places, skeleton
+from lesion.edits.files.shards import rewrite
+from lesion.edits.files.sidecar_files import COPIED, COPIED_NAMES, copy_others, write_card
+from lesion.edits.files.thin_factors import refuse_nothing, write_factors
+from lesion.edits.files.truncated import Truncated, truncated
+from lesion.edits.weights import Effect, check_effects, scaled
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import quiet
+from lesion.models.source import Source, explained, find, refuse_adapter, refuse_unsuited
+from lesion.models.stored import Checkpoint, Entry, inside, survey
+from lesion.progress import Watcher
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What was done.
+
+    Attributes:
+        folder: the edited checkpoint.
+        deeds: one per edit, in order.
+        effects: on every matrix whose weights were multiplied, of all edits together.
+        total: weights in all matrices that could have been selected.
+        achieved: Σ|w| after ÷ before over everything selected; None where nothing was.
+        left_out: files of the base model that were not copied.
+        truncated: every matrix of which a part of the spectrum was kept, by all edits together.
+        thin: the file of thin factors, where they were asked for.
+    """
+
+    folder: Path
+    deeds: tuple[card.Deed, ...]
+    effects: tuple[Effect, ...]
+    total: int
+    achieved: float | None
+    left_out: tuple[str, ...]
+    truncated: tuple[Truncated, ...] = ()
+    thin: Path | None = None
+
+    @property
+    def moved(self) -> int:
+        """Weights that have another value."""
+        return sum(effect.moved for effect in self.effects) + sum(matrix.moved for matrix in self.truncated)
+
+
+def resolve(source: str, revision: str | None = None) -> Path:
+    """The folder on this machine in which a model lies; one on the hub is downloaded, without weights in other formats.
+
+    Raises:
+        UsageError, LesionError: there is none (see `models.source.find`), or it cannot be had from the hub.
+    """
+    found = find(source, revision)
+    if found.local:
+        return Path(found.place)
+    from huggingface_hub import snapshot_download
+
+    wanted = [f"*{suffix}" for suffix in (*COPIED, ".safetensors")] + sorted(COPIED_NAMES)
+    try:
+        with quiet():
+            folder = Path(snapshot_download(found.place, revision=found.revision, allow_patterns=wanted))
+    except Exception as error:  # what the hub raises has no common base; the reason is kept and said
+        raise explained(error, found, source, "weights") from error
+    refuse_adapter(folder, source)
+    return folder
+
+
+def _config(folder: Path, name: str) -> Any:
+    inside(folder, "config.json")
+    try:
+        with quiet():
+            config = AutoConfig.from_pretrained(str(folder))
+    except Exception as error:  # as above
+        if "trust_remote_code" in str(error):
+            raise LesionError(
+                f"{name} comes with code of its own, which `lesion apply` does not run; it edits architectures that "
+                "transformers knows."
+            ) from error
+        raise explained(error, Source(str(folder), True), name, "configuration") from error
+    refuse_unsuited(config, name)
+    return config
+
+
+@validated
+def apply_edits(
+    source: str | Path,
+    edits: Sequence[EditFile],
+    out: Path | str,
+    *,
+    factor: float | None = None,
+    force: bool = False,
+    thin: bool = False,
+    revision: str | None = None,
+    watcher: Watcher | None = None,
+) -> Applied:
+    """Write a model's checkpoint again with edits in its weights; memory is needed for one tensor, not for the model.
+
+    Files, sharding, dtypes and tied weights stay as they are; what is not edited is copied byte for byte. Every
+    selection is made on the unedited weights, factors on one weight multiply, and the product is rounded once to the
+    dtype in which the checkpoint is stored: that is the edit of the model as loaded in that dtype. Truncated matrices
+    are computed in float64 and rounded once to that dtype; several truncations of one matrix, in one edit or several,
+    keep what all of them keep.
+
+    Args:
+        source: `bundled:NAME`, a folder, or a hub id.
+        edits: at least one.
+        out: a folder that does not exist or is empty. It gets its name when everything is written.
+        factor: in place of the edits' own.
+        force: apply an edit that was made for other weights of the same shapes too, its selection made anew.
+        thin: also write what is kept of every truncated matrix as two thin factors, into `lesion/factors.safetensors`
+            of the folder (see `thin.py`); they are in memory until the end.
+        revision: branch, tag or commit of a hub id.
+        watcher: told of progress.
+
+    Raises:
+        UsageError: there is no edit, or `out` is occupied; a factor or thin factors are asked of edits that have none;
+            one edit truncates a matrix whose weights another multiplies.
+        LesionError: an edit was made for another model, moves too little (see `check_effects`), or its matrices are not
+            there; the checkpoint is quantised, damaged or not in safetensors; `out` cannot be written.
+    """
+    out, name = Path(out), str(source)
+    note: Callable[[str], None] = watcher.note if watcher else (lambda text: None)
+    if not edits:
+        raise UsageError("Give at least one edit: --edit FILE.")
+    files = [edit if factor is None else edit.with_factor(factor) for edit in edits]
+    truncations = [part for file in files for part in of_spectra(file.edit)]
+    refuse_both([part for file in files for part in of_weights(file.edit)], truncations, name)
+    if thin:
+        refuse_nothing(truncations)
+    refuse_occupied(out)
+    folder = resolve(name, revision)
+    if out.resolve().is_relative_to(folder.resolve()):
+        raise UsageError(f"{out} lies inside the model's own folder; give --out another place.")
+    checkpoint = survey(folder, name)
+    anatomy, network, built = skeleton(_config(folder, name), name)
+    if built:
+        note(f"{name} had to be taken apart by its structure, which took memory for the whole network.")
+    shapes = {address: matrix.shape for address, matrix in anatomy.scored.items()}
+    for file in files:
+        file.refuse_misfits(shapes, name)
+    touched = [address for address in shapes if any(address in file.model.matrices for file in files)]
+    where = places(anatomy, network, checkpoint.entries, touched)
+    del network
+    total = sum(rows * columns for rows, columns in shapes.values())
+    _refuse_full(out, checkpoint)
+
+    courses = [Course.of(file, force) for file in files]
+    effects: dict[str, Effect] = {}
+    kept = {cut.address: cut for cut in cuts(truncations, shapes)}
+    done: dict[str, Truncated] = {}
+
+    def edit(tensor: Tensor, within: Sequence[tuple[str, Place]]) -> None:
+        for address, place in within:
+            view = place.storage.view(tensor)
+            weight = view.reshape(shapes[address])
+            if address in kept:
+                for course in courses:
+                    if address in course.file.model.matrices:
+                        course.made_for(address, weight, name)
+                if not kept[address].whole:
+                    edited, done[address] = truncated(weight, kept[address], thin)
+                    view.copy_(edited.reshape(view.shape))
+                continue
+            found = [course.changes(address, weight, name) for course in courses]
+            together = [change for own in found for change in own]
+            edited, effect = scaled(weight, together, address)
+            if address not in effects:  # else it is a tied tensor under its second name
+                effects[address] = effect
+                for course, own in zip(courses, found, strict=True):
+                    if own:
+                        course.note(address, weight, own, effect if len(own) == len(together) else None)
+            view.copy_(edited.reshape(view.shape))
+
+    with emerging(out, note) as partial, torch.inference_mode():
+        _weights(checkpoint, partial, where, edit, watcher, name)
+        ordered = tuple(effects[address] for address in touched if address in effects)
+        cut = tuple(done[address] for address in touched if address in done)
+        deeds = deeds_of(courses, done, total, name)
+        labels = " + ".join(file.label for file in files)
+        achieved = check_effects(labels, ordered, name, total) if ordered else None
+        left_out = copy_others(folder, partial, checkpoint, deeds)
+        factors = write_factors(partial, cut) if thin else None
+        write_card(folder, partial, name, deeds, ordered, cut, total, achieved, left_out)
+        # Last, so that what is not whole cannot be loaded.
+        shutil.copyfile(inside(folder, "config.json"), partial / "config.json")
+    return Applied(out, deeds, ordered, total, achieved, left_out, cut, None if factors is None else out / factors)
+
+
+def _refuse_full(out: Path, checkpoint: Checkpoint) -> None:
+    """Refuse before hours of writing what the disk has no room for."""
+    place = next((parent for parent in (out, *out.absolute().parents) if parent.is_dir()), None)
+    if place is None or not os.access(place, os.W_OK):
+        return  # which is told when the folder is made
+    free = shutil.disk_usage(place).free
+    if free < checkpoint.bytes:
+        raise LesionError(
+            f"The edited model takes {checkpoint.bytes / 1e6:,.1f} MB, and there are {free / 1e6:,.1f} MB left at "
+            f"{place}. Make room, or give --out another place."
+        )
+
+
+def _weights(
+    checkpoint: Checkpoint,
+    partial: Path,
+    where: Mapping[str, Sequence[Place]],
+    edit: Callable[[Tensor, Sequence[tuple[str, Place]]], None],
+    watcher: Watcher | None,
+    name: str,
+) -> None:
+    """Every shard, edited or copied, and the index last."""
+    within: dict[str, list[tuple[str, Place]]] = {}
+    for address, found in where.items():
+        for place in found:
+            within.setdefault(place.tensor, []).append((address, place))
+    by_shard: dict[str, dict[str, Entry]] = {shard: {} for shard in checkpoint.shards}
+    for tensor, entry in checkpoint.entries.items():
+        by_shard[entry.shard][tensor] = entry
+    if watcher:
+        watcher.begin(name, len(checkpoint.shards), 0, "shards")
+    for shard in checkpoint.shards:
+        entries = by_shard[shard]
+
+        def change(tensor: str) -> Callable[[Tensor], None]:
+            return lambda values: edit(values, within[tensor])
+
+        changes = {tensor: change(tensor) for tensor in entries if tensor in within}
+        rewrite(inside(checkpoint.folder, shard), partial / shard, entries, changes)
+        if watcher:
+            watcher.answered(1)
+    if checkpoint.index is not None:
+        shutil.copyfile(inside(checkpoint.folder, checkpoint.index), partial / checkpoint.index)

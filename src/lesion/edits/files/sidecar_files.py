@@ -1,0 +1,77 @@
+"""What lies beside the weights of a checkpoint: tokenizer, templates and licences copied, edits and a card added."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from lesion.edits.files import card
+from lesion.edits.files.truncated import Truncated
+from lesion.edits.weights import Effect
+from lesion.errors import LesionError
+from lesion.models.stored import Checkpoint, inside
+
+# What a checkpoint needs beside its weights. Whatever else lies in the folder (other weights, code) stays there.
+COPIED = frozenset({".json", ".txt", ".model", ".jinja", ".tiktoken", ".md", ".spm", ".bpe"})
+COPIED_NAMES = frozenset({"LICENSE", "NOTICE", "USE_POLICY", "COPYING"})
+TEMPLATES = "additional_chat_templates"
+KEPT = "lesion"
+
+
+def copy_others(folder: Path, partial: Path, checkpoint: Checkpoint, deeds: Sequence[card.Deed]) -> tuple[str, ...]:
+    """Copy tokenizer, templates, licences and earlier edits, and add these edits; gives the names of what was not."""
+    own = {*checkpoint.shards, checkpoint.index, "config.json", "README.md"}
+    left_out = []
+    for entry in sorted(folder.iterdir()):
+        if entry.name in own:
+            continue
+        wanted = entry.suffix in COPIED or entry.stem in COPIED_NAMES
+        weights = entry.name.endswith(".index.json")  # of the formats that are left out
+        if wanted and not weights and entry.is_file() and _safe(folder, entry):
+            shutil.copyfile(entry, partial / entry.name)
+        elif entry.name == TEMPLATES and entry.is_dir() and not entry.is_symlink():
+            (partial / TEMPLATES).mkdir()
+            for template in sorted(entry.glob("*.jinja")):
+                if _safe(entry, template):
+                    shutil.copyfile(template, partial / TEMPLATES / template.name)
+        elif entry.name != KEPT and not entry.name.startswith("."):
+            left_out.append(entry.name + "/" * entry.is_dir())
+    (partial / KEPT).mkdir()
+    for deed in deeds:
+        (partial / KEPT / deed.kept_as).write_bytes(deed.edit.data)
+    earlier = folder / KEPT
+    for entry in sorted(earlier.glob("*.edit")) if earlier.is_dir() and not earlier.is_symlink() else []:
+        if _safe(earlier, entry):
+            name, number = entry.name, 2
+            while (partial / KEPT / name).exists():
+                name, number = f"{entry.stem}-{number}.edit", number + 1
+            shutil.copyfile(entry, partial / KEPT / name)
+    return tuple(left_out)
+
+
+def _safe(folder: Path, entry: Path) -> bool:
+    try:
+        return inside(folder, entry.name).is_file()
+    except LesionError:
+        return False
+
+
+def write_card(
+    folder: Path,
+    partial: Path,
+    name: str,
+    deeds: Sequence[card.Deed],
+    effects: Sequence[Effect],
+    truncated: Sequence[Truncated],
+    total: int,
+    achieved: float | None,
+    left_out: Sequence[str],
+) -> None:
+    """Write the card of an edited checkpoint, with that of its base below."""
+    from importlib.metadata import version
+
+    readme = folder / "README.md"
+    original = readme.read_text(encoding="utf-8", errors="replace") if _safe(folder, readme) else None
+    text = card.write(name, deeds, effects, truncated, total, achieved, left_out, version("lesion"), original)
+    (partial / "README.md").write_text(text, encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Selections: which weights of a model an edit means."""

@@ -1,0 +1,89 @@
+"""Drawing: the random control of a selection, with as many weights of every matrix."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from lesion.arguments import validated
+from lesion.edits.selections.inputs import Inputs
+from lesion.edits.selections.selection import LONGEST_LABEL, Selection, Thresholds
+from lesion.edits.selections.topk import Wanda
+
+
+@validated
+@dataclass(frozen=True, eq=False)
+class Random(Selection):
+    """As many weights of every matrix as another selection has, drawn at random: the control of that selection.
+
+    The draw depends on the seed and the address alone, on no library's generator: with one seed a smaller selection's
+    random control lies within a larger one's.
+
+    Args:
+        like: the selection whose count per matrix is matched.
+        seed: any integer.
+    """
+
+    like: Selection
+    seed: int = 0
+    kind: ClassVar[str] = "random"
+
+    @property
+    def label(self) -> str:
+        """`random3-mathneuro-0.05`."""
+        return f"random{self.seed}-{self.like.label}"[:LONGEST_LABEL]
+
+    @property
+    def inputs(self) -> tuple[Inputs, ...]:
+        """Those of the matched selection."""
+        return self.like.inputs
+
+    def touches(self, address: str) -> bool:
+        """Where the matched selection does."""
+        return self.like.touches(address)
+
+    def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
+        """The entries with the smallest of `drawing_keys`, as many as the matched selection has."""
+        mask = np.zeros(weight.numel(), dtype=bool)
+        count = int(self.like.mask(address, weight).sum()) if self.touches(address) else 0
+        if count:
+            keys = drawing_keys(self.seed, address, weight.numel())
+            mask = keys <= np.partition(keys, count - 1)[count - 1]  # no two keys are equal
+        return torch.from_numpy(mask).view(weight.shape).to(weight.device)
+
+    def top_shares(self) -> Iterator[Wanda]:
+        """Those of the matched selection."""
+        return self.like.top_shares()
+
+    def with_thresholds(self, known: Mapping[str, Thresholds]) -> Random:
+        """With those of the matched selection."""
+        return replace(self, like=self.like.with_thresholds(known))
+
+    def loosened(self) -> Random:
+        """With the matched selection loosened."""
+        return replace(self, like=self.like.loosened())
+
+    def recipe(self, keep_inputs: Any) -> dict[str, Any]:
+        """`{"random": recipe of the matched selection, "seed": …}`."""
+        return {"random": self.like.recipe(keep_inputs), "seed": self.seed}
+
+
+def drawing_keys(seed: int, address: str, size: int) -> np.ndarray:
+    """One 64-bit number per entry of a matrix, different for all: splitmix64 (Steele et al. 2014) from a hashed start.
+
+    Returns:
+        [size] uint64.
+    """
+    start = int.from_bytes(hashlib.sha256(f"{seed}:{address}".encode()).digest()[:8], "little")
+    with np.errstate(over="ignore"):
+        z = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(start)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray(z ^ (z >> np.uint64(31)))

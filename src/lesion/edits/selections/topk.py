@@ -1,0 +1,253 @@
+"""Top shares: selections of the weights with the highest scores, and what a skill has there that controls have not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from lesion.arguments import validated
+from lesion.edits.selections.inputs import Inputs
+from lesion.edits.selections.selection import Selection, Thresholds, check_keep, once
+from lesion.edits.selections.thresholds import at_least, cut, cut_rows, top_count
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+
+
+def _vector(inputs: Inputs, address: str, weight: Tensor, squares: bool) -> Tensor:
+    sums = inputs.of(address)
+    assert sums is not None
+    if weight.dim() != 2 or len(sums.norms) != weight.shape[1]:
+        raise LesionError(
+            f"The selection was made for a matrix {address} with {len(sums.norms):,} inputs; this one is "
+            f"{' × '.join(map(str, weight.shape))} (out × in). It belongs to another model."
+        )
+    if not squares:
+        return sums.norms
+    if sums.squares is None:
+        raise LesionError(f"The sums of {address} are without squares, which a top share per row needs.")
+    return sums.squares.double().sqrt().float()
+
+
+@validated
+@dataclass(frozen=True, eq=False)
+class Wanda(Selection):
+    """The weights that matter most to one data set, by |W_ij| times the size of input j.
+
+    Args:
+        inputs: observed on the data set.
+        keep: the share of every matrix, or of every row, that is selected, in (0, 1].
+        per: `matrix`: the top share of the whole matrix by Σ_i ‖X_i[:, j]‖₂, as Christ et al. (2024) use it; `row`:
+            the top share of every output row by the norm over all tokens of all texts, as Sun et al. (2023) define it.
+
+    Raises:
+        UsageError: `keep` is not in (0, 1], or `per` is neither.
+    """
+
+    source: Inputs
+    keep: float | int
+    per: Literal["matrix", "row"] = "matrix"
+    thresholds: Thresholds | None = field(default=None, repr=False)
+    kind: ClassVar[str] = "wanda"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keep", check_keep(self.keep))
+
+    @property
+    def label(self) -> str:
+        """`wanda-0.05` or `wanda-rows-0.05`."""
+        return f"{'wanda-rows' if self.per == 'row' else 'wanda'}-{self.keep:g}"
+
+    @property
+    def inputs(self) -> tuple[Inputs, ...]:
+        """The data set's."""
+        return (self.source,)
+
+    def touches(self, address: str) -> bool:
+        """Where the matrix was observed, with at least one token."""
+        sums = self.source.of(address)
+        return sums is not None and sums.tokens > 0
+
+    def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
+        """Every entry whose score reaches the threshold and is not 0."""
+        if not self.touches(address):
+            return torch.zeros(weight.shape, dtype=torch.bool, device=weight.device)
+        vector = _vector(self.source, address, weight, squares=self.per == "row")
+        known = None if self.thresholds is None else self.thresholds.get(address)
+        return at_least(weight, vector, _thresholds([self], address, weight)[0] if known is None else known)
+
+    def top_shares(self) -> Iterator[Wanda]:
+        """Itself."""
+        yield self
+
+    def with_thresholds(self, known: Mapping[str, Thresholds]) -> Wanda:
+        """With its own, where they are known."""
+        return replace(self, thresholds=known[self.digest]) if self.digest in known else self
+
+    def loosened(self) -> Wanda:
+        """Without thresholds."""
+        return replace(self, thresholds=None)
+
+    def recipe(self, keep_inputs: Any) -> dict[str, Any]:
+        """`{"wanda": inputs, "keep": …, "per": …}`."""
+        return {"wanda": keep_inputs(self.source), "keep": self.keep, "per": self.per}
+
+
+def _thresholds(shares: Sequence[Wanda], address: str, weight: Tensor) -> list[Tensor]:
+    """The scores from which on each selects, for several that differ in `keep` alone: one for the matrix or per row."""
+    by_row = shares[0].per == "row"
+    vector = _vector(shares[0].source, address, weight, squares=by_row).to(weight.device)
+    size = weight.shape[1] if by_row else weight.numel()
+    counts = [top_count(share.keep, size) for share in shares]
+    if by_row:
+        return cut_rows(weight, vector, counts)
+    return [torch.tensor(bar, dtype=torch.float64) for bar in cut(weight, vector, counts)]
+
+
+def fixed_together(selections: Sequence[Selection], model: Model) -> list[Selection]:
+    """What `fixed` makes of each of several selections on one model, with one partition per matrix and data set.
+
+    For a grid: however many values of `keep`, methods and controls there are, each matrix is read once and its
+    scores on each data set are put in order once.
+
+    Raises:
+        LesionError: a selection was made for matrices of another shape.
+    """
+    groups: dict[tuple[str, str], dict[str, Wanda]] = {}
+    for share in (share for selection in selections for share in selection.top_shares()):
+        if share.thresholds is None:
+            groups.setdefault((share.source.digest, share.per), {})[share.digest] = share
+    known: dict[str, dict[str, Tensor]] = {digest: {} for group in groups.values() for digest in group}
+    for address, matrix in model.anatomy.scored.items():
+        touching = [list(group.values()) for group in groups.values() if next(iter(group.values())).touches(address)]
+        weight = matrix.read() if touching else None
+        for shares in touching:
+            assert weight is not None
+            for share, bar in zip(shares, _thresholds(shares, address, weight), strict=True):
+                known[share.digest][address] = bar
+    return [selection.with_thresholds(known) for selection in selections]
+
+
+@validated
+@dataclass(frozen=True, eq=False)
+class MathNeuro(Selection):
+    """The weights that a skill needs and none of its controls does (Christ et al. 2024, section 3).
+
+    The top share of every matrix by |W| · a on the skill, without what is in the top share on any control. With
+    thresholds τ and τ_c this is { τ / a_j ≤ |W_ij| } and |W_ij| < τ_c / c_j for every control c.
+
+    Args:
+        skill: observed on the skill.
+        controls: observed on the controls; at least one.
+        keep: the share that is taken of each, in (0, 1].
+
+    Raises:
+        UsageError: there is no control, or `keep` is not in (0, 1].
+    """
+
+    skill: Inputs
+    controls: tuple[Inputs, ...]
+    keep: float | int
+    parts: tuple[Wanda, ...] = field(default=(), repr=False)
+    kind: ClassVar[str] = "mathneuro"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keep", check_keep(self.keep))
+        object.__setattr__(self, "controls", tuple(self.controls))
+        if not self.controls:
+            raise UsageError("MathNeuro needs at least one control; without any it is Wanda(skill, keep).")
+        parts = tuple(Wanda(inputs, self.keep) for inputs in (self.skill, *self.controls))
+        if self.parts != parts:  # not given, or those of another recipe, as after dataclasses.replace
+            object.__setattr__(self, "parts", parts)
+
+    @property
+    def label(self) -> str:
+        """`mathneuro-0.05`."""
+        return f"mathneuro-{self.keep:g}"
+
+    @property
+    def inputs(self) -> tuple[Inputs, ...]:
+        """The skill's and the controls'."""
+        return once((self.skill, *self.controls))
+
+    def touches(self, address: str) -> bool:
+        """Where the matrix was observed on the skill, with at least one token."""
+        return self.parts[0].touches(address)
+
+    def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
+        """In the top share of the skill and of no control."""
+        skill, *controls = self.parts
+        mask = skill.mask(address, weight)
+        for control in controls:
+            if skill.touches(address):
+                mask &= ~control.mask(address, weight)
+        return mask
+
+    def top_shares(self) -> Iterator[Wanda]:
+        """The skill's and the controls'."""
+        return iter(self.parts)
+
+    def with_thresholds(self, known: Mapping[str, Thresholds]) -> MathNeuro:
+        """With those of the skill and of every control."""
+        return replace(self, parts=tuple(part.with_thresholds(known) for part in self.parts))
+
+    def loosened(self) -> MathNeuro:
+        """Without thresholds."""
+        return replace(self, parts=())
+
+    def recipe(self, keep_inputs: Any) -> dict[str, Any]:
+        """`{"mathneuro": inputs, "controls": [inputs, …], "keep": …}`."""
+        return {
+            "mathneuro": keep_inputs(self.skill),
+            "controls": [keep_inputs(control) for control in self.controls],
+            "keep": self.keep,
+        }
+
+
+@validated
+@dataclass(frozen=True, eq=False)
+class Magnitude(Selection):
+    """The largest weights of every matrix, whatever the data.
+
+    Args:
+        keep: the share of every matrix, in (0, 1].
+        addresses: the matrices; None for every one that the model has.
+
+    Raises:
+        UsageError: `keep` is not in (0, 1].
+    """
+
+    keep: float | int
+    addresses: tuple[str, ...] | None = None
+    kind: ClassVar[str] = "magnitude"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keep", check_keep(self.keep))
+        if self.addresses is not None:
+            object.__setattr__(self, "addresses", tuple(sorted(set(self.addresses))))
+
+    @property
+    def label(self) -> str:
+        """`magnitude-0.05`."""
+        return f"magnitude-{self.keep:g}"
+
+    def touches(self, address: str) -> bool:
+        """Where the matrix is one of the addresses."""
+        return self.addresses is None or address in self.addresses
+
+    def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
+        """Every entry that is at least as large as the k-th largest, and not 0."""
+        if not self.touches(address):
+            return torch.zeros(weight.shape, dtype=torch.bool, device=weight.device)
+        ones = torch.ones(weight.shape[1], device=weight.device)
+        bar = cut(weight, ones, [top_count(self.keep, weight.numel())])[0]
+        return at_least(weight, ones, torch.tensor(bar, dtype=torch.float64))
+
+    def recipe(self, keep_inputs: Any) -> dict[str, Any]:
+        """`{"magnitude": keep, "addresses": …}`."""
+        addresses = None if self.addresses is None else list(self.addresses)
+        return {"magnitude": self.keep, "addresses": addresses}

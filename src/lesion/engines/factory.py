@@ -1,0 +1,111 @@
+"""Engines made as chosen, one at a time, and models loaded as these need them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lesion.engines.config import EngineChoice
+from lesion.engines.engine import Engine
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import UsageError
+from lesion.models.load import DTYPES, Model, configuration, load
+
+if TYPE_CHECKING:
+    from lesion.engines.ray.cluster import Cluster
+
+
+class Opened:
+    """Makes engines as chosen (`lesion.engines.engine.MakeEngine`), and loads models as these need them.
+
+    At most one vLLM engine runs at a time: one for another model replaces it.
+    """
+
+    def __init__(self, choice: EngineChoice, cluster: Cluster | None) -> None:
+        self.choice = choice
+        self.cluster = cluster
+        self._running: Any = None
+
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._let_go()
+
+    def __call__(self, model: Model, batch_size: int | str) -> Engine:
+        """An engine that answers with this model.
+
+        Raises:
+            UsageError: the batch size is less than 1.
+            LesionError: the engine cannot run this model.
+        """
+        self._let_go()
+        if self.cluster is not None:
+            self._running = self.cluster.engine(model, batch_size)
+        elif self.choice.engine == "vllm":
+            from lesion.engines.vllm.engine import VllmEngine
+
+            self._running = VllmEngine(model, batch_size, tensor_parallel=self.choice.gpus_per_worker)
+        else:
+            return TransformersEngine(model, batch_size)
+        engine: Engine = self._running
+        return engine
+
+    def load(self, source: str | Path, *, revision: str | None, dtype: str, device: str) -> Model:
+        """Load a model for the engines made here: where others answer with it, it stays in main memory.
+
+        Raises:
+            UsageError: as `lesion.models.load.load`.
+            LesionError: likewise.
+        """
+        spread = self.choice.gpus_per_worker > 1
+        if self.cluster is None and self.choice.engine == "transformers":
+            if spread and device == "auto":
+                return load(source, revision=revision, dtype=dtype, device_map="auto")
+            return load(source, revision=revision, dtype=dtype, device=device)
+        if self.cluster is not None:
+            self.cluster.prepare(device)
+            device = "auto"
+            accelerated = self.cluster.accelerated
+        else:
+            accelerated = torch.cuda.is_available()
+        if dtype == "auto" and accelerated and device == "auto":
+            dtype = stated_dtype(source, revision)
+        return load(source, revision=revision, dtype=dtype, device="cpu" if device == "auto" else device)
+
+    def _let_go(self) -> None:
+        if self._running is not None:
+            running, self._running = self._running, None
+            running.close()
+
+
+def refuse_few_gpus(choice: EngineChoice) -> None:
+    """Without workers, the GPUs that a model is spread over are those of this machine.
+
+    Raises:
+        UsageError: it has fewer, and vLLM cannot spread over processes instead.
+    """
+    there = torch.cuda.device_count()
+    if choice.gpus_per_worker > max(there, 1) and (there or choice.engine != "vllm"):
+        raise UsageError(
+            f"A model cannot be spread over {choice.gpus_per_worker} GPUs here: this machine has {there or 'none'}."
+        )
+
+
+def stated_dtype(source: str | Path, revision: str | None) -> str:
+    """The dtype that a checkpoint is stored in, by its configuration; float32 where it does not say."""
+    stated = str(getattr(configuration(source, revision=revision), "dtype", None)).removeprefix("torch.")
+    return stated if stated in DTYPES else "float32"
+
+
+def load_for(make_engine: object, source: str | Path, *, revision: str | None, dtype: str, device: str) -> Model:
+    """Load a model as what makes engines wants it; plainly where that has no wishes.
+
+    Raises:
+        UsageError: as `lesion.models.load.load`.
+        LesionError: likewise.
+    """
+    loading = make_engine.load if isinstance(make_engine, Opened) else load
+    return loading(source, revision=revision, dtype=dtype, device=device)

@@ -1,0 +1,1 @@
+"""Decoding on workers that Ray keeps."""

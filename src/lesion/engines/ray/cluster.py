@@ -1,0 +1,255 @@
+"""A cluster of workers, on this machine or many: started, given a model, replaced when lost, and let go of."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lesion.engines.config import EngineChoice
+from lesion.engines.ray.engine import RayEngine
+from lesion.engines.ray.joining import connected, ray_module
+from lesion.engines.ray.placement import Node, Plan, planned, refuse_crowd
+from lesion.engines.ray.raylet import Raylet
+from lesion.engines.ray.units import Unit
+from lesion.engines.ray.worker import Answerer, Order, Parcel
+from lesion.models.load import Model, quiet
+from lesion.models.source import BUNDLED, find
+from lesion.progress import Watcher
+
+# Workers that are told about one by one at the end; of more, the slowest and the fastest.
+TOLD = 8
+
+
+@dataclass(eq=False)
+class Worker:
+    """A worker as the driver sees it.
+
+    Attributes:
+        number: from 1; a replacement keeps it.
+        actor: Ray's handle of its process.
+        asked: what it was asked and has not told yet, oldest first.
+        started: when its process was asked for, by the monotonic clock.
+        host: of its process; empty until it has said hello.
+        process: the number of its process there.
+        order: the engine that it has open or is opening.
+        rows: that it answers at once; 0 until it is ready.
+        units: that it was given, the first of them at work.
+        deaths: how many of its processes have died before they were ready, one after another.
+        answers: how many it has given, by all its processes.
+        seconds: that it had something to answer.
+    """
+
+    number: int
+    actor: Any
+    asked: deque[Any] = field(default_factory=deque)
+    started: float = 0.0
+    host: str = ""
+    process: int = 0
+    order: Order | None = None
+    rows: int = 0
+    units: deque[Unit] = field(default_factory=deque)
+    deaths: int = 0
+    answers: int = 0
+    seconds: float = 0.0
+    since: float | None = None
+
+    def __str__(self) -> str:
+        return f"worker {self.number} on {self.host}" if self.host else f"worker {self.number}"
+
+    def greet(self, actor: Any) -> None:
+        """Begin with a process that was just asked for."""
+        self.actor, self.host, self.process, self.order, self.rows = actor, "", 0, None, 0
+        self.started = time.monotonic()
+        self.units.clear()
+        self.rest()
+        self.asked = deque([actor.hello.remote()])
+
+    def open(self, order: Order) -> None:
+        """Have it open an engine."""
+        self.order, self.rows = order, 0
+        self.asked.append(self.actor.open.remote(order))
+
+    def proceed(self, seconds: float, call: int, edits: list[Any], parcel: Parcel | None = None) -> None:
+        """Have it answer on, with one more unit where a parcel is given."""
+        self.asked.append(self.actor.proceed.remote(seconds, call, edits, parcel))
+
+    def drop(self) -> None:
+        """Have it forget what it was given."""
+        if self.units:
+            self.actor.drop.remote()
+        self.units.clear()
+        self.asked.clear()
+        self.rest()
+
+    def work(self) -> None:
+        """It has something to answer from now on."""
+        if self.since is None:
+            self.since = time.monotonic()
+
+    def rest(self) -> None:
+        """It has nothing to answer any more."""
+        if self.since is not None:
+            self.seconds += time.monotonic() - self.since
+            self.since = None
+
+
+class Cluster:
+    """Workers that answer, each with the whole model.
+
+    Args:
+        choice: how many, and which engine.
+        nodes: the machines there are.
+        watcher: is told of workers that are lost, and at the end how fast each was.
+        raylet: Ray's own process on this machine, if it can be looked after.
+    """
+
+    def __init__(self, choice: EngineChoice, nodes: list[Node], watcher: Watcher, raylet: Raylet | None = None) -> None:
+        self.choice = choice
+        self.nodes = nodes
+        self.watcher = watcher
+        self.raylet = raylet
+        self.workers: list[Worker] = []
+        self.calls = 0
+        self._plan: Plan | None = None
+        self._device = "auto"
+        self._folders: list[tempfile.TemporaryDirectory[str]] = []
+        self._saved: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        """In messages."""
+        return f"the Ray cluster at {self.choice.ray}" if self.choice.ray else "this machine"
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether workers have GPUs."""
+        return self._plan.gpus > 0 if self._plan else any(node.gpus for node in self.nodes)
+
+    @property
+    def plan(self) -> Plan:
+        """Where workers are and what each of them has.
+
+        Raises:
+            UsageError: there is not enough for what is asked for.
+        """
+        if self._plan is None:
+            self._plan = planned(self.choice, self.nodes, self._device, self.name)
+        return self._plan
+
+    def prepare(self, device: str) -> None:
+        """Have the workers' processes started for a model on this device, while the model is loaded here.
+
+        Raises:
+            UsageError: there is not enough for what is asked for.
+        """
+        if device != self._device:
+            self._release()
+            self._device, self._plan = device, None
+        plan = self.plan
+        if not self.workers:
+            self.workers = [Worker(number + 1, None) for number in range(plan.workers)]
+            for worker in self.workers:
+                worker.greet(self._process(plan))
+
+    def engine(self, model: Model, batch_size: int | str) -> RayEngine:
+        """What answers with this model on all workers.
+
+        Raises:
+            UsageError: the batch size is less than 1, or there is not enough room for the workers.
+        """
+        self.prepare(self._device)
+        return RayEngine(self, model, batch_size)
+
+    def order(self, model: Model, batch_size: int | str) -> Order:
+        """What a worker is told to open. A model that was made in memory is saved for the workers once."""
+        origin = model.origin
+        if origin is None:
+            source, revision, code = self._save(model), None, False
+        else:
+            source, revision, code = origin.source, origin.revision, origin.trust_remote_code
+            if not source.startswith(BUNDLED):
+                place = find(source, revision)
+                source, revision = place.place, place.revision
+                if place.local:
+                    source = str(Path(source).absolute())
+        plan = self.plan
+        dtype = str(model.dtype).removeprefix("torch.")
+        return Order(
+            *(self.choice.engine, source, revision, dtype, code, model.name, model.fingerprint, batch_size),
+            *(plan.gpus, plan.threads, plan.sharers),
+        )
+
+    def replace(self, worker: Worker) -> None:
+        """Give a worker another process in place of its own, which is dead or is ended now."""
+        with contextlib.suppress(Exception):  # it may be gone in many ways
+            ray_module().kill(worker.actor)
+        worker.greet(self._process(self.plan))
+
+    def tell(self) -> None:
+        """Tell the watcher how much each worker has answered, and how fast."""
+        rates = [(worker.answers / worker.seconds, worker) for worker in self.workers if worker.seconds > 0]
+        if len(rates) > TOLD:
+            rates.sort(key=lambda entry: entry[0])
+            count, total = sum(worker.answers for _, worker in rates), sum(rate for rate, _ in rates)
+            ends = " and ".join(f"{worker} {rate:,.1f}/s" for rate, worker in (rates[0], rates[-1]))
+            self.watcher.note(f"{len(rates)} workers: {count:,} answers, {total:,.1f}/s together; from {ends}")
+            return
+        for rate, worker in rates:
+            self.watcher.note(f"{worker}: {worker.answers:,} answers, {rate:,.1f}/s")
+
+    def close(self) -> None:
+        """End the workers and remove what was saved for them."""
+        self._release()
+        for folder in self._folders:
+            folder.cleanup()
+
+    def _release(self) -> None:
+        for worker in self.workers:
+            with contextlib.suppress(Exception):  # Ray may be gone with them
+                ray_module().kill(worker.actor)
+        self.workers = []
+
+    def _process(self, plan: Plan) -> Any:
+        ray = ray_module()
+        made = ray.remote(Answerer).options(num_cpus=plan.cores, num_gpus=plan.gpus, max_restarts=0)
+        return made.remote(_fetch)
+
+    def _save(self, model: Model) -> str:
+        if model.fingerprint not in self._saved:
+            folder = tempfile.TemporaryDirectory(prefix="lesion-model-", ignore_cleanup_errors=True)
+            self._folders.append(folder)
+            with quiet():
+                model.network.save_pretrained(folder.name)
+                model.tokenizer.save_pretrained(folder.name)
+            self._saved[model.fingerprint] = folder.name
+        return self._saved[model.fingerprint]
+
+
+def _fetch(reference: Any) -> Any:
+    return ray_module().get(reference)
+
+
+@contextmanager
+def joined(choice: EngineChoice, watcher: Watcher) -> Iterator[Cluster]:
+    """The workers that a choice asks for, until the `with` ends.
+
+    Raises:
+        UsageError: more workers are asked for than there is room for.
+        LesionError: the cluster does not answer, or Ray cannot start.
+    """
+    with connected(choice.ray) as nodes:
+        elsewhere = (choice.ray or "").startswith("ray://")
+        cluster = Cluster(choice, nodes, watcher, None if elsewhere else Raylet.here())
+        refuse_crowd(choice, sum(node.cores for node in nodes), cluster.name)
+        try:
+            yield cluster
+            cluster.tell()
+        finally:
+            cluster.close()

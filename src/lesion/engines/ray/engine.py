@@ -1,0 +1,322 @@
+"""The contract of an engine over many workers: units of work go out, answers come back in whatever order.
+
+Units are dealt to workers as these get free. A worker that dies is replaced, and what it had not answered is asked
+again, so that every request gets exactly one response.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from lesion.edits.edit import Edit, of_spectra, of_weights
+from lesion.edits.lowrank import maskable
+from lesion.engines.engine import Request, Response
+from lesion.engines.ray.joining import ray_module
+from lesion.engines.ray.units import Unit, cut
+from lesion.engines.ray.worker import Failure, Hello, Parcel, Part, Ready
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+
+if TYPE_CHECKING:
+    from lesion.engines.ray.cluster import Cluster, Worker
+
+# Seconds after which a worker tells what it has answered; what it has not told is lost with it.
+TELL_EVERY = 0.5
+# Seconds that answers are handed on before the workers are looked after again.
+LOOK_EVERY = 0.1
+# Seconds until somebody who waits for a worker's process is told so, and until none at all is an error.
+ROOM_NOTE = 60.0
+ROOM_PATIENCE = 300.0
+# Workers that one unit, or the loading of one model, may cost.
+DEATHS = 3
+
+
+class RayEngine:
+    """Answers requests with one model on the workers of a cluster.
+
+    Raises:
+        UsageError: the batch size is less than 1.
+    """
+
+    def __init__(self, cluster: Cluster, model: Model, batch_size: int | str) -> None:
+        if batch_size != "auto" and int(batch_size) < 1:
+            raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
+        self.cluster = cluster
+        self.model = model
+        self.batch_size = batch_size
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
+        """Responses as they are finished, in any order; every request gets exactly one.
+
+        Raises:
+            UsageError: an edit names a place that the model does not have.
+            LesionError: as of the engine that runs on the workers; or the workers cannot load the model, keep dying,
+                or find no room on the cluster.
+        """
+        waiting = list(requests)
+        if waiting:
+            yield from Call(self.cluster, self.model, self.batch_size, waiting).responses()
+
+    def close(self) -> None:
+        """Nothing: the workers stay for the next model, and end with the cluster."""
+
+
+class Call:
+    """One call of `answer`: which requests are open, and who works on what.
+
+    Args:
+        cluster: has the workers.
+        model: that answers.
+        batch_size: rows of each worker.
+        requests: to be answered.
+    """
+
+    def __init__(self, cluster: Cluster, model: Model, batch_size: int | str, requests: Sequence[Request]) -> None:
+        self.ray = ray_module()
+        self.cluster = cluster
+        self.model = model
+        self.requests = requests
+        self.order = cluster.order(model, batch_size)
+        cluster.calls += 1
+        self.number = cluster.calls
+        # Edits may hold a vector for every matrix: they travel once, not with every unit.
+        self.table: dict[Edit, int] = {}
+        for request in requests:
+            self.table.setdefault(request.edit, len(self.table))
+        self.edits = [self.ray.put(tuple(self.table))]
+        self.units: list[Unit] | None = None
+        self.queue: deque[Unit] = deque()
+        self.open: dict[str, Unit] = {}
+        self.engines: dict[str, str] = {}
+        self.noted: set[str] = set()
+
+    def responses(self) -> Iterator[Response]:
+        """The responses, as they come."""
+        for worker in self.cluster.workers:
+            self._ready(worker)
+        arrived: deque[Response] = deque()
+        try:
+            while arrived or self.units is None or self.open:
+                arrived += self._collect(0.0 if arrived else 1.0)
+                until = time.monotonic() + LOOK_EVERY
+                while arrived and time.monotonic() < until:
+                    yield arrived.popleft()
+        finally:
+            for worker in self.cluster.workers:
+                if worker.rows:
+                    worker.drop()
+
+    def _ready(self, worker: Worker) -> None:
+        """Have a worker open the engine of this call, unless it has it open."""
+        if not worker.host:
+            return
+        if worker.order == self.order:
+            if worker.rows:
+                self._cut(worker.rows)
+        elif worker.order is not None and "vllm" in (worker.order.engine, self.order.engine):
+            self.cluster.replace(worker)  # what vLLM holds of an accelerator goes with its process alone
+        else:
+            worker.open(self.order)
+
+    def _collect(self, seconds: float) -> list[Response]:
+        """What workers have told, waiting so long for the first of them."""
+        self._deal()
+        asked = {worker.asked[0]: worker for worker in self.cluster.workers if worker.asked}
+        told, _ = self.ray.wait(list(asked), num_returns=1, timeout=seconds)
+        if told:
+            told, _ = self.ray.wait(list(asked), num_returns=len(asked), timeout=0)
+        responses: list[Response] = []
+        for reference in told:
+            responses += self._took(asked[reference])
+        if self.cluster.raylet is not None:
+            self.cluster.raylet.look(self.cluster.choice.ray)
+        self._look_for_room()
+        return responses
+
+    def _deal(self) -> None:
+        """Give units to workers that have none, while there are plenty also to those that are about to end; go on."""
+        ready = [worker for worker in self.cluster.workers if worker.rows]
+        for held in (0, 1):
+            for worker in ready:
+                if self.queue and len(worker.units) == held and (held == 0 or self._soon_free(worker)):
+                    unit = self.queue.popleft()
+                    worker.units.append(unit)
+                    worker.work()
+                    parcel = Parcel.packed(unit.number, list(unit.requests.values()), self.table)
+                    worker.proceed(TELL_EVERY, self.number, self.edits, parcel)
+        for worker in ready:
+            # Two at a time: it goes on while what it told last is on its way.
+            while worker.units and len(worker.asked) < 2:
+                worker.proceed(TELL_EVERY, self.number, self.edits)
+
+    def _soon_free(self, worker: Worker) -> bool:
+        """Whether a worker is with the last batch of its unit and may have its next one without keeping it from others.
+
+        A unit that is given away cannot be taken back: given too early, it waits here while others have nothing to do.
+        """
+        return len(worker.units[0].requests) <= worker.rows and len(self.queue) > len(self.cluster.workers)
+
+    def _took(self, worker: Worker) -> list[Response]:
+        reference = worker.asked.popleft()
+        try:
+            told = self.ray.get(reference)
+        except self.ray.exceptions.RayTaskError as error:
+            raise LesionError(f"{worker} has failed:", *str(error).splitlines()) from None
+        except self.ray.exceptions.RayError as error:
+            self._lost(worker, error)
+            return []
+        match told:
+            case Hello():
+                self._met(worker, told)
+            case Ready():
+                self._opened(worker, told)
+            case Failure():
+                self._failed(worker, told)
+            case Part():
+                return self._part(worker, told)
+        return []
+
+    def _met(self, worker: Worker, hello: Hello) -> None:
+        here = version("lesion")
+        if hello.version != here:
+            raise LesionError(
+                f"On {hello.host} lesion {hello.version} is installed, and here {here}: install the same version on all"
+                f" machines of the cluster."
+            )
+        worker.host, worker.process = hello.host, hello.process
+        worker.open(self.order)
+
+    def _opened(self, worker: Worker, ready: Ready) -> None:
+        worker.rows, worker.deaths = ready.rows, 0
+        self._cut(ready.rows)
+
+    def _cut(self, rows: int) -> None:
+        """Cut the requests into units, once it is known how many rows a worker answers at once."""
+        if self.units is None:
+            self.units = cut(self.requests, len(self.cluster.workers), rows, self._in_weights)
+            self.queue = deque(self.units)
+            self.open = {key: unit for unit in self.units for key in unit.requests}
+
+    def _in_weights(self, request: Request) -> Hashable:
+        """What of a request's edit is the same for all rows of a batch."""
+        edit = request.edit
+        matrix = self.model.anatomy.matrix
+        by_row = self.order.engine == "transformers"
+        cuts = tuple(cut for cut in of_spectra(edit) if not (by_row and maskable(matrix(cut.address))))
+        return of_weights(edit), cuts
+
+    def _part(self, worker: Worker, part: Part) -> list[Response]:
+        fresh = []
+        for response in part.responses:
+            unit = self.open.pop(response.key, None)
+            if unit is not None:  # else another worker has answered it before it was lost
+                del unit.requests[response.key]
+                fresh.append(response)
+        worker.answers += len(fresh)
+        if fresh:
+            self._compare(worker, fresh[0].engine)
+        for number in part.finished:
+            unit = worker.units.popleft()
+            assert unit.number == number, "units are finished in the order in which they were given"
+            if unit.requests:
+                raise LesionError(f"The engine of {worker} gave no answer to {unit}.")
+        if not worker.units:
+            worker.rest()
+        if part.failure is not None:
+            self._failed(worker, part.failure)
+        return fresh
+
+    def _compare(self, worker: Worker, engine: str) -> None:
+        """Note it when two workers are not of the same kind."""
+        if engine and self.engines.setdefault(engine, str(worker)) == str(worker) and len(self.engines) == 2:
+            (one, first), (other, second) = self.engines.items()
+            self._note(
+                "engines",
+                f"{first} answers with {one}, {second} with {other}: where these round differently, an answer may"
+                f" depend on who gave it.",
+            )
+
+    def _failed(self, worker: Worker, failure: Failure) -> None:
+        if failure.error is not None:
+            if worker.rows:
+                raise failure.error
+            raise type(failure.error)(f"{worker} cannot answer. {failure.error}")
+        if not failure.broken:
+            lines = failure.text.splitlines()
+            raise LesionError(f"{worker} has failed, by a fault of lesion or of a library:", *lines)
+        self._lost(worker, RuntimeError(failure.text.splitlines()[-1]))
+
+    def _lost(self, worker: Worker, error: Exception) -> None:
+        """A worker is dead: another takes its place, and what it had not answered goes back to the queue.
+
+        Raises:
+            LesionError: this has happened too often.
+        """
+        if lacking := re.search(r"No module named '[\w.]+'", str(error)):
+            raise LesionError(
+                f"A machine of {self.cluster.name} lacks a library ({lacking[0]}): install the same version of lesion"
+                f" and its extras on all of them, in the Python that Ray was started with."
+            )
+        reason = cause(error)
+        if worker.units:
+            unit = worker.units[0]
+            unit.deaths += 1
+            if unit.deaths >= DEATHS:
+                raise LesionError(
+                    f"{DEATHS} workers have died over the same work ({unit}), the last because {reason}. Fewer rows at"
+                    f" once take less memory: --batch-size; every answer so far is kept."
+                )
+        else:
+            worker.deaths += 1
+            if worker.deaths >= DEATHS:
+                raise LesionError(
+                    f"{worker} has died {DEATHS} times before it could answer with {self.order.name}, at last because"
+                    f" {reason}. Each worker holds the whole model: fewer --workers, or a smaller --dtype."
+                )
+        self.queue.extendleft(unit for unit in reversed(worker.units) if unit.requests)
+        self.cluster.watcher.note(
+            f"{worker} was lost: {reason}. What it had not answered is asked again; another takes its place."
+        )
+        self.cluster.replace(worker)
+
+    def _look_for_room(self) -> None:
+        """Tell when the cluster has no room for a worker.
+
+        Raises:
+            LesionError: it has had none for any for long.
+        """
+        outside = [worker for worker in self.cluster.workers if not worker.host]
+        longest = max((time.monotonic() - worker.started for worker in outside), default=0.0)
+        count = len(self.cluster.workers)
+        if longest > ROOM_NOTE:
+            self._note("room", f"{len(outside)} of {count} workers wait until {self.cluster.name} has room for them.")
+        if longest > ROOM_PATIENCE and len(outside) == count:
+            raise LesionError(
+                f"{self.cluster.name} had no room for a worker in {ROOM_PATIENCE / 60:.0f} minutes: others may be using"
+                f" it (`ray status` tells), or machines have gone. Every answer so far is kept; run the same command"
+                f" again later, or ask for fewer --workers."
+            )
+
+    def _note(self, about: str, text: str) -> None:
+        if about not in self.noted:
+            self.noted.add(about)
+            self.cluster.watcher.note(text)
+
+
+def cause(error: Exception) -> str:
+    """Why a worker is dead, from what Ray says about it."""
+    text = str(error)
+    if "running low on memory" in text:
+        return "its machine ran out of memory, and Ray ended it"
+    if "node has died" in text or "node died" in text.lower():
+        return "its machine is gone"
+    if "CUDA" in text or "Accelerator" in text:
+        return f"its accelerator failed ({text})"
+    if type(error).__name__ == "ActorUnavailableError":
+        return "it cannot be reached"
+    return "its process was killed or crashed (the system may have ended it for want of memory)"

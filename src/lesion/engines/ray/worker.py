@@ -1,0 +1,250 @@
+"""What runs in every worker: it holds one model on one engine and answers the units it is given.
+
+The class knows nothing of Ray and could be called directly. Edits are never left in it: they come with the call that
+their requests belong to.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any
+
+from lesion.edits.edit import BASELINE, Edit
+from lesion.engines.engine import Engine, Request, Response
+from lesion.errors import LesionError
+
+
+@dataclass(frozen=True)
+class Order:
+    """The engine that a worker is to open.
+
+    Attributes:
+        engine: `transformers` or `vllm`.
+        source, revision, dtype, trust_remote_code: as `lesion.models.load.Origin`, the source as other processes find
+            it.
+        name: of the model, as the person typed it.
+        fingerprint: that the loaded model must have.
+        batch_size: rows at once, or `auto`.
+        gpus: that the worker has.
+        threads: of the processor that it may use.
+        sharers: workers that share the memory of its machine.
+    """
+
+    engine: str
+    source: str
+    revision: str | None
+    dtype: str
+    trust_remote_code: bool
+    name: str
+    fingerprint: str
+    batch_size: int | str
+    gpus: int
+    threads: int
+    sharers: int
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Who a worker is: its machine, its process, and the version of lesion there."""
+
+    host: str
+    process: int
+    version: str
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A model is loaded; so many rows are answered at once."""
+
+    rows: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong in a worker.
+
+    Attributes:
+        error: what a person can do something about; None where it is a fault.
+        text: the traceback of a fault.
+        broken: whether the process cannot go on: its accelerator failed.
+    """
+
+    error: LesionError | None
+    text: str
+    broken: bool
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A unit as it travels: requests without their edits, and for each the number of its edit in the call's table."""
+
+    number: int
+    requests: tuple[Request, ...]
+    edits: tuple[int, ...]
+
+    @classmethod
+    def packed(cls, number: int, requests: Sequence[Request], table: dict[Edit, int]) -> Parcel:
+        """Requests with their edits replaced by numbers."""
+        bare = tuple(replace(request, edit=BASELINE) for request in requests)
+        return cls(number, bare, tuple(table[request.edit] for request in requests))
+
+    def unpacked(self, table: Sequence[Edit]) -> list[Request]:
+        """The requests with their edits."""
+        return [replace(request, edit=table[edit]) for request, edit in zip(self.requests, self.edits, strict=True)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a worker has got to tell: answers, and the units that have all of theirs."""
+
+    responses: tuple[Response, ...]
+    finished: tuple[int, ...]
+    failure: Failure | None = None
+
+
+class Answerer:
+    """One engine in a process of its own.
+
+    Args:
+        fetch: gets the table of edits that a call's reference stands for.
+    """
+
+    def __init__(self, fetch: Callable[[Any], tuple[Edit, ...]]) -> None:
+        self._fetch = fetch
+        self._engine: Engine | None = None
+        self._call = -1
+        self._edits: tuple[Edit, ...] = ()
+        self._waiting: deque[Parcel] = deque()
+        self._working: tuple[int, Iterator[Response]] | None = None
+
+    def hello(self) -> Hello:
+        """Who this is. What takes long to import is imported now, while the model is loaded elsewhere."""
+        import lesion.engines.transformers.engine
+        import lesion.models.load  # noqa: F401
+
+        return Hello(socket.gethostname(), os.getpid(), version("lesion"))
+
+    def open(self, order: Order) -> Ready | Failure:
+        """Load a model and start its engine, in place of what was open before."""
+        try:
+            self.drop()
+            self._close()
+            return self._open(order)
+        except Exception as error:  # each becomes a message for the person at the driver
+            return _failure(error)
+
+    def proceed(self, seconds: float, call: int, edits: Sequence[Any], parcel: Parcel | None = None) -> Part:
+        """Answer for about so many seconds, or until there is nothing left to answer.
+
+        Args:
+            seconds: after which an answer that is finished ends this.
+            call: number of the call of `answer` that this belongs to; what is left of an earlier one is dropped.
+            edits: one reference to the table of the call's edits, in a list.
+            parcel: one more unit, for after those that wait here.
+        """
+        started = time.monotonic()
+        responses: list[Response] = []
+        finished: list[int] = []
+        try:
+            if call != self._call:
+                self.drop()
+                self._call, self._edits = call, self._fetch(edits[0])
+            if parcel is not None:
+                self._waiting.append(parcel)
+            told = False
+            while not (told and time.monotonic() - started >= seconds):
+                if self._working is None:
+                    if not self._waiting:
+                        break
+                    assert self._engine is not None, "a worker is asked before it has opened a model"
+                    given = self._waiting.popleft()
+                    self._working = given.number, iter(self._engine.answer(given.unpacked(self._edits)))
+                number, answers = self._working
+                response = next(answers, None)
+                if response is None:
+                    self._working = None
+                    finished.append(number)
+                else:
+                    responses.append(response)
+                told = True
+        except Exception as error:  # each becomes a message for the person at the driver
+            self.drop()
+            return Part(tuple(responses), tuple(finished), _failure(error))
+        return Part(tuple(responses), tuple(finished))
+
+    def drop(self) -> None:
+        """Forget all units, the one at work too."""
+        self._waiting.clear()
+        working, self._working = self._working, None
+        if working is not None:
+            close = getattr(working[1], "close", None)
+            if close is not None:
+                close()
+
+    def _open(self, order: Order) -> Ready:
+        import torch
+
+        from lesion.models.load import load
+
+        torch.set_num_threads(order.threads)
+        accelerated = order.gpus > 0 and order.engine == "transformers"
+        where: dict[str, Any] = {"device": "cuda" if accelerated else "cpu"}
+        if accelerated and order.gpus > 1:
+            where = {"device_map": "auto"}
+        model = load(
+            order.source,
+            revision=order.revision,
+            dtype=order.dtype,
+            trust_remote_code=order.trust_remote_code,
+            **where,
+        )
+        if model.fingerprint != order.fingerprint:
+            raise LesionError(
+                f"{order.name} has other weights here (fingerprint {model.fingerprint}) than where the study runs"
+                f" ({order.fingerprint}). Every machine must find the same model under {order.source}: put it into a"
+                f" folder that all of them see, or name a commit of the hub as its revision."
+            )
+        model = replace(model, name=order.name)
+        if order.engine == "vllm":
+            from lesion.engines.vllm.engine import VllmEngine
+
+            answering = VllmEngine(model, order.batch_size, tensor_parallel=max(1, order.gpus))
+            self._engine = answering
+            return Ready(answering.batch_size)
+        from lesion.engines.transformers.engine import TransformersEngine
+        from lesion.engines.transformers.memory import rows_that_fit
+
+        rows = rows_that_fit(model, order.sharers) if order.batch_size == "auto" else order.batch_size
+        made = TransformersEngine(model, rows)
+        self._engine = made
+        return Ready(made.work.batch_size)
+
+    def _close(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        close = getattr(engine, "close", None)
+        if close is not None:
+            close()
+        del engine
+        gc.collect()
+        import torch
+
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def _failure(error: Exception) -> Failure:
+    if isinstance(error, LesionError):
+        return Failure(error, str(error), False)
+    text = "".join(traceback.format_exception(error)).rstrip()
+    broken = type(error).__name__ == "AcceleratorError" or "CUDA error" in str(error)
+    return Failure(None, text, broken)

@@ -1,0 +1,1 @@
+"""Batched decoding on plain Hugging Face models."""

@@ -1,0 +1,211 @@
+"""Batch: the rows at work, and what a pass makes them say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lesion.edits.edit import BASELINE
+from lesion.edits.gates import Gates
+from lesion.edits.table import Table
+from lesion.engines.counters import Work
+from lesion.engines.sampling import sample
+from lesion.engines.transformers.length_buckets import ROWS, bands, by_bands, can_cut
+from lesion.engines.transformers.prefill import Prefilled, prefill
+from lesion.engines.transformers.prefixes import Prefixes
+from lesion.engines.transformers.sequence import Row
+from lesion.engines.transformers.slots import GROWTH, Slots
+from lesion.models.load import Model
+from lesion.tasks.task import Finish
+
+# When nobody waits any more, the batch is cut down once this share of it is still at work.
+SHRINK = 0.8
+
+Finished = list[tuple[Row, Finish]]
+
+
+class Batch:
+    """The rows at work. A slot whose row has finished is None until another row takes it.
+
+    Args:
+        prefixes: of the rows.
+        waiting: the rows that are to enter, as far as they are known: memory for them is kept from the start.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        gates: Gates,
+        table: Table,
+        padding: int,
+        work: Work,
+        prefixes: Prefixes,
+        waiting: Collection[Row] = (),
+    ) -> None:
+        self.model = model
+        self.gates = gates
+        self.table = table
+        self.padding = padding
+        self.work = work
+        self.prefixes = prefixes
+        longest = max((len(row.request.prompt) + min(row.limit, GROWTH) for row in waiting), default=0)
+        self.slots = Slots(model.network.config, min(work.batch_size, len(waiting)), longest)
+        self.rows: list[Row | None] = []
+        self.assigned = False
+        config = model.network.config.get_text_config(decoder=True)
+        self.cuts = model.device.type == "cpu" and can_cut(config)
+
+    @property
+    def live(self) -> int:
+        """The number of rows at work."""
+        return sum(row is not None for row in self.rows)
+
+    @torch.inference_mode()
+    def enter(self, rows: Sequence[Row]) -> Finished:
+        """Compute the prompts and drafts of new rows and let in those that this does not finish; the others."""
+        self.assigned = False
+        columns = [row.column for row in rows]
+        wanted = [len(row.draft) + 1 for row in rows]
+        given = [row.given for row in rows]
+        begun = self.prefixes.begun([row.prefix for row in rows], columns)
+        table = self.table.select(torch.tensor(columns))
+        found = prefill(self.model, self.gates, given, table, self.padding, wanted=wanted, begun=begun)
+        self.work.prompt += found.token_steps
+        positions = torch.cat(
+            [torch.arange(first, first + count) for first, count in zip(found.places.tolist(), wanted, strict=True)]
+        )
+        logits = found.computed[:, 0]
+        if len(positions) != len(logits) or not torch.equal(positions, torch.arange(len(logits))):
+            logits = logits.index_select(0, positions.to(logits.device))
+        tokens, finite = _next(logits, [(row, step) for row in rows for step in range(len(row.draft) + 1)])
+        done: Finished = []
+        staying = []
+        at = 0
+        for index, (row, count) in enumerate(zip(rows, wanted, strict=True)):
+            finish = row.judge(tokens[at : at + count], finite[at : at + count])
+            at += count
+            self.work.drafted += len(row.draft)
+            self.work.accepted += row.accepted
+            if finish:
+                done.append((row, finish))
+            else:
+                staying.append(index)
+        if staying:
+            self._seat([rows[index] for index in staying], found, torch.tensor(staying))
+        return done
+
+    def _seat(self, rows: Sequence[Row], found: Prefilled, chosen: Tensor) -> None:
+        held = [len(row.given) - len(row.draft) + row.accepted for row in rows]
+        taken = self._free(held)
+        self.rows += [None] * (max([*taken, -1]) + 1 - len(self.rows))
+        sources = [source.index_select(0, chosen) for source in found.sources]
+        unread = torch.tensor([len(row.draft) - row.accepted for row in rows])
+        mask = found.mask.index_select(0, chosen.to(found.mask.device))
+        self.slots.insert(found.keys, found.values, sources, mask, torch.tensor(taken), unread)
+        for slot, row in zip(taken, rows, strict=True):
+            self.rows[slot] = row
+
+    def _free(self, lengths: Sequence[int]) -> list[int]:
+        """A slot for each new row of so many tokens: the longest where others are long, so that bands stay narrow."""
+        free = [slot for slot, row in enumerate(self.rows) if row is None]
+        free += range(len(self.rows), len(self.rows) + len(lengths) - len(free))
+        free = free[: len(lengths)]
+        live = [0 if row is None else len(row.request.prompt) + len(row.said) for row in self.rows]
+        widest = [max(live[start : start + ROWS]) for start in range(0, len(live), ROWS)]
+        free.sort(key=lambda slot: -widest[slot // ROWS] if slot < len(live) else 0)
+        taken = [0] * len(lengths)
+        for slot, index in zip(free, sorted(range(len(lengths)), key=lambda index: -lengths[index]), strict=True):
+            taken[index] = slot
+        return taken
+
+    @torch.inference_mode()
+    def step(self) -> Finished:
+        """One token for every row; the rows that it finishes."""
+        if not self.assigned:
+            columns = torch.tensor([row.column if row else 0 for row in self.rows])
+            self.gates.assign_table(self.table.select(columns))
+            self.assigned = True
+        device = self.model.device
+        tokens = torch.tensor([[row.said[-1] if row else self.padding] for row in self.rows]).to(device)
+        mask, positions = self.slots.step_inputs()
+        with by_bands(bands((self.slots.lengths + 1).tolist())) if self.cuts else nullcontext():
+            output = self.model.network(
+                input_ids=tokens,
+                attention_mask=mask.to(device).long(),
+                position_ids=positions.to(device),
+                past_key_values=self.slots,
+                use_cache=True,
+            )
+        self.slots.advance()
+        live = self.live
+        self.work.steps += 1
+        self.work.decoded += live
+        self.work.idle += len(self.rows) - live
+        return self._say(output.logits[:, -1])
+
+    def _say(self, logits: Float[Tensor, "rows vocabulary"]) -> Finished:
+        tokens, finite = _next(logits, [(row, 0) for row in self.rows])
+        done: Finished = []
+        left = []
+        for slot, (row, token, is_finite) in enumerate(zip(self.rows, tokens, finite, strict=True)):
+            if row is not None and (finish := row.say(token, is_finite)):
+                done.append((row, finish))
+                self.rows[slot] = None
+                left.append(slot)
+        if left:
+            live = [slot for slot, row in enumerate(self.rows) if row is not None]
+            self.slots.vacate(torch.tensor(left), torch.tensor(live, dtype=torch.long))
+        return done
+
+    @torch.inference_mode()
+    def shrink(self) -> None:
+        """Give up the slots of finished rows once enough of them stand empty."""
+        kept = [slot for slot, row in enumerate(self.rows) if row is not None]
+        if kept and len(kept) <= SHRINK * len(self.rows):
+            kept.sort(key=lambda slot: -int(self.slots.lengths[slot]))
+            self.slots.keep(torch.tensor(kept))
+            self.rows = [self.rows[slot] for slot in kept]
+            self.assigned = False
+
+    def rest(self) -> None:
+        """Edit nothing until the next step."""
+        self.gates.assign_everywhere(BASELINE)
+        self.assigned = False
+
+    def leave(self) -> list[Row]:
+        """All rows still at work, as if they had never begun."""
+        rows = [row for row in self.rows if row is not None]
+        for row in rows:
+            row.forget()
+        return rows
+
+
+def _next(
+    logits: Float[Tensor, "places vocabulary"], places: Sequence[tuple[Row | None, int]]
+) -> tuple[list[int], list[bool]]:
+    """The token that each place tells, and whether its logits are finite.
+
+    Args:
+        logits: of all places.
+        places: the row that reads each, None for nobody, and how many tokens from now on the told one is.
+    """
+    largest, tokens = logits.max(-1)
+    finite = largest.isfinite().tolist()
+    drawing: list[int] = []
+    settings: list[tuple[float, float]] = []
+    noise: list[tuple[int, int]] = []
+    for index, (row, ahead) in enumerate(places):
+        if row is not None and row.noise_key is not None and finite[index]:
+            decoding = row.request.decoding
+            drawing.append(index)
+            settings.append((decoding.temperature, decoding.top_p))
+            noise.append((row.noise_key, len(row.said) + ahead))
+    if drawing:
+        indices = torch.tensor(drawing, device=logits.device)
+        numbers = torch.tensor(settings, dtype=torch.float64, device=logits.device)
+        tokens[indices] = sample(logits[indices], *numbers.T, *torch.tensor(noise, device=logits.device).T)
+    return tokens.tolist(), finite

@@ -1,0 +1,183 @@
+"""Drafts: what a prompt was answered under one edit is what another edit's answer is first compared with.
+
+Most edits change an answer late or not at all. So one row of every prompt goes ahead, the baseline where it is asked
+for, and its answer is the draft of the others: the pass over their prompt runs over the draft as well, each row keeps
+what it would have said itself, and goes on from there. Nothing is guessed: every token is the row's own.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import defaultdict, deque
+from collections.abc import Iterable
+
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.transformers.sequence import Row
+
+# Share of the drafted tokens that an edit must have said for the next draft to be worth its pass. A processor computes
+# every token of a pass; an accelerator computes a hundred in the time of one.
+WORTH_ON_CPU, WORTH = 0.3, 0.05
+# Of edits that are not worth a draft, one prompt in so many is drafted all the same: later questions may be others.
+AGAIN = 16
+# Tokens of a draft that are compared in any case.
+SHORT = 4
+# Rows that are shorter than this share of the longest are not padded to its length, unless that takes so few tokens
+# that a pass of their own would cost more.
+FILLED, SPARE = 0.8, 48
+
+_Question = tuple[tuple[int, ...], Decoding]
+
+
+class Drafts:
+    """The rows that wait, the next one last, and the answers that they may begin with.
+
+    Rows of one prompt enter together, and share what they can of its pass; the longest first, so that later ones fit
+    under them.
+
+    Args:
+        blocks: of the model.
+        worth: share of drafted tokens that must be accepted, where a draft runs through all blocks.
+    """
+
+    def __init__(self, blocks: int, worth: float) -> None:
+        self.blocks = blocks
+        self.worth = worth
+        self.ready: list[Row] = []
+        self._following: dict[_Question, list[Row]] = {}
+        self._apart: deque[Row] = deque()
+        self._lent: dict[_Question, tuple[int, ...]] = {}
+        self._tally: dict[tuple[int, Decoding], _Tally] = defaultdict(_Tally)
+
+    def __len__(self) -> int:
+        return len(self.ready) + sum(map(len, self._following.values()))
+
+    @property
+    def rows(self) -> list[Row]:
+        """All that wait."""
+        return [*self.ready, *(row for group in self._following.values() for row in group)]
+
+    def wait(self, rows: Iterable[Row]) -> None:
+        """Let rows wait: one of every question goes ahead, unless its answer is known."""
+        together: dict[_Question, list[Row]] = defaultdict(list)
+        for row in rows:
+            together[_question(row.request)].append(row)
+        for question, group in together.items():
+            if question in self._lent:
+                self._let(group, self._lent[question])
+                continue
+            leader = self._leader(group)
+            self._insert(leader)
+            group.remove(leader)
+            if group:
+                self._following[question] = group
+                self._apart.extend(row for row in group if row.apart)
+
+    def take(self, rows: int, tokens: int) -> list[Row]:
+        """The next rows: so many at most, and no more than so many tokens, padding included, but always one.
+
+        Rows of one prompt stay together, and much shorter ones wait for a pass of their own, where that can be. Tokens
+        that are computed once for many rows do not count, but with them a pass is at most twice as large.
+        """
+        taken: list[Row] = []
+        fresh: list[int] = []
+        whole = 0
+        if not self.ready:
+            self._go_ahead(rows)
+        while self.ready and len(taken) < rows:
+            row = self.ready[-1]
+            if self._spared(row):
+                self._insert(self.ready.pop())
+                continue
+            # The longest is first; what exceeds one pass enters with the next.
+            fresh.append(row.fresh)
+            whole, longest = max(whole, len(row.given)), max(fresh)
+            uneven = min(fresh) < FILLED * longest and len(fresh) * longest - sum(fresh) > SPARE
+            if taken and (uneven or len(fresh) * longest > tokens or len(fresh) * whole > 2 * tokens):
+                break
+            taken.append(self.ready.pop())
+        while self.ready and self.ready[-1].given == taken[-1].given != taken[0].given:
+            self.ready.append(taken.pop())
+        return taken
+
+    def entered(self, rows: Iterable[Row]) -> None:
+        """Take note of how these rows' drafts went."""
+        for row in rows:
+            if row.draft:
+                tally = self._tally[row.column, row.request.decoding]
+                tally.drafted += len(row.draft)
+                tally.accepted += row.accepted
+
+    def finished(self, row: Row) -> None:
+        """Lend the answer of a row that went ahead to those that follow it."""
+        question = _question(row.request)
+        if question not in self._lent and not row.ahead:
+            # What follows the last token is never asked.
+            self._lent[question] = tuple(row.said[:-1])
+            self._let(self._following.pop(question, []), self._lent[question])
+
+    def again(self, rows: Iterable[Row]) -> None:
+        """Let rows wait that could not enter, as they are; what they share with others may be another than before."""
+        self.ready += rows
+        self.ready.sort(key=_order)
+
+    def _go_ahead(self, rows: int) -> None:
+        """Let in rows that nobody else's answer is much of a draft for, rather than leave their places empty."""
+        while self._apart and len(self.ready) < rows:
+            row = self._apart.popleft()
+            group = self._following.get(_question(row.request), [])
+            if row in group and not self._tally[row.column, row.request.decoding].proved:
+                group.remove(row)
+                row.ahead = True
+                self._insert(row)
+
+    def _let(self, rows: Iterable[Row], draft: tuple[int, ...]) -> None:
+        for row in rows:
+            row.draft = draft[: row.limit - 1]
+            self._insert(row)
+
+    def _spared(self, row: Row) -> bool:
+        """Whether a row enters later and without its draft, since its edit has said too little of other drafts."""
+        if len(row.draft) <= SHORT:
+            return False
+        # The blocks that do not run for this row alone cost it nothing.
+        share = (self.blocks - row.start) / self.blocks or 1.0
+        if self._tally[row.column, row.request.decoding].worth(self.worth * share):
+            return False
+        row.draft = ()
+        return True
+
+    def _insert(self, row: Row) -> None:
+        insort(self.ready, row, key=_order)
+
+    def _leader(self, rows: list[Row]) -> Row:
+        """The row without an edit, or one whose edit begins in the middle: the blocks there are missed least."""
+        return min(rows, key=lambda row: (row.start < self.blocks, abs(row.start - self.blocks / 2)))
+
+
+class _Tally:
+    """How much of its drafts an edit has said."""
+
+    def __init__(self) -> None:
+        self.drafted = 0
+        self.accepted = 0
+        self.passed = 0
+
+    @property
+    def proved(self) -> bool:
+        """Whether drafts are known to have been worth their pass, wherever they run."""
+        return bool(self.drafted) and self.accepted >= self.drafted / 2
+
+    def worth(self, share: float) -> bool:
+        """Whether another draft is worth its pass, and now and then although it is not."""
+        if self.accepted >= share * self.drafted:
+            return True
+        self.passed += 1
+        return self.passed % AGAIN == 0
+
+
+def _question(request: Request) -> _Question:
+    return request.prompt, request.decoding
+
+
+def _order(row: Row) -> tuple[int, int, tuple[int, ...], int]:
+    return -row.prefix.rank, row.fresh, row.request.prompt, -row.column

@@ -1,0 +1,236 @@
+"""Batched decoding on plain Hugging Face models, every row under its own edit of blocks and branches.
+
+Rows leave when their answer is finished and new ones enter without waiting for the slowest; prompts are computed once
+for all edits up to the block where they part (`prefill.py`), and what one edit has answered is what others' answers are
+compared with first (`drafts.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import torch
+import transformers
+
+from lesion.edits.edit import BASELINE, Compose, Edit, ScaleParameters, Truncate, of_places, of_spectra, of_weights
+from lesion.edits.gates import Gates, gated
+from lesion.edits.lowrank import BUDGET, factor_bytes, maskable
+from lesion.edits.table import Table, tabulate
+from lesion.edits.weights import written
+from lesion.engines.checking import check_requests, ends_of, longest_answer
+from lesion.engines.counters import Work
+from lesion.engines.engine import Request, Response
+from lesion.engines.stop_strings import StopStrings
+from lesion.engines.transformers.batch import Batch
+from lesion.engines.transformers.contrast import look_up
+from lesion.engines.transformers.drafts import WORTH, WORTH_ON_CPU, Drafts
+from lesion.engines.transformers.memory import halve, ran_out, rows_that_fit
+from lesion.engines.transformers.prefill import TOKENS
+from lesion.engines.transformers.prefixes import Prefix, Prefixes
+from lesion.engines.transformers.scoring import Scored, score
+from lesion.engines.transformers.sequence import Row
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+from lesion.tasks.task import Answer, Finish
+
+# Rows of a batch that may stand empty before new ones are let in, as a share: fewer prefills against idle rows.
+REFILL = 1 / 8
+
+
+# What of an edit is written into the weights.
+_Written = tuple[tuple[ScaleParameters, ...], tuple[Truncate, ...]]
+
+
+class TransformersEngine:
+    """Answers requests with one Hugging Face model.
+
+    Args:
+        model: what answers.
+        batch_size: rows decoded at once; `auto` starts from what memory there is. Halved whenever that runs out.
+
+    Truncations of a matrix that all rows pass through are masked row by row; others are written into the weights.
+    Requests are answered in groups that share an edit of weights, those without one first. Between two responses no
+    block or branch is scaled and no mode is set, but the weights are those of the present group: they are as they were
+    once the iterator is exhausted or closed. Closing it early, by hand or by letting go of it, puts them back too.
+
+    Raises:
+        UsageError: the batch size is less than 1.
+        LesionError: the network keeps a state other than keys and values (state-space and linear-attention layers).
+    """
+
+    def __init__(self, model: Model, batch_size: int | str = "auto") -> None:
+        self.model = model
+        config = model.network.config.get_text_config(decoder=True)
+        strange = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
+        if not strange and getattr(model.network, "_is_stateful", False):
+            strange = {config.model_type}
+        if strange:
+            raise LesionError(
+                f"{model.name} has layers of type {', '.join(sorted(strange))}; only attention with keys and values"
+                " can be decoded yet."
+            )
+        self.work = Work(batch_size=rows_that_fit(model) if batch_size == "auto" else int(batch_size))
+        if self.work.batch_size < 1:
+            raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
+        self._ends = ends_of(model)
+        padding = model.tokenizer.pad_token_id
+        # Some tokenizers name a padding token that the network has no embedding for. Any token will do: it is masked.
+        known = padding is not None and 0 <= padding < model.network.get_input_embeddings().num_embeddings
+        self._padding: int = padding if known else 0
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
+        """Responses as they are finished, in any order; every request gets exactly one.
+
+        Raises:
+            UsageError: an edit names a place that the model does not have.
+            LesionError: a prompt or a choice is empty, a prompt does not fit the context, memory does not suffice for
+                a single row, or an edit of weights does not do what it says (see `lesion.edits.weights.written`).
+        """
+        waiting = list(requests)
+        edits = list(dict.fromkeys([BASELINE, *(request.edit for request in waiting)]))
+        by_row = [self._by_row(edit) for edit in edits]
+        table = tabulate(by_row, self.model.anatomy)
+        column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
+        check_requests(self.model, waiting)
+        stops = {stop: StopStrings(self.model.tokenizer, stop) for stop in {r.decoding.stop for r in waiting}}
+        in_weights = {edit: self._in_weights(edit) for edit in edits}
+        groups: dict[_Written, list[Request]] = {((), ()): []}
+        for request in waiting:
+            groups.setdefault(in_weights[request.edit], []).append(request)
+        truncated = {
+            edit: tuple(part.address for part in of_spectra(rows)) for edit, rows in zip(edits, by_row, strict=True)
+        }
+        drafts = Drafts(table.blocks, WORTH_ON_CPU if self.model.device.type == "cpu" else WORTH)
+        with gated(self.model) as gates:
+            for (weights, truncations), group in groups.items():
+                with written(self.model, weights, truncations):
+                    for part in self._that_fit(group, truncated):
+                        for response in self._group(gates, part, table, column, stops, drafts):
+                            yield replace(response, engine=self.description)
+
+    @cached_property
+    def description(self) -> str:
+        """What answers, in words: `transformers 5.23.0, torch 2.13.0, float32, sdpa, cpu`."""
+        attention = getattr(self.model.network.config, "_attn_implementation", None) or "eager"
+        dtype, device = str(self.model.dtype).removeprefix("torch."), self.model.device
+        where = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        versions = f"transformers {transformers.__version__}, torch {torch.__version__.partition('+')[0]}"
+        return f"{versions}, {dtype}, {attention}, {where}"
+
+    def _by_row(self, edit: Edit) -> Compose:
+        """What of an edit each row of a batch can have for itself."""
+        matrix = self.model.anatomy.matrix
+        return Compose((of_places(edit), *(cut for cut in of_spectra(edit) if maskable(matrix(cut.address)))))
+
+    def _in_weights(self, edit: Edit) -> _Written:
+        """What of an edit is the same for all rows of a batch."""
+        matrix = self.model.anatomy.matrix
+        weights, truncations = of_weights(edit), of_spectra(edit)
+        if any(part.selection.touches(cut.address) for part in weights for cut in truncations):
+            return weights, truncations  # `written` says what is wrong
+        return weights, tuple(cut for cut in truncations if not maskable(matrix(cut.address)))
+
+    def _that_fit(self, group: Sequence[Request], truncated: Mapping[Edit, tuple[str, ...]]) -> Iterator[list[Request]]:
+        """A group in parts, each with no more truncated matrices than their thin factors fit the memory for them."""
+        matrix = self.model.anatomy.matrix
+        order = {address: index for index, address in enumerate(self.model.anatomy.scored)}
+        ordered = sorted(group, key=lambda r: sorted(order[address] for address in truncated[r.edit]))
+        part: list[Request] = []
+        there: set[str] = set()
+        for request in ordered:
+            more = there.union(truncated[request.edit])
+            if part and len(more) > len(there) and sum(factor_bytes(matrix(address)) for address in more) > BUDGET:
+                yield part
+                part, more = [], set(truncated[request.edit])
+            part.append(request)
+            there = more
+        yield part
+
+    def _group(
+        self,
+        gates: Gates,
+        group: Sequence[Request],
+        table: Table,
+        column: Mapping[Edit, int],
+        stops: Mapping[tuple[str, ...], StopStrings],
+        drafts: Drafts,
+    ) -> Iterator[Response]:
+        columns = [(request, column[request.edit]) for request in group]
+        prefixes = Prefixes(self.model, gates, table, self._padding, self.work, columns)
+        choosing = [request for request in group if request.choices]
+        for request, scored in score(self.model, gates, choosing, table, column, self._padding, self.work, prefixes):
+            yield _chosen(request, scored, self.model)
+        contrasting = [request for request in group if request.tokens]
+        yield from look_up(self.model, gates, contrasting, table, column, self._padding, self.work, prefixes)
+        asked = [request for request in group if not request.choices and not request.tokens]
+        starts = table.first_edited().tolist()
+        apart = (table.scales[0] == 0).any(0).tolist()
+        drafts.wait(
+            self._row(request, column[request.edit], starts, apart, stops, prefixes.of(request, column[request.edit]))
+            for request in asked
+        )
+        yield from self._generate(gates, drafts, table, prefixes)
+
+    def _row(
+        self,
+        request: Request,
+        column: int,
+        starts: Sequence[int],
+        apart: Sequence[bool],
+        stops: Mapping[tuple[str, ...], StopStrings],
+        prefix: Prefix,
+    ) -> Row:
+        limit = longest_answer(self.model, request)
+        stop = stops[request.decoding.stop]
+        return Row(request, column, starts[column], limit, self._ends, stop, apart=apart[column], prefix=prefix)
+
+    def _generate(self, gates: Gates, waiting: Drafts, table: Table, prefixes: Prefixes) -> Iterator[Response]:
+        batch = Batch(self.model, gates, table, self._padding, self.work, prefixes, waiting.rows)
+        while waiting or batch.live:
+            taken: list[Row] = []
+            try:
+                free = self.work.batch_size - batch.live
+                if free >= max(1, self.work.batch_size * REFILL) or not batch.live:
+                    taken = waiting.take(free, TOKENS)
+                if taken:
+                    finished = batch.enter(taken)
+                    waiting.entered(taken)
+                else:
+                    if not waiting:
+                        batch.shrink()
+                    finished = batch.step()
+            except RuntimeError as error:
+                if not ran_out(error):
+                    raise
+                shared = prefixes.give_up()
+                # Some of those that were to enter may have done so already.
+                for row in taken:
+                    row.forget()
+                waiting.again({id(row): row for row in [*batch.leave(), *taken]}.values())
+                batch = Batch(self.model, gates, table, self._padding, self.work, prefixes, waiting.rows)
+                if not shared:
+                    halve(self.work, self.model, error)
+                continue
+            if finished:
+                batch.rest()
+                for row, finish in finished:
+                    waiting.finished(row)
+                    yield self._response(row, finish)
+
+    def _response(self, row: Row, finish: Finish) -> Response:
+        said = row.said[:-1] if row.said and row.said[-1] in row.ends else row.said
+        text = self.model.tokenizer.decode(said, skip_special_tokens=True)
+        return Response(row.request.key, Answer(row.stop.cut(text), len(row.said), finish), tuple(row.said))
+
+
+def _chosen(request: Request, scored: Sequence[Scored], model: Model) -> Response:
+    scores, greedy = zip(*scored, strict=True)
+    best = int(np.argmax(scores)) if np.isfinite(scores).all() else None
+    if best is None:
+        return Response(request.key, Answer("", 0, "nonfinite", scores))
+    ids = request.choices[best]
+    text = model.tokenizer.decode(ids).strip()
+    return Response(request.key, Answer(text, 0, "stop", scores, greedy=greedy), ids)

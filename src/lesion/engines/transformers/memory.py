@@ -1,0 +1,68 @@
+"""Memory: how many rows a device holds, and half as many when it turns out to hold fewer."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from lesion.engines.counters import Work
+from lesion.errors import LesionError
+from lesion.models.load import Model
+
+# Beyond these, more rows make a step longer and not the work shorter.
+ROWS_ON_ACCELERATOR = 1024
+ROWS_ON_CPU = 192
+# Positions that a row is expected to need at most, when a context is longer.
+POSITIONS = 2048
+
+
+def rows_that_fit(model: Model, sharers: int = 1) -> int:
+    """A first guess of a batch size: what keys and values take of the memory that they may have.
+
+    That is half of what an accelerator has free, or a quarter of all that a machine without one has, divided among
+    so many `sharers`.
+    """
+    most, memory = ROWS_ON_CPU, _machine_bytes() // (4 * sharers)
+    if model.device.type == "cuda":
+        most, memory = ROWS_ON_ACCELERATOR, torch.cuda.mem_get_info(model.device)[0] // 2
+    config = model.network.config.get_text_config(decoder=True)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    element = torch.empty((), dtype=model.dtype).element_size()
+    bytes_per_row = 2 * config.num_hidden_layers * heads * size * element * positions(model)
+    return int(max(1, min(most, memory // bytes_per_row)))
+
+
+def positions(model: Model) -> int:
+    """How many positions a row is expected to need at most."""
+    return min(model.context, POSITIONS)
+
+
+def _machine_bytes() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 8 << 30  # not told by this system; most machines have that much
+
+
+def ran_out(error: Exception) -> bool:
+    """Whether the error says that memory did not suffice, on any device."""
+    told = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in told)
+
+
+def halve(work: Work, model: Model, error: Exception) -> None:
+    """Go on with half the batch size after `error`.
+
+    Raises:
+        LesionError: the batch size is 1 already.
+    """
+    if work.batch_size == 1:
+        raise LesionError(
+            f"Memory does not suffice to answer even one item with {model.name}; use --dtype bfloat16, fewer new"
+            " tokens, or a device with more memory."
+        ) from error
+    work.batch_size //= 2
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,220 @@
+"""Prefill: the prompt computation of many edits at once, shared up to the block where an edit begins.
+
+Rows of one prompt under different edits are the same until the first block that any of them changes. So the forward
+pass starts with one row per prompt, the trunk, which is the row whose edit begins last; every other row branches off
+from it just before the first block that its own edit changes. Where the edit takes that block away altogether, the
+block need not run for the row: it branches off just after it, from what the trunk gave to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lesion.edits.edit import UNITS
+from lesion.edits.gates import Gates
+from lesion.edits.table import Table
+from lesion.engines.transformers.branching import Origins, with_branches
+from lesion.engines.transformers.prefix_cache import Begun, Recorder, known, put_before
+from lesion.models.anatomy import HEAD
+from lesion.models.load import Model
+
+# Tokens of one forward pass, padding included, that callers should not exceed by more than one row.
+TOKENS = 16384
+# Of one pass that only scores, on a CPU: what lies between two products should stay in its caches; but so many rows at
+# least, that they share their prompt.
+TOKENS_ON_CPU, ROWS_ON_CPU = 2048, 64
+
+
+@dataclass(frozen=True)
+class Prefilled:
+    """What a prefill found, for rows in the order they were asked for.
+
+    Attributes:
+        computed: logits of the last `kept` positions, in the order in which rows were computed; where a number was
+            wanted for every row, of these positions alone, one after another, and `kept` is 1.
+        places: of each asked-for row, its row of `computed`, or the first of its positions there.
+        keys: per layer, what the layer computed, with as many rows as it was run on.
+        values: the same for values.
+        sources: per layer, the row of `keys` and `values` that each asked-for row reads.
+        mask: False at padding.
+        token_steps: tokens computed, padding included, where a token that ran through half of the blocks is one half.
+    """
+
+    computed: Float[Tensor, "computed kept vocabulary"]
+    places: Int[Tensor, " rows"]
+    keys: Sequence[Tensor]
+    values: Sequence[Tensor]
+    sources: Sequence[Int[Tensor, " rows"]]
+    mask: Tensor
+    token_steps: int
+
+    @property
+    def logits(self) -> Float[Tensor, "rows kept vocabulary"]:
+        """Logits of the last `kept` positions; a copy, of a large vocabulary a large one."""
+        return self.computed.index_select(0, self.places)
+
+
+def pad_left(prompts: Sequence[Sequence[int]], padding: int) -> tuple[Int[Tensor, "rows length"], Tensor]:
+    """Token ids padded on the left, and the mask that is False at padding."""
+    length = max(map(len, prompts))
+    tokens = torch.full((len(prompts), length), padding, dtype=torch.long)
+    mask = torch.zeros(len(prompts), length, dtype=torch.bool)
+    for row, prompt in enumerate(prompts):
+        tokens[row, length - len(prompt) :] = torch.tensor(prompt)
+        mask[row, length - len(prompt) :] = True
+    return tokens, mask
+
+
+def rows_to_score(model: Model, length: int, known: int = 0) -> int:
+    """How many rows of this length, of which so many tokens are known, one pass scores best.
+
+    No answer is generated after it.
+    """
+    fresh = length - known
+    most = max(1, min(TOKENS // fresh, 2 * TOKENS // length))
+    return most if model.device.type != "cpu" else min(most, max(TOKENS_ON_CPU // fresh, ROWS_ON_CPU))
+
+
+def prefill(
+    model: Model,
+    gates: Gates,
+    prompts: Sequence[Sequence[int]],
+    table: Table,
+    padding: int,
+    kept: int = 1,
+    wanted: Sequence[int] | None = None,
+    begun: Sequence[Begun | None] | None = None,
+) -> Prefilled:
+    """Run every row's prompt under its edit, shared below the block where the edit begins.
+
+    Of prompts whose first tokens are known, only the last ones run: of each as many as of that which has most to run.
+    So nothing stands between what is known and what runs, and distances of columns are distances of positions.
+
+    Args:
+        prompts: token ids per row; rows with equal prompts share what can be shared.
+        table: of the rows' edits, from `lesion.edits.table.tabulate`.
+        padding: token id to pad with; it is never attended to.
+        kept: number of last positions whose logits are wanted.
+        wanted: that number per row, instead of one for all: the head is spared the rest, unless rows truncate it.
+        begun: per row, where its first tokens were computed under the same edit. They are fewer than those of the
+            prompt, by as many as are wanted of it.
+    """
+    unique = list(dict.fromkeys(map(tuple, prompts)))
+    number = {prompt: index for index, prompt in enumerate(unique)}
+    prompt_of_row = torch.tensor([number[tuple(prompt)] for prompt in prompts])
+    starts = table.first_edited()
+    blocks = table.blocks
+    trunk = _begins_last(prompt_of_row, starts, len(unique))
+    branching = starts < blocks
+    branching[trunk] = False
+    without = branching & _without_its_first(table, starts)
+    joins = starts + without
+    forked = branching.nonzero()[:, 0]
+    forked = forked[joins[forked].sort(stable=True).indices]
+    # The batch grows at its end only: first the trunks, then the rows in the order in which they branch off.
+    grown = torch.cat([trunk, forked])
+    origins = Origins(prompt_of_row[grown], without[grown], len(unique))
+    rows_at = [len(unique) + int((joins[forked] <= layer).sum()) for layer in range(blocks)]
+    place = prompt_of_row.clone()
+    place[forked] = torch.arange(len(forked)) + len(unique)
+
+    begun = [None] * len(prompts) if begun is None else begun
+    lengths = known(prompt_of_row.tolist(), begun, len(unique))
+    fresh = max(len(prompt) - length for prompt, length in zip(unique, lengths, strict=True))
+    past = torch.tensor([max(0, len(prompt) - fresh) for prompt in unique])
+    reach = int(past.max())
+
+    def put(layer: int, keys: Tensor, values: Tensor) -> None:
+        rows = grown[: rows_at[min(layer, blocks - 1)]]
+        put_before(keys, values, [begun[row] for row in rows.tolist()], past[prompt_of_row[rows]], layer)
+
+    tokens, mask = pad_left([prompt[-fresh:] for prompt in unique], padding)
+    mask = torch.cat([torch.arange(reach) >= reach - past[:, None], mask], dim=1)
+    positions = (mask.long().cumsum(1) - 1).clamp(min=0)[:, reach:]
+    cache = Recorder(_cache_layers(model), reach, put)
+    gates.assign_table(_but_the_first(table, starts, without).select(grown), growing=True)
+    chosen, places = (None, place) if wanted is None else _positions(place, wanted)
+    kept = kept if wanted is None else max(wanted)
+    # A head that rows truncate has to see rows.
+    spared = None if HEAD in table.kept and bool(table.truncates(HEAD).any()) else chosen
+    with with_branches(model, origins, rows_at, spared):
+        output = model.network(
+            input_ids=tokens.to(model.device),
+            attention_mask=mask.to(model.device).long(),
+            position_ids=positions.to(model.device),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=kept,
+        )
+    sources = []
+    for layer in range(len(cache.layers)):
+        run = rows_at[min(layer, blocks - 1)]
+        sources.append(torch.where(place < run, place, prompt_of_row))
+    return Prefilled(
+        computed=output.logits[:, -kept:] if chosen is None else _told(output.logits, chosen)[:, None],
+        places=places.to(output.logits.device),
+        keys=[layer.keys for layer in cache.layers],
+        values=[layer.values for layer in cache.layers],
+        sources=sources,
+        mask=mask.index_select(0, prompt_of_row),
+        token_steps=sum(rows_at) * tokens.shape[1] // blocks,
+    )
+
+
+def _begins_last(
+    prompt_of_row: Int[Tensor, " rows"], starts: Int[Tensor, " rows"], prompts: int
+) -> Int[Tensor, " prompts"]:
+    """Per prompt, the row whose edit begins last: a baseline where there is one."""
+    last = [-1] * prompts
+    for row, (prompt, start) in enumerate(zip(prompt_of_row.tolist(), starts.tolist(), strict=True)):
+        if last[prompt] < 0 or start > starts[last[prompt]]:
+            last[prompt] = row
+    return torch.tensor(last)
+
+
+def _without_its_first(table: Table, starts: Int[Tensor, " rows"]) -> Bool[Tensor, " rows"]:
+    """Which rows' edits take away the whole of the block that they begin with, and leave another to join at."""
+    inner = starts.clamp(max=table.blocks - 1)
+    gone = table.scales[inner, UNITS.index("block"), torch.arange(table.columns)] == 0
+    return gone & (starts < table.blocks - 1)
+
+
+def _but_the_first(table: Table, starts: Int[Tensor, " rows"], without: Bool[Tensor, " rows"]) -> Table:
+    """The table for rows of which some never come to the block that their edit begins with."""
+    rows = without.nonzero()[:, 0]
+    scales = table.scales.clone()
+    scales[starts[rows], :, rows] = 1.0
+    kept = dict(table.kept)
+    for address, intervals in kept.items():
+        whole = torch.tensor([0, table.ranks[address]])
+        absent = without & (starts == table.layers[address])
+        kept[address] = torch.where(absent[:, None], whole, intervals)
+    return replace(table, scales=scales, kept=kept)
+
+
+def _positions(place: Int[Tensor, " rows"], wanted: Sequence[int]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """Wanted positions of all computed rows, as rows and distances from the end, and where each row's begin."""
+    most = [0] * (int(place.max()) + 1)
+    for row, count in zip(place.tolist(), wanted, strict=True):
+        most[row] = max(most[row], count)
+    counts = torch.tensor(most)
+    ends = counts.cumsum(0)
+    rows = torch.arange(len(most)).repeat_interleave(counts)
+    return (rows, ends[rows] - torch.arange(len(rows))), ends[place] - torch.tensor(wanted)
+
+
+def _told(logits: Tensor, chosen: tuple[Tensor, Tensor]) -> Float[Tensor, "positions vocabulary"]:
+    """Logits of the chosen positions, from a network whose head was given these alone, or has none that is known."""
+    rows, back = chosen
+    if logits.shape[:2] == (1, len(rows)):
+        return logits[0]
+    return logits[rows.to(logits.device), -back.to(logits.device)]
+
+
+def _cache_layers(model: Model) -> int:
+    return int(model.network.config.get_text_config(decoder=True).num_hidden_layers)

@@ -1,0 +1,102 @@
+"""Row: one request at work, what it has said, and what ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from lesion.engines.engine import Request
+from lesion.engines.loops import Loop
+from lesion.engines.sampling import noise_key
+from lesion.engines.stop_strings import StopStrings
+from lesion.engines.transformers.prefixes import NOTHING, Prefix
+from lesion.tasks.task import Finish
+
+
+@dataclass(eq=False)
+class Row:
+    """A request whose answer is being generated.
+
+    Attributes:
+        request: what was asked.
+        column: of the table of edits.
+        start: the first block that its edit changes; the number of blocks where it changes none.
+        limit: tokens that its answer may have.
+        ends: tokens that end an answer.
+        stop: looks for its stop strings.
+        draft: what the answer may begin with, looked at in the pass over the prompt.
+        accepted: how much of the draft it did say.
+        said: its answer so far.
+        apart: whether its edit takes the first block or a branch of it away, after which answers are seldom alike.
+        ahead: whether it did not wait for another's answer; its own is no draft then.
+        prefix: what its prompt has in common with others, which is computed once.
+    """
+
+    request: Request
+    column: int
+    start: int
+    limit: int
+    ends: Collection[int]
+    stop: StopStrings
+    draft: tuple[int, ...] = ()
+    accepted: int = 0
+    said: list[int] = field(default_factory=list)
+    apart: bool = False
+    ahead: bool = False
+    prefix: Prefix = NOTHING
+
+    @cached_property
+    def noise_key(self) -> int | None:
+        """What its tokens are drawn by; None for a greedy answer. Made when the row is at work."""
+        decoding = self.request.decoding
+        return noise_key(decoding.seed, self.request.prompt) if decoding.temperature > 0 else None
+
+    @cached_property
+    def loop(self) -> Loop | None:
+        """Listens for a loop in what is said; None where loops may go on. Made when the row is at work."""
+        times = self.request.decoding.stop_loops
+        return Loop(times, self.limit) if times else None
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """What is computed before the first token is told or drafts are judged: prompt and draft."""
+        return (*self.request.prompt, *self.draft)
+
+    @property
+    def fresh(self) -> int:
+        """How many of these tokens are computed for this row."""
+        return len(self.request.prompt) - len(self.prefix) + len(self.draft)
+
+    def say(self, token: int, finite: bool) -> Finish | None:
+        """What ends the answer now that `token` is its next, or None."""
+        if not finite:
+            return "nonfinite"
+        self.said.append(token)
+        if token in self.ends or self.stop.hit(self.said):
+            return "stop"
+        if len(self.said) >= self.limit:
+            return "length"
+        return "loop" if self.loop is not None and self.loop.hit(self.said) else None
+
+    def judge(self, tokens: list[int], finite: list[bool]) -> Finish | None:
+        """Say what follows the prompt as far as the draft holds, and the token after that.
+
+        Args:
+            tokens: what follows the prompt, and what follows each token of the draft if all before it are said.
+            finite: whether the logits of each of them are.
+        """
+        self.accepted = 0
+        for token, is_finite, drafted in zip(tokens, finite, (*self.draft, None), strict=True):
+            if finish := self.say(token, is_finite):
+                return finish
+            if token != drafted:
+                break
+            self.accepted += 1
+        return None
+
+    def forget(self) -> None:
+        """As if it had never begun."""
+        self.said.clear()
+        self.accepted = 0
+        self.__dict__.pop("loop", None)

@@ -1,0 +1,243 @@
+"""Slots: a key-value cache in which rows come and go while the others decode on.
+
+All rows share one column for the newest token, so a step writes one slice however long each row is: row r holds its
+tokens right-aligned in columns `end − length_r … end − 1`. A new row enters right-aligned too; distances between
+columns are distances between positions, which is all that causal and sliding-window masks look at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import PretrainedConfig
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from lesion.engines.transformers.prefix_cache import put_columns
+
+# Columns by which the buffers grow at a time: rarer copies against memory lying idle.
+GROWTH = 64
+
+
+class _Layer(CacheLayerMixin):
+    """One layer's keys and values, [rows, heads, capacity, head size], seen through the window start … end."""
+
+    is_compileable = False
+    is_sliding = False
+    layer_type = "full_attention"
+
+    def __init__(self, window: _Window) -> None:
+        super().__init__()
+        self.window = window
+        self.is_initialized = False
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        window, rows = self.window, len(key_states)
+        now = window.end + key_states.shape[-2]
+        self.keys[:rows, :, window.end : now] = key_states
+        self.values[:rows, :, window.end : now] = value_states
+        return self.keys[:rows, :, window.start : now], self.values[:rows, :, window.start : now]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.window.end - self.window.start + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return self.window.end - self.window.start
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+class _Window:
+    """The columns in use, shared by all layers."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = 0
+
+
+class Slots(Cache):
+    """Keys and values of a changing set of rows.
+
+    Args:
+        config: of the network.
+        most: rows that memory is kept for from the first one on.
+        longest: tokens of a row that it is kept for, and for some more.
+
+    What lies left of a row's first token is finite, if the row itself is: masked columns are multiplied by 0 only.
+
+    Attributes:
+        mask: [rows, capacity] bool, True where a column holds a token of the row.
+        lengths: number of tokens each row holds.
+    """
+
+    def __init__(self, config: PretrainedConfig, most: int = 0, longest: int = 0) -> None:
+        self.most = most
+        self.longest = longest
+        text = config.get_text_config(decoder=True)
+        self.window = _Window()
+        layers = [_Layer(self.window) for _ in range(text.num_hidden_layers)]
+        kinds: Sequence[str] = getattr(text, "layer_types", None) or ()
+        for layer, kind in zip(layers, kinds, strict=False):
+            # Which mask the network asks a layer about; the buffers themselves are alike.
+            layer.is_sliding = kind == "sliding_attention"
+        super().__init__(layers=layers)
+        self.mask = torch.zeros(0, 0, dtype=torch.bool)
+        self.lengths = torch.zeros(0, dtype=torch.long)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows held."""
+        return len(self.lengths)
+
+    @property
+    def width(self) -> int:
+        """Number of columns that a forward pass attends to, the newest token not counted."""
+        return self.window.end - self.window.start
+
+    def insert(
+        self,
+        keys: Sequence[Float[Tensor, "_ heads length size"]],
+        values: Sequence[Float[Tensor, "_ heads length size"]],
+        sources: Sequence[Int[Tensor, " new"]],
+        mask: Tensor,
+        slots: Int[Tensor, " new"],
+        unread: Int[Tensor, " new"] | None = None,
+    ) -> None:
+        """Put freshly computed prompts into rows.
+
+        Args:
+            keys: per layer; the prompts are padded on the left.
+            values: the same for values.
+            sources: per layer, which stored row each new row takes its keys and values from.
+            mask: [new, length] bool, False at padding.
+            slots: the rows to fill; rows beyond those held are appended, without gaps.
+            unread: how many of its last tokens each new row does without; none by default.
+        """
+        drop = torch.zeros_like(slots) if unread is None else unread
+        lengths = mask.sum(1).cpu() - drop
+        length = int(lengths.max())
+        rows = max(self.rows, int(slots.max()) + 1)
+        self._reserve(keys, values, rows, length)
+        start, end = self.window.end - length, self.window.end
+        # Right-aligned anew, without the last tokens of each; what stands left of a row's first token is masked.
+        stops = mask.shape[1] - drop
+        for layer, key, value, source in zip(self.layers, keys, values, sources, strict=True):
+            for held, new in ((layer.keys, key), (layer.values, value)):
+                put_columns(held, slots, start, new, source, stops - length, length)
+                # Also masked, a NaN of a row before this one would reach whoever comes after.
+                if start:
+                    held[slots.to(held.device), :, :start] = 0
+        device = self.mask.device
+        self.mask[slots.to(device)] = False
+        self.mask[slots.to(device), start:end] = (torch.arange(length) >= length - lengths[:, None]).to(device)
+        self.lengths[slots] = lengths
+
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        """Keep only these rows, in this order."""
+        span = slice(self.window.start, self.window.end)
+        for layer in self.layers:
+            chosen = rows.to(layer.keys.device)
+            for name in ("keys", "values"):
+                held = getattr(layer, name)
+                held[: len(rows), :, span] = held[:, :, span].index_select(0, chosen)
+                held[: len(rows), :, : span.start] = 0
+        self.mask = self.mask[rows.to(self.mask.device)]
+        self.lengths = self.lengths[rows]
+        self._narrow(int(self.lengths.max()) if len(rows) else 0)
+
+    def vacate(self, rows: Int[Tensor, " left"], live: Int[Tensor, " live"]) -> None:
+        """Rows that nobody reads any more: they stop widening the window until they are filled again.
+
+        One column stays visible, for attention over nothing is not defined.
+        """
+        self.lengths[rows] = 1
+        self._narrow(int(self.lengths[live].max()) if len(live) else 1)
+
+    def step_inputs(self) -> tuple[Tensor, Tensor]:
+        """Make room for one token in every row; attention mask [rows, width + 1] and positions [rows, 1] for it."""
+        if self.window.end >= self.mask.shape[1]:
+            self._make_room(1)
+        # A row that nobody reads has its steps counted too, but no position beyond those of the others: it might be
+        # beyond the context, and some rotary embeddings are those of the last position of all.
+        self.lengths.clamp_(max=max(self.width, 1))
+        end = self.window.end
+        self.mask[:, end] = True
+        device = self.mask.device
+        return self.mask[:, self.window.start : end + 1], self.lengths[:, None].to(device)
+
+    def advance(self) -> None:
+        """The step's token has been written to every layer: it now belongs to the rows."""
+        self.window.end += 1
+        self.lengths += 1
+
+    def _narrow(self, longest: int) -> None:
+        self.window.start = max(self.window.start, self.window.end - longest)
+
+    def _reserve(self, keys: Sequence[Tensor], values: Sequence[Tensor], rows: int, length: int) -> None:
+        capacity = max(self.mask.shape[1], max(length, self.longest) + GROWTH)
+        held = len(self.layers[0].keys) if self.layers[0].is_initialized else 0
+        if rows > held or capacity > self.mask.shape[1]:
+            # In few strides, for each copies everything.
+            self._resize(keys, values, held if rows <= held else max(rows, self.most), capacity)
+        self.mask = torch.cat([self.mask, self.mask.new_zeros(rows - len(self.mask), capacity)])
+        if self.window.end < length:
+            self._move(length - self.window.end)
+        self.window.start = min(self.window.start, self.window.end - length)
+        self.lengths = torch.cat([self.lengths, self.lengths.new_ones(rows - len(self.lengths))])
+
+    def _resize(self, keys: Sequence[Tensor], values: Sequence[Tensor], rows: int, capacity: int) -> None:
+        for layer, key, value in zip(self.layers, keys, values, strict=True):
+            for name, like in (("keys", key), ("values", value)):
+                # Zeros, not whatever lay there: a masked column still meets 0 · value, and 0 · NaN is NaN.
+                new = _zeros((rows, like.shape[1], capacity, like.shape[3]), like)
+                old = getattr(layer, name, None)
+                if old is not None:
+                    new[: len(self.mask), :, : old.shape[2]] = old[: len(self.mask)]
+                setattr(layer, name, new)
+            layer.is_initialized = True
+        mask = torch.zeros(len(self.mask), capacity, dtype=torch.bool, device=keys[0].device)
+        mask[:, : self.mask.shape[1]] = self.mask
+        self.mask = mask
+
+    def _make_room(self, columns: int) -> None:
+        """Slide the window to the left edge; grow the buffers when that frees too little."""
+        if self.window.start >= GROWTH // 2:
+            self._move(-self.window.start)
+        else:
+            keys = [layer.keys for layer in self.layers]
+            values = [layer.values for layer in self.layers]
+            self._resize(keys, values, len(keys[0]), self.mask.shape[1] + max(GROWTH, self.mask.shape[1] // 4))
+
+    def _move(self, by: int) -> None:
+        start, end = self.window.start, self.window.end
+        if end + by > self.mask.shape[1]:
+            keys, values = [layer.keys for layer in self.layers], [layer.values for layer in self.layers]
+            self._resize(keys, values, len(keys[0]), end + by + GROWTH)
+        for layer in self.layers:
+            for tensor in (layer.keys, layer.values):
+                used = tensor[: len(self.mask)]
+                used[:, :, start + by : end + by] = used[:, :, start:end].clone()
+                # Columns that lay right of all rows may hold whatever rows before these have left there.
+                used[:, :, end : start + by] = 0
+        moved = self.mask[:, start:end].clone()
+        self.mask.zero_()
+        self.mask[:, start + by : end + by] = moved
+        self.window.start, self.window.end = start + by, end + by
+
+
+def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:
+    """Zeros that a CPU has for nothing until they are written to."""
+    if like.device.type != "cpu":
+        return like.new_zeros(*shape)
+    size = math.prod(shape) * like.element_size()
+    return torch.from_numpy(np.zeros(size, dtype=np.uint8)).view(like.dtype).view(*shape)

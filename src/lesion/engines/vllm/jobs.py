@@ -1,0 +1,183 @@
+"""Jobs: prompts that vLLM computes together, stepped until each has its tokens or what is looked up in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from lesion.engines.engine import Request
+from lesion.engines.loops import Loop
+from lesion.engines.stop_strings import StopStrings
+from lesion.engines.vllm.building import Running
+from lesion.engines.vllm.logits import Wish
+from lesion.engines.vllm.scoring import Look
+from lesion.engines.vllm.worker import KEY
+from lesion.errors import LesionError
+from lesion.tasks.task import Finish
+
+# Requests that vLLM holds, as a multiple of those at work: enough that nobody waits for the next.
+HELD = 2
+
+
+@dataclass(eq=False)
+class Job:
+    """One prompt, and what is wanted of it.
+
+    Attributes:
+        tokens: ids of the prompt.
+        limit: new tokens at most.
+        column: of the edit it is under, among those that the workers know.
+        stop: looks for stop strings in what is said.
+        loop: listens for a loop in what is said; None where loops may go on.
+        look: what is looked up, in place of an answer.
+        draw: how tokens are drawn, see `Wish`; empty for greedy answers.
+        fresh: use nothing that was computed for an earlier prompt.
+        request: that it belongs to, and `part`, which of its jobs it is.
+        said: the tokens of the answer, once it is done.
+        finish: why it is done.
+        found: what was looked up, position by position.
+        cached: tokens of the prompt that vLLM had computed before.
+    """
+
+    tokens: tuple[int, ...]
+    limit: int = 1
+    column: int = 0
+    stop: StopStrings | None = None
+    loop: Loop | None = None
+    look: Look | None = None
+    draw: tuple[float, float, int] | tuple[()] = ()
+    fresh: bool = False
+    request: Request | None = None
+    part: int = 0
+    said: list[int] = field(default_factory=list)
+    finish: Finish = "length"
+    found: list[dict[str, Any]] = field(default_factory=list)
+    cached: int = 0
+
+
+class Jobs:
+    """Runs jobs on one vLLM.
+
+    Args:
+        running: vLLM.
+        rows: jobs at work at once.
+        ends: tokens that end an answer.
+        salt: of a column, under which keys and values of a prompt's beginning are kept; None: they are not kept.
+    """
+
+    def __init__(self, running: Running, rows: int, ends: set[int], salt: Callable[[int], str | None]) -> None:
+        self.running = running
+        self.rows = rows
+        self.ends = ends
+        self.salt = salt
+        self._number = 0
+        self._found: dict[int, Any] = {}
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Each job once it is done, in any order. Those at work are given up when the iterator is closed."""
+        waiting = iter(jobs)
+        at_work: dict[str, Job] = {}
+        more = True
+        try:
+            while more or at_work:
+                while more and len(at_work) < HELD * self.rows:
+                    job = next(waiting, None)
+                    if job is None:
+                        more = False
+                    else:
+                        at_work[self._add(job)] = job
+                if not at_work:
+                    return
+                done: list[str] = []
+                stopped: list[str] = []
+                with self.running.speaking() as engine:
+                    outputs = engine.step()
+                for output in outputs:
+                    job = at_work.get(output.request_id)
+                    if job is None:
+                        continue
+                    job.cached = max(job.cached, output.num_cached_tokens or 0)
+                    ended = self._hear(job, output.outputs[0].token_ids)
+                    if ended or output.finished:
+                        done.append(output.request_id)
+                    if ended and not output.finished:
+                        stopped.append(output.request_id)
+                if stopped:
+                    self.running.engine.abort_request(stopped)
+                if done:
+                    self._collect()
+                for name in done:
+                    job = at_work.pop(name)
+                    self._conclude(job, int(name))
+                    yield job
+        finally:
+            if at_work and self.running.engine is not None:
+                self.running.engine.abort_request(list(at_work))
+                self._collect()
+                self._found.clear()
+
+    def _add(self, job: Job) -> str:
+        from vllm import SamplingParams
+        from vllm.inputs.engine import tokens_input
+        from vllm.sampling_params import RequestOutputKind
+
+        number, self._number = self._number, self._number + 1
+        watched = (job.stop is not None and bool(job.stop.stop)) or job.loop is not None
+        first, targets = (job.look.first, job.look.targets) if job.look else (0, ())
+        wish = Wish(number, job.column, len(job.tokens), first, targets, job.draw)
+        parameters = SamplingParams(
+            temperature=0.0,  # what is drawn is drawn by the worker, see `lesion.engines.vllm.logits.draw`
+            max_tokens=job.limit,
+            stop_token_ids=sorted(self.ends),
+            ignore_eos=True,
+            detokenize=False,
+            output_kind=RequestOutputKind.DELTA if watched else RequestOutputKind.FINAL_ONLY,
+            skip_reading_prefix_cache=job.look is not None or job.fresh,
+            extra_args={KEY: wish.plain()},
+        )
+        salt = f"fresh {number}" if job.fresh else self.salt(job.column)
+        with self.running.speaking() as engine:
+            engine.add_request(str(number), tokens_input(list(job.tokens), cache_salt=salt), parameters)
+        return str(number)
+
+    def _hear(self, job: Job, tokens: Iterable[int]) -> bool:
+        """Take in new tokens; whether one of them ends the answer."""
+        for token in tokens:
+            job.said.append(int(token))
+            if job.look is not None:
+                continue
+            if token in self.ends or (job.stop is not None and job.stop.hit(job.said)):
+                job.finish = "stop"
+                return True
+            # At the limit an answer has met the limit, loop or not.
+            if job.loop is not None and len(job.said) < job.limit and job.loop.hit(job.said):
+                job.finish = "loop"
+                return True
+        return False
+
+    def _collect(self) -> None:
+        found = json.loads(self.running.calls("lesion_found")[0])
+        for key, value in found.items():
+            known = self._found.get(int(key))
+            if isinstance(known, dict) and isinstance(value, dict):
+                known.update(value)
+            else:
+                self._found.setdefault(int(key), value)
+
+    def _conclude(self, job: Job, number: int) -> None:
+        found = self._found.pop(number, None)
+        if job.look is not None:
+            try:
+                job.found = [found[str(index)] for index in range(len(job.look.targets))]
+            except (KeyError, TypeError):
+                raise LesionError(
+                    "vLLM finished a prompt without computing all positions that were to be looked up; use --engine"
+                    " transformers."
+                ) from None
+            return
+        # What broke behind the end, in a step that was under way already, is no part of the answer.
+        if isinstance(found, int) and found < len(job.said):
+            job.finish = "nonfinite"
+            del job.said[found:]

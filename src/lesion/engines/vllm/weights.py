@@ -1,0 +1,149 @@
+"""Edits of weights on vLLM: made on the network that lies here, and handed to the workers as whole matrices."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers.pytorch_utils import Conv1D
+
+from lesion.edits.edit import Compose, ScaleParameters, Truncate
+from lesion.edits.table import tabulate
+from lesion.edits.weights import written
+from lesion.engines.vllm.slices import HEAD
+from lesion.errors import LesionError, UsageError
+from lesion.models import anatomy
+from lesion.models.load import Model
+from lesion.models.matrices import Matrix
+
+Place = tuple[int, str]
+
+
+@runtime_checkable
+class Workers(Protocol):
+    """What calls a method of `lesion.engines.vllm.worker.LesionWorker` in every worker."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether there are none any more."""
+        ...
+
+    def calls(self, method: str, *arguments: object) -> list[Any]:
+        """The result of each worker."""
+        ...
+
+
+@contextmanager
+def edited_on(
+    workers: Workers, model: Model, weights: Sequence[ScaleParameters], truncations: Sequence[Truncate]
+) -> Iterator[None]:
+    """The workers' weights edited inside the `with`, and put back exactly, whatever happens in it.
+
+    The network that lies here is edited too meanwhile: it is where edited matrices are computed.
+
+    Raises:
+        UsageError: as `lesion.edits.weights.written`.
+        LesionError: likewise; or vLLM keeps a matrix in a way that is not known, or nothing changed in the workers.
+    """
+    if not weights and not truncations:
+        yield
+        return
+    with written(model, weights, truncations):
+        with handed(workers, model, [place_of(model, matrix) for matrix in touched(model, weights, truncations)]):
+            yield
+
+
+def touched(model: Model, weights: Sequence[ScaleParameters], truncations: Sequence[Truncate]) -> list[Matrix]:
+    """The matrices that edits of weights change."""
+    kept = tabulate([Compose(tuple(truncations))], model.anatomy).kept
+    return [
+        matrix
+        for address, matrix in model.anatomy.scored.items()
+        if any(edit.selection.touches(address) for edit in weights)
+        or (address in kept and kept[address][0].tolist() != [0, min(matrix.shape)])
+    ]
+
+
+def place_of(model: Model, matrix: Matrix) -> Place:
+    """The block of a matrix, and the path within the block of the module that holds it.
+
+    Raises:
+        UsageError: it is a matrix of an expert, which vLLM keeps otherwise.
+    """
+    layer = model.anatomy.layer_of(matrix.address)
+    if matrix.address == anatomy.HEAD:
+        return HEAD, ""
+    if matrix.storage.expert is None and matrix.attribute == "weight":
+        for path, module in model.anatomy.block(layer).module.named_modules():
+            if module is matrix.module:
+                return layer, path
+    raise UsageError(
+        f"{matrix.address} of {model.name} is one of many in {matrix.parameter}, which vLLM keeps in another way; edit"
+        f" its weights with --engine transformers."
+    )
+
+
+@contextmanager
+def handed(workers: Workers, model: Model, places: Sequence[Place], zero: bool = False) -> Iterator[None]:
+    """The workers have the weights that the network here has at these places; theirs come back afterwards.
+
+    Args:
+        workers: who has them.
+        model: whose network they are read from.
+        places: block and path.
+        zero: hand over zeros for `places` in their stead.
+
+    Raises:
+        LesionError: nothing changed in any worker, or vLLM keeps a matrix in a way that is not known.
+    """
+    asked = list(dict.fromkeys(places))
+    if not asked:
+        yield
+        return
+    wanted = [(int(block), str(path)) for block, path in workers.calls("lesion_wanted", [list(p) for p in asked])[0]]
+    tensors = {f"{block}:{path}": _whole(model, block, path) for block, path in wanted}
+    if zero:
+        tensors |= {f"{block}:{path}": torch.zeros_like(tensors[f"{block}:{path}"]) for block, path in asked}
+    room = _in_memory(sum(tensor.nbytes for tensor in tensors.values()))
+    with tempfile.TemporaryDirectory(prefix="lesion-", dir=room) as folder:
+        file = Path(folder) / "matrices.safetensors"
+        save_file(tensors, file)
+        del tensors
+        try:
+            done = workers.calls("lesion_write", str(file))
+            file.unlink()
+            if not any(changed or packed for changed, packed in done):
+                raise LesionError(
+                    f"The weights that vLLM has of {model.name} did not change when edited ones were written; use"
+                    f" --engine transformers."
+                )
+            yield
+        finally:
+            if not workers.closed:
+                workers.calls("lesion_restore")
+
+
+def _whole(model: Model, block: int, path: str) -> Float[Tensor, "out in"]:
+    """The whole weight of a module, [out, in], as it is here now."""
+    module = (
+        model.network.get_output_embeddings()
+        if block == HEAD
+        else model.anatomy.block(block).module.get_submodule(path)
+    )
+    weight: Any = module.weight
+    return (weight.T if isinstance(module, Conv1D) else weight).detach().cpu().contiguous().clone()
+
+
+def _in_memory(size: int) -> str | None:
+    """Where a file costs no disk, on systems that have such a place with room for so many bytes."""
+    place = "/dev/shm"
+    return place if os.access(place, os.W_OK) and shutil.disk_usage(place).free > 2 * size else None

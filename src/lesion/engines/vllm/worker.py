@@ -1,0 +1,197 @@
+"""What runs inside every worker of vLLM: it puts edits on the model that the worker holds and looks at its logits.
+
+vLLM mixes `LesionWorker` into its worker class (`worker_extension_cls`); the engine calls its methods by name. Their
+arguments and results are text, numbers and lists: nothing that would have to be trusted to be unpacked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lesion.engines.vllm.hooks import TokenGates
+from lesion.engines.vllm.logits import Draw, Wish, draw, looked_up
+from lesion.engines.vllm.slices import Slices
+from lesion.engines.vllm.structure import layers_of
+from lesion.errors import LesionError
+
+KEY = "lesion"
+
+
+class LesionWorker:
+    """Methods that the engine calls in every worker."""
+
+    model_runner: Any
+
+    def lesion_begin(self, blocks: int, family: str, name: str, end: int) -> str:
+        """Take the worker's model apart and hang the hooks that serve all edits.
+
+        Gives, as JSON, the attention backend and the device. `end` is a token that ends an answer, −1 where none does.
+
+        Raises:
+            LesionError: vLLM builds the model in a way that is not known.
+        """
+        self._lesion = Watch(self.model_runner, blocks, family, name, end)
+        return json.dumps({"attention": self._lesion.attention(), "device": self._lesion.device()})
+
+    def lesion_edits(self, factors: list[Any]) -> None:
+        """Further edits of places: per edit, block and unit a factor."""
+        self._lesion.gates.add(factors)
+
+    def lesion_found(self) -> str:
+        """What was found since the last call, as JSON: request number → what it looked up, or where it broke."""
+        found, self._lesion.found = self._lesion.found, {}
+        return json.dumps(found)
+
+    def lesion_wanted(self, places: list[Any]) -> list[Any]:
+        """The parameters, [block, path] each, that must come together with these, see `Slices.wanted`."""
+        return self._lesion.slices.wanted([(block, path) for block, path in places])
+
+    def lesion_write(self, file: str) -> list[int]:
+        """Write the matrices of a safetensors file, see `Slices.write`."""
+        return self._lesion.slices.write(file)
+
+    def lesion_restore(self) -> None:
+        """Take back what was written last."""
+        self._lesion.slices.restore()
+
+
+class Watch:
+    """The hooks on one worker's model, and what its requests want.
+
+    Args:
+        runner: vLLM's model runner.
+        blocks, family, name: of the model.
+        end: a token that ends an answer, which broken ones are made to say; −1 where there is none.
+
+    Raises:
+        LesionError: the runner or the model is built in a way that is not known.
+    """
+
+    def __init__(self, runner: Any, blocks: int, family: str, name: str, end: int) -> None:
+        for needed in ("input_batch", "execute_model", "model"):
+            if not hasattr(runner, needed):
+                raise LesionError(
+                    f"This vLLM runs models by a {type(runner).__name__} without `{needed}`, which is not known here;"
+                    f" use --engine transformers."
+                )
+        self.runner = runner
+        self.end = end
+        self.model: nn.Module = runner.model
+        self.layers = layers_of(self.model, blocks, family, name)
+        self.gates = TokenGates(self.layers)
+        self.slices = Slices(self.model, self.layers, name)
+        self.found: dict[int, Any] = {}
+        self._wishes: dict[str, Wish] = {}
+        self._counts = np.zeros(0, dtype=np.int64)
+        self._batch: list[Wish | None] = []
+        self._expected = False
+        self._compute: Callable[..., Any] = self.model.compute_logits
+        self._execute: Callable[..., Any] = runner.execute_model
+        runner.execute_model = self.execute
+        self.model.compute_logits = self.compute_logits
+        self.model.register_forward_pre_hook(self._before_pass)
+        self.model.register_forward_hook(self._after_pass)
+        self._scheduled: Any = None
+
+    def attention(self) -> str:
+        """What computes attention: vLLM's name of it."""
+        groups = [group for groups in self.runner.attn_groups for group in groups]
+        return "+".join(dict.fromkeys(group.backend.get_name() for group in groups))
+
+    def device(self) -> str:
+        """Of the model, in words."""
+        device = next(self.model.parameters()).device
+        return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+    def execute(self, scheduled: Any, *args: Any, **kwargs: Any) -> Any:
+        """One step of vLLM, with what is scheduled for it at hand."""
+        for new in scheduled.scheduled_new_reqs:
+            told = (new.sampling_params.extra_args or {}).get(KEY) if new.sampling_params else None
+            if told is not None:
+                self._wishes[new.req_id] = Wish.of(told)
+        for gone in scheduled.finished_req_ids:
+            self._wishes.pop(gone, None)
+        self._scheduled = scheduled
+        try:
+            return self._execute(scheduled, *args, **kwargs)
+        finally:
+            self._scheduled = None
+
+    def _before_pass(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if self._scheduled is None:  # a trial run of vLLM's own
+            self._batch, self._counts = [], np.zeros(0, dtype=np.int64)
+        else:
+            order = self.runner.input_batch.req_ids
+            self._batch = [self._wishes.get(request) for request in order]
+            counts = self._scheduled.num_scheduled_tokens
+            self._counts = np.fromiter((counts[request] for request in order), dtype=np.int64, count=len(order))
+        columns = np.fromiter((wish.column if wish else 0 for wish in self._batch), dtype=np.int64)
+        self.gates.begin(columns, self._counts, self.runner.device)
+        self._expected = self._scheduled is not None
+
+    def _positions(self) -> np.ndarray:
+        """Of each request of the batch, the position of its first token that is computed now."""
+        computed: np.ndarray = self.runner.input_batch.num_computed_tokens_cpu[: len(self._batch)]
+        return computed
+
+    def _after_pass(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        self.gates.end()
+        if not any(wish is not None and wish.targets for wish in self._batch):
+            return
+        starts = np.cumsum(self._counts) - self._counts
+        rows: list[int] = []
+        asked: list[tuple[int, int, Sequence[int]]] = []
+        for wish, start, count, position in zip(self._batch, starts, self._counts, self._positions(), strict=True):
+            if wish is None:
+                continue
+            for index, tokens in enumerate(wish.targets):
+                offset = wish.first + index - int(position)
+                if 0 <= offset < count:
+                    rows.append(int(start) + offset)
+                    asked.append((wish.number, index, tokens))
+        # A part at a time, for all logits of a large vocabulary are large.
+        for begin in range(0, len(rows), 256):
+            some = slice(begin, begin + 256)
+            states = output.index_select(0, torch.tensor(rows[some], device=output.device))
+            logits = self._compute(states)
+            if logits is None:  # another worker gathers them
+                continue
+            told = looked_up(logits, [tokens for _, _, tokens in asked[some]])
+            for (number, index, _), one in zip(asked[some], told, strict=True):
+                self.found.setdefault(number, {})[index] = one
+
+    def compute_logits(self, states: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """vLLM's logits; of those that the next tokens come from, broken rows are noted and drawn tokens chosen."""
+        logits = self._compute(states, *args, **kwargs)
+        if not self._expected or logits is None:
+            return logits
+        self._expected = False
+        if len(logits) != len(self._batch):
+            raise LesionError(
+                f"vLLM computes {len(logits)} rows of logits for {len(self._batch)} requests, which is not known here;"
+                f" use --engine transformers."
+            )
+        steps = self._positions() + self._counts
+        finite = logits.amax(-1).isfinite().tolist()
+        drawn: list[Draw] = []
+        for row, wish in enumerate(self._batch):
+            if wish is None or wish.targets:
+                continue
+            step = int(steps[row]) - wish.prompt
+            if step < 0:  # a part of a prompt, after which nothing is said yet
+                continue
+            if not finite[row]:
+                self.found.setdefault(wish.number, step)
+                logits[row] = 0.0
+                logits[row, self.end] = 1.0
+            elif wish.draw:
+                drawn.append(Draw(row, step, wish.draw))
+        if drawn:
+            draw(logits, drawn)
+        return logits

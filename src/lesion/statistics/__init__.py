@@ -1,0 +1,1 @@
+"""Statistics: pure functions on arrays, which know nothing of models or studies."""

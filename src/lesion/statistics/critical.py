@@ -1,0 +1,275 @@
+"""What is critical: an exact paired test of how much of the baseline's accuracy an edit takes, and what it can find.
+
+The hypothesis of a cell, an edit on a task, is p_edit ≥ kept · p_baseline with kept = 1 − share: the edit takes at most
+`share` of the baseline's accuracy. On every item the score is kept · b − e, with b and e whether the unedited and the
+edited model are right.
+
+Only items that at least one of the two has right say anything. Given their number m, they fall into lost (only the
+baseline right), retained (both) and won (only the edit right) with chances that at the edge of the hypothesis depend on
+one unknown q, the chance of *won*: retained has kept − (1 + kept) q and lost has 1 − kept + kept q, with q between 0
+and kept / (1 + kept). The statistic is the score of the ratio of two paired proportions with its variance fitted under
+the hypothesis (Nam & Blackwelder 2002; Tang, Tang & Chan 2003). p is the largest chance, over all q, of a statistic at
+least as large as the one observed. So the test holds its level for every number of items, every baseline and every
+correlation, and at the small levels that Holm's correction asks for, where the normal approximation of the same score
+does not (`benchmarks/critical.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.special import bdtr, gammaln
+from scipy.stats import beta
+
+from lesion.errors import LesionError, UsageError
+from lesion.statistics.paired import ALPHA, holm
+
+SHARE = 0.5
+"""The share of the baseline's accuracy that a critical place takes."""
+SHARES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+"""Shares for which the critical set is told beside that for `SHARE`."""
+POWER = 0.8
+TIED = 1e-9  # statistics that differ by no more than rounding are equal
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The items that at least one of two models has right.
+
+    Attributes:
+        lost: items that only the baseline has right.
+        retained: items that both have right.
+        won: items that only the edited model has right.
+    """
+
+    lost: int
+    retained: int
+    won: int
+
+
+def pairs(baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " same_items"]) -> Pairs:
+    """Count the pairs of one edit on one task.
+
+    Args:
+        baseline: [items] whether the unedited model is right on each item.
+        edited: [items] whether the edited model is right on the same items, in the same order.
+
+    Raises:
+        LesionError: the two are not of the same length.
+    """
+    if baseline.shape != edited.shape:
+        raise LesionError(
+            f"Pairs need the same items on both sides; the baseline has {baseline.size} answers and the edit"
+            f" {edited.size}."
+        )
+    counts = (baseline & ~edited, baseline & edited, ~baseline & edited)
+    return Pairs(*(int(np.count_nonzero(one)) for one in counts))
+
+
+def p_critical(found: Pairs, share: float = SHARE) -> float:
+    """p of the hypothesis that an edit takes at most `share` of the baseline's accuracy.
+
+    Args:
+        found: the counts of the pairs.
+        share: of the baseline's accuracy, between 0 and 1.
+
+    Returns:
+        The largest chance under the hypothesis of a score at least as large as the one observed, given the number of
+        items that either model has right; 1 where the observed loss is no larger than the share.
+
+    Raises:
+        UsageError: the share does not lie between 0 and 1.
+        LesionError: a count is negative.
+    """
+    if not 0.0 < share < 1.0:
+        raise UsageError(f"The share of the accuracy that is lost lies between 0 and 1, not {share:g}.")
+    if min(found.lost, found.retained, found.won) < 0:
+        raise LesionError(f"Counts of pairs cannot be negative; got {found}.")
+    return _p(found.lost, found.retained, found.won, 1.0 - share)
+
+
+@lru_cache(maxsize=65536)
+def _p(lost: int, retained: int, won: int, kept: float) -> float:
+    if kept * (lost + retained) <= retained + won + TIED:
+        return 1.0
+    m = lost + retained + won
+    statistic = float(score(np.array([lost]), np.array([retained]), np.array([won]), kept)[0])
+    most = _most_retained(m, statistic, kept)
+    # Equal steps in the arcsine of √q are equal steps in units of the spread of *won*.
+    angles = np.linspace(0.0, math.pi / 2, 4 * math.isqrt(m) + 16)
+    chances = _chances(m, most, angles, kept)
+    largest = float(chances.max())
+    step = angles[1]
+    for at in angles[np.argsort(chances)[-3:]]:
+        width = step
+        for _ in range(2):
+            near = np.clip(np.linspace(at - width, at + width, 11), 0.0, math.pi / 2)
+            chances = _chances(m, most, near, kept)
+            at, width = near[int(chances.argmax())], width / 5
+            largest = max(largest, float(chances.max()))
+    return min(1.0, largest)
+
+
+def score(
+    lost: Int[np.ndarray, " cells"],
+    retained: Int[np.ndarray, " cells"],
+    won: Int[np.ndarray, " cells"],
+    kept: float,
+) -> Float[np.ndarray, " cells"]:
+    """The score of the hypothesis p_edit ≥ kept · p_baseline, large where the edit takes more than 1 − kept.
+
+    The sum of kept · b − e over its standard deviation at the maximum-likelihood fit of q under p_edit = kept ·
+    p_baseline, a root of a quadratic equation (Nam & Blackwelder 2002). About standard normal at the edge.
+
+    Args:
+        lost, retained, won: [cells] counts of pairs, at least one pair a cell.
+        kept: the share of the baseline's accuracy that is left at the edge of the hypothesis.
+    """
+    lost, retained, won = (np.asarray(one, dtype=np.float64) for one in (lost, retained, won))
+    m = lost + retained + won
+    square = kept * (1 + kept) * m
+    linear = won * (2 * kept**2 - 1) + kept**2 * lost - (1 - kept**2) * retained
+    constant = won * kept * (1 - kept)
+    root = np.sqrt(linear**2 + 4 * square * constant)
+    # Of the two equal forms of the root, the one that does not subtract nearly equal numbers.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = np.where(linear >= 0, (root + linear) / (2 * square), 2 * constant / (root - linear))
+    variance = kept * m * (1 - kept + (1 + kept) * q)
+    result: Float[np.ndarray, " cells"] = (kept * (lost + retained) - retained - won) / np.sqrt(variance)
+    return result
+
+
+def _most_retained(m: int, statistic: float, kept: float) -> Int[np.ndarray, " won"]:
+    """[won = 0…] the most retained items with which the score still reaches `statistic`, of m items; none: left out.
+
+    The score falls as retained or won items replace lost ones, so bisection finds them and the first miss is the last.
+    """
+    won = np.arange(int(m * kept / (1 + kept)) + 1)
+    low, high = np.full(len(won), -1), m - won
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        enough = score(m - won - middle, middle, won, kept) >= statistic - TIED
+        low, high = np.where(enough, middle, low), np.where(enough, high, middle - 1)
+        low = np.minimum(low, high)
+    return low[low >= 0]
+
+
+def _chances(
+    m: int, most: Int[np.ndarray, " won"], angles: Float[np.ndarray, " grid"], kept: float
+) -> Float[np.ndarray, " grid"]:
+    """[grid] the chance that a score is in the tail `most`, at q = kept / (1 + kept) · sin² of every angle."""
+    q = (kept / (1 + kept) * np.sin(angles) ** 2)[:, None]
+    won = np.arange(len(most))
+    ways = gammaln(m + 1) - gammaln(won + 1) - gammaln(m - won + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_won = np.where(won > 0, won * np.log(q), 0.0) + (m - won) * np.log1p(-q)
+    retained = np.clip((kept - (1 + kept) * q) / (1 - q), 0.0, 1.0)
+    # SciPy's bdtr takes whole trials as integers.
+    tails = bdtr(most.astype(np.float64), (m - won).astype(np.int64), retained)
+    total: Float[np.ndarray, " grid"] = (np.exp(ways + log_won) * tails).sum(axis=1)
+    return total
+
+
+def critical(p_corrected: float, alpha: float = ALPHA) -> bool:
+    """Whether a place is critical for a task: the edit takes more than a share of the baseline's accuracy.
+
+    Args:
+        p_corrected: of `p_critical`, corrected over the layers of one model × task × unit × factor (`holm`).
+        alpha: the chance of any false call among them.
+    """
+    return p_corrected <= alpha
+
+
+def critical_cells(cells: Sequence[Pairs], missing: int = 0, share: float = SHARE) -> list[bool]:
+    """Which cells of one family are critical, were the share another.
+
+    Args:
+        cells: the pairs of every cell.
+        missing: cells of the family without answers; they count as tests.
+        share: of the baseline's accuracy.
+    """
+    corrected = holm([*(p_critical(one, share) for one in cells), *[1.0] * missing])
+    return [critical(p) for p in corrected[: len(cells)]]
+
+
+@lru_cache(maxsize=4096)
+def fewest_right(tests: int, alpha: float = ALPHA, share: float = SHARE) -> int:
+    """The fewest items that the baseline must have right for an edit that leaves no right answer to be critical.
+
+    Args:
+        tests: cells of the family; the correction is that of Holm's first step.
+        alpha: the chance of any false call among them.
+        share: of the baseline's accuracy.
+    """
+    right = 1
+    while p_critical(Pairs(right, 0, 0), share) * tests > alpha:
+        right += 1
+    return right
+
+
+@lru_cache(maxsize=4096)
+def smallest_loss(
+    right: int, tests: int, power: float = POWER, alpha: float = ALPHA, share: float = SHARE
+) -> float | None:
+    """The smallest loss, as a share of the baseline's accuracy, that is called critical with a chance of `power`.
+
+    Exact for an edit that wins no item and takes each of the baseline's right answers with the same chance, and that
+    has to pass Holm's first step, at α / tests; where other layers are critical too, smaller losses suffice.
+
+    Args:
+        right: items that the baseline has right.
+        tests: cells of the family.
+        power: between 0 and 1.
+        alpha: the chance of any false call among them.
+        share: of the baseline's accuracy.
+
+    Returns:
+        A share in 0…1; None where even an edit that leaves no right answer cannot be critical.
+    """
+    if right < fewest_right(tests, alpha, share):
+        return None
+    most, above = 0, right  # retained items: the most that are still critical, and too many
+    while above - most > 1:
+        middle = (most + above) // 2
+        if p_critical(Pairs(right - middle, middle, 0), share) * tests <= alpha:
+            most = middle
+        else:
+            above = middle
+    # The number retained is binomial: P(retained ≤ most) = power at this chance of being retained.
+    return 1.0 - float(beta.ppf(1.0 - power, most + 1, right - most))
+
+
+def rule(alpha: float = ALPHA, share: float = SHARE) -> str:
+    """The rule of `critical` as a sentence for reports."""
+    return (
+        f"A place is critical when its edit takes more than {100 * share:g} % of the baseline's accuracy: an exact"
+        f" paired test rejects a loss of {100 * share:g} % or less, with p (`p_critical_corrected`) Holm-corrected over"
+        f" the layers of one model, task, unit and factor, at most {alpha:g}."
+    )
+
+
+def out_of_reach(model: str, task: str, right: int, items: int, tests: int) -> str | None:
+    """A warning where no place can be critical, whatever its edit does; None where one can.
+
+    Args:
+        model, task: their names.
+        right: items that the baseline has right.
+        items: how many were asked.
+        tests: cells of the largest family of the task.
+    """
+    needed = fewest_right(tests)
+    if right >= needed:
+        return None
+    more = (
+        f" about {math.ceil(items * needed / right):,} items would be enough" if right else " no number of items helps"
+    )
+    return (
+        f"{model}, {task}: nothing can be critical here. The unedited model has {right} of {items} items right, and an"
+        f" edit that leaves none right is critical from {needed} on ({tests} layers are tested). With this accuracy"
+        f"{more}."
+    )

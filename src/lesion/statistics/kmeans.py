@@ -1,0 +1,279 @@
+"""k-means: clusters of many vectors with the least summed squared distance, from several starts at once.
+
+The starts begin in a subspace (`seeding.py`). The best few go on with all dimensions, by Hartigan's rule (1975) before
+Lloyd's: a point moves where that lowers the sum although its going and coming moves both centres. Where Hartigan's rule
+finds nothing to move, Lloyd's does not either, but not the other way round: in many dimensions a point pulls the centre
+of its cluster so near to itself that Lloyd stops far from the best (Telgarsky & Vattani 2010).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Float64, Int
+from torch import Tensor
+
+from lesion.errors import UsageError
+from lesion.statistics.kmeans_seeding import beginnings
+
+# What a move must gain, as a share of the point's squared distance from the middle: float32 makes less of nothing.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """Clusters of points.
+
+    Attributes:
+        labels: [tokens] the cluster of every point, from 0: the one whose centre is nearest, as far as float32 tells.
+        centres: [clusters, width] the mean of every cluster.
+        inertia: summed squared distances of the points to the centres of their clusters; float64.
+        iterations: steps of the start that won, with all dimensions.
+    """
+
+    labels: Int[np.ndarray, " tokens"]
+    centres: Float32[np.ndarray, "clusters width"]
+    inertia: float
+    iterations: int
+
+
+def distinct(points: Float[Tensor, "tokens width"]) -> int:
+    """How many different points there are."""
+    return len(np.unique(_digests(points)))
+
+
+def kmeans(
+    points: Float[Tensor, "tokens width"],
+    clusters: int,
+    *,
+    starts: int = 10,
+    seed: int,
+    iterations: int = 300,
+    tolerance: float = 1e-4,
+    overwrite: bool = False,
+) -> Clustering:
+    """Cluster points: distances in float32, sums and inertia in float64, on the CPU.
+
+    Points that occur several times are clustered once, weighted by their number. No cluster is empty. A seed gives the
+    same clusters again on the same machine with as many threads.
+
+    Args:
+        points: one vector a token.
+        clusters: how many.
+        starts: how many seedings are tried. All are compared after a few steps, the best five again after
+            exchanges of centres, and the best two of those to the end.
+        seed: of all that is drawn.
+        iterations: steps with all dimensions that a start may take at most.
+        tolerance: finalists are compared once a step lowers their inertia by less than this share; the best of them
+            goes on to a tenth of it, and then by Lloyd's rule until no point moves.
+        overwrite: the points are not needed afterwards: no copy is made where one can be spared.
+
+    Raises:
+        UsageError: more clusters than distinct points, a number below 1, or a point that is not finite.
+    """
+    for name, value in (("clusters", clusters), ("starts", starts), ("iterations", iterations)):
+        if value < 1:
+            raise UsageError(f"{value} {name} were asked for; ask for at least 1.")
+    if not all(bool(points[piece].isfinite().all()) for piece in _pieces(len(points))):
+        raise UsageError("A point is not finite; it has no distance from any centre.")
+    _, first, inverse, counts = np.unique(_digests(points), return_index=True, return_inverse=True, return_counts=True)
+    if len(first) < clusters:
+        raise UsageError(
+            f"{clusters} clusters were asked for, and there are {len(first):,} distinct points among {len(points):,};"
+            f" ask for fewer clusters."
+        )
+    order = np.argsort(first, kind="stable")  # distinct points in the order of the tokens
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    kept = points.detach()
+    if len(first) < len(points):
+        kept = kept[torch.from_numpy(first[order]).to(kept.device)]
+    own = kept.to("cpu", torch.float32)
+    if not overwrite and own.data_ptr() == points.data_ptr():
+        own = own.clone()
+    cloud = _Cloud.around_mean(own, torch.from_numpy(counts[order]).float())
+    found = _best(cloud, clusters, starts, iterations, tolerance, torch.Generator().manual_seed(seed % 2**63))
+    centres = (found.sums / found.sizes[:, None]).float()
+    return Clustering(
+        found.labels.numpy()[place[inverse]],
+        (centres.double() + cloud.mean).float().numpy(),
+        cloud.inertia(found.labels, centres),
+        found.steps,
+    )
+
+
+def _digests(points: Float[Tensor, "tokens width"]) -> np.ndarray:
+    """128 bits of every point, equal where points are equal: sums of its bits times odd numbers, modulo 2^64, twice.
+
+    That two different points of a million share them has a chance of about 10⁻²⁰. No copy of the points is made.
+    """
+    odd = np.random.default_rng(0).integers(2**63, size=(2, points.shape[1]), dtype=np.uint64) * 2 + 1
+    found = np.empty((len(points), 2), dtype=np.uint64)
+    for piece in _pieces(len(points), 256):
+        rows = points[piece].detach().to("cpu", torch.float32) + 0.0  # −0 becomes the 0 that it equals
+        # The high half of a product depends on all bits, the low half of it only on the low ones.
+        bits = np.ascontiguousarray(rows.numpy()).view(np.uint32).astype(np.uint64)
+        for column, factors in enumerate(odd):
+            mixed = (bits + factors) * (factors ^ (factors >> np.uint64(17)) | np.uint64(1))
+            found[piece, column] = ((mixed ^ (mixed >> np.uint64(32))) * factors).sum(axis=1, dtype=np.uint64)
+    return found.view(np.dtype((np.void, 16))).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class _Cloud:
+    """Distinct points around their mean, how often each occurs, and its squared distance from the mean."""
+
+    x: Float[Tensor, "points width"]
+    weights: Float[Tensor, " points"]
+    squares: Float[Tensor, " points"]
+    mean: Float64[Tensor, " width"]
+
+    @classmethod
+    def around_mean(cls, x: Float[Tensor, "points width"], weights: Float[Tensor, " points"]) -> _Cloud:
+        """Takes `x` over and centres it: distances are differences of products, which must not be far from 0."""
+        total = torch.zeros(x.shape[1], dtype=torch.float64)
+        for piece in _pieces(len(x)):
+            total += weights[piece].double() @ x[piece].double()
+        mean = total / weights.double().sum()
+        x -= mean.float()
+        squares = torch.linalg.vector_norm(x, dim=1).square()  # x·x would be as large as x
+        return cls(x, weights, squares, mean.float().double())
+
+    @property
+    def moment(self) -> float:
+        """Σ w ‖x‖²."""
+        return float(self.weights.double() @ self.squares.double())
+
+    def sums(self, labels: Int[Tensor, " points"], clusters: int) -> Float64[Tensor, "clusters width"]:
+        """Σ w x over every cluster."""
+        found = torch.zeros(clusters, self.x.shape[1], dtype=torch.float64)
+        for piece in _pieces(len(self.x)):
+            found.index_add_(0, labels[piece], self.x[piece].double() * self.weights[piece, None])
+        return found
+
+    def inertia(self, labels: Int[Tensor, " points"], centres: Float[Tensor, "clusters width"]) -> float:
+        """Σ w ‖x − c‖², in float64."""
+        total = 0.0
+        for piece in _pieces(len(self.x)):
+            away = self.x[piece].double() - centres[labels[piece]].double()
+            total += float(self.weights[piece].double() @ (away * away).sum(1))
+        return total
+
+
+def _pieces(points: int, size: int = 1024) -> Iterator[slice]:
+    for start in range(0, points, size):
+        yield slice(start, start + size)
+
+
+def _best(
+    cloud: _Cloud, clusters: int, starts: int, iterations: int, tolerance: float, generator: torch.Generator
+) -> _Search:
+    """The best search of all starts, at its end."""
+    finalists = []
+    for labels in beginnings(cloud.x, cloud.squares, cloud.weights, clusters, starts, generator):
+        search = _Search(cloud, labels, clusters)
+        search.go(iterations, tolerance)
+        finalists.append(search)
+    best = min(finalists, key=lambda search: search.inertia)
+    best.go(iterations, tolerance / 10)
+    best.go(iterations, 0.0, lloyd=True)
+    return best
+
+
+class _Search:
+    """One start with all dimensions: its clusters, and the steps by which they get better."""
+
+    def __init__(self, cloud: _Cloud, labels: Int[Tensor, " points"], clusters: int) -> None:
+        self.cloud, self.labels, self.steps = cloud, labels.clone(), 0
+        self.sums = cloud.sums(self.labels, clusters)
+        self.sizes = torch.zeros(clusters).index_add_(0, self.labels, cloud.weights)
+        self.moment = cloud.moment
+        self._fill()
+        self.inertia = self._inertia(self.sums, self.sizes)
+        self._distances = torch.empty(clusters, len(cloud.x))
+        self._moved = torch.arange(clusters)  # clusters whose distances are out of date
+
+    def go(self, iterations: int, tolerance: float, lloyd: bool = False) -> None:
+        """Steps until one lowers the inertia by less than a share of it, or none is left."""
+        while self.steps < iterations:
+            self.steps += 1
+            before = self.inertia
+            if not self._step(lloyd) or before - self.inertia < tolerance * before:
+                return
+
+    def _step(self, lloyd: bool) -> bool:
+        """Move every point that gains by moving; where together they lose, those that gain most. Whether any did."""
+        distances, labels, weights = self._measured(), self.labels, self.cloud.weights
+        points = torch.arange(len(labels))
+        costs = distances
+        if not lloyd:
+            # What a point adds to a cluster when it comes, and what it takes from its own when it goes.
+            costs = torch.empty_like(distances)
+            for cluster, size in enumerate(self.sizes):
+                torch.mul(distances[cluster], size / (size + weights), out=costs[cluster])
+            size = self.sizes[labels]
+            rest = size - weights
+            stays = torch.where(rest > 0, distances[labels, points] * size / rest.clamp(min=1), 0.0)
+            costs[labels, points] = stays
+        least, nearest = costs.min(0)
+        gain = (costs[labels, points] - least) * weights
+        going = ((nearest != labels) & (gain > _ROUNDING * self.cloud.squares * weights)).nonzero()[:, 0]
+        if len(going) == 0:
+            return False
+        ordered = False
+        while True:
+            sums, sizes = self._after(going, nearest[going])
+            inertia = self._inertia(sums, sizes) if bool((sizes > 0).all()) else math.inf
+            if inertia < self.inertia:
+                break
+            if len(going) == 1:
+                return False
+            if not ordered:
+                going, ordered = going[gain[going].argsort(descending=True, stable=True)], True
+            going = going[: len(going) // 2]
+        self._moved = torch.unique(torch.cat([labels[going], nearest[going]]))
+        self.sums, self.sizes, self.inertia = sums, sizes, inertia
+        self.labels[going] = nearest[going]
+        return True
+
+    def _measured(self) -> Float[Tensor, "clusters points"]:
+        """Squared distances of all points from all centres; only those of centres that moved are taken anew."""
+        if len(moved := self._moved):
+            centres = (self.sums[moved] / self.sizes[moved, None]).float()
+            offset = (centres * centres).sum(1)[:, None] + self.cloud.squares
+            self._distances[moved] = torch.addmm(offset, centres, self.cloud.x.T, alpha=-2).clamp_(min=0)
+            self._moved = moved[:0]
+        return self._distances
+
+    def _after(self, going: Int[Tensor, " going"], to: Int[Tensor, " going"]) -> tuple[Tensor, Tensor]:
+        sums, sizes = self.sums.clone(), self.sizes.clone()
+        for piece in _pieces(len(going)):
+            place, target = going[piece], to[piece]
+            weights = self.cloud.weights[place]
+            moving = self.cloud.x[place].double() * weights[:, None]
+            sums.index_add_(0, target, moving).index_add_(0, self.labels[place], moving, alpha=-1)
+            sizes.index_add_(0, target, weights).index_add_(0, self.labels[place], weights, alpha=-1)
+        return sums, sizes
+
+    def _inertia(self, sums: Float64[Tensor, "clusters width"], sizes: Float[Tensor, " clusters"]) -> float:
+        """Σ w ‖x‖² − Σ ‖sum‖² / size, which is Σ w ‖x − c‖²."""
+        return self.moment - float(((sums * sums).sum(1) / sizes).sum())
+
+    def _fill(self) -> None:
+        """Give every empty cluster the point that is farthest from its centre, of those that are not alone."""
+        for cluster in (self.sizes == 0).nonzero()[:, 0].tolist():
+            centres = (self.sums / self.sizes.clamp(min=1)[:, None]).float()
+            far = torch.cat(
+                [
+                    (self.cloud.x[piece] - centres[self.labels[piece]]).square().sum(1)
+                    for piece in _pieces(len(self.labels))
+                ]
+            )
+            far[torch.bincount(self.labels, minlength=len(self.sizes))[self.labels] < 2] = -1
+            point = far.argmax()[None]
+            self.sums, self.sizes = self._after(point, torch.tensor([cluster]))
+            self.labels[point] = cluster

@@ -1,0 +1,138 @@
+"""Asking no more than the answer needs: evidence on a cell that may be looked at at any time.
+
+A cell is an edit on a task. Either its drop of accuracy *exceeds* an effect, or it does *not*; until one of the two is
+established the cell is *open*, and is asked more. What is critical is another question, which a full table answers
+(`critical`).
+
+The evidence are e-values from bets (`sequential_bets`), so that looking after every item, stopping some cells and
+asking others on costs no error. Cells are decided together with others (`sequential_families`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from lesion.errors import LesionError, UsageError
+from lesion.statistics.bets import log_capital, log_capital_of_population, lower_limit
+
+Decision = Literal["exceeds", "not", "open"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the pairs of one cell, an edit on a task, say of its drop.
+
+    Attributes:
+        items: pairs seen.
+        drop: mean of baseline − edited over them.
+        low, high: the confidence sequence: with a chance of at least 1 − level the true drop lies between them after
+            every number of items. They only close in, unless the mean itself drifts out of them.
+        log_above: log e-value against "drop ≤ effect"; with a population −∞ where that is certain.
+        log_below: log e-value against "drop ≥ effect"; with a population against "drop > effect", ∞ where that is
+            refuted for certain, −∞ where it is certain.
+    """
+
+    items: int
+    drop: float
+    low: float
+    high: float
+    log_above: float
+    log_below: float
+
+
+def evidence(
+    baseline: Bool[np.ndarray, " items"],
+    edited: Bool[np.ndarray, " same_items"],
+    effect: float,
+    level: float,
+    population: int | None = None,
+) -> Evidence:
+    """The evidence on a cell after any number of items, drawn in an order that no answer had a part in.
+
+    With a population the question is what the full table would say, with fewer answers. The limits and `log_below` are
+    about the drop over these very items, so they sharpen as the items run out, and when all have been seen only cells
+    whose drop exceeds the effect can still be open. `log_above` is the smaller of two e-values, one about these items,
+    one about whatever they were drawn from: a cell that is called exceeds the effect in the full table, and not by
+    luck, also where answers would come out differently another time. Without a population everything is about what the
+    items were drawn from: right for claims beyond the table in both directions. It takes more answers, and cells close
+    to the effect stay open.
+
+    Args:
+        baseline: [items] whether the unedited model is right, in the seeded random order of the items.
+        edited: [items] whether the edited model is right on the same items.
+        effect: the drop of accuracy that counts, between 0 and 1.
+        level: the chance of error of the confidence sequence, between 0 and 1.
+        population: how many items the full table has, of which these are the first; None for a claim beyond it.
+
+    Raises:
+        UsageError: the effect or the level is not between 0 and 1.
+        LesionError: the two are not of the same length, there are no items, or more than the population has.
+    """
+    refuse_outside("effect", effect, 0.1)
+    refuse_outside("level", level, 0.05)
+    if baseline.shape != edited.shape or baseline.size == 0:
+        raise LesionError(
+            f"Evidence on a drop needs the same items on both sides, at least one; "
+            f"the baseline has {baseline.size} answers and the edit {edited.size}."
+        )
+    items = int(baseline.size)
+    if population is not None and population < items:
+        raise LesionError(f"{items} items cannot be drawn from a population of {population}.")
+    differences = baseline.astype(np.int64) - edited.astype(np.int64)
+    drop = float(differences.mean())
+    above, below = log_e_values(differences, effect, population)
+    if items == population:
+        low = high = drop
+    else:
+        low = lower_limit(differences, level / 2, population)
+        high = -lower_limit(-differences, level / 2, population)
+    # The mean may drift out of the limits of earlier items, and limits that err may even cross: then the interval
+    # holds all of them. It becomes no less likely to hold the truth.
+    low, high = min(low, high, drop), max(low, high, drop)
+    return Evidence(items, drop, low, high, float(above[..., -1]), float(below[..., -1]))
+
+
+def log_e_values(
+    differences: Int[np.ndarray, "*cells items"],
+    effect: float,
+    population: int | None = None,
+    bets: Bool[np.ndarray, "*cells items"] | None = None,
+) -> tuple[Float[np.ndarray, "*cells items"], Float[np.ndarray, "*cells items"]]:
+    """`log_above` and `log_below` of `Evidence` after every item.
+
+    Args:
+        differences: [..., items] baseline − edited, in the random order of the items.
+        effect, population: see `evidence`.
+        bets: [..., items] on which items a cell bets, as settled before they came; by default on all.
+    """
+    above = log_capital(differences, effect, bets)
+    if population is None:
+        return above, log_capital(-differences, -effect, bets)
+    within = within_effect(effect, population)
+    above = np.minimum(above, log_capital_of_population(differences, within, population, bets))
+    below = log_capital_of_population(-differences, -within - 1, population, bets)
+    # What is certain, whatever the items that are left will say, has no evidence against it.
+    lost = np.cumsum(differences, axis=-1)
+    left = population - np.arange(1, differences.shape[-1] + 1)
+    return np.where(lost + left <= within, -np.inf, above), np.where(lost - left > within, -np.inf, below)
+
+
+def within_effect(effect: float, population: int) -> int:
+    """The most items that may be lost, net, over a population before the drop exceeds the effect."""
+    # 0.07 · 100 is 7.000000000000001 in floating point, 0.29 · 100 is 28.999999999999996.
+    return math.floor(effect * population + 1e-9)
+
+
+def refuse_outside(name: str, value: float, example: float) -> None:
+    """Refuse an effect or a level that is none.
+
+    Raises:
+        UsageError: the value is not between 0 and 1.
+    """
+    if not 0.0 < value < 1.0:
+        raise UsageError(f"The {name} lies between 0 and 1, for example {example:g}; it cannot be {value:g}.")

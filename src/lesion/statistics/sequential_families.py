@@ -1,0 +1,198 @@
+"""Deciding the cells of a family together, item by item.
+
+A family are the cells that are decided with one another: the layers of one model, task, unit and factor. After every
+item the evidence of all its cells is looked at. A cell that is called, exceeding the effect or not, *rests*: it is
+asked no more, bets no more and keeps its e-value, while the others go on. What was called by leaning on others may have
+to be taken back when these turn out otherwise; then the cell wakes. It is asked what it missed, without bets, and bets
+again on what comes next.
+
+Whether a cell bets on an item is settled by the items before it, so its capital stays an e-value (`sequential_bets`).
+And what is called depends on the answers in the order of their items alone, not on how many are asked at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from lesion.statistics.sequential import log_e_values, refuse_outside
+
+EXCEEDS, NOT, OPEN = 1, -1, 0
+# Logarithm from which on e-values are as good as infinite; sums of them stay finite.
+_LARGEST = 500.0
+# Sums of rounded e-values may miss a bar that they reach exactly.
+_ROUNDING = 1e-12
+
+
+def closed_e_bh(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.ndarray, " cells"]:
+    """Which hypotheses closed e-BH rejects, of those whose e-value is at least 1/level.
+
+    Of a set S of hypotheses the mean e-value is an e-value against "all of S are true". The k largest are rejected, for
+    the largest k with mean of S ≥ |S ∩ rejected| / (k · level) for every S. Then the expected share of true hypotheses
+    among the rejected is at most `level`, whatever the dependence: where S are all the true ones, that share is at most
+    level · mean of S (the closed e-BH procedure of Xu, Solari, Fischer, de Heide, Ramdas and Goeman 2025, "Bringing
+    closure to FDR control"). It rejects whatever e-BH does, which asks cells / (k · level) of each of the k (Wang and
+    Ramdas 2022). By means alone a hypothesis could be rejected on the strength of others, without evidence of its own;
+    so each has to have 1/level by itself.
+
+    Args:
+        log_e: [cells] natural logarithms of e-values.
+        level: between 0 and 1.
+
+    Raises:
+        UsageError: the level is not between 0 and 1.
+    """
+    refuse_outside("level", level, 0.05)
+    order = np.argsort(log_e)
+    ascending = np.exp(np.minimum(log_e[order], _LARGEST))
+    cells = len(log_e)
+    rejected = np.zeros(cells, dtype=bool)
+    below = np.concatenate([[0.0], np.cumsum(ascending)])
+    for k in range(int(np.count_nonzero(log_e >= -math.log(level) - _ROUNDING)), 0, -1):
+        # Of all S with s rejected members, that falls short the most which has the smallest of them, and of the others
+        # those that do not pay for themselves.
+        s = np.arange(1, k + 1)
+        t = np.searchsorted(ascending[: cells - k], s / (k * level))
+        if np.all(np.cumsum(ascending[cells - k :]) + below[t] >= s * (s + t) / (k * level) * (1 - _ROUNDING)):
+            rejected[order[cells - k :]] = True
+            break
+    return rejected
+
+
+def called(
+    log_above: Float[np.ndarray, " cells"], log_below: Float[np.ndarray, " cells"], level: float
+) -> Int[np.ndarray, " cells"]:
+    """What a family is called on its e-values: EXCEEDS, NOT or OPEN, by closed e-BH in each direction.
+
+    Args:
+        log_above: [cells] log e-values against "the drop does not exceed the effect".
+        log_below: [cells] against "it does".
+        level: of the false discovery rate: the expected share of wrong ones among each of the two.
+
+    Raises:
+        UsageError: the level is not between 0 and 1.
+    """
+    exceeds, clear = closed_e_bh(log_above, level), closed_e_bh(log_below, level)
+    # Both at once would contradict each other; items in a random order do not do that.
+    return exceeds.astype(np.int64) - clear.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """Where a family stands.
+
+    Attributes:
+        items: how many items of the order have been gone through.
+        called: [cells] EXCEEDS, NOT or OPEN.
+        looked: [cells] how many items the evidence of a cell is from; fewer than `items` where it rests, or has just
+            been woken and not been asked yet what it missed.
+        log_above, log_below: [cells] its log e-values (`sequential.Evidence`).
+        bets: [cells, items] which items it bet on.
+    """
+
+    items: int
+    called: Int[np.ndarray, " cells"]
+    looked: Int[np.ndarray, " cells"]
+    log_above: Float[np.ndarray, " cells"]
+    log_below: Float[np.ndarray, " cells"]
+    bets: Bool[np.ndarray, "cells items"]
+
+    @staticmethod
+    def first(cells: int) -> Standing:
+        """Of a family that has not been asked anything."""
+        whole, real = np.zeros(cells, dtype=np.int64), np.zeros(cells)
+        return Standing(0, whole, whole, real, real, np.zeros((cells, 0), dtype=bool))
+
+
+def follow(
+    standing: Standing,
+    differences: Int[np.ndarray, "cells asked"],
+    known: Int[np.ndarray, " cells"],
+    effect: float,
+    level: float,
+    population: int | None = None,
+) -> Standing:
+    """Go on item by item, as far as every cell that does not rest has answers.
+
+    The false discovery rate is at most `level`: among the cells called exceeding, the expected share of those whose
+    drop over the population does not exceed the effect, and of those whose drop beyond the population does not; among
+    those called not, the expected share of those whose drop over the population does exceed it. This holds whenever one
+    stops, and whatever the dependence between cells. The chance that a given cell is ever called wrongly is at most
+    `level`, and so is, if no drop exceeds the effect, the chance that any cell ever is called exceeding. With cells
+    that do exceed it among the others, the chance of any wrong call in a study is larger than `level`: one wrong call
+    among many right ones is a small share.
+
+    Args:
+        standing: where the family stands.
+        differences: [cells, asked] baseline − edited, in the random order of the items; anything where not known.
+        known: [cells] how many of them are known of each cell, from the first on.
+        effect, level, population: see `sequential.evidence`.
+
+    Returns:
+        How it stands then. Where a cell was woken, what it missed may have to be asked first.
+    """
+    cells, asked = differences.shape
+    items, found, looked = standing.items, standing.called, standing.looked.copy()
+    log_above, log_below = standing.log_above.copy(), standing.log_below.copy()
+    bets = np.concatenate([standing.bets, np.ones((cells, asked - items), dtype=bool)], axis=1)
+    above, below = log_e_values(differences, effect, population, bets)
+    while (awake := found == OPEN).any():
+        behind = awake & (looked < items)
+        if behind.any():
+            if (known[behind] < items).any():
+                break
+            moved = behind
+        else:
+            reach = int(known[awake].min())
+            if items >= reach:
+                break
+            items += _until_worth_a_look(above[:, items:reach], below[:, items:reach], level) if awake.all() else 1
+            moved = awake
+        log_above[moved], log_below[moved], looked[moved] = above[moved, items - 1], below[moved, items - 1], items
+        now = called(log_above, log_below, level)
+        for cell in np.flatnonzero((found != OPEN) & (now == OPEN)):
+            bets[cell, looked[cell] : items] = False
+            above[cell], below[cell] = log_e_values(differences[cell], effect, population, bets[cell])
+        found = now
+    return Standing(items, found, looked, log_above, log_below, bets[:, :items])
+
+
+def _until_worth_a_look(
+    above: Float[np.ndarray, "cells items"], below: Float[np.ndarray, "cells items"], level: float
+) -> int:
+    """How many items on the first cell has an e-value of 1/level, without which none is called; else all."""
+    worth = (np.maximum(above, below) >= -math.log(level)).any(axis=0)
+    return int(worth.argmax()) + 1 if worth.any() else worth.size
+
+
+def until_decided(
+    standing: Standing,
+    differences: Int[np.ndarray, "cells items"],
+    known: Int[np.ndarray, " cells"],
+    effect: float,
+    level: float,
+    population: int | None = None,
+) -> Int[np.ndarray, " cells"]:
+    """How many items each open cell needs, if what is left goes the way it has gone so far.
+
+    A cell that has lost at most the effect so far is taken to lose no item more, any other to lose all: so it is
+    decided as early as can be, but for items that the edit wins. This guess only says how much to ask at a time. It
+    looks no further than about twice as far as has been asked.
+
+    Args:
+        standing, known: as `follow` gives and takes them.
+        differences: [cells, items] with a place for every item there is.
+        effect, level, population: likewise.
+
+    Returns:
+        [cells] items from the first on; 0 for cells that rest.
+    """
+    horizon = min(differences.shape[1], 2 * int(known.max()) + 32)
+    guess = differences[:, :horizon].copy()
+    for cell, there in enumerate(known.tolist()):
+        guess[cell, there:] = int(there > 0 and differences[cell, :there].mean() > effect)
+    then = follow(standing, guess, np.full_like(known, horizon), effect, level, population)
+    return np.where(standing.called == OPEN, then.looked, 0)

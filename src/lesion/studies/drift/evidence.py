@@ -1,0 +1,105 @@
+"""The rules by which a drift's numbers become words: how sure a place is, what is near it, do other measures agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.stats import rankdata
+
+from lesion.studies.drift.values import Curve, Departure, Drifts, Followed, steps, within
+
+DRAWS = 9_999
+"""Shuffles behind the p of a rank correlation between the steps of two measures."""
+FIRST = 0.25
+"""So many layers behind the first step a hinge or step still marks its end."""
+WIDE = 0.5
+"""A place whose interval is wider than this share of all layers is said to be hardly known."""
+
+
+def at_the_start(found: Drifts, departure: Departure) -> bool:
+    """Whether a hinge or step stands at the first layer behind the reference, or before it."""
+    return departure.layer <= found.reference + 1 + FIRST
+
+
+def reach(model: Followed, departure: Departure) -> str | None:
+    """`within` where the whole interval of a hinge or step is in critical blocks, `outside` where none of it is.
+
+    Else `open`; None without critical blocks or without an interval.
+    """
+    blocks = model.critical_blocks
+    if not blocks or departure.low is None or departure.high is None:
+        return None
+    if departure.kind == "step":
+        places = [block + 0.5 for block in range(int(departure.low), int(departure.high) + 1)]
+    else:
+        places = np.linspace(departure.low, departure.high, 401).tolist()
+    inside = [within(place, blocks) for place in places]
+    return "within" if all(inside) else "open" if any(inside) else "outside"
+
+
+def agreement(curve: Curve, measure: str, reference: int, seed: int = 0) -> tuple[float, float] | None:
+    """Spearman's ρ between the steps of NMI and of another measure over the blocks, and its p.
+
+    The step onto the first layer behind the reference is left out: there every measure leaves its own 1.
+
+    Returns:
+        ρ, and the share of shuffles (of `DRAWS`, and the order itself) with a ρ as large; None with fewer than four
+        blocks, or where one of the two does not vary.
+    """
+    own, other = (dict(steps(curve, name)) for name in ("nmi", measure))
+    blocks = [block for block in own if block in other and block > reference]
+    if len(blocks) < 4:
+        return None
+    x, y = (rankdata([of[block] for block in blocks]) for of in (own, other))
+    x, y = x - x.mean(), y - y.mean()
+    norm = float(np.sqrt((x @ x) * (y @ y)))
+    if norm == 0:
+        return None
+    draw = np.random.default_rng(seed)
+    shuffled = draw.permuted(np.tile(y, (DRAWS, 1)), axis=1) @ x
+    observed = float(x @ y)
+    return observed / norm, (1 + int((shuffled >= observed - 1e-9).sum())) / (DRAWS + 1)
+
+
+def steepest(curve: Curve, measure: str, reference: int) -> int | None:
+    """The block over which a measure falls most; the one behind the reference is left out."""
+    of_blocks = [(change, block) for block, change in steps(curve, measure) if block > reference]
+    return min(of_blocks)[1] if of_blocks and min(of_blocks)[0] < 0 else None
+
+
+def at_least(hits: int, chances: Sequence[float]) -> float:
+    """The chance of so many hits or more, of independent trials with these chances (Poisson's binomial)."""
+    tally = np.array([1.0])
+    for chance in chances:
+        tally = np.convolve(tally, [1 - chance, chance])
+    return float(tally[hits:].sum())
+
+
+def lost(model: Followed) -> list[int]:
+    """The layers at which NMI, less a standard deviation, is no higher than the null reaches."""
+    nmi = dict(model.curve.along("nmi"))
+    return [
+        layer for layer, high in null_reach(model.curve).items()
+        if layer in nmi and nmi[layer].mean - (nmi[layer].std or 0.0) <= high
+    ]  # fmt: skip
+
+
+def null_reach(curve: Curve) -> dict[int, float]:
+    """By layer, how high shuffled tokens reach: the 97.5 % quantile over shuffles, the mean of the runs.
+
+    Older summaries do not tell it; of these it is the null and a standard deviation between runs.
+    """
+    high = dict(curve.along("null_high"))
+    return {
+        layer: high[layer].mean if layer in high else value.mean + (value.std or 0.0)
+        for layer, value in curve.along("null")
+    }
+
+
+def wide(model: Followed) -> bool:
+    """Whether the interval of the model's hinge or step covers more than `WIDE` of its layers."""
+    departure = model.curve.departure
+    if departure is None or departure.low is None or departure.high is None:
+        return False
+    return departure.high - departure.low > WIDE * model.blocks

@@ -1,0 +1,280 @@
+"""Running a drift study: own solutions, hidden states, clusters of every run kept as they come, and the summary."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lesion import atomic as whole
+from lesion.core.inference import load_chosen
+from lesion.core.store import Store
+from lesion.core.study_file import ModelChoice
+from lesion.engines.engine import MakeEngine
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import LesionError, UsageError
+from lesion.files import UNFIT, stored_object, understood
+from lesion.models.load import Model, peek, quiet, refuse_not_finite
+from lesion.models.source import find as find_source
+from lesion.models.tokenizer import read_tokenizer
+from lesion.outputs import refuse_another_kind
+from lesion.progress import Silent, Watcher
+from lesion.studies.drift import summary as drift_summary
+from lesion.studies.drift.critical_blocks import Critical, read_critical
+from lesion.studies.drift.measurement import CLASS, in_part, labels_of, measure, occurrences_of, refuse_few, spooling
+from lesion.studies.drift.study import DriftStudy
+from lesion.studies.drift.texts import Texts, ask_own, draw_runs, read_texts, seed_of, speaks
+from lesion.studies.drift.token_drift import token_drift
+from lesion.tasks.catalogue import find
+from lesion.tasks.task import Item, Task
+
+DRIFT = "drift.json"
+
+
+@dataclass(frozen=True)
+class DriftOutcome:
+    """What a run left behind.
+
+    Attributes:
+        folder: of the study.
+        summary: the numbers, as in `drift.json`.
+        asked: own solutions asked for in this run, without those stored before.
+        measured: cells (a run of a model under a number of clusters) measured now; `planned`: of the whole study.
+    """
+
+    folder: Path
+    summary: dict[str, Any]
+    asked: int
+    measured: int
+    planned: int
+
+
+def run_drift(
+    study: DriftStudy,
+    folder: Path,
+    *,
+    watcher: Watcher | None = None,
+    models: Mapping[str, Model] | None = None,
+    make_engine: MakeEngine = TransformersEngine,
+) -> DriftOutcome:
+    """Run a drift study into a folder; what it has already, solutions or cells, is not made again.
+
+    Args:
+        study: whose hidden states, on what, clustered how.
+        folder: made when absent; the same questions may be put there to further models, in further runs and under
+            other numbers of clusters.
+        watcher: is told how it goes.
+        models: models that are loaded already, by the name the study gives them.
+        make_engine: the engine for a model and a batch size.
+
+    Raises:
+        UsageError: a task, model, layer, prompt style or number of items does not exist, a run has fewer tokens than
+            clusters, or the layer study beside it is about other models.
+        LesionError: a model cannot be loaded, its states are not finite, or the folder belongs to other questions or
+            another process, or cannot be written. Every solution and cell until then is kept.
+    """
+    watcher = watcher or Silent()
+    folder = Path(folder)
+    refuse_another_kind(folder, "drift")
+    task = find(study.task.name)
+    runs = draw_runs(study, task)
+    critical = None if study.study is None else read_critical(study.study, [each.name for each in study.models])
+    _look_ahead(study, models or {})
+    _refuse_another(folder, study)
+    asked = measured = 0
+    told: list[dict[str, Any]] = []
+    notes = _notes(study, task, critical)
+    with Store.open(folder, study.identity(), study.to_toml(), "drift") as store, spooling(folder):
+        store.add_items(study.task.name, {item.id: item for run in runs for item in run}.values())
+        for number, chosen in enumerate(study.models, start=1):
+            model = (models or {}).get(chosen.name) or load_chosen(study.questions(), chosen, make_engine)
+            refuse_not_finite(model, chosen.name)
+            # What was asked for between two layers is told before anything is asked.
+            drift_summary.between(study, len(model.anatomy.blocks), None, chosen.name)
+            _note(store, chosen, model)
+            entry, more, made, remarks = _model(
+                study, chosen, model, task, runs, store, folder, watcher, critical, make_engine
+            )
+            told.append(entry)
+            asked, measured, notes = asked + more, measured + made, notes + remarks
+            del model  # makes room for the next
+            summary = _summary(study, told, notes, study.models[number:])
+            _write(folder, summary)
+    return DriftOutcome(folder, summary, asked, measured, len(study.models) * study.runs * len(study.clusters))
+
+
+def recall_drift(folder: Path) -> dict[str, Any] | None:
+    """The summary of a drift study in a folder, as far as it has got; None: the folder has none.
+
+    Raises:
+        LesionError: the file is damaged, or no model of the study is finished.
+    """
+    path = Path(folder) / DRIFT
+    summary = stored_object(path, _AGAIN)
+    if summary is None:
+        _refuse_unfinished(Path(folder))
+        return None
+    with understood(path, _AGAIN):
+        summary["study"], summary["models"], summary["notes"]
+    return summary
+
+
+_AGAIN = "run `lesion drift` again"
+
+
+def _refuse_unfinished(folder: Path) -> None:
+    try:
+        with Store.read(folder) as store:
+            kind, count = tomllib.loads(store.study[1]).get("kind"), len(store)
+    except (LesionError, tomllib.TOMLDecodeError):
+        return  # whatever it is, it is no drift study
+    if kind == "drift":
+        raise LesionError(
+            f"The drift study in {folder} has no finished model yet; {count:,} solutions are stored. Run the same"
+            f" `lesion drift` (or `lesion run`) with --out {folder} again; it goes on from there."
+        )
+
+
+def _refuse_another(folder: Path, study: DriftStudy) -> None:
+    """A summary that is there is replaced by one of the same questions only."""
+    try:
+        there = (stored_object(folder / DRIFT, _AGAIN) or {})["study"]
+        if there["identity"] == study.identity():
+            return
+        keys = ("task", "prompt_style", "max_new_tokens", "stop_loops", "dtype")
+        here = drift_summary.told_of(study, "")
+        differing = [
+            f"{key}: {there.get(key)} there, {here.get(key)} here" for key in keys if there.get(key) != here.get(key)
+        ]
+    except (*UNFIT, LesionError):
+        return  # none, or damaged: there is nothing to lose
+    raise LesionError(
+        f"{folder} holds another drift study{f' ({chr(59).join(differing)})' if differing else ''}. Give another folder"
+        f" with --out, or run the study that was started there."
+    )
+
+
+def _look_ahead(study: DriftStudy, loaded: Mapping[str, Model]) -> None:
+    """What is wrong with a later model is told before the first one works for hours."""
+    for chosen in study.models:
+        if chosen.name in loaded:
+            continue
+        blocks = peek(chosen.source, revision=chosen.revision)
+        if blocks is not None:
+            drift_summary.between(study, blocks, None, chosen.name)
+        style = study.questions().prompt_style_of(chosen, study.task)
+        if style == "chat" and chosen is not study.models[0]:
+            _refuse_speechless(chosen)
+
+
+def _refuse_speechless(chosen: ModelChoice) -> None:
+    place = find_source(chosen.source, chosen.revision)
+    try:
+        with quiet():
+            template = read_tokenizer(place.place, revision=place.revision).chat_template
+    except Exception:  # what is wrong with a tokenizer, loading the model says best
+        return
+    if template is None:
+        raise UsageError(f"{chosen.name} has no chat template; choose another prompt style: raw or plain.")
+
+
+def _notes(study: DriftStudy, task: Task, critical: Critical | None) -> list[str]:
+    notes = drift_summary.beside_notes(study, [each.name for each in study.models], critical)
+    if task.kind == "score" and study.solution != "none":
+        notes.append(f"{study.task.name} is running text: there are no solutions, and all of it counts as prompt.")
+    if study.runs == 1:
+        notes.append("With one run nothing is known of how runs differ, so that no line, hinge or step is tested.")
+    return notes
+
+
+def _note(store: Store, chosen: ModelChoice, model: Model) -> None:
+    store.add_model(
+        model.fingerprint,
+        chosen.name,
+        {
+            "blocks": len(model.anatomy.blocks),
+            "family": model.anatomy.family,
+            "dtype": str(model.dtype).removeprefix("torch."),
+        },
+    )
+
+
+def _model(
+    study: DriftStudy,
+    chosen: ModelChoice,
+    model: Model,
+    task: Task,
+    runs: Sequence[Sequence[Item]],
+    store: Store,
+    folder: Path,
+    watcher: Watcher,
+    critical: Critical | None,
+    make_engine: MakeEngine,
+) -> tuple[dict[str, Any], int, int, list[str]]:
+    """The entry of one model in the summary, how many answers and cells were made for it, and notes."""
+    own = ask_own(study, chosen, model, task, runs, store, watcher, make_engine) if speaks(study, task) else None
+    texts = read_texts(study, chosen, model, task, runs, store, own)
+    labels = [labels_of(study, task, model, one) for one in texts]
+    refuse_few(study, chosen, model, texts, folder)
+    cells, made = measure(study, chosen, model, texts, labels, folder, watcher)
+    blocks = len(model.anatomy.blocks)
+    curves = drift_summary.curves(study, cells, seed_of(study, "shape"))
+    layers = drift_summary.between(study, blocks, drift_summary.place(curves["shape"]), chosen.name)
+    occurrences = [
+        occurrences_of(study, one, measured, label[CLASS], layers)
+        for one, measured, label in zip(texts, cells[study.drawn], labels, strict=True)
+    ]
+    family, variant = chosen.lineage
+    entry = {
+        "model": chosen.name,
+        "family": family or model.anatomy.family,
+        "variant": variant,
+        "fingerprint": model.fingerprint,
+        "blocks": blocks,
+        **curves,
+        **drift_summary.beside(study, chosen.name, curves["shape"], critical),
+        "runs": [_run(study, one) for one in texts],
+        "between": list(layers),
+        **token_drift(model.tokenizer, occurrences, layers, study.level),
+    }
+    notes = []
+    if curves["shape"] is None:
+        notes.append(f"{chosen.name} has {blocks} blocks, too few layers to test the shape of its curve.")
+    if own is not None and any(one.truncated for one in texts):
+        cut, of = sum(one.truncated or 0 for one in texts), sum(len(one.items) for one in texts)
+        met = "the token limit or fell into a loop" if study.stop_loops else "the token limit"
+        notes.append(f"{chosen.name}: {cut} of {of} own solutions met {met} and are read as far as they go.")
+    return entry, 0 if own is None else own.asked, made, notes
+
+
+def _run(study: DriftStudy, texts: Texts) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "run": texts.run,
+        "tokens": int(in_part(study, texts).sum()),
+        "items": len(texts.items),
+        "prompt_tokens": int(texts.in_prompt.sum()),
+        "solution_tokens": int((~texts.in_prompt).sum()),
+    }
+    if texts.right is not None:
+        told |= {"right": texts.right, "truncated": texts.truncated}
+    return told
+
+
+def _summary(
+    study: DriftStudy, told: Sequence[Mapping[str, Any]], notes: Sequence[str], left: Sequence[ModelChoice]
+) -> dict[str, Any]:
+    remarks = list(dict.fromkeys(notes))
+    if left:
+        names = ", ".join(chosen.name for chosen in left)
+        remarks.append(f"Not measured yet: {names}; the same command goes on from here.")
+    return {"study": drift_summary.told_of(study, study.identity()), "models": list(told), "notes": remarks}
+
+
+def _write(folder: Path, summary: Mapping[str, Any]) -> None:
+    try:
+        whole.replace(folder / DRIFT, json.dumps(summary, allow_nan=False))
+    except OSError as error:
+        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another with --out.") from error

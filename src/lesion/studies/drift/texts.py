@@ -1,0 +1,209 @@
+"""The texts of a drift study: which items a run draws, what a model said to them, and both as token ids."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from lesion.core.inference import Cell, ask, clamped, missing
+from lesion.core.row import Row
+from lesion.core.store import Store
+from lesion.core.study_file import ModelChoice
+from lesion.engines.engine import MakeEngine
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+from lesion.progress import Watcher
+from lesion.studies.drift.study import DriftStudy
+from lesion.tasks.catalogue import draw
+from lesion.tasks.continuations import encode_choices, encode_gold, encode_said, encode_solved
+from lesion.tasks.gold import Gold
+from lesion.tasks.prompts import encode, resolve
+from lesion.tasks.task import TRUNCATED, Item, Task
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What a model reads in one run.
+
+    Attributes:
+        run: number of the run, from 0.
+        items: ids, in the order drawn.
+        ids: of each item, its prompt and behind it the solution, as token ids; cut at the end of the context.
+        prompts: how many of a text's tokens are its prompt.
+        right, truncated: how many of the model's own solutions were right, and how many did not end themselves; None
+            where solutions are not its own.
+    """
+
+    run: int
+    items: tuple[str, ...]
+    ids: tuple[tuple[int, ...], ...]
+    prompts: tuple[int, ...]
+    right: int | None = None
+    truncated: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the texts have together."""
+        return sum(map(len, self.ids))
+
+    @property
+    def in_prompt(self) -> Bool[np.ndarray, " tokens"]:
+        """[tokens] whether each token is of a prompt, text after text."""
+        pairs = zip(self.ids, self.prompts, strict=True)
+        return np.concatenate([np.arange(len(text)) < prompt for text, prompt in pairs])
+
+    @property
+    def flat(self) -> Int[np.ndarray, " tokens"]:
+        """[tokens] token ids, text after text."""
+        return np.concatenate([np.asarray(text, dtype=np.int64) for text in self.ids])
+
+
+def draw_runs(study: DriftStudy, task: Task) -> list[list[Item]]:
+    """The items of every run, the same for all models.
+
+    Every run is a draw of its own from all items: run r depends on the seed and r alone, so that further runs leave
+    earlier ones as they are. An item may be in two runs.
+
+    Raises:
+        UsageError: the task has fewer items than a run asks for.
+    """
+    return [draw(task, study.items, seed_of(study, f"items {run}")) for run in range(study.runs)]
+
+
+def seed_of(study: DriftStudy, purpose: str) -> int:
+    """A seed for one purpose, from the study's: 31 bits of SHA-256."""
+    return int.from_bytes(hashlib.sha256(f"{study.seed}:{purpose}".encode()).digest()[:4], "big") >> 1
+
+
+def speaks(study: DriftStudy, task: Task) -> bool:
+    """Whether a model says something of its own to the items: running text has no solution."""
+    return study.solution == "own" and task.kind != "score"
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What one model says to the items of all runs.
+
+    Attributes:
+        keys: by item, the key of the answer.
+        asked: how many answers were asked for now.
+    """
+
+    keys: Mapping[str, str]
+    asked: int
+
+
+def ask_own(
+    study: DriftStudy,
+    chosen: ModelChoice,
+    model: Model,
+    task: Task,
+    runs: Sequence[Sequence[Item]],
+    store: Store,
+    watcher: Watcher,
+    make_engine: MakeEngine,
+) -> Asked:
+    """Have a model answer every item once, greedily, as far as the store does not have its answer.
+
+    Raises:
+        UsageError: the prompt style does not exist, or the model has no chat template for it.
+        LesionError: a prompt does not fit the context. Every answer given until then is stored.
+    """
+    questions = study.questions()
+    items = list({item.id: item for run in runs for item in run}.values())
+    cells = missing(questions, chosen, model, {study.task: task}, {study.task: items}, (), _Nothing())
+    stored = store.keys()
+    open_cells: dict[str, Cell] = {key: cell for key, cell in cells.items() if key not in stored}
+    if open_cells:
+        watcher.begin(chosen.name, len(cells), len(cells) - len(open_cells), "own solutions")
+        for text in clamped(model, open_cells.values()):
+            watcher.note(text)
+        for count in ask(make_engine(model, study.batch_size), model, chosen.name, open_cells, store):
+            watcher.answered(count)
+    return Asked({cell.item.id: key for key, cell in cells.items()}, len(open_cells))
+
+
+class _Nothing:
+    """A store without answers."""
+
+    def keys(self) -> set[str]:
+        return set()
+
+    def write(self, rows: Iterable[Row]) -> int:
+        return 0
+
+
+def read_texts(
+    study: DriftStudy,
+    chosen: ModelChoice,
+    model: Model,
+    task: Task,
+    runs: Sequence[Sequence[Item]],
+    store: Store,
+    asked: Asked | None,
+) -> list[Texts]:
+    """The texts of every run as a model reads them.
+
+    A solution of its own is read as the text that the store has, encoded behind the prompt as it was said. Of items
+    with choices it is the chosen one, of contrasts the most probable token.
+
+    Args:
+        study: says what stands behind the prompts.
+        chosen: the model, as the study names it.
+        model: whose tokenizer and context count.
+        task: of the items.
+        runs: from `draw_runs`.
+        store: has the answers.
+        asked: from `ask_own`, where solutions are the model's own.
+
+    Raises:
+        UsageError: a prompt style does not exist or does not fit, or the task has no solutions where they are wanted.
+        LesionError: a text has no tokens, or an item no gold answer.
+    """
+    style = resolve(model, task, study.questions().prompt_style_of(chosen, study.task))
+    said: dict[str, tuple[str, bool, str]] = {}
+    if asked is not None:
+        stored = store.answers(model=chosen.name, task=study.task.name)
+        columns = (stored[name] for name in ("key", "text", "correct", "finish"))
+        by_key = {key: (str(text), bool(right), str(end)) for key, text, right, end in zip(*columns, strict=True)}
+        said = {item: by_key[key] for item, key in asked.keys.items()}
+    found = []
+    for number, items in enumerate(runs):
+        ids, prompts = [], []
+        for item in items:
+            prompt, solution = _read(study, model, task, item, style, said[item.id][0] if said else None)
+            text = (*prompt, *solution)[: model.context]
+            if not text:
+                raise LesionError(f"Item {item.id} of {task.name} has no tokens for {model.name}; leave it out.")
+            ids.append(text)
+            prompts.append(min(len(prompt), len(text)))
+        right = truncated = None
+        if asked is not None:
+            right = sum(said[item.id][1] for item in items)
+            truncated = sum(said[item.id][2] in TRUNCATED for item in items)
+        names = tuple(item.id for item in items)
+        found.append(Texts(number, names, tuple(ids), tuple(prompts), right, truncated))
+    return found
+
+
+def _read(
+    study: DriftStudy, model: Model, task: Task, item: Item, style: str, said: str | None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Prompt and solution of an item as token ids."""
+    if task.kind == "score":
+        if study.part == "solution":
+            raise UsageError(f"{task.name} is running text without solutions; choose --part prompt or both.")
+        return encode_solved(model, task, item, style), ()
+    if study.solution == "gold":
+        return encode_gold(model, Gold(task), item, style)
+    prompt = encode(model, task, item, style, max_new_tokens=1)
+    if said is None or not said:
+        return prompt, ()
+    if task.kind == "generate":
+        return prompt, encode_said(model, task, item, said, style)
+    (solution,) = encode_choices(model, task, replace(item, choices=(said,)), style)
+    return prompt, solution

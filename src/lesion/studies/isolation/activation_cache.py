@@ -1,0 +1,173 @@
+"""Observations: the sums of an isolation, made once and kept in `statistics.safetensors`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from lesion.activations.calibration import Calibration, Draw, calibration
+from lesion.activations.observation import observe
+from lesion.atomic import replace
+from lesion.edits.selections.inputs import Inputs
+from lesion.errors import LesionError
+from lesion.models.load import Model
+from lesion.progress import Watcher
+from lesion.studies.isolation.study import IsolationStudy
+from lesion.tasks.catalogue import find
+
+FILE = "statistics.safetensors"
+FORMAT = "lesion statistics"
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What was observed on one draw of one data set.
+
+    Attributes:
+        data: name of the task as typed.
+        samples, repeat: which draw.
+        texts: digest of the token ids of its texts, in order: what the ids of items alone do not show.
+        inputs: what flowed into every matrix.
+    """
+
+    data: str
+    samples: int
+    repeat: int
+    texts: str
+    inputs: Inputs
+
+
+def draw_texts(study: IsolationStudy, model: Model) -> dict[str, Calibration]:
+    """The calibration texts of the skill and of every control, all drawn before the first is read.
+
+    Raises:
+        UsageError: a data set does not exist or has too few items.
+    """
+    return {
+        data: calibration(
+            model,
+            find(data),
+            study.samples,
+            repeats=study.repeats,
+            seed=study.seed,
+            replacement=study.replacement,
+            style=study.model.prompt_style or study.prompt_style,
+        )
+        for data in (study.skill, *study.controls)
+    }
+
+
+def identity(study: IsolationStudy, model: Model, texts: Mapping[str, Calibration]) -> str:
+    """SHA-256 of what the selections of a folder have in common: the model, the data sets, and the very texts."""
+    drawn = {data: [_digest(one, draw) for draw in one.draws] for data, one in sorted(texts.items())}
+    parts = [model.fingerprint, study.skill, drawn, study.samples, study.repeats]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def observe_all(
+    model: Model, texts: Mapping[str, Calibration], folder: Path, watcher: Watcher
+) -> dict[str, dict[tuple[int, int], Inputs]]:
+    """Inputs by data set and (samples, repeat); what the folder has is not observed again.
+
+    Raises:
+        LesionError: the folder cannot be written.
+    """
+    path = folder / FILE
+    stored = read(path) if path.exists() else []
+    found: dict[str, dict[tuple[int, int], Inputs]] = {}
+    for data, drawn in texts.items():
+        known = {
+            (one.samples, one.repeat): one.inputs for one in stored if one.data == data and _same(one, model, drawn)
+        }
+        if {(draw.samples, draw.repeat) for draw in drawn.draws} <= set(known):
+            found[data] = {(draw.samples, draw.repeat): known[draw.samples, draw.repeat] for draw in drawn.draws}
+            continue
+        inputs = observe(model, drawn, watcher=watcher, progress=folder / f"observing-{len(found)}.safetensors")
+        found[data] = {(draw.samples, draw.repeat): each for draw, each in zip(drawn.draws, inputs, strict=True)}
+        stored = [one for one in stored if one.data != data]
+        stored += [
+            Observed(data, draw.samples, draw.repeat, _digest(drawn, draw), found[data][draw.samples, draw.repeat])
+            for draw in drawn.draws
+        ]
+        write(path, stored)
+    return found
+
+
+def _same(one: Observed, model: Model, drawn: Calibration) -> bool:
+    """Whether what is stored is what observing the same draw now would give."""
+    draw = next((d for d in drawn.draws if (d.samples, d.repeat) == (one.samples, one.repeat)), None)
+    if draw is None or len(one.inputs.provenance) != 1:
+        return False
+    told = one.inputs.provenance[0]
+    return (told.fingerprint, told.ids, told.style, told.seed, told.replacement, one.texts) == (
+        model.fingerprint,
+        tuple(drawn.ids[place] for place in draw.places),
+        drawn.style,
+        drawn.seed,
+        drawn.replacement,
+        _digest(drawn, draw),
+    )
+
+
+def _digest(drawn: Calibration, draw: Draw) -> str:
+    texts = [drawn.texts[place] for place in draw.places]
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+
+
+def write(path: Path, observed: Sequence[Observed]) -> None:
+    """Write inputs into a file, whole or not at all.
+
+    Raises:
+        LesionError: it cannot be written.
+    """
+    entries, tensors = [], {}
+    for number, one in enumerate(observed):
+        entry = {"data": one.data, "samples": one.samples, "repeat": one.repeat, "content": one.texts}
+        entry |= one.inputs.header()
+        entries.append({**entry, "seal": _seal(entry, one.inputs)})
+        tensors.update({f"{number}/{name}": vector for name, vector in one.inputs.tensors().items()})
+    header = json.dumps({"format": FORMAT, "version": 1, "entries": entries})
+    try:
+        replace(path, save(tensors, metadata={"lesion": header}))
+    except (OSError, SafetensorError) as error:
+        raise LesionError(f"{path} cannot be written: {error}; give another folder with --out.") from error
+
+
+def read(path: Path) -> list[Observed]:
+    """The inputs that a file holds.
+
+    Raises:
+        LesionError: the file is not one of sums, or is damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {})["lesion"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if header["format"] != FORMAT or header["version"] != 1:
+            raise KeyError("format")
+        return [_entry(number, entry, tensors) for number, entry in enumerate(header["entries"])]
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, LesionError) as error:
+        raise LesionError(
+            f"{path} does not hold what was observed of a model, or is damaged ({error}); remove it, and it is made"
+            f" again."
+        ) from error
+
+
+def _entry(number: int, entry: Mapping[str, object], tensors: Mapping[str, object]) -> Observed:
+    own = {name.partition("/")[2]: vector for name, vector in tensors.items() if name.startswith(f"{number}/")}
+    inputs = Inputs.from_parts(entry, own)  # type: ignore[arg-type]
+    if entry["seal"] != _seal({key: value for key, value in entry.items() if key != "seal"}, inputs):
+        raise ValueError("its numbers are not those that were written")
+    samples, repeat = int(str(entry["samples"])), int(str(entry["repeat"]))
+    return Observed(str(entry["data"]), samples, repeat, str(entry["content"]), inputs)
+
+
+def _seal(entry: Mapping[str, object], inputs: Inputs) -> str:
+    """A digest of everything that an entry says."""
+    return hashlib.sha256(json.dumps([entry, inputs.digest], sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,85 @@
+"""The items of an evaluation: none on which its edits were calibrated, as long as there are enough others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from lesion.core.database import FILE
+from lesion.core.store import Store
+from lesion.core.study_file import Questions, TaskChoice
+from lesion.edits.edit import ScaleParameters
+from lesion.tasks.catalogue import draw, find, source
+from lesion.tasks.task import Item
+
+Used = Mapping[str, Collection[str]]
+"""Of each source of items (`catalogue.source`), the ids of those that were calibration texts."""
+
+
+def calibrated_on(edits: Iterable[ScaleParameters]) -> dict[str, set[str]]:
+    """The items that were calibration texts of edits, as the provenance in their `.edit` files says."""
+    used: dict[str, set[str]] = {}
+    for edit in edits:
+        for inputs in edit.selection.inputs:
+            for draw_of_texts in inputs.provenance:
+                used.setdefault(source(draw_of_texts.data), set()).update(draw_of_texts.ids)
+    return used
+
+
+def draw_items(questions: Questions, used: Used, folder: Path) -> dict[TaskChoice, list[Item]]:
+    """The items of every task: seeded, those that were calibration texts last; those that a folder has answered stay.
+
+    An evaluation compares all edits of a folder on the same items, so a folder with answers keeps its items, also where
+    an edit is added that was calibrated on some of them (`seen` says on how many).
+
+    Args:
+        questions: which tasks, how many items, and the seed.
+        used: which items were calibration texts.
+        folder: of the evaluation; it need not exist.
+
+    Raises:
+        UsageError: a task does not exist, or has fewer items than asked for.
+        LesionError: the store in the folder is damaged.
+    """
+    stored = _answered(folder)
+    drawn = {}
+    for choice in questions.tasks:
+        task = find(choice.name)
+        items = draw(task, questions.items_of(choice), questions.seed, used.get(source(choice.name), ()))
+        kept = stored.get(choice.name, [])
+        if len(kept) == len(items) and set(kept) != {item.id for item in items}:
+            by_id = {item.id: item for item in task.load()}
+            items = [by_id[item] for item in kept] if set(kept) <= set(by_id) else items
+        drawn[choice] = items
+    return drawn
+
+
+def seen(drawn: Mapping[TaskChoice, Sequence[Item]], used: Used) -> list[str]:
+    """A note for each task of which items are asked on which an edit was calibrated."""
+    notes = []
+    for choice, items in drawn.items():
+        texts = used.get(source(choice.name), ())
+        both = sum(item.id in texts for item in items)
+        if both:
+            every = find(choice.name).load()
+            free = sum(item.id not in texts for item in every)
+            notes.append(
+                f"{choice.name}: {both:,} of the {len(items):,} items that are asked were also calibration texts of the"
+                f" edits; {free:,} of its {len(every):,} items were not. To keep them apart, ask for at most {free:,}"
+                f" items, or isolate with fewer texts (--samples)."
+                if free
+                else f"{choice.name}: all {len(items):,} items that are asked were also calibration texts of the edits;"
+                f" isolate with fewer texts (--samples) to keep them apart."
+            )
+    return notes
+
+
+def _answered(folder: Path) -> dict[str, list[str]]:
+    """The items of a folder by task, in their order; none where nothing has been answered there."""
+    if not (Path(folder) / FILE).is_file():
+        return {}
+    with Store.read(folder) as store:
+        if not len(store):
+            return {}
+        frame = store.items()
+    return {str(task): list(rows["item"]) for task, rows in frame.groupby("task", sort=False)}

@@ -1,0 +1,1 @@
+"""Overlay: do several methods point at the same blocks of a model?"""

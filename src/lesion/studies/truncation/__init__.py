@@ -1,0 +1,1 @@
+"""Truncation: matrices whose spectrum is cut in search of a better model (Sharma et al. 2023)."""

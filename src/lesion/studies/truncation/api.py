@@ -1,0 +1,151 @@
+"""Truncation from Python: what `lesion truncate` does, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lesion.arguments import validated
+from lesion.core.temporary_folder import folder_of
+from lesion.edits.apply import as_it_is
+from lesion.engines.config import EngineChoice
+from lesion.models.load import Model
+from lesion.progress import Watcher
+from lesion.studies.truncation import report as page
+from lesion.studies.truncation import tables as truncation_tables
+from lesion.studies.truncation.grid import KEEP
+from lesion.studies.truncation.run import BEST, run_truncation
+from lesion.studies.truncation.study import TruncationStudy
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """A search that has been run: its numbers, and the edit that it found as a file.
+
+    Attributes:
+        folder: where answers and edit lie; a temporary one, removed when Python ends, unless it was named.
+        summary: what `summary.json` holds.
+        asked: answers asked for by this run, without those stored before.
+    """
+
+    folder: Path
+    summary: dict[str, Any]
+    asked: int
+
+    @property
+    def edit(self) -> Path | None:
+        """The `.edit` file of what was found, the composition where one was accepted; None: nothing was better."""
+        return self.folder / BEST if self.summary["chosen"] else None
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per cell and task: what `cells.csv` holds. A cell that was not asked in full has one row."""
+        return truncation_tables.csv(self.summary)["cells.csv"]
+
+    def report(self) -> Path:
+        """Write the report into the folder and return the path of `report.html`.
+
+        Raises:
+            LesionError: the folder cannot be written.
+        """
+        return page.write(self.folder, self.summary)
+
+
+@validated
+def truncate(
+    model: str | Model,
+    tasks: str | Sequence[str],
+    *,
+    matrices: str | Sequence[str] = "mlp",
+    layers: str | int | Sequence[int] = "all",
+    keep: float | Sequence[float] = KEEP,
+    side: str = "top",
+    compose: bool = False,
+    revisions: str | Sequence[str] = (),
+    objective: str = "accuracy",
+    validation: float = 0.2,
+    screen: str | Mapping[str, int | str] = "auto",
+    eliminate: float | None = None,
+    items: int | str = 100,
+    seed: int = 0,
+    max_new_tokens: int | None = None,
+    stop_loops: int | None = None,
+    prompt_style: str | None = None,
+    level: float = 0.95,
+    batch_size: int | str = "auto",
+    dtype: str = "auto",
+    device: str = "auto",
+    engine: str | EngineChoice = "transformers",
+    out: str | Path | None = None,
+    watcher: Watcher | None = None,
+) -> Truncated:
+    """Search for a part of a matrix whose removal makes a model better: chosen on some items, told on the others.
+
+    Args:
+        model: a source for `load`, or a loaded model.
+        tasks: name of a task, or several; an edit is chosen by the mean over them.
+        matrices: `mlp.up`, `attention.o`, …, a branch (`mlp`, `attention`), `all`, or several of these.
+        layers: `all`, `0-3,7`, a number, or numbers, also as an array.
+        keep: a fraction of the rank, from 0 (the matrix is removed) to 1, or several, also as an array.
+        side: of the spectrum that is kept: `top`, `bottom` or `both`.
+        compose: add the best edit of each further matrix greedily, as long as that helps.
+        revisions: checkpoints on which the found edit is told too.
+        objective: `accuracy`, or `gold`, the log-probability of the gold answers.
+        validation: the share of the items on which an edit is chosen.
+        screen: `auto` screens tasks whose answers are generated, `none` nothing; or how:
+            `{"items": 64, "best": 16, "random": 8}`.
+        eliminate: give up hopeless cells early, with this chance of giving up any wrongly.
+        items: how many items of each task, or `all`.
+        seed: of the draw of items.
+        max_new_tokens: limit for one answer; the task's own by default.
+        stop_loops: end an answer that has said the same piece so many times in a row, which is approximate; by default
+            none is.
+        prompt_style: as `--prompt-style`.
+        level: of the intervals.
+        batch_size: rows decoded at once, or `auto`.
+        dtype: for models that are loaded here.
+        device: likewise.
+        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
+        out: folder of the search; what it has is not asked again. By default a temporary one, removed when Python ends.
+        watcher: is told how it goes.
+
+    Example:
+        >>> found = lesion.truncate("bundled:llama-base", "primer:atlas?form=contrast", matrices="mlp.up", keep=0.1)
+        >>> found.summary["chosen"], found.edit
+
+    Raises:
+        UsageError: a task, matrix, layer or number of items does not exist, or a value is wrong.
+        LesionError: the model cannot be loaded or its weights are not finite, or the folder belongs to other questions.
+    """
+    study = TruncationStudy.make(
+        name="truncation",
+        model=model.name if isinstance(model, Model) else model,
+        tasks=tasks,
+        matrices=matrices,
+        layers=layers,
+        keep=keep,
+        side=side,
+        compose=compose,
+        revisions=revisions,
+        objective=objective,
+        validation=validation,
+        screen=screen,
+        items=items,
+        seed=seed,
+        level=level,
+        batch_size=batch_size,
+        dtype=dtype,
+        device=device,
+        engine=EngineChoice.of(engine).engine,
+        decoding={"max_new_tokens": max_new_tokens, "stop_loops": stop_loops},
+        **({} if eliminate is None else {"eliminate": eliminate}),
+        **({} if prompt_style is None else {"prompt_style": prompt_style}),
+    )
+    loaded = as_it_is(model) if isinstance(model, Model) else None
+    with folder_of(out) as folder, EngineChoice.of(engine).opened(watcher) as make_engine:
+        outcome = run_truncation(study, folder, watcher=watcher, model=loaded, make_engine=make_engine)
+    return Truncated(outcome.folder, outcome.summary, outcome.asked)

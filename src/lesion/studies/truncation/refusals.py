@@ -1,0 +1,109 @@
+"""Refusals: what no truncation search can go by, told before anything is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from lesion.core.cached_answers import gold_of, gold_tasks
+from lesion.core.inference import missing
+from lesion.core.row import Row
+from lesion.core.study_file import ModelChoice, TaskChoice
+from lesion.errors import UsageError
+from lesion.models.load import Model, configuration
+from lesion.studies.truncation.study import TruncationStudy
+from lesion.tasks.task import Item, Task
+
+# What a config calls the shape of a network, and what we call it.
+SHAPE = {
+    "num_hidden_layers": "{} blocks",
+    "hidden_size": "width {}",
+    "intermediate_size": "inner width {}",
+    "num_attention_heads": "{} heads",
+}
+
+
+def refuse_scores(tasks: Mapping[TaskChoice, Task]) -> None:
+    """A text without a right answer cannot choose an edit."""
+    for choice, task in tasks.items():
+        if task.kind == "score":
+            raise UsageError(
+                f"{choice.name} is scored by its log-probability and has no right answers to search by; give a task"
+                f" that is answered, and evaluate the edit on {choice.name} with `lesion evaluate`."
+            )
+
+
+def refuse_few(drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
+    """Of one item nothing is left to tell an edit on."""
+    for choice, items in drawn.items():
+        if len(items) < 2:
+            raise UsageError(
+                f"{choice.name} has {len(items)} item: an edit is chosen on some items and told on others, so give two"
+                f" at least."
+            )
+
+
+def refuse_unaskable(
+    study: TruncationStudy, model: Model, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]
+) -> None:
+    """Put every item that may be asked, also those that only the last round asks, so that what is wrong is told now.
+
+    Raises:
+        LesionError: a prompt does not fit the context, or what follows it has no tokens.
+    """
+    golds = gold_tasks(
+        {
+            choice: task
+            for choice, task in tasks.items()
+            if task.kind == "generate" or (task.kind != "contrast" and not isinstance(study.screen, str))
+        }
+    )
+    items = {**drawn, **{gold_of(choice): items for choice, items in drawn.items()}}
+    missing(study, study.model, model, {**tasks, **golds}, items, (), _Nothing())
+
+
+class _Nothing:
+    """A store without answers."""
+
+    def keys(self) -> set[str]:
+        return set()
+
+    def write(self, rows: Iterable[Row]) -> int:
+        return 0
+
+
+def refuse_other_config(model: Model, name: str, chosen: ModelChoice) -> None:
+    """A checkpoint whose config speaks of another shape; its weights are not read.
+
+    Raises:
+        UsageError: the checkpoint does not exist, or has another shape.
+        LesionError: its config cannot be read, or is not that of a decoder.
+    """
+    told = configuration(chosen.source, revision=chosen.revision).get_text_config(decoder=True)
+    own = model.network.config.get_text_config(decoder=True)
+    for attribute, word in SHAPE.items():
+        here, there = getattr(own, attribute, None), getattr(told, attribute, None)
+        if here != there and isinstance(here, int) and isinstance(there, int):
+            raise _another(chosen.name, word.format(there), name, word.format(here))
+
+
+def refuse_other_shape(model: Model, name: str, there: Model, checkpoint: str) -> None:
+    """A checkpoint whose matrices are others, whatever its config says.
+
+    Raises:
+        UsageError: a matrix of one is not one of the other, or has another shape.
+    """
+    own, told = ({a: matrix.shape for a, matrix in one.anatomy.matrices.items()} for one in (model, there))
+    for address in (*own, *told):
+        here, other = own.get(address), told.get(address)
+        if here != other:
+            words = [
+                f"no {address}" if shape is None else f"{address} of {shape[0]} × {shape[1]}" for shape in (other, here)
+            ]
+            raise _another(checkpoint, words[0], name, words[1])
+
+
+def _another(checkpoint: str, there: str, name: str, here: str) -> UsageError:
+    return UsageError(
+        f"{checkpoint} has {there}, and {name} has {here}: an edit of one is none of the other. Leave it out of"
+        f" --revisions, which are checkpoints of one training."
+    )

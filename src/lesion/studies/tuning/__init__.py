@@ -1,0 +1,1 @@
+"""Tuning: does it pay to fine-tune the critical blocks only?"""

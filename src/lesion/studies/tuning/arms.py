@@ -1,0 +1,165 @@
+"""Arms of a tuning study: from names such as `critical` to blocks, ranks and numbers of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lesion.core.layers import parse_layers
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, NAMED, RANDOM, TuningStudy
+from lesion.training.blocks import adapter_size, linear_modules
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A choice of what trains.
+
+    Attributes:
+        name: as in the study.
+        blocks: the blocks that train, in order.
+        rank: of the adapters on their linear layers; None where the blocks train in full.
+        parameters: how many numbers train.
+    """
+
+    name: str
+    blocks: tuple[int, ...]
+    rank: int | None
+    parameters: int
+
+
+def by_drops(arms: Sequence[str]) -> bool:
+    """Whether some arm can only be told once it is known how much each block matters."""
+    return CRITICAL in arms or LEAST in arms
+
+
+def budget_of(study: TuningStudy, blocks: int) -> int:
+    """How many blocks `critical`, `least` and `random` tune: the number, or the share rounded down, at least 1.
+
+    Raises:
+        UsageError: more than there are.
+    """
+    if isinstance(study.budget, str):
+        return max(1, int(blocks * float(study.budget.removesuffix("%")) / 100 + 1e-9))
+    if study.budget > blocks:
+        raise UsageError(
+            f"A budget of {study.budget} blocks is more than {study.model.name} has: {blocks}. Give a smaller --budget,"
+            f" or tune --layers all."
+        )
+    return study.budget
+
+
+def random_pool(blocks: int, budget: int, critical: Sequence[int]) -> tuple[int, ...]:
+    """The blocks that `random` is drawn from: those that are not critical, or all where fewer than the budget are left.
+
+    Otherwise critical blocks would be compared with critical ones: of the 28 pairs of llama-base's blocks, 25 hold a
+    critical one.
+    """
+    others = tuple(block for block in range(blocks) if block not in critical)
+    return others if len(others) >= budget else tuple(range(blocks))
+
+
+def arms_of(
+    study: TuningStudy, model: Model, seed: int, drops: Sequence[float] | None, critical: Sequence[int] = ()
+) -> list[Arm]:
+    """The arms of a study under a seed; only `random` depends on it.
+
+    `critical` are the blocks without which the task loses most, `least` those without which it loses least; of equal
+    drops the earlier block is taken. `random` is drawn from the blocks that are not critical (`random_pool`).
+    `all-adapter` puts adapters on all blocks, of the largest rank that trains no more parameters than the blocks of the
+    budget have (those of `critical`, or of the first blocks where it is no arm).
+
+    Args:
+        study: names them.
+        model: its network is only looked at.
+        seed: of the draw of `random`.
+        drops: [blocks] the drop of accuracy without each; needed for `critical` and `least`.
+        critical: the blocks that the layer study calls critical; none where there is no layer study.
+
+    Raises:
+        UsageError: a layer that the model does not have, a budget of more blocks than there are, or a rank that its
+            matrices cannot have.
+        LesionError: adapters cannot be put on this model.
+    """
+    count = len(model.anatomy.blocks)
+    budget = budget_of(study, count)
+    found = []
+    for name in study.arms:
+        if name == ALL_ADAPTER:
+            ranked = _order(drops)[:budget] if drops is not None else list(range(budget))
+            found.append(_everywhere(model, _parameters(model, ranked)))
+            continue
+        blocks = _blocks(name, study, count, budget, seed, drops, critical)
+        if study.adapter is None or name == ALL_FULL:
+            found.append(Arm(name, blocks, None, _parameters(model, blocks)))
+        else:
+            found.append(Arm(name, blocks, study.adapter, _adapters(model, study.adapter, blocks)))
+    return found
+
+
+def _blocks(
+    name: str,
+    study: TuningStudy,
+    count: int,
+    budget: int,
+    seed: int,
+    drops: Sequence[float] | None,
+    critical: Sequence[int],
+) -> tuple[int, ...]:
+    if name == ALL_FULL:
+        return tuple(range(count))
+    if name == RANDOM:
+        # A generator of its own, so that the draw does not depend on what else the seed is used for.
+        pool = random_pool(count, budget, critical)
+        drawn = np.random.default_rng([seed, 0x7475]).choice(pool, size=budget, replace=False)
+        return tuple(sorted(int(block) for block in drawn))
+    if name in (CRITICAL, LEAST):
+        if drops is None or len(drops) != count:
+            raise LesionError(f"Which blocks are {name} is only known from the drop without each of the {count}.")
+        order = _order(drops)
+        return tuple(sorted(order[:budget] if name == CRITICAL else order[count - budget :]))
+    return tuple(parse_layers(name, count, study.model.name))
+
+
+def _order(drops: Sequence[float]) -> list[int]:
+    """The blocks from the largest drop to the smallest; of equal ones the earlier first."""
+    return sorted(range(len(drops)), key=lambda block: (-drops[block], block))
+
+
+def _parameters(model: Model, blocks: Sequence[int]) -> int:
+    """How many numbers the blocks have, norms and biases with the matrices."""
+    return sum({p: p.numel() for b in blocks for p in model.anatomy.blocks[b].module.parameters()}.values())
+
+
+def _adapters(model: Model, rank: int, blocks: Sequence[int]) -> int:
+    try:
+        return adapter_size(model, rank, blocks)
+    except UsageError as error:
+        raise UsageError(
+            f"{str(error).rstrip('.')}. Give another --adapter, or none to tune the blocks in full."
+        ) from None
+
+
+def _everywhere(model: Model, most: int) -> Arm:
+    """Adapters on all blocks, of the largest rank with no more than `most` parameters."""
+    modules = linear_modules(model).values()
+    largest = min(min(module.weight.shape) for module in modules)  # type: ignore[arg-type]
+    rank = max(1, min(largest, most // adapter_size(model, 1)))
+    every = tuple(range(len(model.anatomy.blocks)))
+    return Arm(ALL_ADAPTER, every, rank, adapter_size(model, rank))
+
+
+def label(name: str) -> str:
+    """An arm in words: `critical blocks`, `all blocks (adapters)`, `blocks 0-3,7`."""
+    if name in NAMED:
+        return {
+            CRITICAL: "critical blocks",
+            LEAST: "least critical blocks",
+            RANDOM: "random blocks",
+            ALL_ADAPTER: "all blocks (adapters)",
+            ALL_FULL: "all blocks (full)",
+        }[name]
+    return f"blocks {name}" if not name.isdecimal() else f"block {name}"

@@ -1,0 +1,115 @@
+"""The items of a tuning study: those that are trained on, those that choose the rate, and those that are told."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lesion.core.study_file import Questions, TaskChoice
+from lesion.errors import UsageError
+from lesion.studies.tuning.study import TuningStudy
+from lesion.tasks.catalogue import draw, find
+from lesion.tasks.task import Item, Task
+
+TRAINABLE = ("primer:arithmetic", "primer:reading", "gsm8k", "triviaqa", "nq_open", "race", "mmlu")
+"""Tasks with a training split."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Items, none of them in two parts.
+
+    Attributes:
+        questions: how they are asked.
+        tasks: by choice, the studied one first.
+        train: what is trained on, in drawn order.
+        validation: of the training split too, never trained on: they choose the learning rate.
+        test: by choice, what is told.
+    """
+
+    questions: Questions
+    tasks: dict[TaskChoice, Task]
+    train: tuple[Item, ...]
+    validation: tuple[Item, ...]
+    test: dict[TaskChoice, list[Item]]
+
+    @property
+    def choice(self) -> TaskChoice:
+        """The studied task, as the store names it."""
+        return next(iter(self.tasks))
+
+    @property
+    def task(self) -> Task:
+        """The studied task."""
+        return self.tasks[self.choice]
+
+    def asked(self) -> dict[TaskChoice, list[Item]]:
+        """Every item that is asked at some point."""
+        return {**self.test, self.choice: [*self.validation, *self.test[self.choice]]}
+
+
+def prepare(study: TuningStudy) -> Data:
+    """Draw every item of a study.
+
+    The first `ablation_items` of the task's draw are left to the ablation, and test items are the next ones.
+
+    Raises:
+        UsageError: a task does not exist, cannot be tuned on (nothing is answered in it), has no training items other
+            than those that are asked, or has fewer items than asked for.
+    """
+    questions = study.questions()
+    tasks = {choice: find(choice.name) for choice in questions.tasks}
+    first, *controls = tasks
+    task = tasks[first]
+    train, validation = _training(study, task)
+    drawn = draw(task, None, study.seed)
+    wanted = study.ablation_items + study.items
+    if len(drawn) < wanted:
+        raise UsageError(
+            f"{study.task} has {len(drawn):,} items, and {wanted:,} are needed: {study.ablation_items:,} to find the"
+            f" critical blocks on and {study.items:,} to test. Ask for fewer with --items (or --ablation-items)."
+        )
+    test = {first: drawn[study.ablation_items : wanted]}
+    for choice in controls:
+        if tasks[choice].kind == "score":
+            raise UsageError(
+                f"{choice.name} is scored, not judged, so nothing in it is right or wrong; give another --control."
+            )
+        test[choice] = draw(tasks[choice], None, study.seed)[: study.control_items]
+    return Data(questions, tasks, train, validation, test)
+
+
+def _training(study: TuningStudy, task: Task) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    """What is trained on and what is held out of the training split, in seeded order."""
+    if task.kind not in ("generate", "choose"):
+        raise UsageError(
+            f"{study.task} has no answers to learn, its items are {'read' if task.kind == 'score' else 'contrasts'};"
+            f" tune on a task that is answered, such as {', '.join(TRAINABLE)}."
+        )
+    pool = getattr(task, "calibration", None)
+    asked = list(task.load())
+    # Some tasks have nothing else to observe a model on than what is asked: that must never be trained on.
+    ids, questions = {item.id for item in asked}, {item.question for item in asked}
+    there = [item for item in (pool() if pool is not None else ()) if item.id not in ids]
+    there = [item for item in there if item.question not in questions]
+    if not there:
+        raise UsageError(
+            f"{study.task} has no training items apart from those that it asks; these have: {', '.join(TRAINABLE)}."
+        )
+    if len(there) <= study.validation_items:
+        raise UsageError(
+            f"{study.task} has {len(there):,} training items, and {study.validation_items:,} would be held out to"
+            f" choose the learning rate; hold out fewer with --validation-items."
+        )
+    there.sort(key=lambda item: _place(study.seed, item))
+    return tuple(there[study.validation_items :]), tuple(there[: study.validation_items])
+
+
+def _place(seed: int, item: Item) -> bytes:
+    return hashlib.sha256(f"{seed}:{item.id}".encode("utf-8", "surrogatepass")).digest()
+
+
+def ids(items: Sequence[Item]) -> list[str]:
+    """The ids of items."""
+    return [item.id for item in items]

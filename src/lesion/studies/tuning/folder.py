@@ -1,0 +1,83 @@
+"""The folder of a tuning: whose it is, what may go on in it, and what it has found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lesion.atomic import replace
+from lesion.errors import LesionError
+from lesion.files import UNFIT, stored_object
+from lesion.outputs import refuse_another_kind
+from lesion.studies.tuning.study import TuningStudy
+
+MARK, SUMMARY = "tuning.json", "summary.json"
+
+
+def recall_tuning(folder: Path) -> dict[str, Any] | None:
+    """The summary of a finished tuning; None: the folder is not one's.
+
+    Raises:
+        LesionError: it is not finished, or damaged.
+    """
+    folder = Path(folder)
+    if not (folder / MARK).is_file():
+        return None
+    summary = stored_object(folder / SUMMARY, "run the tuning again")
+    if summary is None:
+        raise LesionError(
+            f"The tuning in {folder} is not finished; give its command again, it goes on where it stopped."
+        )
+    return summary
+
+
+def refuse(folder: Path, study: TuningStudy) -> None:
+    """One folder, one tuning: further arms, rates and seeds are welcome, other items or steps are not.
+
+    Raises:
+        UsageError: it belongs to another kind of study.
+        LesionError: another tuning lies there; what differs is named.
+    """
+    refuse_another_kind(folder, "tuning")
+    kept = _kept(folder)
+    if kept is None or kept.identity() == study.identity():
+        return
+    silent = {*TuningStudy.SILENT}
+    there, here = kept.model_dump(), study.model_dump()
+    differing = [
+        f"{key}: {_short(there[key])} there, {_short(here[key])} here"
+        for key in there
+        if key not in silent and there[key] != here[key]
+    ]
+    raise LesionError(f"{folder} holds another tuning ({'; '.join(differing)}). Give another folder with --out.")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return str(value.get("source"))
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _kept(folder: Path) -> TuningStudy | None:
+    noted = stored_object(folder / MARK, "give another folder with --out")
+    if noted is None:
+        return None
+    try:
+        return TuningStudy.parse(noted["study"], "The stored study")
+    except (*UNFIT, LesionError) as error:
+        raise LesionError(
+            f"{folder / MARK} is damaged ({' '.join(str(error).split())}); give another folder with --out."
+        ) from error
+
+
+def mark(folder: Path, study: TuningStudy) -> None:
+    """Note whose folder it is.
+
+    Raises:
+        LesionError: it cannot be written.
+    """
+    try:
+        replace(folder / MARK, json.dumps({"study": study.to_toml()}))
+    except OSError as error:
+        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error

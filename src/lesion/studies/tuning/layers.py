@@ -1,0 +1,154 @@
+"""Which blocks matter: the drop of accuracy without each, from a layer study's folder or from a quick ablation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lesion.atomic import replace
+from lesion.engines.engine import MakeEngine
+from lesion.errors import LesionError, UsageError, nearest
+from lesion.files import UNFIT, named, read_object, understood
+from lesion.models.load import Model
+from lesion.progress import Watcher
+from lesion.studies.ablation.run import run
+from lesion.studies.ablation.study import Study
+from lesion.studies.tuning.study import TuningStudy
+from lesion.tasks.catalogue import canonical
+
+FOLDER = "layers"
+"""Where in a study's folder its own ablation lies: a layer study like any other."""
+
+
+@dataclass(frozen=True)
+class Drops:
+    """What every block is worth to the task.
+
+    Attributes:
+        drops: [blocks] accuracy of the baseline minus that without the block, on the same items.
+        critical: the blocks that the layer study calls critical.
+        items: how many items they were told on.
+        source: the layer study's folder; None where the ablation was this study's own.
+    """
+
+    drops: tuple[float, ...]
+    critical: tuple[int, ...]
+    items: int
+    source: str | None
+
+    def told(self) -> dict[str, Any]:
+        """As `summary.json` has it."""
+        return {
+            "from": self.source,
+            "items": self.items,
+            "drops": list(self.drops),
+            "critical": list(self.critical),
+        }
+
+
+def ablated(
+    study: TuningStudy,
+    model: Model,
+    folder: Path,
+    watcher: Watcher,
+    make_engine: MakeEngine,
+) -> Drops:
+    """Switch off one block after another on a few items, in `layers` of the study's folder; what is there is kept.
+
+    The items are the first of the draw; test items are never among them (`tuning_data.prepare`).
+
+    Raises:
+        LesionError: an answer cannot be had, or the folder cannot be written.
+    """
+    layers = Study.make(
+        name="layers",
+        models=[study.model.model_dump(exclude_none=True)],
+        tasks=[study.task],
+        items=study.ablation_items,
+        seed=study.seed,
+        level=study.level,
+        batch_size=study.batch_size,
+        dtype="float32",
+        device=study.device,
+        decoding={"max_new_tokens": study.max_new_tokens, "stop_loops": study.stop_loops},
+        **({} if study.prompt_style is None else {"prompt_style": study.prompt_style}),
+    )
+    place = folder / FOLDER
+    watcher.note(
+        f"Which blocks are critical is found by switching off each of {len(model.anatomy.blocks)} on"
+        f" {study.ablation_items} items, which are not test items; it is kept in {place}."
+    )
+    outcome = run(layers, place, watcher=watcher, models={study.model.name: model}, make_engine=make_engine)
+    try:
+        replace(place / "summary.json", json.dumps(outcome.summary))
+    except OSError as error:
+        raise LesionError(f"{place} cannot be written: {error.strerror or error}; give another --out.") from error
+    return _drops(outcome.summary, study, len(model.anatomy.blocks), place, None)
+
+
+def read(study: TuningStudy, blocks: int) -> Drops:
+    """The drops of a layer study that was run before (`layers_from`), for this model and task.
+
+    Raises:
+        UsageError: the folder has no layer study, or one without this model, this task or all blocks.
+        LesionError: its summary cannot be read.
+    """
+    place = named(str(study.layers_from), "study")
+    if not (place / "summary.json").is_file():
+        raise UsageError(
+            f"{place} has no summary.json of a layer study; give the folder of a finished `lesion ablate` with --study,"
+            f" or leave --study out."
+        )
+    summary = read_object(place / "summary.json")
+    with understood(place / "summary.json", f"run `lesion report {place}`"):
+        return _drops(summary, study, blocks, place, str(study.layers_from))
+
+
+def _drops(summary: Any, study: TuningStudy, blocks: int, place: Path, source: str | None) -> Drops:
+    try:
+        models = {entry["model"]: entry["tasks"] for entry in summary["models"]}
+        known = [entry["task"] for tasks in models.values() for entry in tasks]
+        # A drift study has models too, but not these.
+        if any("layers" not in entry or "items" not in entry for tasks in models.values() for entry in tasks):
+            raise KeyError("layers")
+    except UNFIT:
+        raise UsageError(
+            f"{place / 'summary.json'} is not of a layer study; give the folder of a `lesion ablate`."
+        ) from None
+    if study.model.name not in models:
+        raise UsageError(
+            f"The layer study in {place} is about {', '.join(models)}, not {study.model.name}"
+            f"{nearest(study.model.name, models)}; give one of this model, or leave --study out."
+        )
+    of_task = [entry for entry in models[study.model.name] if canonical(entry["task"]) == canonical(study.task)]
+    if not of_task:
+        raise UsageError(
+            f"The layer study in {place} asked {', '.join(dict.fromkeys(known))}, not {study.task}"
+            f"{nearest(study.task, known)}; give one of this task, or leave --study out."
+        )
+    off = {
+        entry["layer"]: entry
+        for entry in of_task[0]["layers"]
+        if entry.get("unit", "block") == "block" and entry.get("factor", 0) == 0
+    }
+    missing = [layer for layer in range(blocks) if layer not in off]
+    if missing:
+        raise UsageError(
+            f"The layer study in {place} did not switch off every block of {study.model.name}: block {missing[0]} is"
+            f" missing. Finish it, or leave --study out."
+        )
+    if any(off[layer].get("decided") is not None for layer in range(blocks)):
+        raise UsageError(
+            f"In the layer study in {place} asking stopped as soon as it was decided whether a block's drop exceeds the"
+            f" effect: the drops stand on different items and do not rank the blocks, and which are critical"
+            f" only the full table says. Run the same study without stopping into that folder, which asks the rest, or"
+            f" leave --study out."
+        )
+    return Drops(
+        tuple(float(off[layer]["drop"]) for layer in range(blocks)),
+        tuple(layer for layer in range(blocks) if off[layer].get("critical")),
+        int(of_task[0]["items"]),
+        source,
+    )

@@ -1,0 +1,312 @@
+"""Running a tuning study: find the blocks, train every arm, choose its rate on held-out items, tell it on others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from lesion.atomic import replace as write_whole
+from lesion.core import cost
+from lesion.core.inference import ask, identity, missing
+from lesion.core.store import Store
+from lesion.core.study_file import TaskChoice
+from lesion.engines.engine import MakeEngine
+from lesion.engines.factory import load_for
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model, refuse_not_finite
+from lesion.progress import Silent, Watcher
+from lesion.studies.tuning import layers
+from lesion.studies.tuning.arms import Arm, arms_of, budget_of, by_drops, label
+from lesion.studies.tuning.cells import Cell, Trained, cell_of, forget, trained, tuned
+from lesion.studies.tuning.data import Data, prepare
+from lesion.studies.tuning.folder import SUMMARY, mark, refuse
+from lesion.studies.tuning.model import is_written, write_card, write_model
+from lesion.studies.tuning.study import ALL_FULL, RANDOM, TuningStudy
+from lesion.studies.tuning.summary import summarise
+from lesion.tasks.prompts import resolve
+from lesion.tasks.task import Item
+from lesion.training.examples import Example, examples
+from lesion.training.lending import needed
+
+
+@dataclass(frozen=True)
+class TuningOutcome:
+    """What a run left behind.
+
+    Attributes:
+        folder: of the study.
+        summary: what `summary.json` holds.
+        trained: how many trainings this run had to do.
+        planned: how many the study consists of.
+        model: the tuned model's folder, where there is one to write.
+    """
+
+    folder: Path
+    summary: dict[str, Any]
+    trained: int
+    planned: int
+    model: Path | None = None
+
+
+def run_tuning(
+    study: TuningStudy,
+    folder: Path,
+    *,
+    watcher: Watcher | None = None,
+    models: Mapping[str, Model] | None = None,
+    make_engine: MakeEngine = TransformersEngine,
+) -> TuningOutcome:
+    """Run a tuning study into a folder, or go on where an interrupted run stopped.
+
+    Args:
+        study: what to tune and ask.
+        folder: made when absent; one of the same tuning takes further arms, rates and seeds.
+        watcher: is told how it goes.
+        models: models that are loaded already, in float32, by the name the study gives them; their weights are
+            changed meanwhile and put back bit for bit.
+        make_engine: the engine for a model and a batch size.
+
+    Raises:
+        UsageError: a task, layer, budget, rank or number of items cannot be; nothing has been trained then.
+        LesionError: the model cannot be loaded, TRL is not installed, a training fails, or the folder belongs to
+            something else or cannot be written. What is trained and answered until then is kept.
+    """
+    watcher = watcher or Silent()
+    folder = Path(folder)
+    data = prepare(study)
+    refuse(folder, study)
+    model = (models or {}).get(study.model.name) or load_for(
+        make_engine, study.model.source, revision=study.model.revision, dtype="float32", device=study.device
+    )
+    if model.dtype != torch.float32:
+        raise UsageError(f"{study.model.name} is in {model.dtype}; a tuning needs it loaded with dtype='float32'.")
+    refuse_not_finite(model, study.model.name)
+    _look_ahead(study, model, data)
+    identified = identity(data.questions, data.tasks, data.asked())
+    with Store.open(folder, identified, data.questions.to_toml(), "tuning") as store:
+        mark(folder, study)
+        for choice, items in data.asked().items():
+            store.add_items(choice.name, items)
+        work = _Work(study, folder, watcher, model, data, store, make_engine)
+        return work.run()
+
+
+@dataclass
+class _Work:
+    """One run, with what all of its parts need."""
+
+    study: TuningStudy
+    folder: Path
+    watcher: Watcher
+    model: Model
+    data: Data
+    store: Store
+    make_engine: MakeEngine
+    trainings: int = 0
+    notes: list[str] = field(default_factory=list)
+    read: tuple[tuple[str, int], pd.DataFrame] | None = None
+
+    def run(self) -> TuningOutcome:
+        study = self.study
+        self._ask(self.model, study.model.name, self.data.asked())
+        drops = self._drops()
+        learned = self._examples()
+        known = (None, ()) if drops is None else (drops.drops, drops.critical)
+        arms = {seed: arms_of(study, self.model, seed, *known) for seed in study.seeds}
+        self._tell(arms, known[1])
+        cells = {
+            (arm.name, rate, seed): cell_of(arm, rate, seed, self.model, learned, study.steps, study.rows)
+            for seed in study.seeds
+            for arm in arms[seed]
+            for rate in study.learning_rates
+        }
+        choose = {self.data.choice: list(self.data.validation)} if len(study.learning_rates) > 1 else {}
+        done: dict[Cell, Trained] = {}
+        for number, cell in enumerate(cells.values(), 1):
+            # With one rate there is nothing to choose: its cell meets the test items at once.
+            asked: dict[TaskChoice, list[Item]] = choose or self.data.test
+            done[cell] = self._cell(cell, asked, learned, f"({number} of {len(cells)})")
+        rates = {name: self._rate(name, cells, done) for name in study.arms}
+        for (name, rate, _), cell in cells.items():
+            if rate == rates[name][0]:
+                done[cell] = self._cell(cell, self.data.test, learned, "on the test items", keep=study.writes_model)
+        for cell in cells.values():
+            forget(self.folder, cell)
+        summary = summarise(
+            study,
+            self.model,
+            self.data,
+            [[arm for seed in study.seeds for arm in arms[seed] if arm.name == name] for name in study.arms],
+            rates,
+            {key: done[cell] for key, cell in cells.items()},
+            drops,
+            len(learned),
+            self._answers,
+            self.notes,
+        )
+        cost.note(
+            self.folder,
+            "training",
+            {
+                name: float(np.mean([done[cells[name, rates[name][0], seed]].seconds for seed in study.seeds]))
+                for name in study.arms
+            },
+        )
+        try:
+            write_whole(self.folder / SUMMARY, json.dumps(summary, indent=1))
+        except OSError as error:
+            raise LesionError(
+                f"{self.folder} cannot be written: {error.strerror or error}; free some space and give the same command"
+                f" again: nothing is trained twice."
+            ) from error
+        if study.writes_model:
+            write_card(self.folder, summary, study)
+        written = self.folder / "model" if study.writes_model else None
+        return TuningOutcome(self.folder, summary, self.trainings, len(cells), written)
+
+    def _drops(self) -> layers.Drops | None:
+        if not by_drops(self.study.arms):
+            return None
+        if self.study.layers_from is not None:
+            return layers.read(self.study, len(self.model.anatomy.blocks))
+        return layers.ablated(self.study, self.model, self.folder, self.watcher, self.make_engine)
+
+    def _examples(self) -> list[Example]:
+        """The training items as token ids: as many as the steps can use; those that do not fit are left out."""
+        style = resolve(self.model, self.data.task, self.study.prompt_style)
+        wanted = self.study.steps * self.study.rows
+        found: list[Example] = []
+        unfit: list[str] = []
+        for item in self.data.train:
+            if len(found) == wanted:
+                break
+            try:
+                found += examples(self.model, self.data.task, [item], style)
+            except UsageError:
+                raise
+            except LesionError as error:
+                unfit.append(str(error))
+        if not found:
+            raise LesionError(f"No training item of {self.study.task} can be learned. The first: {unfit[0]}")
+        if unfit:
+            self._note(f"{len(unfit):,} training items were left out. The first: {unfit[0]}")
+        return found
+
+    def _tell(self, arms: Mapping[int, Sequence[Arm]], critical: Sequence[int]) -> None:
+        blocks = len(self.model.anatomy.blocks)
+        budget = budget_of(self.study, blocks)
+        if 2 * budget > blocks and by_drops(self.study.arms):
+            self._note(
+                f"The budget is more than half of the {blocks} blocks: critical, least critical and random overlap."
+            )
+        elif RANDOM in self.study.arms and blocks - len(critical) < budget:
+            self._note(
+                f"{len(critical)} of the {blocks} blocks are critical, so fewer than the budget of {budget} are not:"
+                f" random blocks are drawn from all blocks, and the comparison with them is one of critical blocks with"
+                f" mostly critical ones."
+            )
+        for arm in arms[self.study.seeds[0]]:
+            how = "in full" if arm.rank is None else f"by adapters of rank {arm.rank}"
+            which = (
+                "all blocks"
+                if arm.name == ALL_FULL or len(arm.blocks) == blocks
+                else (f"blocks {', '.join(map(str, arm.blocks))}")
+            )
+            self.watcher.note(f"{label(arm.name)}: {which} {how}, {arm.parameters:,} numbers train.")
+
+    def _cell(
+        self,
+        cell: Cell,
+        asked: Mapping[TaskChoice, list[Item]],
+        learned: Sequence[Example],
+        told: str,
+        keep: bool = False,
+    ) -> Trained:
+        """Train a cell, unless it is trained and has answered what is asked; with `keep` its model is written."""
+        found = trained(self.folder, cell)
+        if found is not None:
+            with_it = replace(self.model, fingerprint=found.fingerprint)
+            if not self._missing(with_it, asked) and (not keep or is_written(self.folder, found.fingerprint)):
+                return found
+        name = f"{label(cell.arm.name)}, rate {cell.rate:g}, seed {cell.seed} {told}"
+        fresh = found is None
+        with tuned(self.model, cell, learned, self.study.steps, self.study.rows, self.folder, self.watcher, name) as (
+            changed,
+            found,
+        ):
+            self.trainings += fresh
+            self._ask(changed, name, asked)
+            if keep:
+                write_model(self.folder, changed)
+        return found
+
+    def _missing(self, model: Model, asked: Mapping[TaskChoice, Sequence[Item]]) -> dict[str, Any]:
+        tasks = {choice: self.data.tasks[choice] for choice in asked}
+        return missing(self.data.questions, self.study.model, model, tasks, asked, (), self.store)
+
+    def _ask(self, model: Model, told: str, asked: Mapping[TaskChoice, Sequence[Item]]) -> None:
+        cells = self._missing(model, asked)
+        if not cells:
+            return
+        self.watcher.begin(told, sum(map(len, asked.values())), sum(map(len, asked.values())) - len(cells))
+        same = model.fingerprint == self.model.fingerprint
+        name = self.study.model.name + ("" if same else f", tuned to {model.fingerprint}")
+        for count in ask(self.make_engine(model, self.study.batch_size), model, name, cells, self.store):
+            self.watcher.answered(count)
+
+    def _rate(
+        self, name: str, cells: Mapping[tuple[str, float, int], Cell], done: Mapping[Cell, Trained]
+    ) -> tuple[float, dict[float, list[float]]]:
+        """The learning rate of an arm, best on the mean over seeds, the smaller of equals; and what was found."""
+        rates = sorted(self.study.learning_rates)
+        if len(rates) == 1:
+            return rates[0], {}
+        found = {
+            rate: [
+                float(
+                    self._right(
+                        done[cells[name, rate, seed]].fingerprint, self.data.choice, self.data.validation
+                    ).mean()
+                )
+                for seed in self.study.seeds
+            ]
+            for rate in rates
+        }
+        return max(rates, key=lambda rate: (round(float(np.mean(found[rate])), 12), -rate)), found
+
+    def _right(self, fingerprint: str, choice: TaskChoice, items: Sequence[Item]) -> NDArray[np.bool_]:
+        """[items] whether the model with these weights is right on each."""
+        return self._answers(fingerprint, choice, items)["correct"].to_numpy(dtype=bool)
+
+    def _answers(self, fingerprint: str, choice: TaskChoice, items: Sequence[Item]) -> pd.DataFrame:
+        """The answers to these items, in their order, of the model with these weights."""
+        size = len(self.store)
+        if self.read is None or self.read[0] != (choice.name, size):
+            self.read = (choice.name, size), self.store.answers(task=choice.name)
+        frame = self.read[1]
+        return frame[frame["model"] == fingerprint].set_index("item").loc[[item.id for item in items]]
+
+    def _note(self, text: str) -> None:
+        self.notes.append(text)
+        self.watcher.note(text)
+
+
+def _look_ahead(study: TuningStudy, model: Model, data: Data) -> None:
+    """What is wrong with layers, ranks, a layer study, prompts or libraries is told before anything is asked."""
+    known = layers.read(study, len(model.anatomy.blocks)).drops if study.layers_from and by_drops(study.arms) else None
+    stand_in = known or tuple(0.0 for _ in model.anatomy.blocks)
+    arms_of(study, model, study.seeds[0], stand_in)
+    for task in data.tasks.values():
+        resolve(model, task, study.prompt_style)
+    if any(find_spec(library) is None for library in ("trl", "peft")):
+        needed()

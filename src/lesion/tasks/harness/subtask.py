@@ -1,0 +1,285 @@
+"""One task of lm-evaluation-harness: its documents as items, and its verdict on an answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from lesion.errors import LesionError, UsageError
+from lesion.tasks.harness.library import FEWSHOT_SEED, at_work, seeded
+from lesion.tasks.harness.name import HarnessName
+from lesion.tasks.harness.probe import fractions
+from lesion.tasks.harness.rules import choose_filter, choose_metric, digest, fallbacks, filtered, measured, preferred
+from lesion.tasks.judges import judge
+from lesion.tasks.task import Answer, Item, Kind, Verdict
+
+KINDS: dict[str, Kind] = {
+    "generate_until": "generate",
+    "multiple_choice": "choose",
+    "loglikelihood": "choose",
+    "loglikelihood_rolling": "score",
+}
+# What a task may say about how its answers are generated, besides how they are sampled; the rest is refused.
+LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+_SAMPLING = ("do_sample", "temperature", "top_p")
+# Settings that say what is so anyhow.
+NEUTRAL = {"num_beams": 1, "repetition_penalty": 1.0}
+DEFAULT_LIMIT = 256
+"""New tokens of an answer where a task states no limit, as the harness has it."""
+
+
+@dataclass(frozen=True)
+class Subtask:
+    """A task of the harness as it is asked here.
+
+    Attributes:
+        name: as typed.
+        title: what the harness calls the task.
+        task: the harness's object.
+        metric: what says right or wrong; "" for running text.
+        rule: the filter that reads an answer.
+        max_new_tokens, stop: how an answer ends.
+    """
+
+    name: HarnessName
+    title: str
+    task: Any = field(repr=False, compare=False)
+    metric: str
+    rule: Any = field(repr=False, compare=False)
+    max_new_tokens: int = 1
+    stop: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: HarnessName, title: str, task: Any) -> Subtask:
+        """The task with its rules chosen.
+
+        Raises:
+            UsageError: the harness asks it in a way that lesion does not, or has no rule for it that says right or
+                wrong.
+        """
+        if task.OUTPUT_TYPE not in KINDS:
+            raise UsageError(
+                f"The task {title} of lm-evaluation-harness asks for {task.OUTPUT_TYPE}, which is unknown."
+            )
+        if KINDS[task.OUTPUT_TYPE] == "score":
+            if name.metric or name.filter:
+                raise UsageError(
+                    f"{name}: the task {title} reads running text, whose answer is its log-probability; it has no "
+                    f"right and wrong answers for a metric or filter."
+                )
+            return cls(name, title, task, "", None)
+        rule = choose_filter(task, name)
+        unjudged = cls(name, title, task, "", rule)
+        metric = choose_metric(task, name, lambda: fractions(task, rule, unjudged.golds))
+        if task.OUTPUT_TYPE != "generate_until":
+            return cls(name, title, task, metric, rule)
+        return cls(name, title, task, metric, rule, *_decoding(task, name, title))
+
+    @property
+    def kind(self) -> Kind:
+        """What an answer is."""
+        return KINDS[self.task.OUTPUT_TYPE]
+
+    @cached_property
+    def documents(self) -> tuple[Any, ...]:
+        """The rows of the data set that are asked."""
+        with at_work(), seeded():
+            return tuple(doc for _, doc in self.task.doc_iterator())
+
+    @cached_property
+    def arguments(self) -> tuple[tuple[tuple[Any, ...], ...], ...]:
+        """What the harness sends for every document, as it sends it: contexts, continuations, texts.
+
+        Raises:
+            LesionError: a document cannot be written, or asks for more than one kind of thing.
+        """
+        documents = self.documents
+        self.task.set_fewshot_seed(seed=FEWSHOT_SEED)
+        with at_work(), seeded():
+            return tuple(self._arguments(index, doc) for index, doc in enumerate(documents))
+
+    def _arguments(self, index: int, doc: Any) -> tuple[tuple[Any, ...], ...]:
+        task, chat = self.task, {"apply_chat_template": False, "chat_template": None}
+        try:
+            context = task.fewshot_context(
+                doc,
+                num_fewshot=task.config.num_fewshot or 0,
+                system_instruction=None,
+                fewshot_as_multiturn=False,
+                gen_prefix=task.doc_to_prefix(doc),
+                **chat,
+            )
+            made = task.construct_requests(
+                doc=doc, ctx=context, metadata=(self.title, index, task.config.repeats), **chat
+            )
+        except Exception as error:  # whatever a template or a function of a task raises
+            raise LesionError(
+                f"Document {index} of the task {self.title} of lm-evaluation-harness could not be written "
+                f"({type(error).__name__}: {error})."
+            ) from error
+        instances = made if isinstance(made, list) else [made]
+        wanted = "loglikelihood" if task.OUTPUT_TYPE == "multiple_choice" else task.OUTPUT_TYPE
+        if any(instance.request_type != wanted for instance in instances):
+            raise LesionError(
+                f"Document {index} of the task {self.title} of lm-evaluation-harness asks for more than one kind of "
+                f"answer; `lm_eval --model lesion` can ask it."
+            )
+        # Behind the choices, a metric of the harness may want them once more without the question.
+        count = len(task.doc_to_choice(doc)) if task.OUTPUT_TYPE == "multiple_choice" else len(instances)
+        return tuple(instance.args for instance in instances[:count])
+
+    @cached_property
+    def rules(self) -> str:
+        """A digest of what answers are judged by."""
+        return digest(self.task, self.metric, self.rule) if self.rule is not None else ""
+
+    def items(self, alone: bool) -> list[Item]:
+        """The documents as items.
+
+        Args:
+            alone: whether this is the only task that is asked; else ids and groups name it.
+        """
+        with at_work():
+            return [self._item(index, arguments, alone) for index, arguments in enumerate(self.arguments)]
+
+    def _item(self, index: int, arguments: tuple[tuple[Any, ...], ...], alone: bool) -> Item:
+        doc = self.documents[index]
+        told = hashlib.sha256(json.dumps(arguments, default=str).encode()).hexdigest()[:8]
+        contexts = [str(one[0]) for one in arguments]
+        choices: tuple[str, ...] = ()
+        if self.task.OUTPUT_TYPE == "multiple_choice":
+            choices = tuple(map(str, self.task.doc_to_choice(doc)))
+            if len(set(contexts)) > 1:  # the choices stand in the questions, and what follows them is the same
+                contexts = ["\n".join(f"{before}{behind}" for before, behind in arguments)]
+        elif self.task.OUTPUT_TYPE == "loglikelihood":
+            choices = (str(arguments[0][1]),)
+        gold, *aliases = self.golds(doc, choices) or [""]
+        return Item(
+            id=f"{index}-{told}" if alone else f"{self.title}/{index}-{told}",
+            question=contexts[0],
+            gold=gold,
+            aliases=tuple(aliases),
+            choices=choices,
+            solution=gold,
+            group="" if alone else self.title,
+            metadata={"subtask": self.title, "document": index, "rules": self.rules},
+        )
+
+    def golds(self, doc: Any, choices: Sequence[str] = ()) -> list[str]:
+        """The right answers as texts, those that can be told."""
+        if self.kind == "score":
+            return []
+        if self.task.OUTPUT_TYPE == "loglikelihood":
+            return list(choices)
+        target = self.task.doc_to_text(doc) if self._in_questions else self.task.doc_to_target(doc)
+        if not choices and self.task.config.doc_to_choice is not None:
+            choices = tuple(map(str, self.task.doc_to_choice(doc)))
+        targets = list(target) if isinstance(target, list | tuple) else [target]
+        found = [choices[one] if isinstance(one, int) and 0 <= one < len(choices) else str(one) for one in targets]
+        return [text for text in found if not choices or text in choices]
+
+    @property
+    def _in_questions(self) -> bool:
+        return bool(getattr(self.task, "multiple_input", 0))
+
+    def gold_pair(self, index: int, gold: str) -> tuple[str, str]:
+        """The context of a document, and what would be right to say behind it.
+
+        Raises:
+            LesionError: no right answer can be told.
+        """
+        arguments, doc = self.arguments[index], self.documents[index]
+        if self.task.OUTPUT_TYPE == "loglikelihood":
+            return arguments[0][0], arguments[0][1]
+        if not gold:
+            raise LesionError(f"Document {index} of the task {self.title} has no right answer that could be scored.")
+        if self.task.OUTPUT_TYPE == "multiple_choice":
+            context, continuation = arguments[list(map(str, self.task.doc_to_choice(doc))).index(gold)]
+            return context, continuation
+        context = arguments[0][0]
+        # Behind a prefix that the answer begins with, the harness puts a space in its examples.
+        between = self.task.config.target_delimiter if self.task.doc_to_prefix(doc) is None else " "
+        return context, gold if context[-1:].isspace() and between == " " else f"{between}{gold}"
+
+    def chosen(self, item: Item, scores: Sequence[float]) -> str:
+        """The text of the choice that the metric takes."""
+        return item.choices[preferred(self.metric, scores, item.choices)]
+
+    def judge(self, item: Item, answer: Answer) -> Verdict:
+        """Whether the answer is right by the filter and the metric.
+
+        Raises:
+            LesionError: the engine did not tell whether a continuation is greedy, or the metric's value is neither 0
+                nor 1.
+        """
+        doc = self.documents[int(item.metadata["document"])]
+        if self.kind == "choose":
+            return self._judge_scores(item, answer, doc)
+        results = self._read(doc, [answer.text])
+        correct = measured(self.task, self.metric, doc, results, self.title)
+        read = next((one for one in _flat(results) if isinstance(one, str)), None)
+        lost = read is None or not read.strip() or read in fallbacks(self.rule)
+        return Verdict(correct, None if lost else read)
+
+    def _judge_scores(self, item: Item, answer: Answer, doc: Any) -> Verdict:
+        greedy = answer.greedy
+        if len(greedy) != len(answer.scores):
+            if self.task.OUTPUT_TYPE == "loglikelihood" or self.metric == "exact_match":
+                raise LesionError(
+                    f"The engine does not tell whether greedy decoding says a continuation, which {self.name} asks "
+                    f"for; choose another: --engine transformers."
+                )
+            greedy = (False,) * len(answer.scores)
+        results = self._read(doc, list(zip(answer.scores, greedy, strict=True)))
+        if "acc_mutual_info" in self.task.aggregation():
+            results += [(0.0, False)] * len(results)  # another metric, which is not looked at, wants them
+        correct = measured(self.task, self.metric, doc, results, self.title)
+        if self.task.OUTPUT_TYPE == "loglikelihood":
+            return Verdict(correct, item.gold if correct else "")
+        return Verdict(correct, answer.text)
+
+    def _read(self, doc: Any, replies: Sequence[Any]) -> list[Any]:
+        try:
+            return filtered(self.rule, doc, replies)
+        except Exception as error:
+            raise LesionError(
+                f"The filter {self.rule.name} of {self.title} failed on an answer ({type(error).__name__}: {error}); "
+                f"choose another with filter=…."
+            ) from error
+
+
+def unread(kind: Kind) -> Verdict:
+    """The verdict on an answer that broke off."""
+    return Verdict(False, "") if kind == "score" else judge.UNREAD
+
+
+def _flat(results: Sequence[Any]) -> list[Any]:
+    return [one for result in results for one in (result if isinstance(result, list | tuple) else [result])]
+
+
+def _decoding(task: Any, name: HarnessName, title: str) -> tuple[int, tuple[str, ...]]:
+    """The most new tokens of an answer, and the strings that end it."""
+    settings = dict(task.config.generation_kwargs or {})
+    sampled = settings.get("do_sample") is not False and float(settings.get("temperature") or 0) > 0
+    sampled = sampled or bool(settings.get("do_sample"))
+    repeats = int(task.config.repeats or 1)
+    until = settings.pop("until", None) or ()
+    limit = next((int(settings[key]) for key in LIMITS if settings.get(key) is not None), DEFAULT_LIMIT)
+    others = [key for key, value in settings.items() if key not in (*LIMITS, *_SAMPLING) and NEUTRAL.get(key) != value]
+    wants = (
+        ["to sample its answers"] * sampled
+        + [f"{repeats} answers to every question"] * (repeats > 1)
+        + [f"to decode with {', '.join(others)}"] * bool(others)
+    )
+    if wants and not name.study_decoding:
+        asked = HarnessName(name.task, name.metric, name.filter, name.shots, name.path, True)
+        raise UsageError(
+            f"The task {title} of lm-evaluation-harness wants {' and '.join(wants)}. A study decodes all tasks in one "
+            f"way, greedily unless --temperature says otherwise; write '{asked}' to ask it so."
+        )
+    stop = (until,) if isinstance(until, str) else tuple(until)
+    return limit, tuple(text for text in stop if text)

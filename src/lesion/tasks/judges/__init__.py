@@ -1,0 +1,1 @@
+"""Judges: whether an answer is right."""

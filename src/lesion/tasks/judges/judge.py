@@ -1,0 +1,92 @@
+"""Judges: whether an answer is right, by a rule that stands in the name of the function."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Sequence
+from typing import Literal
+
+from lesion.tasks.judges.mathematics import math_answer as math
+from lesion.tasks.task import Verdict
+
+__all__ = ["UNREAD", "TriviaRule", "aliases", "contains", "exact", "first_line", "math", "normalise"]
+
+TriviaRule = Literal["words", "exact", "substring"]
+
+UNREAD = Verdict(False, None)
+"""The verdict on an answer in which nothing could be read, or that broke off on non-finite logits."""
+
+
+def exact(text: str, gold: str, aliases: Sequence[str] = ()) -> Verdict:
+    """Right when the whole answer, spaces around it stripped, is the gold answer or an alias.
+
+    An empty answer is unparseable.
+    """
+    answer = text.strip()
+    return Verdict(answer in {right.strip() for right in (gold, *aliases)}, answer) if answer else UNREAD
+
+
+def contains(text: str, gold: str, aliases: Sequence[str] = ()) -> Verdict:
+    """Right when the gold answer or an alias stands anywhere in the answer, whatever the case of the letters.
+
+    This is the rule of Nepal et al. (2025) for TriviaQA, who give it no aliases. It also finds "art" in
+    "party": `aliases` looks for whole words. An empty answer is unparseable.
+    """
+    answer = text.strip()
+    rights = [right.strip().casefold() for right in (gold, *aliases)]
+    return Verdict(any(right and right in answer.casefold() for right in rights), answer) if answer else UNREAD
+
+
+def aliases(text: str, gold: str, aliases: Sequence[str] = (), rule: TriviaRule = "words") -> Verdict:
+    """Judge an answer to a trivia question against the gold answer and its aliases.
+
+    Read is the first line that is not empty, behind `</think>` and inside `<answer>` where the model writes
+    these.
+
+    Args:
+        text: what the model wrote.
+        gold: the right answer.
+        aliases: other right answers.
+        rule: `words` (default): the normalised answer is, or contains as consecutive whole words, a
+            normalised right answer: "It was Mark Twain." counts, "party" does not contain "art". `exact`: the
+            normalised answer is a normalised right answer, the exact match of Joshi et al. (2017).
+            `substring`: `contains`, on the whole answer.
+
+    Returns:
+        The verdict; `parsed` is the line that was read, or None when there was none.
+    """
+    if rule == "substring":
+        return contains(text, gold, aliases)
+    answer = first_line(text)
+    said = normalise(answer)
+    if not said:
+        return UNREAD
+    rights = [right for right in (normalise(right) for right in (gold, *aliases)) if right]
+    if rule == "exact":
+        return Verdict(said in rights, answer)
+    return Verdict(any(f" {right} " in f" {said} " for right in rights), answer)
+
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "‘’“”´`«»", " "))
+
+
+def normalise(answer: str) -> str:
+    """The answer as TriviaQA compares it (Joshi et al. 2017): lower case, no articles, no punctuation.
+
+    Apostrophes vanish and other punctuation becomes a space, so that "Sgt. Pepper's" is "sgt peppers" and
+    "half-life" two words. An answer that consists of articles and punctuation only, such as the letter "A" or
+    the band "The The", keeps its articles, since nothing would be left of it.
+    """
+    lowered = re.sub(r"['’‘´`]", "", answer.lower()).translate(_PUNCTUATION)
+    kept = " ".join(_ARTICLES.sub(" ", lowered).split())
+    return kept or " ".join(lowered.split())
+
+
+def first_line(text: str) -> str:
+    """The first line that is not empty, behind `</think>` and inside `<answer>` where these are written."""
+    text = text.rsplit("</think>", 1)[-1]
+    if "<answer>" in text:
+        text = text.split("<answer>", 1)[1].split("</answer>", 1)[0]
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")

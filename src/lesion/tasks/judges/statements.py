@@ -1,0 +1,183 @@
+"""Which number a piece of prose states: none that it denies, corrects or leaves open, and no end of a range."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from lesion.tasks.judges.numerals import (
+    COMPOUND,
+    CURRENCY,
+    DECIMAL,
+    MIXED,
+    SIGN,
+    SPACE,
+    SUPERSCRIPTS,
+    THOUSANDS,
+    UNIT,
+    quantity,
+    same,
+    spelled,
+)
+
+_RAISED = r"[-−+*/\d. ]{1,30}"
+_POWER = rf"(?:{SPACE}?(?:\^|\*\*){SPACE}?(?:\{{{_RAISED}\}}|\({_RAISED}\)|[-−]?\d+)|[{SUPERSCRIPTS}]+){{0,3}}"
+_LETTER = rf"(?:(?-i:{SPACE}?k|[KMB])\b(?!{SPACE}?[-+*/=^×÷·(]))"
+_NUMBER = (
+    rf"(?:{SIGN}{SPACE}?)?(?:{CURRENCY}{SPACE}?(?:[-−])?{DECIMAL}{THOUSANDS}|(?:{CURRENCY}{SPACE}?)?{COMPOUND}"
+    rf"|(?:{CURRENCY}{SPACE}?)?[-−]?(?:{MIXED}|{DECIMAL}(?![.,]?\d|:\d\d?(?!\d)){_POWER}|\d+(?:[.,]\d+|:\d\d?(?!\d))+)(?:{UNIT}|{_LETTER})?)"
+)
+_TERM = rf"(?:\({SPACE}?){{0,3}}{_NUMBER}(?:{SPACE}?\)){{0,3}}"
+_TIMES = rf"{SPACE}?(?:[-+*/×÷·⁄−x]{SPACE}?|(?=\([-\d+*/×. ]+\)))"
+_RUN = re.compile(rf"(?<![\w./^]){_TERM}(?:{_TIMES}{_TERM}){{0,40}}", re.IGNORECASE)
+"""A number, or numbers joined by signs of arithmetic."""
+
+_LISTED = re.compile(r"\d+(?:[.,]\d+|:\d\d?(?!\d))+")
+_DASH = re.compile(rf"(?:[-+−–]|minus){SPACE}", re.IGNORECASE)
+_DENIED = re.compile(r"(?:\bnot|n['’]t|\bnever)(?:\s+(?:be|equal(?:\s+to)?|exactly|quite|about))?\s*$", re.IGNORECASE)
+_OPENED = re.compile(r"\b(?:between|from)\s+(?:\w+\s+)?$", re.IGNORECASE)
+_THROUGH = re.compile(r"\s*(?:(?:up\s+)?to|through|until|[–—])\s*", re.IGNORECASE)
+_CLOSED = re.compile(r"\s*(?:\w+\s+)?(?:and|to)\s*", re.IGNORECASE)
+_OR = re.compile(r"\s*(?:\w+\s+)?or\s+(?:maybe\s+|perhaps\s+|about\s+)?", re.IGNORECASE)
+_CORRECTED = re.compile(
+    r"[\s,;.:…–—(-]*(?:\w+[\s,;.:…–—(-]+)?"
+    r"(?:(?:no|nope|wait|sorry|correction|actually)[,:!]\s*|(?:i\s+mean|or\s+rather|rather|make\s+that),?\s+)+"
+    r"(?:it(?:['’]s|\s+is)\s+)?",
+    re.IGNORECASE,
+)
+_BOUND_BEFORE = re.compile(
+    r"(?:(?<![-=<>\n])(?:[<>]=?|[≤≥≠])|(?<!no )(?<!not )\b(?:more|less|fewer|greater|larger|smaller)\s+than)"
+    rf"\s*(?:{CURRENCY})?$",
+    re.IGNORECASE,
+)
+_BOUND_BEHIND = re.compile(r"\s*(?:>=?(?!>)|<=?(?![<|/!])(?![a-z][^<>\n]*>)|[≤≥≠])", re.IGNORECASE)
+_TAG = re.compile(r"<[^\s<>][^<>\n]{0,40}>\s*$")
+_POWER_BEHIND = re.compile(r"\^|\*\*\(")
+_IN_POWER = re.compile(r"(?:\^[({]?|\d\*\*\()[^(){}=\s]*$")
+_PERCENTS = re.compile(rf"[^%]*\d{SPACE}?[-−]{SPACE}?{DECIMAL}{SPACE}?(?:%|per\s?cent)", re.IGNORECASE)
+_AND = re.compile(r"\s*(?:and|&)\s*", re.IGNORECASE)
+_BEGUN = re.compile(r"(?:^|\n|\b(?:is|are|be)|[:#=])[\s*_]*$", re.IGNORECASE)
+_ENDED = re.compile(r"[\s*_.!]*(?:\n|$)")
+_RATIO = re.compile(rf"\s*\d+(?:{SPACE}:{SPACE}\d+)+(?![\d.,]*\w)")
+_REASON = re.compile(rf"(?:{SPACE}[a-z]+)?(?:[,.;:–—-]{SPACE}?|{SPACE})(?:because|since)\b", re.IGNORECASE)
+_ALONE = re.compile(rf"(?:{SPACE}*\([^()]*\))?[.!*_]*{SPACE}*")
+_WITH_UNIT = re.compile(rf"(?:{SPACE}[a-z]+){{1,2}}[.!*_]*{SPACE}*", re.IGNORECASE)
+_GOES_ON = re.compile(
+    r"\s*(?:[^\w\s(*]|[\d(*]|(?:then|next|now|so|therefore|thus|plus|minus|times|and)\b)", re.IGNORECASE
+)
+
+
+def stated(sentence: str) -> str | None:
+    """The number that a sentence states: its first, of an equation the last side that is a number by itself.
+
+    Of `30 - 16 = 14` this is 14, of `7 = 10 - 3` it is 7; where no side is a number by itself, the last one that is
+    arithmetic is read. None where there is no number. A ratio that the sentence begins with is read whole.
+    """
+    ratio = _RATIO.match(sentence)
+    if ratio:
+        return ratio[0].strip()
+    firsts = [first for side in re.split(r"(?<![<>])=>?", sentence) if (first := next(_numbers(side), None))]
+    return next((first for first in reversed(firsts) if _single(first)), firsts[-1] if firsts else None)
+
+
+def last(text: str) -> tuple[str, int] | None:
+    """The last number that a text states and where it ends; of a final `7 = 10 - 3` the 7. None without one."""
+    found = list(_found(text))
+    if not found:
+        return None
+    number, begin, end = found[-1]
+    if len(found) > 1 and not _single(number) and text[found[-2][2] : begin].strip() == "=" and _single(found[-2][0]):
+        number = found[-2][0]
+    return number, end
+
+
+def given_first(text: str) -> str | None:
+    """The number that a text gives before it explains it; None where it does not.
+
+    The first line is the number and nothing else, and the next one begins with a word that does not carry the
+    calculation on; or it is a number and its unit, and an empty line follows; or "because" follows. "1. She buys …"
+    is an item of a list.
+    """
+    text = text.lstrip(" \t\r\n*_")[:2000]
+    match = _RUN.match(text)
+    if match is None:
+        return None
+    number = _trimmed(match[0])
+    if number is None or not _single(number):
+        return None
+    rest = text[match.end() :]
+    line, _, below = rest.partition("\n")
+    explained = below.strip() and not _GOES_ON.match(below)
+    if (explained and _ALONE.fullmatch(line)) or (not below.strip() and re.match(rf"{SPACE}+\([^()]*\)\W*$", line)):
+        return number
+    if explained and not below.split("\n")[0].strip() and _WITH_UNIT.fullmatch(line):
+        return number
+    return number if _REASON.match(rest.lstrip("*_")) else None
+
+
+def _single(number: str) -> bool:
+    """Whether it is one number and no arithmetic."""
+    return quantity(spelled(number)) is not None or _LISTED.fullmatch(number) is not None
+
+
+def _numbers(text: str) -> Iterator[str]:
+    for number, _, _ in _found(text):
+        yield number
+
+
+def _found(text: str) -> Iterator[tuple[str, int, int]]:
+    """The numbers that a text states, in order, each with its beginning and end."""
+    runs = [_unsigned(text, match.start(), match.end()) for match in _RUN.finditer(text)]
+    dropped = {place for place, (begin, end) in enumerate(runs) if _unstated(text, begin, end)}
+    for place, ((begin, end), (following, close)) in enumerate(pairwise(runs)):
+        gap = text[end:following]
+        if len(gap) > 40:
+            continue
+        opened = _OPENED.search(text[max(0, begin - 30) : begin])
+        if _THROUGH.fullmatch(gap) or (opened and _CLOSED.fullmatch(gap)):
+            dropped |= {place, place + 1}
+        elif (_OR.fullmatch(gap) and text[close : close + 2].strip() != "=") or (
+            _AND.fullmatch(gap) and _BEGUN.search(text[max(0, begin - 30) : begin]) and _ENDED.match(text, close)
+        ):
+            one, other = quantity(text[begin:end]), quantity(text[following:close])
+            if one is None or other is None or not same(one, other):
+                dropped |= {place, place + 1}
+        elif _CORRECTED.fullmatch(gap):
+            dropped.add(place)
+    for place, (begin, end) in enumerate(runs):
+        number = None if place in dropped else _trimmed(text[begin:end])
+        if number:
+            yield number, begin, end
+
+
+def _unstated(text: str, begin: int, end: int) -> bool:
+    """Whether a number is denied, a bound, part of a power that is not read, or a range of percentages."""
+    before, behind = text[max(0, begin - 60) : begin], text[end : end + 60]
+    bold = before.endswith("**")
+    if _DENIED.search(before) or (_POWER_BEHIND.match(behind) and not bold) or _IN_POWER.search(before):
+        return True
+    if _PERCENTS.fullmatch(text, begin, end):
+        return True
+    enclosed = before.endswith("<") and behind.startswith(">")  # a number in angle brackets, as in `<12>`
+    bound = _BOUND_BEFORE.search(before) and not _TAG.search(before)
+    return bool(bound or _BOUND_BEHIND.match(behind)) and not enclosed
+
+
+def _unsigned(text: str, begin: int, end: int) -> tuple[int, int]:
+    """The place of a number without a dash that is no sign: one with a space behind it, where a word or line ends."""
+    dash = _DASH.match(text, begin, end)
+    before = text[:begin].rstrip(" \t")[-1:] if dash else ""
+    return (dash.end(), end) if dash and before and before not in "=:(" else (begin, end)
+
+
+def _trimmed(number: str) -> str | None:
+    """The number without parentheses that have no partner in it, or that stand around the whole of it."""
+    number = number.strip()
+    while number.startswith("(") and number.count("(") > number.count(")"):
+        number = number[1:].strip()
+    while number.endswith(")") and number.count(")") > number.count("("):
+        number = number[:-1].strip()
+    if number.startswith("(") and quantity(number[1:-1]) is not None:
+        number = number[1:-1].strip()
+    return number or None

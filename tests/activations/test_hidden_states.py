@@ -1,0 +1,266 @@
+"""Hidden states: every family's stream as transformers or plain hooks see it, one text at a time, without padding."""
+
+from __future__ import annotations
+
+import shutil
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+
+from lesion.activations import hidden_states as hidden
+from lesion.activations.hidden_states import HiddenStates, hidden_states, sweep
+from lesion.errors import LesionError, UsageError
+from tiny import FAMILIES, model
+
+LENGTHS = (3, 9, 9, 14, 1, 6)
+
+
+def texts(lengths=LENGTHS, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(3, 60, (length,), generator=generator).tolist() for length in lengths]
+
+
+def one_by_one(lesioned, some):
+    """[layers, tokens, width] by hooks on the blocks, each text alone and without a mask."""
+    layers = len(lesioned.anatomy.blocks) + 1
+    seen = [[] for _ in range(layers)]
+
+    def keep(index):
+        def hook(module, args, output):
+            seen[index].append((output[0] if isinstance(output, tuple) else output)[0].float().numpy().copy())
+
+        return hook
+
+    def first(module, args, kwargs):
+        seen[0].append((args[0] if args else kwargs["hidden_states"])[0].float().numpy().copy())
+
+    blocks = [block.module for block in lesioned.anatomy.blocks]
+    handles = [blocks[0].register_forward_pre_hook(first, with_kwargs=True)]
+    handles += [block.register_forward_hook(keep(index + 1)) for index, block in enumerate(blocks)]
+    with torch.no_grad():
+        for text in some:
+            lesioned.network(input_ids=torch.tensor([text]), use_cache=False)
+    for handle in handles:
+        handle.remove()
+    return np.stack([np.concatenate(layer) for layer in seen])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_layer_of_every_family_is_what_texts_alone_give(family):
+    lesioned, some = model(family), texts()
+    expected = one_by_one(lesioned, some)
+    with hidden_states(lesioned, some, batch_tokens=1000) as states:
+        assert (states.layers, states.tokens, states.width) == expected.shape
+        for layer in range(states.layers):
+            found = states.layer(layer)
+            assert found.dtype == np.float32
+            np.testing.assert_allclose(found, expected[layer], rtol=1e-4, atol=1e-4 * np.abs(expected[layer]).max())
+
+
+def test_layers_but_the_last_are_those_of_transformers_and_the_last_is_before_the_norm():
+    lesioned, some = model("llama"), texts((7,))
+    with torch.no_grad():
+        given = lesioned.network.model(input_ids=torch.tensor(some), output_hidden_states=True)
+        normed = given.hidden_states
+    with hidden_states(lesioned, some) as states:
+        for layer in range(states.layers - 1):
+            np.testing.assert_allclose(states.layer(layer), normed[layer][0], atol=1e-6)
+        last = torch.from_numpy(states.layer(states.layers - 1))
+        assert not torch.allclose(last, normed[-1][0], atol=1e-2)
+        torch.testing.assert_close(lesioned.network.model.norm(last), normed[-1][0])
+        embedded = lesioned.network.get_input_embeddings()(torch.tensor(some[0]))
+        assert np.array_equal(states.layer(0), embedded.numpy())
+
+
+def test_what_stands_where_is_told():
+    some = texts()
+    with hidden_states(model("llama"), some, prompt_tokens=[1, 9, 0, 4, 1, 2]) as states:
+        assert states.ids.tolist() == [token for text in some for token in text]
+        assert states.text_of.tolist() == [number for number, text in enumerate(some) for _ in text]
+        assert states.position.tolist() == [place for text in some for place in range(len(text))]
+        assert states.prompt.sum() == 17
+        assert states.prompt[states.text_of == 3].tolist() == [True] * 4 + [False] * 10
+        solution = states.layer(2, ~states.prompt)
+        assert np.array_equal(solution, states.layer(2)[~states.prompt])
+        assert np.array_equal(states.mapped(1), states.layer(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_states_of_a_half_precision_model_are_float32_on_disk(dtype):
+    lesioned = model("llama")
+    lesioned.network.to(dtype)
+    with hidden_states(lesioned, texts()) as states:
+        layer = torch.from_numpy(states.layer(2))
+        assert torch.equal(layer, layer.to(dtype).float())
+        assert layer.abs().max() > 0
+
+
+def test_a_block_that_gives_a_tuple_is_read_by_its_first_element():
+    lesioned, some = model("llama"), texts()
+    block = lesioned.anatomy.blocks[1].module
+    plain = block.forward
+    block.forward = lambda *args, **kwargs: (plain(*args, **kwargs), "more")
+    following = lesioned.anatomy.blocks[2].module
+    after = following.forward
+    following.forward = lambda states, *args, **kwargs: after(states[0], *args, **kwargs)
+    with hidden_states(lesioned, some) as found, hidden_states(model("llama"), some) as expected:
+        for layer in range(found.layers):
+            assert np.array_equal(found.layer(layer), expected.layer(layer))
+
+
+def test_the_files_go_and_the_model_is_as_it_was(tmp_path):
+    lesioned = model("llama")
+    with hidden_states(lesioned, texts(), tmp_path / "deep" / "down") as states:
+        assert len(list(states.folder.iterdir())) == 4
+        assert states.folder.is_relative_to(tmp_path)
+    assert list((tmp_path / "deep" / "down").iterdir()) == []
+    with pytest.raises(LesionError, match="closed"):
+        states.layer(0)
+    states.close()
+    assert not any(module._forward_pre_hooks or module._forward_hooks for module in lesioned.network.modules())
+
+
+def test_memory_holds_one_layer_of_one_batch_and_not_the_spool():
+    lesioned = model("llama")
+    some = texts((64,) * 400)  # 25,600 tokens: 3.3 MB a layer, 13 MB in all
+    hidden_states(lesioned, some[:4]).close()
+    tracemalloc.start()
+    try:
+        with hidden_states(lesioned, some, batch_tokens=1024) as states:
+            spooling = tracemalloc.get_traced_memory()[1]
+            layer_bytes = states.tokens * states.width * 4
+            assert sum(file.stat().st_size for file in states.folder.iterdir()) == 4 * layer_bytes
+            # Token ids and their places are 24 bytes a token; a layer is 128.
+            assert spooling < layer_bytes / 2
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            states.layer(1)
+            assert tracemalloc.get_traced_memory()[1] - before < 1.1 * layer_bytes
+    finally:
+        tracemalloc.stop()
+
+
+def test_states_that_are_not_finite_are_an_error_that_names_the_layer(tmp_path):
+    lesioned, some = model("llama"), texts()
+    lesioned.anatomy.blocks[1].module.mlp.down_proj.weight[0, 0] = torch.inf
+    with pytest.raises(LesionError, match=r"layer 2 \(what block 1 gives\) are not finite"):
+        hidden_states(lesioned, some, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    lesioned = model("llama")
+    lesioned.network.model.embed_tokens.weight[some[3][0]] = torch.nan
+    with pytest.raises(LesionError, match=r"layer 0 \(what enters block 0\) are not finite"):
+        hidden_states(lesioned, some)
+
+
+def test_what_stands_in_padding_may_be_anything():
+    lesioned, some = model("llama"), texts((9, 3))
+    # The padding repeats the first token of its row; here every later row place is poisoned after block 0.
+    first = lesioned.anatomy.blocks[2].module
+    plain = first.forward
+
+    def poisoned(states, *args, **kwargs):
+        given = plain(states, *args, **kwargs).clone()
+        if given.shape[0] == 2:
+            given[1, 3:] = torch.nan
+        return given
+
+    first.forward = poisoned
+    with hidden_states(lesioned, some) as states:
+        assert np.isfinite(states.layer(3)).all()
+
+
+@pytest.mark.parametrize(
+    ("some", "match"),
+    [([], "no texts"), ([[5, 6], []], "Text 1 has no tokens"), ([[5] * 257], "257 tokens"), ([[64]], "no token for")],
+)
+def test_texts_that_cannot_be_run_are_errors(some, match):
+    with pytest.raises(UsageError, match=match):
+        hidden_states(model("llama"), some)
+
+
+def test_other_numbers_that_cannot_be_meant_are_errors(tmp_path, monkeypatch):
+    lesioned, some = model("llama"), texts()
+    with pytest.raises(UsageError, match="at least 1"):
+        hidden_states(lesioned, some, batch_tokens=0)
+    with pytest.raises(UsageError, match="number of its tokens that are prompt"):
+        hidden_states(lesioned, some, prompt_tokens=[4] * 6)
+    with hidden_states(lesioned, some) as states, pytest.raises(UsageError, match="layers 0 to 3"):
+        states.layer(4)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LesionError, match="cannot be kept in"):
+        hidden_states(lesioned, some, tmp_path / "file")
+    monkeypatch.setattr(hidden.shutil, "disk_usage", lambda place: type("Usage", (), {"free": 1000})())
+    with pytest.raises(LesionError, match=r"(B|bytes) free"):
+        hidden_states(lesioned, some)
+
+
+def test_a_batch_for_which_memory_does_not_suffice_is_halved():
+    lesioned, some = model("llama"), texts()
+    plain = lesioned.network.model.layers[1].forward
+
+    def short(states, *args, **kwargs):
+        if states.shape[0] > 2:
+            raise torch.OutOfMemoryError("out of memory")
+        return plain(states, *args, **kwargs)
+
+    lesioned.network.model.layers[1].forward = short
+    expected = one_by_one(model("llama"), some)
+    with hidden_states(lesioned, some, batch_tokens=1000) as states:
+        np.testing.assert_allclose(states.layer(3), expected[3], atol=1e-3)
+
+    def never(states, *args, **kwargs):
+        raise torch.OutOfMemoryError("out of memory")
+
+    lesioned.network.model.layers[1].forward = never
+    with pytest.raises(LesionError, match="even one text"):
+        hidden_states(lesioned, some)
+
+
+def test_states_known_already_are_spooled_as_those_of_a_model(tmp_path):
+    rng = np.random.default_rng(0)
+    layers = rng.normal(size=(3, 5, 4)).astype(np.float32)
+    with HiddenStates.of(layers, [[1, 2], [3, 4, 5]], folder=tmp_path) as states:
+        assert np.array_equal(np.stack([states.layer(index) for index in range(3)]), layers)
+        assert states.prompt is None
+    with pytest.raises(UsageError, match="Layer 1 has the shape"):
+        HiddenStates.of([layers[0], layers[1][:, :2]], [[1, 2], [3, 4, 5]], folder=tmp_path)
+    with pytest.raises(LesionError, match="layer 0 are not finite"):
+        HiddenStates.of([layers[0] * np.inf], [[1, 2], [3, 4, 5]], folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_watcher_hears_of_every_text():
+    told = []
+
+    class Listener:
+        def begin(self, model, asked, stored, what="answers"):
+            told.append((model, asked, stored, what))
+
+        def answered(self, count):
+            told.append(count)
+
+        def note(self, text):
+            told.append(text)
+
+    hidden_states(model("llama"), texts(), batch_tokens=14, watcher=Listener()).close()
+    assert told == [("tiny:llama", 6, 0, "texts"), 1, 1, 1, 2, 1]
+
+
+def test_what_a_killed_process_left_is_swept_and_what_is_another_s_stays(tmp_path):
+    place = tmp_path / "states"
+
+    def killed():
+        with HiddenStates.of([np.ones((2, 3))], [[1, 2]], folder=place) as states:
+            shutil.copytree(states.folder, f"{states.folder}x")
+
+    sweep(place)  # nothing there is fine
+    killed()
+    assert len(list(place.iterdir())) == 1
+    sweep(place)
+    assert not place.exists()
+    killed()
+    (place / "notes.txt").write_text("mine")
+    sweep(place)
+    assert [file.name for file in place.iterdir()] == ["notes.txt"]

@@ -1,0 +1,144 @@
+"""Asking: contrasts and gold answers from the name of a task to stored rows."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import tiny
+from lesion.core.inference import Cell, _row, clamped, identity, missing
+from lesion.core.store import Store
+from lesion.core.study_file import TaskChoice
+from lesion.edits.apply import applied
+from lesion.edits.edit import BASELINE, ScaleBlock
+from lesion.engines.engine import Decoding, Response
+from lesion.errors import LesionError
+from lesion.models.load import Model, load
+from lesion.studies.ablation import run as running
+from lesion.studies.ablation.study import Study
+from lesion.tasks.catalogue import draw, find
+from lesion.tasks.task import Answer
+from oneencoding import contrasted
+
+ITEMS = 5
+
+
+@pytest.fixture(scope="module")
+def stories(shared) -> Model:
+    return load(str(shared / "models/stories260K"), dtype="float32")
+
+
+def logits(model: Model, text: str | list[int], edit) -> np.ndarray:
+    """One plain pass over a text or ids: float64 log-probabilities [length, vocabulary]."""
+    ids = torch.tensor([model.tokenizer(text)["input_ids"] if isinstance(text, str) else text])
+    with applied(model, edit), torch.inference_mode():
+        return model.network(ids).logits[0].double().log_softmax(-1).numpy()
+
+
+def answers(stories: Model, task: str, folder):
+    study = Study.make(models=["m"], tasks=[task], items=ITEMS, edits={"layers": "0,4"})
+    outcome = running.run(study, folder, models={"m": stories})
+    with Store.read(folder) as store:
+        return outcome, store.answers()
+
+
+@pytest.mark.parametrize(
+    "task", ["ioi", "facts", "ioi:{data}/ioi/ioi.json", "facts:{data}/counterfact/known_1000.json"]
+)
+def test_a_contrast_is_stored_with_its_log_probabilities_and_ranks_and_is_right_at_rank_1(
+    stories, shared, tmp_path, task
+):
+    name = task.format(data=shared / "data")
+    outcome, rows = answers(stories, name, tmp_path)
+    items = {item.id: item for item in draw(find(name), ITEMS, 0)}
+    assert len(rows) == ITEMS * 3
+    assert outcome.summary["models"][0]["tasks"][0]["items"] == ITEMS
+    for row in rows.itertuples():
+        item = items[row.item]
+        edit = BASELINE if row.edit == "baseline" else ScaleBlock(int(row.edit[0]))
+        prompt, ids = contrasted(stories.tokenizer, item.question, item.choices)
+        log = logits(stories, prompt, edit)[-1]
+        assert row.scores == pytest.approx([log[i] for i in ids], abs=2e-4)
+        assert row.ranks == tuple(int((log > log[i]).sum()) + 1 for i in ids)
+        assert row.correct == (row.ranks[0] == 1)
+        assert row.parsed == stories.tokenizer.decode([int(log.argmax())]).strip()
+        assert (row.tokens, row.finish, row.prompt_style, row.gold) == (0, "stop", "raw", item.gold)
+
+
+def test_a_gold_answer_is_stored_with_the_log_probability_of_all_its_tokens(stories, tmp_path):
+    _, rows = answers(stories, "gold:fewshot:1:facts", tmp_path)
+    items = {item.id: item for item in draw(find("fewshot:1:facts"), ITEMS, 0)}
+    for row in rows.itertuples():
+        item = items[row.item]
+        edit = BASELINE if row.edit == "baseline" else ScaleBlock(int(row.edit[0]))
+        prompt = f"{item.shots[0][0]} {item.shots[0][1]}\n\n{item.question}"
+        ids = stories.tokenizer(f"{prompt} {item.gold}")["input_ids"]
+        before = len(stories.tokenizer(prompt)["input_ids"])
+        log = logits(stories, f"{prompt} {item.gold}", edit)
+        assert row.scores == pytest.approx([math.fsum(log[i - 1, ids[i]] for i in range(before, len(ids)))], abs=1e-3)
+        assert (row.tokens, row.text, row.ranks, row.correct) == (len(ids) - before, "", (), True)
+
+
+def test_gold_and_task_ask_the_same_items_under_one_seed():
+    for name in ("primer:reading", "ioi", "facts"):
+        ids = [[item.id for item in draw(find(before + name), 20, 3)] for before in ("", "gold:", "shuffled:")]
+        assert ids[0] == ids[1] == ids[2]
+
+
+def test_an_item_without_a_tempting_token_stops_the_run_before_anything_is_asked(stories, tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"id": "seven", "prompt": "Once upon", "answer": "a time", "tempting": "a"}', encoding="utf-8")
+    study = Study.make(models=["m"], tasks=[str(path)], items="all")
+    with pytest.raises(LesionError, match=r"item seven .* has no tempting token apart from the right one"):
+        running.run(study, tmp_path / "out", models={"m": stories})
+
+
+def cell(task: str) -> Cell:
+    found = find(task)
+    return Cell(found, TaskChoice(name=task), found.load()[0], BASELINE, "raw", Decoding(1), (5,), (), (6, 7))
+
+
+def test_an_engine_that_gives_too_few_ranks_is_found_out():
+    model = tiny.model("llama")
+    with pytest.raises(LesionError, match="2 scores and 1 ranks for 2 tokens"):
+        _row(model, "m", cell("ioi"), Response("k", Answer(" the", scores=(-1.0, -2.0), ranks=(1,))))
+    row = _row(model, "m", cell("ioi"), Response("k", Answer("", 0, "nonfinite", (math.nan, math.nan))))
+    assert (row.correct, row.parsed, row.ranks) == (False, None, ())
+
+
+def test_only_generated_answers_meet_the_end_of_the_context(stories):
+    assert list(clamped(stories, [cell("ioi")])) == []
+
+
+def test_items_whose_two_names_begin_alike_are_counted(stories, tmp_path):
+    names = [("Mark", "Mary"), ("Mary", "John"), ("Bob", "Beth")]
+    rows = [
+        {"prompt": f"{a} and {b} met, and {b} gave a pen to", "answer": a, "case_id": n}
+        for n, (a, b) in enumerate(names)
+    ]
+    path = tmp_path / "ioi.json"
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    asked, told = TaskChoice(name=f"ioi:{path}"), set()
+    task = find(asked.name)
+    study = Study.make(models=["m"], tasks=[asked.name])
+    with Store.open(tmp_path / "out", "id", "") as store:
+        cells = missing(study, study.models[0], stories, {asked: task}, {asked: task.load()}, [ScaleBlock(0)], store)
+    for a, b in names:
+        firsts = contrasted(stories.tokenizer, "She gave a pen to", (a, b))[1]
+        told |= {a} if firsts[0] == firsts[1] else set()
+    assert {cell.item.gold for cell in cells.values() if cell.alike} == told == {"Mark", "Bob"}
+    (note,) = clamped(stories, cells.values())
+    assert note.startswith(f"{asked.name}: in 2 of 3 items the right name and the one that stands twice begin with")
+
+
+def test_other_shots_are_another_study():
+    choice = TaskChoice(name="t")
+    study = Study.make(models=["m"], tasks=["t"])
+    few, many = (find(f"fewshot:{count}:facts") for count in (1, 2))
+    plain = identity(study, {choice: few}, {choice: find("facts").load()})
+    assert plain != identity(study, {choice: few}, {choice: few.load()})
+    assert identity(study, {choice: few}, {choice: many.load()}) != identity(study, {choice: few}, {choice: few.load()})

@@ -1,0 +1,156 @@
+"""Loops are stopped where a study says so: how answers ended beside every accuracy, and what is said of it."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commandline import questions
+from lesion.core.rates import loops, rates, truncated
+from lesion.engines.loops import LEAST, Loop
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import LesionError, UsageError
+from lesion.studies.ablation.run import recall, run
+from lesion.studies.ablation.study import Study
+from lesion.studies.drift.study import DriftStudy
+from lesion.studies.isolation.study import EvaluationStudy
+from lesion.studies.truncation.study import TruncationStudy
+from lesion.studies.tuning.study import TuningStudy
+from lesion.tasks.task import Finish
+from tiny import model
+
+ENDINGS: tuple[Finish, ...] = ("stop", "length", "loop", "nonfinite")
+MAKES = {
+    "ablate": lambda **decoding: Study.make(models=["a"], tasks=["t"], decoding=decoding),
+    "evaluate": lambda **decoding: EvaluationStudy.make(model="a", tasks=["t"], decoding=decoding),
+    "truncate": lambda **decoding: TruncationStudy.make(model="a", tasks=["t"], decoding=decoding),
+    "drift": lambda **decoding: DriftStudy.make(models=["a"], task="t", **decoding),
+    "tune": lambda **decoding: TuningStudy.make(model="a", task="t", **decoding),
+}
+
+
+@given(st.lists(st.tuples(st.sampled_from(ENDINGS), st.sampled_from([None, "7"])), min_size=1))
+def test_rates_are_counted_and_looped_answers_are_among_the_truncated(found):
+    frame = pd.DataFrame(found, columns=["finish", "parsed"], dtype=object)
+    endings, share = [ending for ending, _ in found], 1 / len(found)
+    told = rates(frame)
+    assert told["looped"] == pytest.approx(endings.count("loop") * share)
+    assert told["truncated"] == pytest.approx((endings.count("length") + endings.count("loop")) * share)
+    assert told["truncated"] == truncated(frame) >= told["looped"]
+    assert told["nonfinite"] == pytest.approx(endings.count("nonfinite") * share)
+    assert told["unparsed"] == pytest.approx(sum(parsed is None for _, parsed in found) * share)
+
+
+def test_what_is_said_names_both_numbers_and_nothing_is_said_without_the_option():
+    assert loops(None) == {}
+    told = loops(7)
+    assert told["stop_loops"] == 7
+    assert f"7 times in a row, over {LEAST} tokens or more" in told["approximate"]
+
+
+@pytest.mark.parametrize("command", MAKES)
+def test_a_study_that_stops_loops_is_another_one_and_one_that_does_not_is_what_it_was(command):
+    make = MAKES[command]
+    plain = make()
+    assert make(stop_loops=0) == make(stop_loops=None) == plain
+    assert make(stop_loops=0).identity() == plain.identity()
+    assert "stop_loops" not in make(stop_loops=0).to_toml()
+    stopping = make(stop_loops=4)
+    assert len({plain.identity(), stopping.identity(), make(stop_loops=5).identity()}) == 3
+    assert type(plain).parse(stopping.to_toml()) == stopping
+    asked = stopping.questions() if command in ("drift", "tune") else stopping
+    assert asked.decoding.stop_loops == 4
+
+
+@pytest.mark.parametrize("command", MAKES)
+@pytest.mark.parametrize("wrong", [1, -3, 2.5, True, "four"])
+def test_a_number_of_repetitions_that_makes_no_loop_is_refused(command, wrong):
+    with pytest.raises(UsageError, match="stop_loops must be a whole number from 2, or 0 to let loops go on, not"):
+        MAKES[command](stop_loops=wrong)
+
+
+LIMIT = 56
+
+
+@pytest.fixture
+def sums(tmp_path) -> str:
+    return str(questions(tmp_path / "sums.jsonl", 6))
+
+
+def study(sums: str, **decoding) -> Study:
+    settings = {"models": ["tiny:llama"], "items": 6, "batch_size": 5, "dtype": "float32"}
+    return Study.make(tasks=[sums], decoding={"max_new_tokens": LIMIT, **decoding}, **settings)
+
+
+def test_a_run_stores_each_answer_cut_at_its_loop_and_tells_the_share_and_that_it_is_approximate(sums, tmp_path):
+    tinies = {"tiny:llama": model("llama")}
+    full = run(study(sums), tmp_path / "full", models=tinies)
+    cut = run(study(sums, stop_loops=2), tmp_path / "cut", models=tinies)
+    assert cut.planned == full.planned == cut.asked
+    _, _, whole, _ = recall(tmp_path / "full")
+    _, summary, short, _ = recall(tmp_path / "cut")
+    assert summary == cut.summary
+    both = whole.merge(short, on=["edit", "item"], suffixes=("_whole", "_short"))
+    assert len(both) == len(whole) == len(short)
+    # Never the same key: answers of the two could not be mixed even in one folder.
+    assert not set(whole["key"]) & set(short["key"])
+    for row in both.itertuples():
+        assert row.finish_short == "loop" or row.text_short == row.text_whole
+        assert row.text_whole.startswith(row.text_short)
+    looped = short["finish"] == "loop"
+    assert 0 < looped.mean() < 1
+    assert short["tokens"].sum() < whole["tokens"].sum()
+    (task,) = summary["models"][0]["tasks"]
+    for entry in [task["baseline"], *task["layers"]]:
+        edit = f"{entry['layer']}×0" if "layer" in entry else "baseline"
+        own = short[short["edit"] == edit]["finish"]
+        assert entry["looped"] == (own == "loop").mean()
+        assert entry["truncated"] == own.isin(["loop", "length"]).mean()
+    assert summary["study"]["stop_loops"] == 2
+    assert summary["study"]["approximate"]
+    assert not {"stop_loops", "approximate"} & full.summary["study"].keys()
+
+
+def test_a_run_goes_on_with_the_same_option_and_is_refused_with_another(sums, tmp_path):
+    tinies = {"tiny:llama": model("llama")}
+
+    class Dying(TransformersEngine):
+        def answer(self, requests):
+            for count, response in enumerate(super().answer(requests)):
+                if count == 9:
+                    raise KeyboardInterrupt
+                yield response
+
+    with pytest.raises(KeyboardInterrupt):
+        run(study(sums, stop_loops=2), tmp_path / "out", models=tinies, make_engine=Dying)
+    for other in ({}, {"stop_loops": 3}):
+        with pytest.raises(LesionError, match=r"holds the answers of another study \(decoding: .*\"stop_loops\": 2"):
+            run(study(sums, **other), tmp_path / "out", models=tinies)
+    resumed = run(study(sums, stop_loops=2), tmp_path / "out", models=tinies)
+    assert resumed.planned - resumed.asked == 9
+    whole = run(study(sums, stop_loops=2), tmp_path / "whole", models=tinies)
+    assert resumed.summary == whole.summary
+
+
+def test_a_study_stopped_when_decided_tells_the_share_of_looped_answers_too(sums, tmp_path):
+    stopping = Study.make(
+        **{**study(sums, stop_loops=2).model_dump(exclude_none=True), "stop": {"when": "decided", "effect": 0.3}}
+    )
+    outcome = run(stopping, tmp_path / "out", models={"tiny:llama": model("llama")})
+    (task,) = outcome.summary["models"][0]["tasks"]
+    assert task["stopping"]
+    assert any(entry["looped"] for entry in [task["baseline"], *task["layers"]])
+    assert all("baseline_looped" in entry for entry in task["layers"])
+    assert outcome.summary["study"]["approximate"]
+
+
+def test_the_option_reaches_the_engine(sums, tmp_path, monkeypatch):
+    heard = []
+    hit = Loop.hit
+    monkeypatch.setattr(Loop, "hit", lambda self, said: (heard.append(self.times), hit(self, said))[1])
+    run(study(sums), tmp_path / "full", models={"tiny:llama": model("llama")})
+    assert not heard
+    run(study(sums, stop_loops=3), tmp_path / "cut", models={"tiny:llama": model("llama")})
+    assert set(heard) == {3}

@@ -1,0 +1,117 @@
+"""A study without a folder of its own leaves nothing behind; what a person has named, or may go on with, stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lesion
+from commandline import questions
+from lesion.core.temporary_folder import folder_of
+from lesion.errors import LesionError, UsageError
+from lesion.progress import Silent
+from tiny import model
+
+STUDY = """
+import os, sys
+import lesion, tiny
+from lesion.errors import UsageError
+
+def study(**where):
+    return lesion.ablate(tiny.model("llama"), sys.argv[1], items=2, layers=[0], max_new_tokens=2, **where)
+
+first, second, named = study(), study(), study(out=sys.argv[2])
+assert len(first.answers) == len(second.answers) == 4
+assert study(out=second.folder).asked == 0
+third = study()
+within = study(out=third.folder / "within")
+if (child := os.fork()) == 0:
+    sys.exit()
+os.waitpid(child, 0)
+assert first.folder.is_dir()
+print(first.folder, second.folder, third.folder, sep="\\n")
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch) -> Path:
+    """Where temporary folders are made."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    return place
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not copied on this system")
+def test_only_what_nobody_has_named_is_removed_and_only_when_python_ends(tmp_path):
+    temporary, named = tmp_path / "temporary", tmp_path / "named"
+    temporary.mkdir()
+    program = [sys.executable, "-c", STUDY, str(questions(tmp_path / "sums.jsonl", 2)), str(named)]
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        program, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": path}
+    )
+    assert done.returncode == 0, done.stderr
+    first, second, third = (Path(line) for line in done.stdout.split())
+    assert first.parent == second.parent == temporary
+    assert not first.exists()
+    assert (second / "answers.sqlite").is_file()  # it was named later
+    assert (third / "within" / "answers.sqlite").is_file()
+    assert (named / "answers.sqlite").is_file()
+    assert set(temporary.glob("lesion-*")) == {second, third}
+
+
+def test_a_study_that_was_asked_wrongly_leaves_nothing(temporary, tmp_path):
+    with pytest.raises(UsageError, match="no block 12"):
+        lesion.ablate(model("llama"), str(questions(tmp_path / "sums.jsonl", 2)), items=2, layers=[12])
+    assert list(temporary.glob("lesion-*")) == []
+
+
+def test_what_was_answered_before_a_study_broke_off_stays_and_the_error_says_where(temporary, tmp_path):
+    class Stopping(Silent):
+        def answered(self, count: int) -> None:
+            raise KeyboardInterrupt
+
+    asked = {"tasks": str(questions(tmp_path / "sums.jsonl", 2)), "items": 2, "layers": [0], "max_new_tokens": 2}
+    with pytest.raises(KeyboardInterrupt) as broken:
+        lesion.ablate(model("llama"), watcher=Stopping(), **asked)
+    (folder,) = temporary.glob("lesion-*")
+    assert broken.value.__notes__ == [
+        f"What there is so far lies in {folder}: given as out='{folder}', the study goes on."
+    ]
+    assert lesion.ablate(model("llama"), out=folder, **asked).asked < 4
+
+
+def broken_off(out: Path | None, file: str | None) -> Path:
+    """The folder of a study that wrote this file and then broke off."""
+    told: list[Path] = []
+
+    def study() -> None:
+        with folder_of(out) as folder:
+            told.append(folder)
+            if file:
+                (folder / file).write_bytes(b"sums")
+            raise LesionError("The disk is full.")
+
+    with pytest.raises(LesionError, match="disk is full"):
+        study()
+    return told[0]
+
+
+def test_anything_but_a_lock_and_an_empty_store_is_something(temporary):
+    assert broken_off(None, "statistics.safetensors").is_dir()
+    assert broken_off(None, "answers.sqlite").is_dir()  # no store that can be read: nobody knows what it holds
+    assert not broken_off(None, "lock").exists()
+    assert not broken_off(None, None).exists()
+
+
+def test_a_named_folder_is_handed_on_as_it_is_and_stays(tmp_path):
+    mine = tmp_path / "mine"
+    assert broken_off(mine, None) == mine
+    assert not mine.exists()  # nobody has made it
+    mine.mkdir()
+    assert broken_off(mine, "lock").is_dir()

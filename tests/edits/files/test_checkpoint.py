@@ -1,0 +1,472 @@
+"""Checkpoints edited on disk: the same weights as an edit in memory gives, whole or not there at all."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers as hf
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from synthetic import mathneuro, wanda_rows
+
+from lesion.edits.edit import Compose, ScaleParameters
+from lesion.edits.files.artefact import read_edit, save_edit
+from lesion.edits.files.checkpoint import apply_edits
+from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.topk import Magnitude
+from lesion.edits.weights import written
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import load
+from tiny import FAMILIES, tiny, tokenizer
+
+KNOWN = [family for family in FAMILIES if family != "unknown"]
+
+
+def checkpoint(folder: Path, family: str = "llama", dtype: torch.dtype = torch.float32, shard: str = "5GB") -> Path:
+    tiny(family).to(dtype).save_pretrained(folder, max_shard_size=shard)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+def kept(folder: Path, source: Path, *edits, name: str = "one.edit"):
+    """A model from a folder, and an edit of it saved and read again."""
+    model = load(source, dtype="auto")
+    made = tuple(edit(model) for edit in edits)
+    save_edit(folder / name, made[0] if len(made) == 1 else Compose(made), model)
+    return read_edit(folder / name)
+
+
+def boost(model):
+    return ScaleParameters(mathneuro(model), 1.5)
+
+
+def prune(model):
+    return ScaleParameters(wanda_rows(model), 0.0)
+
+
+def assert_bitwise(mine: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert mine.keys() == other.keys()
+    for name in mine:
+        assert mine[name].dtype == other[name].dtype, name
+        assert torch.equal(mine[name], other[name]), name
+
+
+def state(folder: Path) -> dict[str, torch.Tensor]:
+    return hf.AutoModelForCausalLM.from_pretrained(folder, dtype="auto").state_dict()
+
+
+def edited_in_memory(source: Path, edit, dtype: str = "float32") -> dict[str, torch.Tensor]:
+    model = load(source, dtype=dtype)
+    parts = edit.edits if isinstance(edit, Compose) else (edit,)
+    with written(model, parts):
+        return {name: tensor.clone() for name, tensor in model.network.state_dict().items()}
+
+
+@pytest.mark.parametrize("family", KNOWN)
+def test_a_written_checkpoint_is_the_model_edited_in_memory(family, tmp_path):
+    source = checkpoint(tmp_path / "base", family, shard="20KB")
+    edit = kept(tmp_path, source, boost)
+    before = state(source)
+    apply_edits(source, [edit], tmp_path / "out")
+    after = state(tmp_path / "out")
+    assert_bitwise(after, edited_in_memory(source, edit.edit))
+    assert any(not torch.equal(after[name], before[name]) for name in before)
+
+
+@pytest.mark.parametrize("family", ["llama", "mixtral", "gpt2"])
+@pytest.mark.parametrize(("dtype", "name"), [(torch.bfloat16, "bfloat16"), (torch.float16, "float16")])
+def test_half_precision_stays_and_is_rounded_as_in_memory(family, dtype, name, tmp_path):
+    source = checkpoint(tmp_path / "base", family, dtype)
+    edit = kept(tmp_path, source, boost)  # observed in float32, as a CPU loads it
+    assert edit.model.dtype == "float32"
+    apply_edits(source, [edit], tmp_path / "out")
+    assert_bitwise(state(tmp_path / "out"), edited_in_memory(source, edit.edit, name))
+
+
+def test_two_edits_select_on_the_unedited_weights_and_their_factors_multiply(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    first = kept(tmp_path, source, lambda m: ScaleParameters(Magnitude(0.2), 0.5), name="a.edit")
+    second = kept(tmp_path, source, boost, name="b.edit")
+    done = apply_edits(source, [first, second], tmp_path / "out")
+    after = state(tmp_path / "out")
+    assert_bitwise(after, edited_in_memory(source, Compose((first.edit, second.edit))))
+    with (tmp_path / "out" / "lesion" / "magnitude-0.2.edit").open("rb") as copy:
+        assert copy.read() == first.data
+    assert [deed.achieved for deed in done.deeds] == pytest.approx([0.5, 1.5])
+
+
+def test_an_edit_of_several_parts_and_a_random_control_are_applied_as_in_memory(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    edit = kept(tmp_path, source, prune, lambda m: ScaleParameters(Random(mathneuro(m), 7), 2.0))
+    apply_edits(source, [edit], tmp_path / "out")
+    assert_bitwise(state(tmp_path / "out"), edited_in_memory(source, edit.edit))
+
+
+def test_another_factor_may_be_given(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    edit = kept(tmp_path, source, boost)
+    done = apply_edits(source, [edit], tmp_path / "out", factor=0.25)
+    assert done.achieved == pytest.approx(0.25)
+    assert_bitwise(state(tmp_path / "out"), edited_in_memory(source, edit.with_factor(0.25).edit))
+
+
+@pytest.mark.parametrize("family", ["llama_tied", "mixtral", "gpt_neox"])
+def test_files_names_order_metadata_and_untouched_tensors_stay_as_they_are(family, tmp_path):
+    source = checkpoint(tmp_path / "base", family, shard="20KB")
+    edit = kept(tmp_path, source, lambda m: ScaleParameters(Magnitude(0.1, ("1.attention.o",)), 0.0))
+    apply_edits(source, [edit], tmp_path / "out")
+    old = {path.name for path in source.iterdir()}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == old | {"README.md", "lesion"}
+    changed = []
+    for name in sorted(old):
+        before, after = (source / name).read_bytes(), (tmp_path / "out" / name).read_bytes()
+        assert len(before) == len(after)
+        if before != after:
+            changed.append(name)
+            size = int.from_bytes(before[:8], "little")
+            assert before[: 8 + size] == after[: 8 + size]
+    assert len(changed) == 1
+    assert changed[0].endswith(".safetensors")
+
+
+def test_names_without_the_prefix_of_the_network_are_found(tmp_path):
+    source = checkpoint(tmp_path / "base", "gpt2")
+    edit = kept(tmp_path, source, boost)
+    want = edited_in_memory(source, edit.edit)
+    old = {name.removeprefix("transformer."): t for name, t in load_file(source / "model.safetensors").items()}
+    assert "h.0.attn.c_attn.weight" in old
+    save_file(old, source / "model.safetensors", metadata={"format": "pt"})
+    apply_edits(source, [edit], tmp_path / "out")
+    assert_bitwise(state(tmp_path / "out"), want)
+
+
+def test_experts_that_lie_on_disk_as_one_tensor_are_found_too(tmp_path):
+    source = checkpoint(tmp_path / "base", "mixtral")
+    edit = kept(tmp_path, source, boost)
+    want = edited_in_memory(source, edit.edit)
+    fused = {name: tensor.contiguous() for name, tensor in state(source).items()}
+    save_file(fused, source / "model.safetensors", metadata={"format": "pt"})
+    apply_edits(source, [edit], tmp_path / "out")
+    assert "model.layers.0.mlp.experts.gate_up_proj" in load_file(tmp_path / "out" / "model.safetensors")
+    assert_bitwise(state(tmp_path / "out"), want)
+
+
+def test_the_text_part_of_a_multimodal_gemma_is_found(tmp_path):
+    text = {**tiny("gemma3").config.to_dict(), "model_type": "gemma3_text"}
+    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = hf.Gemma3Config(
+        text_config=text, vision_config={**vision, "image_size": 28, "patch_size": 14}, mm_tokens_per_image=4
+    )
+    torch.manual_seed(0)
+    network = hf.Gemma3ForConditionalGeneration(config)
+    network.save_pretrained(tmp_path / "base")
+    tokenizer().save_pretrained(tmp_path / "base")
+    edit = kept(tmp_path, tmp_path / "base", boost)
+    apply_edits(tmp_path / "base", [edit], tmp_path / "out")
+    assert_bitwise(state(tmp_path / "out"), edited_in_memory(tmp_path / "base", edit.edit))
+
+
+def test_an_architecture_that_is_taken_apart_by_its_structure_is_edited_too(tmp_path):
+    torch.manual_seed(0)
+    config = hf.StableLmConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        pad_token_id=None,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    hf.StableLmForCausalLM(config).save_pretrained(tmp_path / "base")
+    tokenizer().save_pretrained(tmp_path / "base")
+    edit = kept(tmp_path, tmp_path / "base", boost)
+    apply_edits(tmp_path / "base", [edit], tmp_path / "out")
+    assert_bitwise(state(tmp_path / "out"), edited_in_memory(tmp_path / "base", edit.edit))
+
+
+def test_both_names_of_a_tied_tensor_are_edited_where_both_are_stored(tmp_path):
+    source = checkpoint(tmp_path / "base", "llama")
+    edit = kept(tmp_path, source, lambda m: ScaleParameters(Magnitude(0.1, ("head",)), 2.0))
+    done = apply_edits(source, [edit], tmp_path / "out")
+    assert [effect.address for effect in done.effects] == ["head"]
+    assert_bitwise(state(tmp_path / "out"), edited_in_memory(source, edit.edit))
+
+
+# -- what is refused, with nothing written
+
+
+def refused(tmp_path, source, edits, *says, error=LesionError, **settings) -> str:
+    with pytest.raises(error) as caught:
+        apply_edits(source, edits, tmp_path / "out", **settings)
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".out*"))
+    for words in says:
+        assert words in str(caught.value), str(caught.value)
+    return str(caught.value)
+
+
+def test_an_edit_made_for_other_weights_is_refused_and_made_anew_when_forced(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    edit = kept(tmp_path, source, boost)
+    torch.manual_seed(1)
+    other = tiny("llama")
+    for parameter in other.parameters():
+        parameter.data.mul_(1 + 0.1 * torch.rand_like(parameter))
+    other.save_pretrained(tmp_path / "other")
+    tokenizer().save_pretrained(tmp_path / "other")
+    refused(tmp_path, tmp_path / "other", [edit], "fingerprint", edit.model.fingerprint, "--force")
+    done = apply_edits(tmp_path / "other", [edit], tmp_path / "out", force=True)
+    assert done.deeds[0].afresh
+    assert_bitwise(state(tmp_path / "out"), edited_in_memory(tmp_path / "other", edit.edit))
+    assert "made for other weights" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_shapes_that_do_not_fit_are_refused_even_when_forced(tmp_path):
+    edit = kept(tmp_path, checkpoint(tmp_path / "base"), boost)
+    other = checkpoint(tmp_path / "other", "qwen3")
+    refused(tmp_path, other, [edit], "0.attention.q", "32 × 32", "64 × 32", force=True)
+
+
+def test_a_factor_that_half_precision_loses_is_refused_with_the_numbers(tmp_path):
+    source = checkpoint(tmp_path / "base", dtype=torch.bfloat16)
+    edit = kept(tmp_path, source, boost)
+    refused(tmp_path, source, [edit], "bfloat16", "moves 0 of", "99 %", factor=1.001)
+
+
+def test_a_matrix_that_is_not_on_disk_is_refused(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    edit = kept(tmp_path, source, boost)
+    tensors = load_file(source / "model.safetensors")
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
+    refused(tmp_path, source, [edit], "1.mlp.up", "model.layers.1.mlp.up_proj.weight")
+
+
+@pytest.mark.parametrize("place", ["../elsewhere.safetensors", "/elsewhere.safetensors", "sub/a.safetensors", ".."])
+def test_an_index_that_names_a_file_outside_the_folder_is_refused(place, tmp_path):
+    source = checkpoint(tmp_path / "base", shard="20KB")
+    edit = kept(tmp_path, source, boost)
+    index = source / "model.safetensors.index.json"
+    listed = json.loads(index.read_text())
+    first = next(iter(listed["weight_map"]))
+    listed["weight_map"][first] = place
+    index.write_text(json.dumps(listed))
+    refused(tmp_path, source, [edit], "refused")
+
+
+def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    edit = kept(tmp_path, source, boost)
+    (tmp_path / "secret.json").write_text("{}")
+    (source / "extra.json").symlink_to(tmp_path / "secret.json")
+    done = apply_edits(source, [edit], tmp_path / "fine")
+    assert done.left_out == ("extra.json",)
+    (source / "model.safetensors").rename(tmp_path / "model.safetensors")
+    (source / "model.safetensors").symlink_to(tmp_path / "model.safetensors")
+    refused(tmp_path, source, [edit], "link", "not followed")
+
+
+def test_a_damaged_shard_and_a_missing_one_are_refused(tmp_path):
+    source = checkpoint(tmp_path / "base", shard="20KB")
+    edit = kept(tmp_path, source, boost)
+    shard = sorted(source.glob("*.safetensors"))[1]
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-5])
+    refused(tmp_path, source, [edit], shard.name, "damaged or cut short")
+    shard.unlink()
+    refused(tmp_path, source, [edit], shard.name, "not there")
+
+
+def test_weights_in_other_formats_are_neither_read_nor_copied(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    edit = kept(tmp_path, source, boost)
+    for name in ("pytorch_model.bin", "flax_model.msgpack", "model.onnx", "code.py", "pytorch_model.bin.index.json"):
+        (source / name).write_bytes(b"{}")
+    (source / "LICENSE").write_text("free")
+    done = apply_edits(source, [edit], tmp_path / "out")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"LICENSE", "tokenizer.json", "config.json", "generation_config.json"} <= names
+    assert not names & set(done.left_out)
+    assert len(done.left_out) == 5
+    (source / "model.safetensors").unlink()
+    refused(tmp_path / "x", source, [edit], "no safetensors weights", "may hold code")
+
+
+def test_a_quantised_checkpoint_is_refused(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    edit = kept(tmp_path, source, boost)
+    config = json.loads((source / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+    (source / "config.json").write_text(json.dumps(config))
+    refused(tmp_path, source, [edit], "quantised", "gptq")
+
+
+def test_a_folder_that_exists_is_refused_and_left_alone(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    edit = kept(tmp_path, source, boost)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match="not empty"):
+        apply_edits(source, [edit], tmp_path / "full")
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+    with pytest.raises(UsageError, match="inside the model's own folder"):
+        apply_edits(source, [edit], source / "out")
+    (tmp_path / "empty").mkdir()
+    apply_edits(source, [edit], tmp_path / "empty")
+    assert (tmp_path / "empty" / "config.json").is_file()
+
+
+def test_a_disk_that_is_full_leaves_nothing(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    edit = kept(tmp_path, source, boost)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, limit[1]))
+        refused(tmp_path, source, [edit], "cannot be written", os.strerror(errno.EFBIG))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    edit = kept(tmp_path, source, boost)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LesionError, match="cannot be written"):
+        apply_edits(source, [edit], tmp_path / "file" / "out")
+
+
+# -- crashes
+
+KILLED = """
+import os, signal, sys
+from lesion.edits.files.artefact import read_edit
+from lesion.edits.files.checkpoint import apply_edits
+
+class Deadly:
+    def begin(self, *_): pass
+    def note(self, *_): pass
+    def answered(self, _):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+apply_edits(sys.argv[1], [read_edit(sys.argv[2])], sys.argv[3], watcher=Deadly())
+"""
+
+
+class Heard:
+    def __init__(self):
+        self.notes, self.shards = [], 0
+
+    def begin(self, model, asked, stored, what="answers"):
+        self.asked = asked
+
+    def answered(self, count):
+        self.shards += count
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_nothing_is_left_that_loads_and_a_rerun_cleans_up(tmp_path):
+    source = checkpoint(tmp_path / "base", shard="20KB")
+    edit = kept(tmp_path, source, boost)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, source, edit.path, tmp_path / "out"], capture_output=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not (tmp_path / "out").exists()
+    (left,) = tmp_path.glob(".out.partial-*")
+    assert list(left.glob("*.safetensors"))
+    with pytest.raises((OSError, ValueError)):
+        hf.AutoModelForCausalLM.from_pretrained(left)
+    heard = Heard()
+    apply_edits(source, [edit], tmp_path / "out", watcher=heard)
+    assert not left.exists()
+    assert len(heard.notes) == 1
+    assert "stopped in the middle" in heard.notes[0]
+    assert heard.shards == heard.asked > 2
+    assert_bitwise(state(tmp_path / "out"), edited_in_memory(source, edit.edit))
+
+
+def test_what_a_living_run_writes_beside_is_left_alone(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    edit = kept(tmp_path, source, boost)
+    other = tmp_path / f".out.partial-{os.getppid()}"
+    other.mkdir()
+    apply_edits(source, [edit], tmp_path / "out")
+    assert other.is_dir()
+
+
+# -- memory and the card
+
+
+@pytest.mark.slow
+def test_memory_is_needed_for_one_tensor_and_not_for_the_model(tmp_path):
+    config = hf.LlamaConfig(
+        vocab_size=64, hidden_size=512, intermediate_size=1024, num_hidden_layers=10, num_attention_heads=8
+    )
+    torch.manual_seed(0)
+    hf.LlamaForCausalLM(config).save_pretrained(tmp_path / "base")
+    tokenizer().save_pretrained(tmp_path / "base")
+    size = (tmp_path / "base" / "model.safetensors").stat().st_size
+    assert size > 100e6
+    edit = kept(tmp_path, tmp_path / "base", lambda m: ScaleParameters(Magnitude(0.05), 0.0))
+    small = checkpoint(tmp_path / "small")
+    little = kept(tmp_path, small, lambda m: ScaleParameters(Magnitude(0.05), 0.0), name="little.edit")
+    script = (
+        "import sys, resource\n"
+        "from lesion.edits.files.artefact import read_edit\n"
+        "from lesion.edits.files.checkpoint import apply_edits\n"
+        "for source, edit, out in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):\n"
+        "    apply_edits(source, [read_edit(edit)], out)\n"
+        "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)\n"
+    )
+    arguments = (small, little.path, tmp_path / "a", tmp_path / "base", edit.path, tmp_path / "b")
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, check=True, text=True)
+    before, after = map(int, done.stdout.split())
+    assert after - before < size / 2
+
+
+def test_the_card_says_what_was_done_and_keeps_the_base_models_own(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    (source / "README.md").write_text("---\nlicense: mit\n---\n# Base\n\nA `base`.\n")
+    edit = kept(tmp_path, source, boost)
+    done = apply_edits(source, [edit], tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert card.startswith("---\nlicense: mit\n---\n")
+    for words in (
+        edit.label,
+        edit.digest,
+        edit.model.fingerprint,
+        "sums.jsonl",
+        "# The card of the base model",
+        "A `base`",
+    ):
+        assert words in card
+    assert f"{done.deeds[0].selected:,}" in card
+    assert done.deeds[0].selected == sum(count.selected for count in edit.selected)
+    assert (tmp_path / "out" / "lesion" / f"{edit.label}.edit").read_bytes() == edit.data
+    again = kept(tmp_path, tmp_path / "out", prune, name="again.edit")
+    apply_edits(tmp_path / "out", [again], tmp_path / "twice")
+    names = {path.name for path in (tmp_path / "twice" / "lesion").iterdir()}
+    assert names == {f"{edit.label}.edit", f"{again.label}.edit"}
+
+
+def test_metadata_of_a_written_shard_is_that_of_the_base(tmp_path):
+    source = checkpoint(tmp_path / "base")
+    apply_edits(source, [kept(tmp_path, source, boost)], tmp_path / "out")
+    with safe_open(tmp_path / "out" / "model.safetensors", "pt") as file:
+        assert file.metadata() == {"format": "pt"}

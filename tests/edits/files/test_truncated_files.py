@@ -1,0 +1,223 @@
+"""Edit files that truncate: they say what is kept, read back with distrust, fit their model and join with others."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load as load_bytes
+from synthetic import mathneuro
+
+from lesion.edits.apply import applied
+from lesion.edits.edit import Compose, ScaleMlp, ScaleParameters, Truncate
+from lesion.edits.files.artefact import read_edit, save_edit
+from lesion.edits.files.combine import combined
+from lesion.edits.files.container import encode
+from lesion.edits.selections.topk import Magnitude
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import wrap
+from tiny import model as tiny_model
+from tiny import tiny, tokenizer
+
+ONE = Truncate("1.mlp.up", 0.25)
+TWO = Compose((ONE, Truncate("0.attention.q", 0.5, "bottom")))
+MIXED = Compose((ScaleParameters(Magnitude(0.1, ("0.mlp.down",)), 0.5), ONE))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model("llama")
+
+
+def kept(model, tmp_path, edit, name="a.edit"):
+    return read_edit(save_edit(tmp_path / name, edit, model))
+
+
+@pytest.mark.parametrize("edit", [ONE, TWO, MIXED, Compose((ONE, ONE)), Truncate("head", 1e-5, "bottom")], ids=str)
+def test_a_saved_truncation_reads_back_as_the_same_edit_and_fits_its_model(edit, model, tmp_path):
+    file = kept(model, tmp_path, edit)
+    assert file.edit == edit
+    assert file.fit(model) == edit
+    assert not file.afresh(model, file.fit(model))
+
+
+def test_the_header_tells_a_person_what_is_kept_of_which_matrix(model, tmp_path):
+    path = save_edit(tmp_path / "a.edit", TWO, model)
+    with safe_open(path, "pt") as opened:
+        header = json.loads(opened.metadata()["lesion"])
+        assert list(opened.keys()) == []
+    assert header["version"] == 2
+    assert header["edit"] == {
+        "compose": [
+            {"truncate": "1.mlp.up", "keep": 0.25, "side": "top"},
+            {"truncate": "0.attention.q", "keep": 0.5, "side": "bottom"},
+        ]
+    }
+    assert header["truncated"] == [
+        {
+            **{"address": "1.mlp.up", "keep": 0.25, "side": "top", "rank": 32, "kept": 8},
+            **{"parameters_dense": 48 * 32, "parameters_factors": 8 * (48 + 32)},
+        },
+        {
+            **{"address": "0.attention.q", "keep": 0.5, "side": "bottom", "rank": 32, "kept": 16},
+            **{"parameters_dense": 32 * 32, "parameters_factors": 16 * (32 + 32)},
+        },
+    ]
+    assert set(header["model"]["matrices"]) == {"0.attention.q", "1.mlp.up"}
+    assert header["selected"] == []
+
+
+def test_a_label_names_what_is_truncated_in_letters_that_a_file_name_may_have(model, tmp_path):
+    assert kept(model, tmp_path, Truncate("1.mlp.up", 0.01)).label == "1.mlp.up-top-0.01"
+    assert kept(model, tmp_path, TWO).label == "1.mlp.up-top-0.25_with_0.attention.q-bottom-0.5"
+    assert kept(model, tmp_path, MIXED).label == "magnitude-0.1_with_1.mlp.up-top-0.25"
+    many = Compose(tuple(Truncate(address, 0.5) for address in model.anatomy.matrices))
+    assert len(kept(model, tmp_path, many).label) == 80
+
+
+def test_files_without_truncations_stay_in_the_format_that_an_older_lesion_reads(model, tmp_path):
+    path = save_edit(tmp_path / "a.edit", ScaleParameters(mathneuro(model), 0.0), model)
+    with safe_open(path, "pt") as opened:
+        header = json.loads(opened.metadata()["lesion"])
+    assert header["version"] == 1
+    assert "truncated" not in header
+
+
+def test_the_same_weights_in_another_dtype_are_truncated_and_others_only_when_forced(tmp_path):
+    half = wrap(tiny("llama").to(torch.bfloat16), tokenizer(), "half")
+    wide = wrap(tiny("llama").to(torch.bfloat16).float(), tokenizer(), "wide")
+    file = kept(half, tmp_path, ONE)
+    assert not file.afresh(wide, file.fit(wide))
+    other = wrap(tiny("llama"), tokenizer(), "other")
+    with pytest.raises(LesionError, match=r"other weights.*truncate these weights with --force"):
+        file.fit(other)
+    forced = file.fit(other, force=True)
+    assert forced == ONE
+    assert file.afresh(other, forced)
+    with pytest.raises(LesionError, match=r"0\.attention\.q \(32 × 32.*64 × 32"):
+        kept(wrap(tiny("llama"), tokenizer(), "llama"), tmp_path, TWO).fit(tiny_model("qwen3"), force=True)
+
+
+def test_a_truncation_has_no_factor(model, tmp_path):
+    for edit in (ONE, MIXED):
+        with pytest.raises(UsageError, match=r"truncates 1\.mlp\.up, and a truncation has no factor"):
+            kept(model, tmp_path, edit).with_factor(0.5)
+
+
+# -- what is not written
+
+
+@pytest.mark.parametrize(
+    ("edit", "error", "says"),
+    [
+        (Truncate("1.mlp.upp", 0.5), UsageError, r"no matrix '1\.mlp\.upp'.*1\.mlp\.up"),
+        (Truncate("7.mlp.up", 0.5), UsageError, "no block 7"),
+        (Truncate("1.mlp.up", 1), LesionError, "keeps every component"),
+        (Compose((ONE, ScaleMlp(0))), UsageError, "partly one of blocks"),
+        (Compose((ScaleParameters(Magnitude(0.1)), ONE)), UsageError, "order would matter"),
+    ],
+)
+def test_what_no_model_could_be_edited_by_is_not_written(edit, error, says, model, tmp_path):
+    with pytest.raises(error, match=says):
+        save_edit(tmp_path / "a.edit", edit, model)
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- files that somebody has changed on purpose
+
+
+def changes():
+    def edit(key, value):
+        return lambda h: h["edit"]["compose"][1].__setitem__(key, value)
+
+    def told(key, value):
+        return lambda h: h["truncated"][0].__setitem__(key, value)
+
+    def matrices(change):
+        return lambda h: change(h["model"]["matrices"])
+
+    return {
+        "keep above 1": edit("keep", 1.5),
+        "keep below 0": edit("keep", -0.1),
+        "keep as a text": edit("keep", "0.25"),
+        "keep of nothing": edit("keep", None),
+        "another keep": edit("keep", 0.5),
+        "a third side": edit("side", "middle"),
+        "a list of sides": edit("side", ["top"]),
+        "the other side": edit("side", "bottom"),
+        "another matrix": edit("truncate", "1.mlp.gate"),
+        "a path": edit("truncate", "../../etc/passwd"),
+        "a matrix without a block": edit("truncate", "mlp.up"),
+        "a number for an address": edit("truncate", 1),
+        "more than belongs there": edit("more", 1),
+        "the matrix that is multiplied": edit("truncate", "0.mlp.down"),
+        "another count": told("kept", 1),
+        "another rank": told("rank", 33),
+        "nothing told": lambda h: h.pop("truncated"),
+        "told twice": lambda h: h["truncated"].append(h["truncated"][0]),
+        "a matrix less": matrices(lambda m: m.pop("1.mlp.up")),
+        "a matrix more": matrices(lambda m: m.__setitem__("1.mlp.gate", m["1.mlp.up"])),
+        "another shape": matrices(lambda m: m["1.mlp.up"].__setitem__("shape", [48, 31])),
+        "a format that knows no truncations": lambda h: h.__setitem__("version", 1),
+        "another label": lambda h: h.__setitem__("label", "1.mlp.up-top-0.25"),
+    }
+
+
+def remade(good: bytes, change=None) -> bytes:
+    size = int.from_bytes(good[:8], "little")
+    header = json.loads(json.loads(good[8 : 8 + size])["__metadata__"]["lesion"])
+    if change is not None:
+        change(header)
+    return encode(header, load_bytes(good))
+
+
+@pytest.mark.parametrize("name", list(changes()))
+def test_a_truncation_that_does_not_hold_together_is_refused(name, model, tmp_path):
+    good = kept(model, tmp_path, MIXED).data
+    assert remade(good) == good
+    (tmp_path / "bad.edit").write_bytes(remade(good, changes()[name]))
+    with pytest.raises(LesionError, match=r"bad\.edit does not hold together"):
+        read_edit(tmp_path / "bad.edit")
+
+
+# -- two made one
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_edits_of_different_matrices_are_joined_where_one_truncates(loaded, model, tmp_path):
+    first = kept(model, tmp_path, ONE)
+    other = Compose((Truncate("0.attention.q", 0.5, "bottom"), ScaleParameters(Magnitude(0.1, ("2.mlp.up",)), 0.5)))
+    second = kept(model, tmp_path, other, "b.edit")
+    made = read_edit(combined(first, second, "or", tmp_path / "new.edit", model=model if loaded else None))
+    assert made.edit == Compose((ONE, other))
+    assert (made.selected is None) == (not loaded)
+    with applied(model, made.fit(model)):
+        together = {address: matrix.read() for address, matrix in model.anatomy.matrices.items()}
+    with applied(model, first.fit(model)), applied(model, second.fit(model)):
+        for address, matrix in model.anatomy.matrices.items():
+            assert torch.equal(matrix.read(), together[address])
+
+
+def test_two_truncations_joined_select_nothing_and_say_so(model, tmp_path):
+    files = kept(model, tmp_path, ONE), kept(model, tmp_path, Truncate("2.mlp.up", 0.5), "b.edit")
+    assert read_edit(combined(*files, "or", tmp_path / "new.edit")).selected == ()
+
+
+@pytest.mark.parametrize(
+    ("other", "word", "factor", "says"),
+    [
+        (Truncate("2.mlp.up", 0.5), "minus", None, "have no 'minus'; --op or"),
+        (Truncate("2.mlp.up", 0.5), "and", None, "have no 'and'"),
+        (Truncate("2.mlp.up", 0.5), "or", 0.5, "no factor"),
+        (Truncate("1.mlp.up", 0.5, "bottom"), "or", None, r"both edit 1\.mlp\.up"),
+        (ScaleParameters(Magnitude(0.1, ("1.mlp.up",)), 0.5), "or", None, r"both edit 1\.mlp\.up"),
+    ],
+)
+def test_what_has_no_meaning_for_truncations_is_refused(other, word, factor, says, model, tmp_path):
+    files = kept(model, tmp_path, ONE), kept(model, tmp_path, other, "b.edit")
+    for pair in (files, files[::-1]):
+        with pytest.raises(UsageError, match=says):
+            combined(*pair, word, tmp_path / "new.edit", factor=factor)
+    assert not (tmp_path / "new.edit").exists()

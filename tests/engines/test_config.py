@@ -1,0 +1,100 @@
+"""The choice of an engine: what cannot be is told before anything is loaded, and what is made is let go of."""
+
+from __future__ import annotations
+
+import pytest
+
+import tiny
+from lesion.engines import config as choosing
+from lesion.engines.config import EngineChoice
+from lesion.engines.factory import load_for
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"engine": "vlm"}, "There is no engine .vlm.*vllm"),
+        ({"workers": 0}, "At least 1 worker is needed, not 0"),
+        ({"gpus_per_worker": 0}, "at least 1 GPU"),
+    ],
+)
+def test_what_cannot_be_chosen_is_said(settings, told):
+    with pytest.raises(UsageError, match=told):
+        EngineChoice(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "library", "told"),
+    [
+        ({"engine": "vllm"}, "vllm", r"pip install 'lesion\[vllm\]'"),
+        ({"workers": 2}, "ray", r"pip install 'lesion\[ray\]'"),
+        ({"ray": "auto"}, "ray", r"pip install 'lesion\[ray\]'"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named(settings, library, told, monkeypatch):
+    there = choosing.importlib.util.find_spec
+    monkeypatch.setattr(choosing.importlib.util, "find_spec", lambda name: None if name == library else there(name))
+    with pytest.raises(UsageError, match=told), EngineChoice(**settings).opened():
+        pass
+
+
+def test_the_name_of_an_engine_is_a_choice():
+    assert EngineChoice.of("vllm") == EngineChoice("vllm")
+    assert EngineChoice.of(EngineChoice(workers=2)).workers == 2
+    assert [EngineChoice(**each).distributed for each in ({}, {"workers": 1}, {"ray": "auto"})] == [False, True, True]
+
+
+def test_without_workers_the_engine_is_the_one_that_is_its_own_class():
+    model = tiny.model("llama")
+    with EngineChoice().opened() as make_engine:
+        engine = make_engine(model, 4)
+    assert isinstance(engine, TransformersEngine)
+    assert engine.work.batch_size == 4
+
+
+def test_one_engine_is_let_go_of_before_the_next_is_made():
+    events = []
+
+    class Cluster:
+        def engine(self, model, batch_size):
+            events.append(f"make {model.name}")
+            return Running(model.name)
+
+    class Running:
+        def __init__(self, name):
+            self.name = name
+
+        def answer(self, requests):
+            return iter(())
+
+        def close(self):
+            events.append(f"close {self.name}")
+
+    from lesion.engines.factory import Opened
+
+    with Opened(EngineChoice(workers=1), Cluster()) as make_engine:
+        make_engine(tiny.model("llama"), 1)
+        make_engine(tiny.model("qwen2"), 1)
+    assert events == ["make tiny:llama", "close tiny:llama", "make tiny:qwen2", "close tiny:qwen2"]
+
+
+def test_a_model_that_others_answer_with_is_loaded_into_main_memory():
+    class Cluster:
+        accelerated = True
+
+        def prepare(self, device):
+            assert device == "auto"
+
+    from lesion.engines.factory import Opened
+
+    with Opened(EngineChoice(workers=1), Cluster()) as make_engine:
+        model = load_for(make_engine, "bundled:llama-base", revision=None, dtype="auto", device="auto")
+    assert model.device.type == "cpu"
+    assert model.origin.source == "bundled:llama-base"
+    # The workers' accelerators take the dtype of the checkpoint, so the driver's model has it too.
+    assert model.origin.dtype == str(model.network.config.dtype).removeprefix("torch.")
+    assert load_for(TransformersEngine, "bundled:llama-base", revision=None, dtype="auto", device="cpu").origin == (
+        model.origin.__class__("bundled:llama-base", None, "float32")
+    )

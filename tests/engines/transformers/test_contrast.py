@@ -1,0 +1,178 @@
+"""Contrasts: probability and rank of tokens after a prompt are those of a plain pass under the edit alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from alone import EDITS, forward, prompts
+
+import lesion.engines.transformers.contrast
+import tiny
+from lesion.edits.edit import BASELINE, ScaleBlock
+from lesion.engines.engine import Decoding, Request, Response
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import LesionError
+from lesion.models.load import Model, load
+from lesion.tasks.catalogue import draw, find
+from lesion.tasks.continuations import encode_contrast
+from oneencoding import contrasted
+
+TOKENS = (7, 30, 12)
+
+
+def plain(logits: torch.Tensor, tokens) -> tuple[list[float], list[int]]:
+    """Log-probabilities in numpy's float64, and the places in a sorted list, from 1."""
+    values = logits.double().numpy()
+    log = values - values.max() - math.log(np.exp(values - values.max()).sum())
+    order = sorted(range(len(values)), key=lambda token: -values[token])
+    return [float(log[token]) for token in tokens], [order.index(token) + 1 for token in tokens]
+
+
+def ask(model: Model, requests, batch_size: int = 16) -> dict[str, Response]:
+    found = {r.key: r for r in TransformersEngine(model, batch_size).answer(requests)}
+    assert found.keys() == {request.key for request in requests}
+    return found
+
+
+def questions(edits=EDITS, count: int = 4) -> list[Request]:
+    return [
+        Request(f"{index} under {edit}", prompt, edit, tokens=TOKENS)
+        for index, prompt in enumerate(prompts(count, longest=15, seed=4))
+        for edit in edits
+    ]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox", "gpt2", "mixtral"])
+def test_scores_and_ranks_are_those_of_a_plain_pass_under_every_edit(family):
+    model, requests = tiny.model(family), questions()
+    found = ask(model, requests)
+    for request in requests:
+        logits = forward(model, request.prompt, request.edit)[0][-1]
+        scores, ranks = plain(logits, TOKENS)
+        response = found[request.key]
+        assert response.answer.scores == pytest.approx(scores, abs=2e-4), request.key
+        assert list(response.answer.ranks) == ranks, request.key
+        assert response.token_ids == (int(logits.argmax()),)
+        assert response.answer.text == model.tokenizer.decode([int(logits.argmax())])
+        assert (response.answer.tokens, response.answer.finish) == (0, "stop")
+
+
+def test_ranks_of_all_tokens_are_a_permutation_and_their_probabilities_sum_to_one():
+    model = tiny.model("qwen2")
+    answer = ask(model, [Request("all", (5, 6, 7), ScaleBlock(1, 0.5), tokens=tuple(range(64)))])["all"].answer
+    assert sorted(answer.ranks) == list(range(1, 65))
+    assert math.fsum(map(math.exp, answer.scores)) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.same_bits("logits that are equal are meant")
+def test_equal_logits_share_the_better_rank():
+    model = tiny.model("llama")
+    with torch.no_grad():
+        model.network.lm_head.weight.zero_()
+    answer = ask(model, [Request("tie", (5, 6), tokens=(20, 21))])["tie"].answer
+    assert answer.ranks == (1, 1)
+    assert answer.scores == pytest.approx([-math.log(64)] * 2, abs=1e-9)
+
+
+def test_contrasts_choices_and_free_answers_may_be_asked_in_one_call():
+    model = tiny.model("llama")
+    mixed = [
+        *questions(count=1),
+        Request("free", (5, 6, 7), decoding=Decoding(3)),
+        Request("choice", (5, 6), choices=((7,), (8, 9))),
+    ]
+    found = ask(model, mixed)
+    assert found["free"].answer.ranks == found["choice"].answer.ranks == ()
+    assert 1 <= len(found["free"].token_ids) <= 3
+    assert len(found["choice"].answer.scores) == 2
+
+
+def test_the_edits_of_one_prompt_share_its_work():
+    model = tiny.model("llama")
+    engine = TransformersEngine(model, 16)
+    (prompt,) = prompts(1, longest=15, shortest=15)
+    list(engine.answer([Request(str(edit), prompt, edit, tokens=TOKENS) for edit in (BASELINE, ScaleBlock(2))]))
+    # 3 blocks for the baseline, and one more for the edit of the last.
+    assert engine.work.prompt == 15 * 4 // 3
+    assert engine.work.decoded == engine.work.steps == 0
+
+
+def test_an_edit_that_breaks_the_numbers_is_reported_and_has_no_ranks():
+    model = tiny.model("llama")
+    found = ask(model, questions(edits=(BASELINE, ScaleBlock(1, 1e38), ScaleBlock(1))))
+    for key, response in found.items():
+        broken = key.endswith(str(ScaleBlock(1, 1e38)))
+        assert (response.answer.finish == "nonfinite") == broken
+        assert (response.answer.ranks == ()) == broken
+
+
+def test_a_token_that_the_network_does_not_know_and_a_prompt_that_is_too_long_are_refused():
+    model = tiny.model("llama")
+    with pytest.raises(LesionError, match="beyond the 64 that the network has embeddings for"):
+        ask(model, [Request("strange", (5, 6), tokens=(64, 3))])
+    with pytest.raises(LesionError, match=r"long .*context of tiny:llama, 256"):
+        ask(model, [Request("long", tuple([9] * 257), tokens=(5, 6))])
+
+
+def test_when_memory_runs_out_the_batch_is_halved_and_every_contrast_is_still_answered_once(monkeypatch):
+    model, requests = tiny.model("llama"), questions()
+    expected = ask(model, requests)
+    whole = lesion.engines.transformers.contrast.prefill
+
+    def prefill(model, gates, prompts, *args, **kwargs):
+        if len(prompts) > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(model, gates, prompts, *args, **kwargs)
+
+    monkeypatch.setattr(lesion.engines.transformers.contrast, "prefill", prefill)
+    engine = TransformersEngine(model, batch_size=16)
+    found = list(engine.answer(requests))
+    assert len(found) == len(requests)
+    for response in found:
+        assert response.answer.scores == pytest.approx(expected[response.key].answer.scores, abs=1e-4)
+    assert engine.work.batch_size == 1
+
+
+@pytest.fixture(scope="module")
+def stories(shared) -> Model:
+    return load(str(shared / "models/stories260K"), dtype="float32")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ioi",
+        "facts",
+        "ioi:{data}/ioi/ioi.json",
+        "facts:{data}/counterfact/known_1000.json",
+        "facts:{data}/counterfact/counterfact-val.json",
+        "fewshot:2:ioi:{data}/ioi/ioi.json",
+        "shuffled:ioi:{data}/ioi/ioi.json",
+    ],
+)
+def test_a_real_checkpoint_answers_as_one_plain_pass_over_the_text(shared, stories, name):
+    task = find(name.format(data=shared / "data"))
+    items = draw(task, 6, 1)
+    edits = (BASELINE, ScaleBlock(0), ScaleBlock(4))
+    asked = {item.id: encode_contrast(stories, task, item) for item in items}
+    requests = [
+        Request(f"{item.id} under {edit}", asked[item.id].prompt, edit, tokens=asked[item.id].tokens)
+        for item in items
+        for edit in edits
+    ]
+    found = ask(stories, requests)
+    for request, (item, edit) in zip(requests, [(i, e) for i in items for e in edits], strict=True):
+        shots = "".join(f"{question} {answer}\n\n" for question, answer in item.shots)
+        # The tokens behind the prompt where both are encoded as one text; bare white space belongs to the prompt.
+        prompt, tokens = contrasted(stories.tokenizer, shots + item.question, item.choices)
+        assert stories.tokenizer.convert_ids_to_tokens(tokens[0]).strip("▁")
+        logits = forward(stories, prompt, edit)[0][-1]
+        scores, ranks = plain(logits, tokens)
+        answer = found[request.key].answer
+        assert answer.scores == pytest.approx(scores, abs=2e-4)
+        assert list(answer.ranks) == ranks
+        assert task.judge(item, answer).correct == (int(logits.argmax()) == tokens[0])
+        assert task.judge(item, answer).parsed == stories.tokenizer.decode([int(logits.argmax())]).strip()

@@ -1,0 +1,265 @@
+"""Drafts save steps and change no token: what a row says is what it says alone, wherever it leaves the draft."""
+
+from __future__ import annotations
+
+import pytest
+from alone import drawn, greedy, prompts
+
+import tiny
+from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters
+from lesion.edits.selections.topk import Magnitude
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.stop_strings import StopStrings
+from lesion.engines.transformers.drafts import AGAIN, FILLED, SHORT, SPARE, Drafts
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.engines.transformers.prefixes import Prefix
+from lesion.engines.transformers.sequence import Row
+from lesion.models.load import Model
+
+# Edits so slight that answers begin as the baseline's, and some leave it sooner or later.
+SLIGHT: tuple[Edit, ...] = (
+    BASELINE,
+    ScaleBlock(1, 1.0),
+    ScaleBlock(0, 0.99),
+    ScaleMlp(1, 0.9),
+    ScaleAttention(2, 0.8),
+    ScaleBlock(2, 0.85),
+    ScaleBlock(1),
+    Compose((ScaleMlp(0, 0.97), ScaleBlock(2, 1.05))),
+)
+
+
+def asked(texts, edits=SLIGHT, decoding: Decoding = Decoding(16)) -> list[Request]:  # noqa: B008 - frozen
+    return [Request(f"{item} under {edit}", text, edit, decoding) for item, text in enumerate(texts) for edit in edits]
+
+
+def answers(model: Model, requests, batch_size: int = 16) -> tuple[dict[str, tuple[int, ...]], TransformersEngine]:
+    engine = TransformersEngine(model, batch_size)
+    responses = list(engine.answer(requests))
+    assert sorted(response.key for response in responses) == sorted(request.key for request in requests)
+    return {response.key: response.token_ids for response in responses}, engine
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_answers_that_leave_the_draft_at_any_place_are_those_of_the_edit_alone(family):
+    model, requests = tiny.model(family), asked(prompts(4, seed=11))
+    alone = {request.key: greedy(model, request.prompt, request.edit, 16) for request in requests}
+    for batch_size in (3, 64):
+        found, engine = answers(model, requests, batch_size)
+        assert found == alone
+        work = engine.work
+        assert 0 < work.accepted < work.drafted
+        # The first token of an answer comes with its prompt; every other one with a step or with the draft.
+        assert work.decoded + work.accepted <= sum(map(len, found.values())) - len(requests) + work.idle
+        assert work.decoded >= sum(map(len, found.values())) - len(requests) - work.accepted
+
+
+def test_without_an_edit_that_changes_anything_nobody_but_the_first_is_decoded():
+    model = tiny.model("llama")
+    requests = asked(prompts(3, seed=12), [BASELINE, *(ScaleBlock(layer, 1.0) for layer in range(3))])
+    found, engine = answers(model, requests)
+    longest = {request.prompt: len(found[request.key]) for request in requests}
+    assert engine.work.decoded == sum(longest.values()) - len(longest)
+    for request in requests:
+        assert found[request.key] == greedy(model, request.prompt, BASELINE, 16)
+
+
+def test_sampled_answers_leave_the_draft_where_their_own_noise_says_so():
+    model = tiny.model("llama")
+    decoding = Decoding(12, temperature=0.8, top_p=0.9, seed=4)
+    requests = asked(prompts(3, seed=13), decoding=decoding) + [
+        Request(f"other {item}", text, ScaleBlock(0, 0.99), Decoding(12, temperature=0.8, top_p=0.9, seed=5))
+        for item, text in enumerate(prompts(3, seed=13))
+    ]
+    found, engine = answers(model, requests)
+    for request in requests:
+        assert found[request.key] == drawn(model, request.prompt, request.edit, request.decoding), request.key
+    assert engine.work.accepted > 0
+
+
+def test_a_stop_string_or_an_end_within_the_draft_ends_the_answer_there():
+    model = tiny.model("llama")
+    special = set(model.tokenizer.all_special_ids)
+    cases = []
+    for text in prompts(8, seed=4):
+        alone = {str(edit): greedy(model, text, edit, 14) for edit in SLIGHT[:3]}
+        if not special & {token for said in alone.values() for token in said}:
+            cases.append((text, {edit: model.tokenizer.decode(said) for edit, said in alone.items()}))
+    assert len(cases) > 1
+    for text, alone in cases:
+        spoken = alone[str(BASELINE)]
+        for at in range(1, 13, 3):
+            stop = Decoding(14, stop=(spoken[at],))
+            requests = [Request(str(edit), text, edit, stop) for edit in SLIGHT[:3]]
+            for response in TransformersEngine(model, 8).answer(requests):
+                assert response.answer.text == alone[response.key].partition(spoken[at])[0]
+
+
+def test_a_row_that_breaks_within_the_draft_keeps_what_it_has_said_and_breaks_no_other():
+    model = tiny.model("llama")
+    (text,) = prompts(1, seed=14)
+    said = greedy(model, text, BASELINE, 10)
+    # Under an edit that changes nothing, but gives a number that is none once the fourth token has been read.
+    broken = ScaleBlock(0, 0.999)
+
+    def poison(module, args, output):
+        hidden = output[0] if isinstance(output, tuple) else output
+        rows, length = hidden.shape[:2]
+        if length > len(text) and rows > 2:
+            hidden[-1, len(text) + 3 :] = float("nan")
+        return output
+
+    handle = model.anatomy.blocks[2].module.register_forward_hook(poison)
+    requests = [Request(str(edit), text, edit, Decoding(10)) for edit in (BASELINE, ScaleBlock(0, 1.001), broken)]
+    requests.append(Request("last", text, ScaleBlock(1, 1.001), Decoding(10)))
+    found = {response.key: response for response in TransformersEngine(model, 8).answer(requests)}
+    handle.remove()
+    finishes = [found[request.key].answer.finish for request in requests]
+    assert finishes.count("nonfinite") == 1
+    (hurt,) = (response for response in found.values() if response.answer.finish == "nonfinite")
+    assert hurt.token_ids == said[: len(hurt.token_ids)]
+    assert len(hurt.token_ids) == 4
+    for request in requests:
+        if request.key != hurt.key:
+            assert found[request.key].token_ids == greedy(model, text, request.edit, 10)
+
+
+def rows(texts, edits: int, blocks: int = 4, decoding: Decoding = Decoding(9)) -> list[Row]:  # noqa: B008 - frozen
+    """Rows of every text under edits that begin at block 0, 1, …, the last of which changes nothing."""
+    stop = StopStrings(tiny.tokenizer(), ())
+    return [
+        Row(Request(f"{text} {column}", text, decoding=decoding), column, min(column, blocks), 9, (2,), stop)
+        for text in texts
+        for column in range(edits)
+    ]
+
+
+def test_one_row_of_every_prompt_goes_ahead_the_baseline_or_one_that_begins_in_the_middle():
+    for edits, first in ((5, 4), (4, 2), (1, 0)):
+        waiting = Drafts(blocks=4, worth=0.5)
+        waiting.wait(rows([(5, 6), (7, 8, 9)], edits))
+        assert [(row.request.prompt, row.column) for row in waiting.ready] == [((5, 6), first), ((7, 8, 9), first)]
+        assert len(waiting) == 2 * edits
+
+
+def test_those_that_follow_get_the_answer_but_for_its_last_token_and_no_more_than_they_may_say():
+    waiting = Drafts(blocks=4, worth=0.5)
+    waiting.wait(rows([(5, 6)], 5))
+    (leader,) = waiting.take(8, 100)
+    assert not waiting.ready
+    leader.said = [11, 12, 13, 2]
+    waiting.finished(leader)
+    assert [(row.column, row.draft) for row in waiting.take(9, 100)] == [(column, (11, 12, 13)) for column in range(4)]
+    late = rows([(5, 6)], 1)
+    late[0].limit = 2
+    waiting.wait(late)
+    assert late[0].draft == (11,)
+
+
+def test_edits_that_take_the_first_block_away_go_ahead_rather_than_leave_places_empty():
+    waiting = Drafts(blocks=4, worth=0.5)
+    first, second = rows([(5, 6), (7, 8, 9)], 5), rows([(3, 4)], 5)
+    for row in first:
+        row.apart = row.column == 0
+    waiting.wait(first)
+    assert [row.column for row in waiting.take(2, 100)] == [4, 4]
+    assert len(waiting) == 8
+    assert [row.request.prompt for row in waiting.take(1, 100)] == [(5, 6)]
+    (went,) = waiting.take(4, 100)
+    assert (went.column, went.draft) == (0, ())
+    assert not waiting.take(4, 100)
+    # What it says is nobody's draft: theirs is still to come.
+    went.said = [1, 2, 3]
+    waiting.finished(went)
+    assert not waiting.ready
+    # Not where drafts have been of use to such an edit.
+    for row in second:
+        row.apart = row.column == 0
+    drafted = first[0]
+    drafted.draft, drafted.accepted = (1, 2, 3, 4), 2
+    waiting.entered([drafted])
+    waiting.wait(second)
+    assert [row.column for row in waiting.take(4, 100)] == [4]
+    assert not waiting.take(4, 100)
+    second[4].said = [9, 9]
+    waiting.finished(second[4])
+    assert [(row.column, row.draft) for row in waiting.take(4, 100)] == [(column, (9,)) for column in range(4)]
+    assert len(waiting) == 6
+
+
+def test_rows_that_go_ahead_enter_longest_first():
+    waiting = Drafts(blocks=4, worth=0.5)
+    asked = rows([(5,), (6,) * 50, (7,) * 49, (8,) * 2], 2)
+    for row in asked:
+        row.apart = row.column == 0
+    waiting.wait(asked)
+    while waiting.ready:
+        waiting.take(9, 1000)
+    assert [len(row.given) for row in waiting.take(9, 1000)] == [50, 49]
+    assert [len(row.given) for row in waiting.take(9, 1000)] == [2, 1]
+
+
+def test_an_edit_that_says_other_things_is_spared_long_drafts_but_for_one_in_so_many():
+    waiting = Drafts(blocks=4, worth=0.5)
+    drafted = []
+    for item in range(5 * AGAIN):
+        waiting.wait(rows([(5, item)], 5))
+        (leader,) = waiting.take(1, 100)
+        leader.said = list(range(SHORT + 5))
+        waiting.finished(leader)
+        taken = waiting.take(8, 100) + (waiting.take(8, 100) if waiting.ready else [])
+        assert not waiting
+        for row in taken:
+            row.accepted = len(row.draft) if row.column else 0
+        waiting.entered(taken)
+        drafted.append([bool(row.draft) for row in sorted(taken, key=lambda row: row.column)])
+    assert all(all(of_item[1:]) for of_item in drafted)
+    assert 2 <= sum(of_item[0] for of_item in drafted) <= 7
+    short = rows([(5, 1000)], 5)
+    waiting.wait(short)
+    (leader,) = waiting.take(1, 100)
+    leader.said = [11] * (SHORT + 1)
+    waiting.finished(leader)
+    assert all(row.draft == (11,) * SHORT for row in waiting.ready)
+
+
+def test_a_pass_takes_whole_prompts_and_no_row_that_is_much_shorter_than_the_longest():
+    waiting = Drafts(blocks=4, worth=0.5)
+    long, other, short = (5,) * 100, (6,) * 99, (7,) * int(100 * FILLED - 1)
+    assert (100 - len(short)) * 4 > SPARE
+    waiting.again(rows([long, other, short], 4))
+    assert [row.request.prompt for row in waiting.take(6, 10000)] == [long] * 4
+    assert [row.request.prompt for row in waiting.take(20, 10000)] == [other] * 4
+    # A prompt that does not fit is parted.
+    assert [row.request.prompt for row in waiting.take(3, 10000)] == [short] * 3
+    assert len(waiting.take(3, 1)) == 1
+    assert not waiting
+    # Nor is a pass begun to spare a few tokens of padding.
+    fewer = (8,) * (100 - SPARE // 2)
+    waiting.again(rows([long, fewer], 2))
+    assert len(waiting.take(9, 10000)) == 4
+    waiting.again(rows([long, fewer], 3))
+    assert len(waiting.take(9, 10000)) == 3
+
+
+def test_answers_of_the_unedited_weights_are_drafts_for_edits_of_weights():
+    model = tiny.model("llama")
+    slight = ScaleParameters(Magnitude(0.1), 1.01)
+    requests = asked(prompts(3, seed=15), [slight, BASELINE])
+    found, engine = answers(model, requests)
+    assert engine.work.accepted > 0
+    for request in requests:
+        assert found[request.key] == greedy(model, request.prompt, request.edit, 16)
+
+
+def test_when_less_is_shared_than_before_those_that_wait_are_put_in_order_anew():
+    waiting = Drafts(blocks=4, worth=0.5)
+    short, long = rows([tuple(range(10)), tuple(range(20))], 1)
+    long.prefix = Prefix(tuple(range(15)), rank=1)
+    waiting.wait([short, long])
+    assert [row.fresh for row in (short, long)] == [10, 5]
+    (entered,) = waiting.take(1, 100)
+    assert entered is short, "what shares nothing is first"
+    long.prefix.tokens, long.prefix.rank = (), 0
+    waiting.again([entered])
+    assert waiting.take(1, 100) == [long], "the longest is first"

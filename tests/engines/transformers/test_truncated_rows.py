@@ -1,0 +1,166 @@
+import pytest
+import torch
+from alone import greedy, prompts
+
+import tiny
+from lesion.edits.apply import applied
+from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleMlp, Truncate
+from lesion.edits.gates import gated
+from lesion.edits.lowrank import maskable
+from lesion.edits.spectrum import Spectrum
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import LesionError, UsageError
+
+families = pytest.mark.parametrize("family", tiny.FAMILIES)
+PROMPTS = [(5, 9, 20, 7), (11, 30, 8), (5, 9, 20, 7, 44, 21)]
+
+
+def edits_of(anatomy) -> list[Edit]:
+    """Several keeps and both sides of every matrix of two blocks, and some together."""
+    single: list[Edit] = [
+        Truncate(address, keep, side)
+        for address in [*anatomy.block(0).matrices.values(), *anatomy.block(1).matrices.values()]
+        for address in [address.address]
+        for keep, side in ((0.0, "top"), (0.3, "top"), (0.6, "bottom"))
+    ]
+    first, last = single[1], single[-1]
+    return [BASELINE, *single, Compose((first, last)), Compose((last, ScaleMlp(2, 0.5)))]
+
+
+def alone(model, prompt, edit, tokens=6):
+    """Token by token without a cache, the weights edited by numpy's decomposition."""
+    ids = list(prompt)
+    with applied(model, edit), torch.no_grad():
+        for _ in range(tokens):
+            logits = model.network(torch.tensor([ids]), use_cache=False).logits[0, -1]
+            ids.append(int(logits.argmax()))
+            if ids[-1] == model.tokenizer.eos_token_id:
+                break
+    return tuple(ids[len(prompt) :])
+
+
+@families
+def test_rows_that_truncate_say_token_for_token_what_the_edited_weights_say(family):
+    model = tiny.model(family)
+    edits = edits_of(model.anatomy)
+    requests = [
+        # Both lengths in every batch.
+        Request(f"{index}", PROMPTS[index % 2], edit, Decoding(max_new_tokens=6))
+        for index, edit in enumerate(edits)
+    ]
+    before = {name: value.clone() for name, value in model.network.state_dict().items()}
+    said = {response.key: response.token_ids for response in TransformersEngine(model, 32).answer(requests)}
+    for request in requests:
+        assert said[request.key] == alone(model, request.prompt, request.edit), str(request.edit)
+    assert all(torch.equal(value, before[name]) for name, value in model.network.state_dict().items())
+
+
+@families
+def test_choices_are_scored_under_truncations_as_with_edited_weights(family):
+    model = tiny.model(family)
+    choices = ((4, 8), (9,), (12, 33, 7))
+    edits = edits_of(model.anatomy)
+    requests = [Request(str(index), PROMPTS[0], edit, choices=choices) for index, edit in enumerate(edits)]
+    found = {response.key: response.answer.scores for response in TransformersEngine(model).answer(requests)}
+    for request in requests:
+        with applied(model, request.edit), torch.no_grad():
+            for choice, score in zip(choices, found[request.key], strict=True):
+                logits = model.network(torch.tensor([[*request.prompt, *choice]]), use_cache=False).logits[0].double()
+                log = logits.log_softmax(-1)[len(request.prompt) - 1 : -1]
+                assert score == pytest.approx(float(log[torch.arange(len(choice)), list(choice)].sum()), abs=2e-4)
+
+
+def test_keeping_everything_is_the_baseline_to_the_bit():
+    model = tiny.model("llama")
+    requests = [
+        Request(name, PROMPTS[0], edit, choices=((4,), (8,)))
+        for name, edit in (
+            ("none", BASELINE),
+            ("all", Truncate("1.mlp.up", 1)),
+            ("bottom", Truncate("1.mlp.up", 1, "bottom")),
+        )
+    ]
+    scores = {response.key: response.answer.scores for response in TransformersEngine(model).answer(requests)}
+    assert scores["none"] == scores["all"] == scores["bottom"]
+
+
+def test_experts_are_truncated_in_the_weights_and_a_batch_of_them_is_refused():
+    model = tiny.model("mixtral")
+    expert = next(m for m in model.anatomy.matrices.values() if m.storage.expert is not None)
+    assert not maskable(expert)
+    from lesion.edits.gates import gated
+
+    with gated(model) as gates, pytest.raises(UsageError, match="cannot truncate"):
+        gates.assign([Truncate(expert.address, 0.5)])
+
+
+def test_the_head_is_truncated_row_by_row_too():
+    model = tiny.model("llama")
+    edits: list[Edit] = [BASELINE, Truncate("head", 0.25), Truncate("head", 0.25, "bottom"), Truncate("head", 0)]
+    requests = [Request(str(edit), PROMPTS[2], edit, choices=((4,), (8,))) for edit in edits]
+    for response in TransformersEngine(model).answer(requests):
+        edit = next(edit for edit in edits if str(edit) == response.key)
+        with applied(model, edit), torch.no_grad():
+            log = model.network(torch.tensor([PROMPTS[2]])).logits[0, -1].double().log_softmax(-1)
+        assert response.answer.scores == pytest.approx(tuple(log[[4, 8]].tolist()), abs=1e-4)
+
+
+@pytest.mark.same_bits("one question twice, alone in its batch")
+def test_thin_factors_are_made_once_for_all_rounds_of_questions_and_anew_for_other_weights(monkeypatch):
+    model = tiny.model("llama")
+    engine, edit, whole, made = TransformersEngine(model), Truncate("1.mlp.up", 0.3), Spectrum.factors, []
+
+    def factors(spectrum, *given):
+        made.append(spectrum)
+        return whole(spectrum, *given)
+
+    def ask():
+        (response,) = engine.answer([Request("one", PROMPTS[0], edit, tokens=(5, 6))])
+        return response.answer.scores
+
+    def plain():
+        with applied(model, edit), torch.no_grad():
+            logits = model.network(torch.tensor([PROMPTS[0]])).logits[0, -1]
+        return logits.double().log_softmax(0)[[5, 6]].tolist()
+
+    expected = plain()
+    monkeypatch.setattr(Spectrum, "factors", factors)
+    first, again = ask(), ask()
+    assert first == again == pytest.approx(expected, abs=1e-4)
+    assert len(made) == 1
+    with torch.no_grad():
+        model.anatomy.matrix("1.mlp.up").module.weight.mul_(2)
+    doubled = ask()
+    assert len(made) == 2
+    assert doubled == pytest.approx(plain(), abs=1e-4)
+    assert doubled != pytest.approx(first, abs=1e-3)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox"])
+def test_the_head_is_truncated_for_its_rows_alone_also_where_answers_begin_with_drafts(family):
+    model = tiny.model(family)
+    edits = [BASELINE, ScaleAttention(1), ScaleMlp(2, 1.1), Truncate("head", 0.3), Truncate("head", 0.5, "bottom")]
+    requests = [
+        Request(f"{number}|{edit}", prompt, edit, Decoding(16))
+        for number, prompt in enumerate(prompts(3, seed=1))
+        for edit in edits
+    ]
+    engine = TransformersEngine(model)
+    said = {response.key: response.token_ids for response in engine.answer(requests)}
+    assert engine.work.drafted
+    for request in requests:
+        assert said[request.key] == greedy(model, request.prompt, request.edit, 16), request.key
+
+
+def test_a_head_that_is_not_given_the_rows_that_truncate_it_is_an_error():
+    model = tiny.model("llama")
+    tokens = torch.tensor([[5, 6, 7], [8, 9, 10]])
+    hook = model.network.get_output_embeddings().register_forward_pre_hook(
+        lambda _, args: (args[0].flatten(0, 1)[None],)
+    )
+    with gated(model) as gates:
+        gates.assign([BASELINE, Truncate("head", 0.3)])
+        with pytest.raises(LesionError, match="was given 1 rows, and row 1 truncates it"):
+            model.network(tokens)
+    hook.remove()

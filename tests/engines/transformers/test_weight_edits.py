@@ -1,0 +1,196 @@
+"""Requests under edits of weights: each answered as a network with those weights would, and none left edited."""
+
+from __future__ import annotations
+
+import gc
+from itertools import groupby
+
+import pytest
+import torch
+from alone import forward, greedy, prompts
+
+import lesion.engines.transformers.engine
+import tiny
+from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, ScaleMlp, ScaleParameters, of_places, of_weights
+from lesion.edits.selections.random_control import Random
+from lesion.edits.selections.topk import Magnitude
+from lesion.engines.engine import Decoding, Request
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+
+PRUNED = ScaleParameters(Magnitude(0.1), 0.0)
+BOOSTED = ScaleParameters(Random(Magnitude(0.3), 1), 1.7)
+EDITS: tuple[Edit, ...] = (
+    PRUNED,
+    BASELINE,
+    Compose((PRUNED, ScaleBlock(1))),
+    Compose((ScaleMlp(0, 0.5), BOOSTED)),
+    ScaleBlock(2),
+    Compose((PRUNED, BOOSTED)),
+    BOOSTED,
+)
+CHOICES = ((7, 8, 9), (20,), (33, 5))
+
+
+def questions(count: int = 3, edits=EDITS, limit: int = 8) -> list[Request]:
+    return [
+        Request(f"{item} under {edit}", text, edit, Decoding(limit), choices)
+        for choices in ((), CHOICES)
+        for item, text in enumerate(prompts(count, seed=7 + len(choices)))
+        for edit in edits
+    ]
+
+
+def keyed(requests: list[Request]) -> list[Request]:
+    """The requests with a key of their own each."""
+    return [
+        Request(f"{n}: {request.key}", request.prompt, request.edit, request.decoding, request.choices)
+        for n, request in enumerate(requests)
+    ]
+
+
+def by_hand(family: str, edit: Edit) -> Model:
+    """A network of its own in which every matrix was overwritten with what the edit makes of it."""
+    model = tiny.model(family)
+    for address, matrix in model.anatomy.scored.items():
+        weight = matrix.read()
+        factor = torch.ones(weight.shape, dtype=torch.float64)
+        for part in of_weights(edit):
+            factor[part.selection.mask(address, weight)] *= part.factor
+        matrix.write((weight.double() * factor).to(weight.dtype))
+    return model
+
+
+def scores(model: Model, request: Request) -> list[float]:
+    found = []
+    for choice in request.choices:
+        logits = forward(model, (*request.prompt, *choice), of_places(request.edit))[0].double().log_softmax(-1)
+        start = len(request.prompt) - 1
+        found.append(sum(float(logits[start + n, token]) for n, token in enumerate(choice)))
+    return found
+
+
+def state(model: Model) -> list[torch.Tensor]:
+    return [tensor.clone() for tensor in model.network.state_dict().values()]
+
+
+def unchanged(model: Model, before: list[torch.Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(model.network.state_dict().values(), before, strict=True))
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "phi3", "gpt_neox", "mixtral"])
+def test_every_edit_answers_and_chooses_as_a_network_with_those_weights(family):
+    model, requests = tiny.model(family), keyed(questions())
+    before = state(model)
+    found = {response.key: response for response in TransformersEngine(model, 5).answer(requests)}
+    assert found.keys() == {request.key for request in requests}
+    assert unchanged(model, before)
+    edited = {edit: by_hand(family, edit) for edit in EDITS}
+    for request in requests:
+        alone = edited[request.edit]
+        if request.choices:
+            assert found[request.key].answer.scores == pytest.approx(scores(alone, request), rel=1e-5, abs=1e-4)
+        else:
+            expected = greedy(alone, request.prompt, of_places(request.edit), request.decoding.max_new_tokens)
+            assert found[request.key].token_ids == expected
+    # The edits are seen: each moves the scores of some choice.
+    scored = {edit: [found[r.key].answer.scores for r in requests if r.edit == edit and r.choices] for edit in EDITS}
+    assert len({str(values) for values in scored.values()}) == len(EDITS)
+
+
+def test_each_edit_of_weights_is_written_once_and_the_unedited_come_first(monkeypatch):
+    model, requests = tiny.model("llama"), keyed(questions())
+    whole, entered = lesion.engines.transformers.engine.written, []
+
+    def written(model, edits, truncations):
+        assert truncations == ()
+        entered.append(edits)
+        return whole(model, edits, truncations)
+
+    monkeypatch.setattr(lesion.engines.transformers.engine, "written", written)
+    weights_of = {request.key: of_weights(request.edit) for request in requests}
+    answered = [weights_of[response.key] for response in TransformersEngine(model, 4).answer(requests)]
+    groups = [weights for weights, _ in groupby(answered)]
+    assert groups == entered == [(), (PRUNED,), (BOOSTED,), (PRUNED, BOOSTED)]
+
+
+def test_weights_are_those_of_the_group_until_the_answers_end():
+    model = tiny.model("llama")
+    before = state(model)
+    for response in TransformersEngine(model, 4).answer(keyed(questions(edits=(BASELINE, PRUNED)))):
+        assert unchanged(model, before) == response.key.endswith("baseline")
+    assert unchanged(model, before)
+
+
+@pytest.mark.parametrize("way", ["closed", "let go", "broken off"])
+def test_answers_that_are_not_taken_to_the_end_leave_the_weights_as_they_were(way):
+    model = tiny.model("llama")
+    before = state(model)
+    answers = TransformersEngine(model, 4).answer(keyed(questions(edits=(PRUNED,))))
+    next(answers)
+    assert not unchanged(model, before)
+    if way == "closed":
+        answers.close()
+    elif way == "let go":
+        del answers
+        gc.collect()
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            answers.throw(KeyboardInterrupt)
+    assert unchanged(model, before)
+
+
+@pytest.mark.parametrize("only_steps", [True, False])
+def test_memory_that_runs_out_halves_the_rows_and_keeps_the_weights(only_steps):
+    model, requests = tiny.model("llama"), keyed(questions())
+    expected = {response.key: response for response in TransformersEngine(model, 2).answer(requests)}
+    before = state(model)
+
+    def hook(module, args, kwargs):
+        rows, length = kwargs["input_ids"].shape
+        if rows > (1 if only_steps else 3) and (length == 1 or not only_steps):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    model.network.register_forward_pre_hook(hook, with_kwargs=True)
+    engine = TransformersEngine(model, 14)
+    found = list(engine.answer(requests))
+    assert engine.work.batch_size <= 3
+    assert len(found) == len(requests)
+    for response in found:
+        assert response.token_ids == expected[response.key].token_ids
+        assert response.answer.scores == pytest.approx(expected[response.key].answer.scores, rel=1e-5)
+    assert unchanged(model, before)
+
+
+def test_a_place_that_is_not_there_is_told_before_the_first_answer():
+    model = tiny.model("llama")
+    answers = TransformersEngine(model, 4).answer(keyed(questions(edits=(BASELINE, Compose((PRUNED, ScaleBlock(9)))))))
+    with pytest.raises(UsageError, match="no block 9"):
+        next(answers)
+
+
+def test_an_edit_that_does_not_take_hold_is_an_error_and_leaves_the_weights_as_they_were():
+    model = tiny.model("llama")
+    before = state(model)
+    requests = keyed(questions(edits=(BASELINE, ScaleParameters(Magnitude(0.1), 1.0))))
+    answers = TransformersEngine(model, 4).answer(requests)
+    for _ in range(len(requests) // 2):
+        next(answers)
+    with pytest.raises(LesionError, match="the factor is 1"):
+        next(answers)
+    assert unchanged(model, before)
+
+
+def test_two_runs_on_one_model_whose_edits_cross_are_told():
+    model = tiny.model("llama")
+    before = state(model)
+    requests = keyed(questions(edits=(PRUNED,)))
+    first, second = (TransformersEngine(model, 4).answer(requests) for _ in range(2))
+    next(first)
+    next(second)
+    with pytest.raises(LesionError, match="in force at once"):
+        first.close()
+    with pytest.raises(LesionError, match="in force at once"):
+        second.close()
+    assert unchanged(model, before)

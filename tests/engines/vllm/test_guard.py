@@ -1,0 +1,141 @@
+"""The effect guard on a running vLLM: broken edits and stale caches are made on purpose, and it must find each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from vllm_cases import NEEDED, answers, assert_same, generations, prompts
+
+from lesion.edits.edit import BASELINE, ScaleBlock, Truncate
+from lesion.engines.engine import Request
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.engines.vllm import hooks as vllm_hooks
+from lesion.engines.vllm import slices as vllm_slices
+from lesion.engines.vllm.engine import VllmEngine
+from lesion.engines.vllm.worker import Watch
+from lesion.errors import LesionError
+from lesion.models.load import Model, load
+
+pytest.importorskip("vllm", reason=NEEDED)
+
+EDITS = (BASELINE, ScaleBlock(2), Truncate("2.mlp.up", 0.1), ScaleBlock(4, 0.5))
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return load("bundled:llama-base")
+
+
+@pytest.fixture(scope="module")
+def engine(model: Model) -> Iterator[VllmEngine]:
+    with VllmEngine(model, 8, prefix_caching=True, in_process=True) as engine:
+        yield engine
+
+
+@pytest.fixture
+def unproven(engine: VllmEngine) -> VllmEngine:
+    """The engine as if it were new."""
+    engine.forget()
+    engine._unproven = {"places", "weights"}
+    return engine
+
+
+def asked(model: Model, edit) -> list[Request]:
+    return generations(prompts(model), [BASELINE, edit])
+
+
+def test_kept_prompts_change_no_answer(model, unproven):
+    texts = prompts(model, (300, 300))
+    requests = generations(texts, EDITS)
+    plain = answers(TransformersEngine(model, 8), requests)
+    assert_same(answers(unproven, requests), plain)
+    assert_same(answers(unproven, requests), plain)  # now with what was kept
+    assert unproven._unproven == set()
+
+
+def test_kept_prompts_do_not_hide_what_is_looked_up(model, unproven):
+    text = prompts(model, (300,))[-1]
+    requests = [
+        Request(f"{n} {edit}", text, edit, choices=((5, 6), (7,)))
+        for n in range(2)
+        for edit in (BASELINE, ScaleBlock(2))
+    ]
+    answers(unproven, generations([text], [BASELINE, ScaleBlock(2)]))
+    assert_same(answers(unproven, requests), answers(TransformersEngine(model, 8), requests))
+
+
+def test_a_hook_that_does_nothing_is_found(model, unproven, monkeypatch):
+    monkeypatch.setattr(vllm_hooks, "scale_contribution", lambda before, after, factor, ends: after)
+    with pytest.raises(LesionError, match="not one of 4 answers changed under a control edit"):
+        answers(unproven, asked(model, ScaleBlock(2)))
+    assert "places" in unproven._unproven
+
+
+def test_a_block_that_is_not_run_is_found(model, unproven):
+    answers(unproven, asked(model, ScaleBlock(2)))
+    block = worker(unproven).gates.places[2, 0].layer.module
+    hooks = dict(block._forward_hooks)
+    block._forward_hooks.clear()
+    try:
+        with pytest.raises(LesionError, match="edit of 2 did not take hold"):
+            answers(unproven, asked(model, ScaleBlock(2)))
+    finally:
+        block._forward_hooks.update(hooks)
+    answers(unproven, asked(model, ScaleBlock(2)))
+
+
+def worker(engine: VllmEngine) -> Watch:
+    return engine._running.engine.model_executor.driver_worker.worker._lesion
+
+
+def test_an_edit_that_stays_is_found(model, unproven, monkeypatch):
+    begin = vllm_hooks.TokenGates.begin
+
+    def sticky(self, columns, counts, device):
+        sticky.seen = max(sticky.seen, int(columns.max(initial=0)))
+        begin(self, columns * 0 + sticky.seen, counts, device)
+
+    sticky.seen = 0
+    monkeypatch.setattr(vllm_hooks.TokenGates, "begin", sticky)
+    with pytest.raises(LesionError, match="not those of the unedited model any more"):
+        answers(unproven, asked(model, ScaleBlock(2)))
+
+
+def test_keys_and_values_of_another_edit_are_found(model, unproven, monkeypatch):
+    monkeypatch.setattr(unproven, "salt", lambda column: None)
+    monkeypatch.setattr(unproven.jobs, "salt", lambda column: None)
+    with pytest.raises(LesionError, match="not those of a fresh computation"):
+        answers(unproven, asked(model, ScaleBlock(2)))
+
+
+def test_keys_and_values_from_before_an_edit_of_weights_are_found(model, unproven, monkeypatch):
+    monkeypatch.setattr(unproven, "forget", lambda: None)
+    with pytest.raises(LesionError, match="not those of a fresh computation"):
+        answers(unproven, asked(model, Truncate("2.mlp.up", 0.1)))
+
+
+def test_weights_that_are_not_written_are_found(model, unproven, monkeypatch):
+    monkeypatch.setattr(vllm_slices.Slices, "_repack", lambda *_: None)
+    with pytest.raises(LesionError, match="not one of 4 answers changed under a control edit"):
+        answers(unproven, asked(model, Truncate("2.mlp.up", 0.1)))
+
+
+def test_weights_written_under_packed_ones_are_found(model, unproven, monkeypatch):
+    # What happens when the packing is overlooked: the weight is written, and nothing reads it.
+    monkeypatch.setattr(vllm_slices, "_packed", lambda module: False)
+    with pytest.raises(LesionError):
+        answers(unproven, asked(model, Truncate("2.mlp.up", 0.1)))
+
+
+def test_weights_that_stay_are_found(model, unproven, monkeypatch):
+    restore = vllm_slices.Slices.restore
+    with monkeypatch.context() as patch:
+        patch.setattr(vllm_slices.Slices, "restore", lambda self: None)
+        with pytest.raises(LesionError, match="not those of the unedited model any more"):
+            answers(unproven, asked(model, Truncate("2.mlp.up", 0.1)))
+    restore(worker(unproven).slices)
+    unproven.forget()
+    assert_same(
+        answers(unproven, asked(model, EDITS[2])), answers(TransformersEngine(model, 8), asked(model, EDITS[2]))
+    )

@@ -1,0 +1,26 @@
+"""Fixtures of tests that write pages: coarse figures, except in the tests of figures, and a tab of a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import chromium
+import pytest
+
+from commandline import coarse_figures
+
+
+@pytest.fixture(scope="module", autouse=True)
+def coarse(request) -> Iterator[None]:
+    if "figures" in request.module.__name__:
+        yield
+        return
+    with coarse_figures():
+        yield
+
+
+@pytest.fixture(scope="session")
+def tab() -> Iterator[chromium.Chromium]:
+    """A tab of a browser, for one page after another."""
+    with chromium.Chromium() as found:
+        yield found

@@ -1,0 +1,66 @@
+"""What tests of pages share: texts that would act on a page, its elements, and that it refers to nothing outside."""
+
+from __future__ import annotations
+
+import html.parser
+
+import pandas as pd
+from made import study
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<!-- <script>",
+    "</style><style>*{display:none}",
+    "]]>\u2028\u2029 &lt; {{ 7 * 7 }} {% raw %}",
+    "\0 \ud800 \x1b[31m",
+    '\'" onmouseover=alert(1) x="',
+]
+
+
+class Elements(html.parser.HTMLParser):
+    """The elements of a page with their attributes, and the text of script and style elements."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: dict[str, list[str]] = {"script": [], "style": []}
+        self._open = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+        self._open = tag if tag in self.inside else ""
+        if self._open:
+            self.inside[tag].append("")
+
+    def handle_endtag(self, tag):
+        self._open = ""
+
+    def handle_data(self, data):
+        if self._open:
+            self.inside[self._open][-1] += data
+
+
+def assert_asks_for_nothing(text: str) -> None:
+    """The page refers to nothing outside itself, has no style but its sheet, and two scripts: its own and its data."""
+    for tag, attributes in Elements(text).found:
+        assert "style" not in attributes, tag
+        for name in ("src", "href", "action", "srcset", "data"):
+            value = attributes.get(name)
+            assert not value or value.startswith(("#", "data:")), (tag, value)
+    assert len(Elements(text).inside["script"]) == 2
+
+
+def hostile_study():
+    summary, answers, items = study(models=tuple(HOSTILE[:2]), tasks=(HOSTILE[2], HOSTILE[6]))
+    summary["study"] |= {"title": HOSTILE[0], "rule": HOSTILE[1], "name": HOSTILE[4], "version": HOSTILE[5]}
+    summary["notes"] = list(HOSTILE)
+    many = (HOSTILE * len(answers))[: len(answers)]
+    strings = pd.Series(many, dtype=object)  # the string type of pandas refuses lone surrogates
+    answers = answers.assign(text=strings, parsed=strings)
+    many = [text.replace("\ud800", "\ufffd") for text in many]
+    items = items.assign(question=many[: len(items)], gold=many[: len(items)], group=many[: len(items)])
+    names = {item: f"{item}{text}" for item, text in zip(items["item"], many, strict=False)}
+    items, answers = (frame.assign(item=frame["item"].map(names)) for frame in (items, answers))
+    return summary, answers, items

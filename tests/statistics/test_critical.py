@@ -1,0 +1,177 @@
+"""The rule of what is critical, against enumeration of the multinomial and numerical maximum likelihood."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from scipy.stats import binom, multinomial
+
+from lesion.errors import LesionError, UsageError
+from lesion.statistics.critical import (
+    Pairs,
+    critical,
+    critical_cells,
+    fewest_right,
+    out_of_reach,
+    p_critical,
+    pairs,
+    rule,
+    score,
+    smallest_loss,
+)
+
+SHARES = st.sampled_from([0.3, 0.5, 0.8])
+
+
+def _outcomes(m: int) -> np.ndarray:
+    """[outcomes, 3] all ways in which m items can be lost, retained and won."""
+    return np.array([(m - r - w, r, w) for r in range(m + 1) for w in range(m + 1 - r)])
+
+
+def _edge(q: float, kept: float) -> list[float]:
+    """The chances of lost, retained and won where p_edit = kept · p_baseline, given the chance q of won."""
+    retained = max(0.0, kept - (1 + kept) * q)
+    return [1 - retained - q, retained, q]
+
+
+def _score_by_maximisation(lost: int, retained: int, won: int, kept: float) -> float:
+    """kept · (lost + retained) − (retained + won) over its standard deviation at the numerically fitted edge."""
+
+    def loss(q: float) -> float:
+        return -sum(
+            n * math.log(chance) for n, chance in zip((lost, retained, won), _edge(q, kept), strict=True) if n > 0
+        )
+
+    last = kept / (1 + kept)
+    q = minimize_scalar(loss, bounds=(1e-12, last - 1e-12), method="bounded", options={"xatol": 1e-12}).x
+    chances = np.array(_edge(q, kept))
+    values = np.array([kept, kept - 1, -1])
+    variance = (lost + retained + won) * float(chances @ values**2)  # the mean of the values is 0 at the edge
+    return float(np.array([lost, retained, won]) @ values) / math.sqrt(variance)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), SHARES)
+def test_the_score_is_that_of_the_numerical_maximum_likelihood_fit(lost, retained, won, share):
+    if lost + retained + won:
+        found = score(np.array([lost]), np.array([retained]), np.array([won]), 1 - share)[0]
+        assert found == pytest.approx(_score_by_maximisation(lost, retained, won, 1 - share), abs=2e-4)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 14), st.data(), SHARES)
+def test_p_is_the_largest_chance_of_such_a_score_by_enumeration(m, data, share):
+    kept = 1 - share
+    outcomes = _outcomes(m)
+    lost, retained, won = outcomes[data.draw(st.integers(0, len(outcomes) - 1))].tolist()
+    found = p_critical(Pairs(lost, retained, won), share)
+    if kept * (lost + retained) <= retained + won + 1e-9:
+        assert found == 1.0
+        return
+    scores = score(*outcomes.T, kept)
+    tail = outcomes[scores >= score(*np.array([[lost], [retained], [won]]), kept) - 1e-9]
+    grid = kept / (1 + kept) * np.sin(np.linspace(0, np.pi / 2, 400)) ** 2
+    largest = max(multinomial.pmf(tail, m, _edge(q, kept)).sum() for q in grid)
+    assert found == pytest.approx(largest, rel=2e-3)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
+@pytest.mark.parametrize("m", [6, 20, 45])
+def test_no_hypothesis_is_rejected_too_often_at_its_edge_or_inside_it(m, share):
+    kept = 1 - share
+    outcomes = _outcomes(m)
+    p = np.array([p_critical(Pairs(*outcome), share) for outcome in outcomes.tolist()])
+    inside = [
+        [lost, retained, 1 - lost - retained]
+        for lost in np.linspace(0, 1, 12)
+        for retained in np.linspace(0, 1 - lost, 6)
+        if retained + (1 - lost - retained) >= kept * (lost + retained)
+    ]
+    edge = [_edge(q, kept) for q in np.linspace(0, kept / (1 + kept), 60)]
+    for chances in [*edge, *inside]:
+        mass = multinomial.pmf(outcomes, m, np.array(chances) / sum(chances))
+        for level in (0.05, 0.05 / 8, 0.05 / 28):
+            assert mass[p <= level].sum() <= level * (1 + 1e-6)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 30), st.integers(0, 30), st.integers(0, 30), SHARES)
+def test_a_lost_item_that_is_retained_or_won_instead_is_no_more_evidence(lost, retained, won, share):
+    found = p_critical(Pairs(lost, retained, won), share)
+    assert p_critical(Pairs(lost - 1, retained + 1, won), share) >= found * (1 - 1e-3)
+    assert p_critical(Pairs(lost - 1, retained, won + 1), share) >= found * (1 - 1e-3)
+
+
+def test_an_edit_that_leaves_nothing_right_has_p_in_closed_form():
+    # At worst an edit wins, elsewhere, the half that the hypothesis wants: then two of three of the items are lost.
+    for right in (1, 5, 30):
+        assert p_critical(Pairs(right, 0, 0)) == pytest.approx((2 / 3) ** right, rel=1e-9)
+        assert p_critical(Pairs(right, 0, 0), 0.8) == pytest.approx((1 / 1.2) ** right, rel=1e-9)
+
+
+def test_items_that_neither_has_right_say_nothing():
+    baseline = np.array([True] * 30 + [False] * 10)
+    edited = np.array([True] * 4 + [False] * 26 + [True] * 2 + [False] * 8)
+    assert pairs(baseline, edited) == Pairs(26, 4, 2)
+    more = np.zeros(100, dtype=bool)
+    assert pairs(np.concatenate([baseline, more]), np.concatenate([edited, more])) == Pairs(26, 4, 2)
+
+
+def test_nothing_is_critical_for_a_skill_that_is_not_there():
+    nothing = np.zeros(50, dtype=bool)
+    assert p_critical(pairs(nothing, nothing)) == 1.0
+    assert not critical(1.0)
+
+
+def test_cells_without_answers_count_as_tests_at_every_share():
+    cells = [Pairs(14, 0, 0), Pairs(5, 9, 0)]
+    assert critical_cells(cells) == [True, False]
+    assert critical_cells(cells, missing=30) == [False, False]
+    assert critical_cells(cells, share=0.8) == [False, False]
+    assert critical_cells([Pairs(14, 0, 0), Pairs(9, 5, 0)], share=0.3) == [True, True]
+
+
+def test_the_fewest_right_answers_are_those_with_which_everything_lost_is_critical():
+    for tests in (1, 8, 28):
+        fewest = fewest_right(tests)
+        assert (2 / 3) ** fewest <= 0.05 / tests < (2 / 3) ** (fewest - 1)
+
+
+@pytest.mark.parametrize("tests", [8, 28])
+@pytest.mark.parametrize("right", [20, 86, 200])
+def test_the_smallest_loss_is_called_critical_with_the_power_that_is_said(right, tests):
+    loss = smallest_loss(right, tests)
+    retained = np.arange(right + 1)
+    called = np.array([p_critical(Pairs(right - r, r, 0)) * tests <= 0.05 for r in retained.tolist()])
+    assert binom.pmf(retained, right, 1 - loss)[called].sum() == pytest.approx(0.8)
+    assert 0.5 < loss < 1
+
+
+def test_where_nothing_can_be_critical_no_loss_has_the_power_and_a_warning_says_so():
+    assert smallest_loss(4, 8) is None
+    warning = out_of_reach("a model", "a task", 4, 200, 8)
+    assert warning.startswith("a model, a task: nothing can be critical here.")
+    assert "4 of 200" in warning
+    assert "650 items" in warning  # 13 right answers at 2 %
+    assert "no number of items" in out_of_reach("a model", "a task", 0, 200, 8)
+    assert out_of_reach("a model", "a task", 13, 200, 8) is None
+
+
+def test_the_rule_in_words_states_its_thresholds():
+    sentence = rule(alpha=0.01, share=0.25)
+    assert "0.01" in sentence
+    assert "25 %" in sentence
+
+
+def test_what_is_no_share_and_counts_below_zero_are_refused():
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        p_critical(Pairs(1, 1, 1), 1.0)
+    with pytest.raises(LesionError, match="negative"):
+        p_critical(Pairs(-1, 1, 1))
+    with pytest.raises(LesionError, match="same items"):
+        pairs(np.zeros(2, dtype=bool), np.zeros(3, dtype=bool))

@@ -1,0 +1,257 @@
+"""Invariance of made-up models whose true profiles are known: verdicts, pairs, sets, onsets and what is left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+from lesion.edits.edit import BASELINE, ScaleBlock
+from lesion.statistics.agreement import agreement
+from lesion.studies.ablation.invariance import tasks as invariance_tasks
+from lesion.studies.ablation.invariance.summary import invariance
+from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.summary import summarise
+
+MATHS, RECALL = "primer:arithmetic", "primer:atlas"
+STEEP = [0.97, 0.2, 0.93, 0.3, 0.25, 0.9, 0.4, 0.95]
+FIRST = [0.97, 0.02, 0.01, 0.02, 0.01, 0.02, 0.01, 0.02]
+OTHER = [0.2, 0.97, 0.25, 0.95, 0.93, 0.3, 0.9, 0.4]
+BASE = {"source": "base", "family": "f", "variant": "base"}
+CHILDREN = [{"source": name, "family": "f", "variant": name} for name in ("instruct", "rlvr")]
+
+
+def told(
+    profiles: Mapping[str, Mapping[str, list[float] | None]],
+    models: list[Any] | None = None,
+    items: int = 200,
+    missing: tuple[str, str] | None = None,
+    first: int = 0,
+    **values: Any,
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """Invariance and summary of models that lose these parts of what they can do per layer; None: can do nothing."""
+    study = Study.make(models=models or [BASE, *CHILDREN], tasks=[MATHS, RECALL], items=items, **values)
+    rng = np.random.default_rng(0)
+    rows, plan = [], {}
+    for model, of_tasks in profiles.items():
+        depth = max(len(drops) for drops in of_tasks.values() if drops)
+        plan[model] = [ScaleBlock(layer) for layer in range(first, depth)]
+        for task, drops in of_tasks.items():
+            right = rng.random(items) < (0.0 if drops is None else 0.9)
+            for edit in [BASELINE, *plan[model]]:
+                part = 0.0 if edit is BASELINE else (drops or [0.0] * depth)[edit.layer]
+                kept = right & (rng.random(items) >= part)
+                if (model, str(edit)) == missing:
+                    kept = kept[:-1]
+                rows += [
+                    {"model_name": model, "task": task, "edit": str(edit), "item": f"i{n}", "correct": bool(one)}
+                    for n, one in enumerate(kept)
+                ]
+    frame = pd.DataFrame(rows).assign(finish="stop", parsed="1", text="1")
+    frame = frame.sample(frac=1, random_state=1)  # the order of the answers says nothing
+    asked = pd.DataFrame([{"task": task, "item": f"i{n}"} for task in (MATHS, RECALL) for n in range(items)])
+    summary = summarise(study, plan, frame, asked)
+    return invariance(study, summary, frame, asked), summary
+
+
+def family(profiles: Mapping[str, Mapping[str, list[float] | None]], **values: Any) -> dict[str, Any]:
+    found, _ = told(profiles, **values)
+    assert found is not None
+    json.dumps(found, allow_nan=False)  # nothing in it that JSON has no word for
+    return found["families"][0]
+
+
+def same(*models: str) -> dict[str, dict[str, list[float] | None]]:
+    return {model: {MATHS: STEEP, RECALL: FIRST} for model in models}
+
+
+@pytest.fixture(scope="module")
+def invariant() -> dict[str, Any]:
+    return family(same("base", "instruct", "rlvr"))
+
+
+def task(found: dict[str, Any], name: str = MATHS) -> dict[str, Any]:
+    return next(entry for entry in found["tasks"] if entry["task"] == name)
+
+
+def test_children_with_the_profile_of_their_base_are_invariant(invariant):
+    assert invariant["verdict"]["word"] == "holds"
+    # One critical block of eight is where any two sets of one would meet once in eight times.
+    assert invariant["verdict"]["by_task"] == {MATHS: "holds", RECALL: "cannot tell"}
+    assert invariant["verdict"]["between"] == "holds"
+    text = invariant["verdict"]["text"]
+    assert text.startswith("It holds: the blocks on which primer:arithmetic hangs in base")
+    assert "Critical for primer:arithmetic in the base: blocks 0, 2, 5 and 7." in text
+    assert "instruct has the same." in text
+    assert "Block 0 is critical for primer:atlas as well in 3 of 3 models" in text
+
+
+def test_a_child_with_other_critical_blocks_breaks_it():
+    found = family({**same("base", "instruct"), "rlvr": {MATHS: OTHER, RECALL: FIRST}})
+    assert found["verdict"]["word"] == "does not hold"
+    sets = next(one for one in task(found)["overlaps"] if (one["a"], one["b"]) == ("base", "rlvr"))
+    # Block 6, which takes 40 % of the base's accuracy, may take half of it: whether it is new is open.
+    assert (sets["lost"], sets["gained"], sets["shared"]) == ([0, 2, 5, 7], [1, 3, 4], [])
+    assert 6 in sets["second"]
+    assert any("rlvr" in reason for reason in found["verdict"]["reasons"])
+
+
+def test_a_child_that_cannot_do_the_task_says_nothing_either_way():
+    found = family({**same("base", "instruct"), "rlvr": {MATHS: None, RECALL: FIRST}})
+    assert found["verdict"]["word"] == "cannot tell"
+    assert any("rlvr cannot do it (0 % right)" in reason for reason in found["verdict"]["reasons"])
+    pair = next(one for one in task(found)["pairs"] if (one["a"], one["b"]) == ("base", "rlvr"))
+    assert [pair[name] for name in ("rho", "low", "high", "p", "p_corrected")] == [None] * 5
+
+
+def test_a_base_that_cannot_do_the_task_has_nothing_to_hand_down():
+    found = family({**same("instruct", "rlvr"), "base": {MATHS: None, RECALL: FIRST}})
+    assert found["verdict"]["word"] == "cannot tell"
+    assert "base cannot do it" in found["verdict"]["text"]
+
+
+def test_pairs_are_spearmans_of_the_drops_in_the_summary_corrected_by_holm():
+    found, summary = told(same("base", "instruct", "rlvr"))
+    assert found is not None
+    drops = {model["model"]: [layer["drop"] for layer in model["tasks"][0]["layers"]] for model in summary["models"]}
+    pairs = task(found["families"][0])["pairs"]
+    assert [(one["a"], one["b"], one["kind"]) for one in pairs] == [
+        ("base", "instruct", "variant"),
+        ("base", "rlvr", "variant"),
+        ("instruct", "rlvr", "variant"),
+    ]
+    for pair in pairs:
+        assert pair["rho"] == pytest.approx(spearmanr(drops[pair["a"]], drops[pair["b"]]).statistic)
+        assert pair["p"] <= pair["p_corrected"] <= min(1.0, 3 * pair["p"])
+    curves = {curve["model"]: curve for curve in task(found["families"][0])["curves"]}
+    assert {model: curve["drops"] for model, curve in curves.items()} == drops
+    baseline = curves["base"]["baseline"]
+    assert curves["base"]["relative"] == [pytest.approx(drop / baseline) for drop in drops["base"]]
+    assert curves["base"]["depth"] == [pytest.approx(layer / 7) for layer in range(8)]
+
+
+def test_the_losses_of_recall_are_those_at_the_blocks_of_arithmetic(invariant):
+    curves = {
+        name: next(one for one in task(invariant, name)["curves"] if one["model"] == "base") for name in (MATHS, RECALL)
+    }
+    entry = next(one for one in invariant["between_tasks"] if one["model"] == "base")
+    assert (entry["a"], entry["b"], entry["layers"], entry["critical_shared"]) == (MATHS, RECALL, [0, 2, 5, 7], [0])
+    for key, name in (("relative_a", MATHS), ("relative_b", RECALL)):
+        assert entry[key] == pytest.approx(np.mean([curves[name]["relative"][layer] for layer in (0, 2, 5, 7)]))
+    # Block 0 is critical for both: without it, recall loses far less.
+    for key, name in (("alone_a", MATHS), ("alone_b", RECALL)):
+        assert entry[key] == pytest.approx(np.mean([curves[name]["relative"][layer] for layer in (2, 5, 7)]))
+    assert "Without the blocks critical for both, " in invariant["verdict"]["text"]
+    assert entry["difference_low"] <= entry["difference"] <= entry["difference_high"]
+    assert entry["difference"] == pytest.approx(entry["relative_a"] - entry["relative_b"])
+    assert entry["ratio_low"] <= entry["ratio"] <= entry["ratio_high"] < 0.5
+
+
+def test_blocks_that_are_critical_for_everything_are_no_place_of_arithmetic():
+    found = family({model: {MATHS: STEEP, RECALL: STEEP} for model in ("base", "instruct", "rlvr")})
+    assert found["verdict"]["word"] == "holds"
+    assert found["verdict"]["between"] == "does not hold"
+    assert "do not all lose less than 50 %" in found["verdict"]["text"]
+
+
+def test_a_model_with_another_parent_is_shown_and_not_judged():
+    models = [BASE, CHILDREN[0], {**CHILDREN[1], "parent": "elsewhere"}]
+    found = family({**same("base", "instruct"), "rlvr": {MATHS: OTHER, RECALL: FIRST}}, models=models)
+    assert "rlvr" in {curve["model"] for curve in task(found)["curves"]}
+    assert not any("rlvr" in reason for reason in found["verdict"]["reasons"])
+    assert any("rlvr was trained from elsewhere" in note for note in found["notes"])
+
+
+def test_models_without_labels_have_no_such_section():
+    found, _ = told(same("a", "b"), models=["a", "b"])
+    assert found is None
+
+
+def test_models_of_different_depth_lie_beside_each_other_and_are_not_correlated():
+    deep = {MATHS: [*STEEP, 0.1, 0.9], RECALL: [*FIRST, 0.0, 0.0]}
+    found = family({**same("base"), "instruct": deep}, models=[BASE, CHILDREN[0]])
+    assert task(found)["pairs"] == []
+    assert [curve["depth"][-1] for curve in task(found)["curves"]] == [1.0, 1.0]
+    assert found["verdict"]["word"] == "cannot tell"
+    assert any("8 and 10 blocks" in note for note in found["notes"])
+
+
+def test_checkpoints_are_compared_with_the_end_and_tell_when_a_block_became_critical():
+    models = [{"source": "m", "revision": f"step{step}"} for step in (1, 20, 300)] + ["m"]
+    early = [0.97, *STEEP[1:2], 0.1, *STEEP[3:5], 0.1, *STEEP[6:]]
+    found = family(
+        {
+            "m@step1": {MATHS: None, RECALL: FIRST},
+            "m@step20": {MATHS: early, RECALL: FIRST},
+            "m@step300": {MATHS: STEEP, RECALL: FIRST},
+            "m": {MATHS: STEEP, RECALL: FIRST},
+        },
+        models=models,
+    )
+    assert (found["family"], found["base"]) == ("m", None)
+    assert [(one["a"], one["b"], one["kind"]) for one in task(found)["pairs"]] == [
+        (f"m@step{step}", "m", "time") for step in (1, 20, 300)
+    ]
+    onset = {one["layer"]: one for one in task(found)["onset"]}
+    assert [onset[layer]["step"] for layer in (0, 7, 2, 5)] == [20, 20, 300, 300]
+    assert onset[1]["model"] is None
+    assert onset[2]["able_from"] == 20
+    text = found["verdict"]["text"]
+    assert "the model comes to do primer:arithmetic between step 1 and step 20." in text
+    assert "Blocks 0 and 7 are critical at step 20 already." in text
+    assert "Block 2 becomes critical between step 20 and step 300." in text
+
+
+def test_what_is_not_answered_yet_is_left_out():
+    found = family(same("base", "instruct", "rlvr"), missing=("rlvr", "3×0"))
+    curve = next(one for one in task(found)["curves"] if one["model"] == "rlvr")
+    assert curve["layers"] == [0, 1, 2, 4, 5, 6, 7]
+    pair = next(one for one in task(found)["pairs"] if one["b"] == "rlvr")
+    assert pair["rho"] is not None
+    found = family(same("base", "instruct", "rlvr"), missing=("rlvr", "baseline"))
+    assert "rlvr" not in {curve["model"] for curve in task(found)["curves"]}
+    assert found["verdict"]["word"] == "cannot tell"
+
+
+def test_the_same_answers_give_the_same_numbers_and_another_seed_other_draws():
+    first, again, other = (
+        told(same("base", "instruct"), models=[BASE, CHILDREN[0]], items=50, seed=seed)[0] for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_the_seed_of_the_study_draws_the_orders_between_tasks(monkeypatch):
+    seen = []
+
+    def noted(*values):
+        seen.append(values[3])
+        return agreement(*values)
+
+    monkeypatch.setattr(invariance_tasks, "agreement", noted)
+    told(same("base", "instruct"), models=[BASE, CHILDREN[0]], items=50, seed=7)
+    assert seen == [7, 7]
+
+
+def test_whole_blocks_at_factor_zero_are_compared_where_there_are_others():
+    edits = {"unit": ["mlp", "block"], "factor": [0.5, 0]}
+    found, _ = told(same("base", "instruct"), models=[BASE, CHILDREN[0]], items=50, edits=edits)
+    assert found is not None
+    assert (found["unit"], found["factor"]) == ("block", 0.0)
+    assert len(task(found["families"][0])["pairs"]) == 1
+
+
+def test_some_blocks_alone_can_be_compared_too():
+    def upper(drops: list[float] | None) -> list[float]:
+        return [0.0] * 8 + (drops or [])
+
+    profiles = {model: {MATHS: upper(STEEP), RECALL: upper(FIRST)} for model in ("base", "instruct", "rlvr")}
+    found = family(profiles, first=8, edits={"layers": "8-15"})
+    assert task(found)["joint"]["kept_by_all"] == [8, 10, 13, 15]
+    assert found["verdict"]["word"] == "holds"
+    assert task(found)["curves"][0]["depth"][0] is None  # how many blocks there are is not known from these

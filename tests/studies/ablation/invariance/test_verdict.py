@@ -1,0 +1,208 @@
+"""The verdict's rules, one threshold at a time, on numbers set by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lesion.statistics.paired import ALPHA
+from lesion.studies.ablation.invariance.families import Family, Member
+from lesion.studies.ablation.invariance.verdict import AGREE, MOST, RELIABLE, RULE, THRESHOLDS, verdict
+
+BASE, CHILD = (Member(name, name, name, None, None, None, 8) for name in ("base", "rlvr"))
+FAMILY = Family("f", (BASE, CHILD), BASE, ())
+PAIR = {
+    **{"a": "base", "b": "rlvr", "kind": "variant", "rho": 0.9, "low": 0.8, "high": 1.0, "p": 0.001, "p_least": 0.001},
+    **{"p_corrected": 0.001, "ceiling": 0.95, "corrected": 0.95, "top": {"same": True, "share": 1.0, "two": 2}},
+}
+SETS = {
+    **{"a": "base", "b": "rlvr", "kind": "variant", "first": [1, 2], "second": [1, 2], "shared": [1, 2]},
+    **{"expected": 0.5, "p": 0.03, "lost": [], "gained": []},
+}
+JOINT = {"base": "base", "children": ["rlvr"], "kept_by_all": [1, 2], "shared": 2, "expected": 0.5, "p": 0.03}
+JOINT["p_least"] = 1 / 56
+
+
+def told(
+    pair: dict[str, Any] | None = None,
+    sets: dict[str, Any] | None = None,
+    joint: dict[str, Any] | None = None,
+    name: str = "gsm8k",
+    able: tuple[bool, bool] = (True, True),
+    critical: tuple[int, ...] = (1, 2),
+) -> dict[str, Any]:
+    subject = {"gsm8k": "mathematics", "math500": "mathematics", "triviaqa": "recall"}[name]
+    curves = [
+        {"model": model, "able": fit, "baseline": 0.9 if fit else 0.02}
+        for model, fit in zip(("base", "rlvr"), able, strict=True)
+    ]
+    return {
+        **{"task": name, "subject": subject, "curves": curves, "onset": []},
+        **{"pairs": [{**PAIR, **(pair or {})}], "overlaps": [{**SETS, **(sets or {})}]},
+        **{"joint": {**JOINT, **(joint or {})}, "critical": {"base": list(critical), "rlvr": [1, 2]}},
+    }
+
+
+def word(**changes: Any) -> str:
+    return verdict(FAMILY, [told(**changes)], [])["word"]
+
+
+def test_everything_in_favour_holds():
+    found = verdict(FAMILY, [told()], [])
+    assert (found["word"], found["by_task"], found["between"]) == ("holds", {"gsm8k": "holds"}, None)
+    assert "It holds" in found["text"]
+
+
+def test_a_p_that_could_not_be_smaller_is_said_to_be_the_smallest_possible():
+    assert "(p = 0.018, the smallest possible)" in verdict(FAMILY, [told(joint={"p": 1 / 56})], [])["text"]
+    assert "smallest" not in verdict(FAMILY, [told(joint={"p": 0.03})], [])["text"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"pair": {"high": AGREE - 0.01, "low": 0.1}}, "does not hold"),
+        ({"pair": {"high": AGREE, "low": 0.1}}, "cannot tell"),
+        ({"pair": {"low": AGREE - 0.01}}, "cannot tell"),
+        ({"pair": {"low": AGREE}}, "holds"),
+        ({"pair": {"p": ALPHA + 0.01}}, "cannot tell"),
+        ({"pair": {"p": ALPHA}}, "holds"),
+        ({"joint": {"p": ALPHA + 0.01}}, "cannot tell"),
+        ({"joint": {"p": None}}, "cannot tell"),
+        ({"sets": {"lost": [1]}}, "holds"),  # half of them, and what is left is beyond chance: an exception, and told
+        ({"sets": {"lost": [1, 2]}}, "does not hold"),
+        ({"critical": ()}, "cannot tell"),
+        ({"able": (True, False)}, "cannot tell"),
+        ({"able": (False, True)}, "cannot tell"),
+    ],
+)
+def test_each_rule_turns_at_its_threshold(changes, expected):
+    assert word(**changes) == expected
+
+
+@pytest.mark.parametrize(
+    "mute", [{"ceiling": RELIABLE - 0.01}, {"p_least": ALPHA + 0.01}, {"rho": None}, {"low": None}, {"ceiling": None}]
+)
+def test_an_order_that_cannot_be_measured_speaks_neither_for_nor_against(mute):
+    poor = {"high": 0.3, "low": 0.0, "p": 0.9}
+    assert word(pair=poor) == "does not hold"
+    assert word(pair={**poor, **mute}) == "holds"
+    assert word(pair={**poor, **mute}, joint={"p": 0.2}) == "cannot tell"
+
+
+MUTE = {"low": None, "high": None}
+
+
+@pytest.mark.parametrize(
+    ("sets", "reason"),
+    [
+        ({"second": [], "shared": []}, "no block of rlvr is critical"),
+        ({"second": [5], "shared": []}, "rlvr shares no critical block with the base"),
+        ({"second": [1], "shared": [1], "lost": [2]}, "block 2, critical in the base, is not in rlvr"),
+    ],
+)
+def test_a_child_whose_order_says_nothing_must_keep_critical_blocks_itself(sets, reason):
+    """The joint p stays small: it comes from other children."""
+    assert word(sets=sets) == "holds"  # its order is that of the base
+    found = verdict(FAMILY, [told(pair=MUTE, sets=sets)], [])
+    assert found["word"] == "cannot tell"
+    assert any(reason in one for one in found["reasons"])
+    assert reason in found["text"]
+    assert word(pair=MUTE) == "holds"
+
+
+def test_a_child_that_the_joint_test_leaves_out_needs_its_order():
+    assert word(joint={"children": []}) == "holds"
+    assert word(joint={"children": []}, pair=MUTE) == "cannot tell"
+
+
+def test_p_values_are_corrected_over_the_children_of_the_base_alone():
+    task = told(pair={"p": 0.03, "p_corrected": 0.09})
+    task["pairs"] += [{**PAIR, "a": "rlvr", "b": "other", "p": 0.04}, {**PAIR, "a": "early", "kind": "time"}]
+    found = verdict(FAMILY, [task], [])
+    assert found["word"] == "holds"
+    assert "p at most 0.030 by Holm over the children" in found["text"]
+    second = Member("distill", "distill", "distill", None, None, None, 8)
+    task["pairs"].append({**PAIR, "b": "distill", "p": 0.03})
+    task["overlaps"].append({**SETS, "b": "distill"})
+    task["curves"].append({"model": "distill", "able": True, "baseline": 0.9})
+    task["joint"]["children"] = ["rlvr", "distill"]
+    found = verdict(Family("f", (BASE, CHILD, second), BASE, ()), [task], [])
+    assert found["word"] == "cannot tell"  # each of the two times two
+    assert "p = 0.060" in found["text"]
+
+
+@pytest.mark.parametrize(
+    ("pair", "sentence"),
+    [
+        ({"rho": 0.9, "ceiling": 0.95}, "is 0.90, where equal profiles would show about 0.95, as an estimate;"),
+        ({"rho": 0.97, "ceiling": 0.95}, "is 0.97, as high as two measurements of one profile reach (about 0.95);"),
+        ({"rho": 0.95, "ceiling": 0.95}, "is 0.95, as high as two measurements of one profile reach (about 0.95);"),
+        ({"ceiling": None}, "is 0.90;"),
+    ],
+)
+def test_the_ceiling_is_an_estimate_that_a_correlation_may_reach(pair, sentence):
+    assert sentence in verdict(FAMILY, [told(pair=pair)], [])["text"]
+
+
+def test_an_order_without_an_interval_is_called_not_measurable():
+    assert "not measurable in rlvr" in verdict(FAMILY, [told(pair=MUTE)], [])["text"]
+    found = verdict(FAMILY, [told()], [])
+    assert "not measurable" not in found["text"]
+    assert any("with the noise taken out 0.80 to 1.00" in reason for reason in found["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("after", "step", "moment"),
+    [
+        (8, 32, "between step 8 and step 32"),
+        (8, None, "between step 8 and the end"),
+        (None, 8, "before step 8, the first measured"),
+        (None, None, "before the end, the only moment measured"),
+    ],
+)
+def test_a_moment_lies_between_two_checkpoints(after, step, moment):
+    task = told()
+    task["onset"] = [
+        {"source": "m", "layer": 3, "step": step, "model": "m", "after": after, "able_from": 1, "able_after": None}
+    ]
+    text = verdict(FAMILY, [task], [])["text"]
+    assert f"the model comes to do gsm8k before step 1, the first measured. Block 3 becomes critical {moment}." in text
+
+
+def test_the_word_of_a_family_is_that_of_its_mathematics():
+    broken = {"pair": {"high": 0.2, "low": 0.0}}
+    found = verdict(FAMILY, [told(), told(name="triviaqa", **broken)], [])
+    assert (found["word"], found["by_task"]["triviaqa"]) == ("holds", "does not hold")
+    assert "triviaqa: does not hold" in found["text"]
+    found = verdict(FAMILY, [told(), told(name="math500", **broken)], [])
+    assert found["word"] == "does not hold"
+    assert verdict(FAMILY, [told(name="triviaqa", **broken)], [])["word"] == "does not hold"
+
+
+@pytest.mark.parametrize(
+    ("family", "lacks"),
+    [
+        (Family("f", (CHILD,), None, ()), "no model labelled base"),
+        (Family("f", (BASE,), BASE, ()), "no child of its base"),
+    ],
+)
+def test_without_base_or_child_it_says_what_is_lacking(family, lacks):
+    found = verdict(family, [told()], [])
+    assert found["word"] == "cannot tell"
+    assert lacks in found["text"]
+
+
+def test_exceptions_are_told_beside_a_verdict_that_holds():
+    changes = {"second": [1, 5, 6], "shared": [1], "lost": [2], "gained": [5]}
+    text = verdict(FAMILY, [told(sets=changes)], [])["text"]
+    assert (
+        "rlvr has of these block 1, no longer block 2, newly block 5, and, perhaps in the base as well, block 6" in text
+    )
+
+
+def test_the_rule_names_its_thresholds():
+    for number in (AGREE, RELIABLE, 100 * MOST, ALPHA):
+        assert f"{number:g}" in RULE
+    assert (THRESHOLDS["agree"], THRESHOLDS["reliable"], THRESHOLDS["most"]) == (AGREE, RELIABLE, MOST)

@@ -1,0 +1,77 @@
+"""Findings in sentences."""
+
+from made import study
+
+from lesion.report import wording
+from lesion.report.views import views
+from lesion.studies.ablation import findings as prose
+
+
+def told(summary) -> str:
+    found = prose.findings(views(summary))
+    sentences = [text for finding in found for text in (finding.subject, *finding.headline, *finding.sentences)]
+    return "\n".join(sentences).replace(wording.SPACE, " ")
+
+
+def test_the_headline_names_the_task_that_needs_a_block_and_those_that_do_without():
+    assert "Block 2 is critical for sums, not for facts." in told(study(models=("base",))[0])
+
+
+def test_a_task_is_told_with_both_accuracies_and_their_intervals():
+    text = told(study(models=("base",))[0])
+    assert "accuracy falls from 90.0 % [59.6, 98.2] to 0.0 % [0.0, 27.8]" in text
+
+
+def test_a_task_without_critical_blocks_is_told_with_its_largest_drop():
+    assert "No block is critical for facts; the largest drop is 0.0 points" in told(study(models=("base",))[0])
+
+
+def test_answers_cut_off_at_the_limit_are_not_taken_for_a_lost_skill():
+    assert "100 % of the answers hit the token limit" in told(study(models=("base",))[0])
+
+
+def test_what_all_models_share_comes_first():
+    text = told(study()[0])
+    assert text.strip().startswith("In all 2 models block 2 is critical for sums, and in none of them for facts.")
+
+
+def test_blocks_of_models_of_different_depth_are_not_compared_by_their_number():
+    summary = study(models=("a", "b", "c"))[0]
+    for task in summary["models"][2]["tasks"]:
+        task["layers"].pop()
+    text = told(summary)
+    depth = len(summary["models"][0]["tasks"][0]["layers"])
+    assert f"In all 2 models of {depth} blocks block 2 is critical for sums" in text
+    assert "In all 3 models" not in text
+
+
+def test_models_that_share_nothing_are_said_to_share_nothing():
+    summary = study()[0]
+    summary["models"][1]["tasks"][0]["layers"][2]["critical"] = False
+    assert "No block is critical for the same task in all 2 models." in told(summary)
+
+
+def test_a_model_that_knew_nothing_can_lose_nothing():
+    summary = study(models=("base",), tasks=("sums",))[0]
+    summary["models"][0]["tasks"][0]["baseline"]["accuracy"] = 0.0
+    assert "sums was never answered rightly (10 items), so no cut can show a loss." in told(summary)
+
+
+def test_a_layer_measured_on_one_task_only_is_not_called_selective():
+    summary = study(models=("base",))[0]
+    del summary["models"][0]["tasks"][1]["layers"][2]
+    assert "not for facts" not in told(summary)
+
+
+def test_what_is_missing_is_told_per_gap():
+    summary = study(models=("base",))[0]
+    del summary["models"][0]["tasks"][1]["layers"][2]
+    answered = {("base", "sums", "baseline"): 10, ("base", "sums", "3×0"): 4}
+    assert [line.replace(wording.SPACE, " ") for line in prose.missing(views(summary), answered)] == [
+        "base on sums: block 3 with 4 of 10 items so far.",
+        "base on facts: block 2 not measured yet.",
+    ]
+
+
+def test_nothing_is_missing_from_a_complete_study():
+    assert prose.missing(views(study()[0]), {}) == []

@@ -1,0 +1,126 @@
+"""Where loops were stopped, every table and page says that it is approximate, and how many answers were in one."""
+
+from __future__ import annotations
+
+import copy
+import html
+import io
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import made
+import made_drift
+import made_isolation
+import made_truncation
+import made_tuning
+import pytest
+from made_stopped import stopped
+from rich.console import Console
+
+from lesion.core.rates import loops
+from lesion.report import browser, views
+from lesion.studies.ablation import findings as prose
+from lesion.studies.ablation import report as page
+from lesion.studies.ablation import tables
+from lesion.studies.drift import report as drift
+from lesion.studies.isolation import report as isolation
+from lesion.studies.truncation import report as truncation
+from lesion.studies.tuning import report as tuning
+
+LOOPED = 0.375
+
+
+def words(text: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).replace("\xa0", " ").split())
+
+
+def printed(table: object) -> str:
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    console.print(table)
+    return " ".join(console.file.getvalue().replace("\xa0", " ").split())
+
+
+def ablated(summary: Mapping[str, Any]) -> str:
+    return page.page(summary, *made.study()[1:])
+
+
+KINDS: dict[str, tuple[Callable[[], dict], Callable[[dict], str], Callable[[dict], object]]] = {
+    "ablation": (lambda: made.study()[0], ablated, tables.text),
+    "stopped ablation": (lambda: stopped()[0], ablated, tables.text),
+    "evaluation": (made_isolation.study, isolation.page, isolation.text_tables),
+    "truncation": (made_truncation.study, truncation.page, truncation.text_tables),
+    "drift": (made_drift.study, drift.page, drift.text_tables),
+    "tuning": (made_tuning.made, tuning.page, tuning.text_tables),
+}
+
+
+def with_loops(summary: dict[str, Any]) -> dict[str, Any]:
+    """The summary of the same study with loops stopped; wherever a truncated rate stands, some were in a loop."""
+
+    def told(value: Any) -> Any:
+        if isinstance(value, dict):
+            more = {"looped": LOOPED} if "truncated" in value else {}
+            return {name: told(one) for name, one in value.items()} | more
+        return [told(one) for one in value] if isinstance(value, list) else value
+
+    looping = told(copy.deepcopy(summary))
+    looping["study"] |= loops(4)
+    return looping
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_page_and_terminal_say_so_and_only_then(kind):
+    make, of_page, of_terminal = KINDS[kind]
+    label = loops(4)["approximate"]
+    assert label in words(of_page(with_loops(make())))
+    assert "Approximate: loops were stopped." in words(of_page(with_loops(make())))
+    assert f"Approximate: {label}" in printed(of_terminal(with_loops(make())))
+    for told in (words(of_page(make())), printed(of_terminal(make()))):
+        assert "pproximate" not in told.replace("approximately", "")
+        assert "looped" not in told
+
+
+@pytest.mark.parametrize("kind", ["ablation", "stopped ablation", "evaluation"])
+def test_the_share_of_looped_answers_stands_where_that_of_truncated_ones_does(kind):
+    make, of_page, of_terminal = KINDS[kind]
+    summary = with_loops(make())
+    if kind == "evaluation":  # it was made without rates
+        for task in summary["evaluation"]["tasks"]:
+            for entry in [task["baseline"], *task["cells"]]:
+                entry |= {"truncated": 0.5, "looped": LOOPED}
+    assert "%, 37.5 % looped" in words(of_page(summary))
+    assert "looped" in printed(of_terminal(summary)).partition("Approximate")[0]
+    assert "38 % looped" in printed(of_terminal(summary))
+
+
+def test_a_tuning_has_a_column_for_looped_answers():
+    told = words(tuning.page(with_loops(made_tuning.made())))
+    assert "cut off, % looped, % unread, %" in told
+    assert "37.5" in told
+
+
+def test_the_files_for_spreadsheets_have_the_share_or_leave_it_open():
+    summary = with_loops(made.study()[0])
+    table = tables.layers(summary)
+    assert set(table["looped"]) == set(table["baseline_looped"]) == {LOOPED}
+    before = tables.layers(made.study()[0])  # of a summary from before there was the choice
+    assert before["looped"].isna().all()
+    assert before["baseline_looped"].isna().all()
+
+
+def test_a_loss_of_stopping_is_told_as_one_of_loops_where_they_were_stopped():
+    told = [" ".join(found.headline + found.sentences) for found in prose.findings(views.views(made.study()[0]))]
+    assert any("hit the token limit: part of the loss may be one of stopping" in one for one in told)
+    looping = prose.findings(views.views(with_loops(made.study()[0])))
+    told = [" ".join(found.headline + found.sentences) for found in looping]
+    assert any("hit the token limit or fell into a loop: part of the loss" in one for one in told)
+
+
+def test_the_item_browser_tells_how_a_looped_answer_ended():
+    summary, answers, items = made.study()
+    answers.loc[answers["finish"] == "length", "finish"] = "loop"
+    data = browser.data(views.lines(summary), answers, items, browser.BUDGET)
+    endings = {letter for cell in data["cells"] for letter in cell["finish"]}
+    assert endings == {"s", "r"}
+    assert '"ended in a loop"' in ablated(summary)

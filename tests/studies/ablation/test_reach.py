@@ -1,0 +1,83 @@
+"""Where nothing can be critical, the person is told once, as soon as the baseline is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lesion.core.row import Row
+from lesion.core.store import Store
+from lesion.edits.edit import ScaleBlock
+from lesion.studies.ablation.reach import Reach
+from lesion.tasks.task import Item
+
+ITEMS = [f"i{number}" for number in range(20)]
+EDITS = [ScaleBlock(layer) for layer in range(8)]
+ROW = Row(
+    model="fingerprint", model_name="m", edit="baseline", task="t", item="", decoding="greedy", prompt_style="raw",
+    text="", tokens=1, finish="stop", correct=False, parsed=None, scores=(), ranks=(), group="", question="", gold="",
+    engine="",
+)  # fmt: skip
+
+
+def rows(right: int, edit: str = "baseline") -> list[Row]:
+    return [replace(ROW, item=item, edit=edit, correct=number < right) for number, item in enumerate(ITEMS)]
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path, "hash", 'name = "made"') as opened:
+        opened.add_model("fingerprint", "m")
+        opened.add_items("t", [Item(id=item, question="", gold="") for item in ITEMS])
+        yield opened
+
+
+def test_a_baseline_with_too_few_right_answers_is_told_once_it_is_complete_and_before_the_rest(store):
+    told: list[str] = []
+    keeper = Reach(store, "m", {"t": ITEMS}, EDITS, told.append)
+    assert keeper.write(rows(12)[:19]) == 19
+    assert keeper.write(rows(0, edit=str(EDITS[0]))) == 20
+    assert told == []
+    keeper.write(rows(12)[19:])
+    assert len(told) == 1
+    assert "12 of 20" in told[0]
+    keeper.write(rows(12, edit=str(EDITS[1])))
+    assert len(told) == 1
+    assert len(keeper.keys()) == 60
+
+
+def test_thirteen_of_twenty_are_enough_for_eight_blocks(store):
+    told: list[str] = []
+    Reach(store, "m", {"t": ITEMS}, EDITS, told.append).write(rows(13))
+    assert told == []
+
+
+def test_too_few_items_for_any_accuracy_are_told_before_anything_is_asked(store):
+    told: list[str] = []
+    keeper = Reach(store, "m", {"t": ITEMS[:12]}, EDITS, told.append)
+    assert len(told) == 1
+    assert "There are 12 items, and 13 right answers are needed" in told[0]
+    keeper.write(rows(12)[:12])
+    assert len(told) == 1
+
+
+def test_a_study_that_goes_on_is_told_before_anything_is_asked(store):
+    store.write(rows(3))
+    told: list[str] = []
+    Reach(store, "m", {"t": ITEMS}, EDITS, told.append)
+    assert len(told) == 1
+
+
+def test_a_baseline_that_is_nearly_never_right_is_told_long_before_it_is_complete(tmp_path):
+    items = [f"i{number}" for number in range(200)]
+    with Store.open(tmp_path, "hash", 'name = "made"') as store:
+        store.add_model("fingerprint", "m")
+        store.add_items("t", [Item(id=item, question="", gold="") for item in items])
+        told: list[str] = []
+        keeper = Reach(store, "m", {"t": items}, EDITS, told.append)
+        for item in items:
+            keeper.write([replace(ROW, item=item)])
+        # By Wilson's formula with z² = 3.84: after k wrong answers the upper limit is z² / (k + z²), below 13 of 200.
+        assert "0 of 56 items right so far" in told[0]
+        assert len(told) == 1

@@ -1,0 +1,168 @@
+"""The report's files: self-contained, safe against the texts of models, whole or not there."""
+
+import base64
+import hashlib
+import json
+import os
+import re
+import stat
+
+import pandas as pd
+import pytest
+from made import study
+from page_checks import HOSTILE, Elements, hostile_study
+
+from lesion.errors import LesionError
+from lesion.studies.ablation import report as page
+from lesion.studies.ablation import tables
+
+
+def test_a_study_becomes_a_page_tables_and_figures(tmp_path):
+    summary, answers, items = study()
+    written = page.write(tmp_path / "deep" / "folder", summary, answers, items)
+    assert written == tmp_path / "deep" / "folder" / "report.html"
+    assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
+        "lesion.json",
+        "report.html", "layers.csv", "summary.json", "figures/accuracy-block-0.png", "figures/drop-block-0.png",
+    }  # fmt: skip
+    assert json.loads((written.parent / "summary.json").read_text("utf-8")) == summary
+    table = pd.read_csv(written.parent / "layers.csv")
+    pd.testing.assert_frame_equal(table, tables.layers(summary), check_dtype=False)
+
+
+def test_the_same_study_gives_the_same_bytes(tmp_path):
+    one, other = (page.write(tmp_path / name, *study()) for name in ("one", "other"))
+    for path in one.parent.rglob("*.*"):
+        assert path.read_bytes() == (other.parent / path.relative_to(one.parent)).read_bytes(), path.name
+
+
+def test_the_page_asks_for_nothing_outside_itself():
+    text = page.page(*study())
+    for tag, attributes in Elements(text).found:
+        for name in ("src", "href", "action", "srcset", "data"):
+            value = attributes.get(name)
+            assert not value or value.startswith(("#", "data:")), (tag, value)
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_the_policy_allows_this_script_and_style_only():
+    elements = Elements(page.page(*study()))
+    policy = next(a["content"] for tag, a in elements.found if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    for text in (elements.inside["script"][1], elements.inside["style"][0]):
+        assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy
+    assert not [a for _, a in elements.found if "style" in a or any(name.startswith("on") for name in a)]
+
+
+def test_hostile_texts_add_no_element_and_no_attribute_to_the_page():
+    def shape(text: str) -> list[tuple[str, list[str]]]:
+        return [(tag, sorted(attributes)) for tag, attributes in Elements(text).found]
+
+    summary, answers, items = hostile_study()
+    tame = summary, answers.assign(text="x", parsed="x"), items.assign(question="x", gold="x")
+    for tag, _ in shape(page.page(summary, answers, items)):
+        assert tag not in ("img", "iframe", "object", "embed", "base")
+    assert shape(page.page(summary, answers, items)) == shape(page.page(*tame))
+    assert len(Elements(page.page(summary, answers, items)).inside["script"]) == 2
+
+
+def test_hostile_texts_are_read_back_as_they_were(tmp_path):
+    written = page.write(tmp_path, *hostile_study())
+    elements = Elements(written.read_text("utf-8"))
+    data = json.loads(elements.inside["script"][0])
+    assert set(HOSTILE[:5]) <= set(data["texts"])
+    assert "{{ 7 * 7 }}" in written.read_text("utf-8")
+
+
+def test_a_large_study_makes_a_page_of_bounded_size():
+    summary, answers, items = study()
+    answers = answers.assign(text=[f"{i} " + "word " * 2_000 for i in range(len(answers))])
+    empty = len(page.page(summary, answers.assign(text=""), items))
+    text = page.page(summary, answers, items, budget=200_000)
+    assert len(text) < empty + 230_000
+    assert re.search(r"the texts of \d of 10 items are in this page", text)
+
+
+def test_a_study_in_progress_says_what_is_missing():
+    summary, answers, items = study(models=("base",))
+    del summary["models"][0]["tasks"][1]["layers"][2]
+    text = page.page(summary, answers[answers["edit"] != "3×0"], items)
+    assert "This study is not finished" in text
+    assert "base on facts: block\N{NO-BREAK SPACE}2 not measured yet." in text
+    assert "This study is not finished" not in page.page(*study())
+
+
+def test_answers_that_carry_their_items_with_them_give_the_same_page():
+    summary, answers, items = study()
+    assert page.page(summary, answers.merge(items, on=["task", "item"]), items) == page.page(summary, answers, items)
+
+
+def test_a_study_without_a_title_is_named_after_its_models():
+    summary, answers, items = study()
+    assert "<h1>A made study</h1>" in page.page(summary, answers, items)
+    summary["study"]["title"] = ""
+    assert "<h1>Layer ablation of base and child</h1>" in page.page(summary, answers, items)
+
+
+def test_a_study_that_has_only_begun_says_so_per_model_and_task():
+    summary, answers, items = study()
+    summary["models"][1]["tasks"] = []
+    text = page.page(summary, answers, items)
+    assert "This study is not finished" in text
+    for task in ("sums", "facts"):
+        assert f"child on {task}: no cut measured in full yet." in text
+        assert f"base on {task}: no cut" not in text
+
+
+@pytest.mark.parametrize("summary", [{"models": []}, {"models": [], "study": {}, "notes": None}])
+def test_a_study_without_any_answer_still_has_a_page(tmp_path, summary):
+    columns = ["model_name", "edit", "task", "item", "text", "tokens", "finish", "correct", "parsed"]
+    items = pd.DataFrame(columns=["task", "item", "question", "gold", "group"])
+    text = page.write(tmp_path, summary, pd.DataFrame(columns=columns), items).read_text("utf-8")
+    assert "No cut has been measured yet." in text
+
+
+def test_numbers_that_are_not_finite_are_written_as_null(tmp_path):
+    summary, answers, items = study()
+    summary["models"][0]["tasks"][0]["layers"][0] |= {"p": float("nan"), "drop_high": float("inf")}
+    page.write(tmp_path, summary, answers, items)
+    layer = json.loads((tmp_path / "summary.json").read_text("utf-8"))["models"][0]["tasks"][0]["layers"][0]
+    assert (layer["p"], layer["drop_high"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("drop", "name"), [(0.0, "k0"), (0.5, "k10"), (2.0, "k20"), (-0.5, "g10"), (-0.01, "k0"), (None, "none")]
+)
+def test_the_heat_map_has_a_class_per_step(drop, name):
+    assert page.heat_class(drop, 1.0) == name
+
+
+def test_a_full_disk_leaves_the_former_report_whole_and_nothing_beside_it(tmp_path, monkeypatch):
+    written = page.write(tmp_path, *study())
+    before = written.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(LesionError, match=r"free some space and run `lesion report`"):
+        page.write(tmp_path, *study(models=("other",)))
+    assert written.read_bytes() == before
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_advice(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with pytest.raises(LesionError, match="--out"):
+        page.write(blocked, *study())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes are a POSIX matter")
+def test_the_files_can_be_read_by_whom_the_umask_lets(tmp_path):
+    written = page.write(tmp_path, *study(tasks=("sums",)))
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert stat.S_IMODE(written.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)

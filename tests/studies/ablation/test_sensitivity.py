@@ -1,0 +1,82 @@
+"""What a full table can find, and what is critical at other shares, in the terminal and on the page."""
+
+from __future__ import annotations
+
+import io
+import re
+
+from made import study
+from made_stopped import stopped
+from rich.console import Console
+
+from lesion.report import wording
+from lesion.studies.ablation import report as page
+from lesion.studies.ablation import sensitivity, tables
+
+
+def with_sensitivity(critical: dict[str, dict[float, list[int]]], loss: float | None = 0.62):
+    """The made study; of `sums`, per model the layers that are critical at each share."""
+    summary, answers, items = study(tasks=("sums",))
+    for model in summary["models"]:
+        shares = [{"share": share, "critical": layers} for share, layers in critical[model["model"]].items()]
+        model["tasks"][0]["sensitivity"] = [
+            {"unit": "block", "factor": 0.0, "tests": 4, "right": 9, "fewest_right": 11, "power": 0.8,
+             "smallest_loss": loss, "shares": shares}
+        ]  # fmt: skip
+    members = [{"model": "base", "step": None}, {"model": "child", "step": None}]
+    return summary | {"invariance": {"families": [{"family": "made", "members": members}]}}, answers, items
+
+
+def plain(text: str) -> str:
+    return " ".join(text.replace(wording.SPACE, " ").split())
+
+
+def shown(summary) -> str:
+    console = Console(file=io.StringIO(), width=120, color_system=None)
+    console.print(tables.text(summary))
+    return plain(console.file.getvalue())
+
+
+AGREE_AT_HALF = {"base": {0.3: [1, 2], 0.5: [2], 0.8: []}, "child": {0.3: [2, 3], 0.5: [2], 0.8: [2]}}
+
+
+def test_the_terminal_says_the_smallest_loss_and_at_which_shares_a_family_agrees():
+    text = shown(with_sensitivity(AGREE_AT_HALF)[0])
+    assert "with 80 % power is 62 % of the baseline's accuracy" in text
+    assert "made, sums: all 2 models have the same critical blocks when the share that must be lost is 50 %" in text
+    assert "and not when it is 30 or 80 %" in text
+
+
+def test_a_family_that_agrees_at_every_share_or_at_none_is_not_singled_out():
+    same = {"base": {0.3: [2], 0.5: [2]}, "child": {0.3: [2], 0.5: [2]}}
+    other = {"base": {0.3: [1], 0.5: [1]}, "child": {0.3: [2], 0.5: [2]}}
+    for critical in (same, other):
+        assert len(sensitivity.sentences(with_sensitivity(critical)[0])) == 1
+
+
+def test_the_page_has_a_row_per_model_and_task_with_the_blocks_at_every_share(tmp_path):
+    summary, answers, items = with_sensitivity(AGREE_AT_HALF)
+    del summary["invariance"]
+    html = page.write(tmp_path, summary, answers, items).read_text("utf-8")
+    table = html[html.index("what is critical at other shares</summary>") :]
+    rows = re.findall(r"<tr>(.*?)</tr>", table[: table.index("</table>")], re.DOTALL)
+    cells = [[plain(re.sub("<[^>]+>", "", cell)) for cell in re.findall("<t[dh].*?</t[dh]>", row)] for row in rows]
+    assert cells == [
+        ["Model", "Task", "Right", "Smallest loss", "30 %", "50 %", "80 %"],
+        ["base", "sums", "9", "62 %", "1, 2", "2", "–"],
+        ["child", "sums", "9", "62 %", "2, 3", "2", "2"],
+    ]
+
+
+def test_where_nothing_can_be_critical_the_page_says_from_how_many_right_answers_on(tmp_path):
+    summary, answers, items = with_sensitivity(AGREE_AT_HALF, loss=None)
+    del summary["invariance"]
+    assert sensitivity.sentences(summary) == []
+    assert "none, from 11 right on" in page.write(tmp_path, summary, answers, items).read_text("utf-8")
+
+
+def test_a_stopped_study_has_none_of_that(tmp_path):
+    summary, answers, items = stopped()
+    assert sensitivity.sensitivities(summary) == ()
+    assert sensitivity.sentences(summary) == []
+    assert "at other shares" not in page.write(tmp_path, summary, answers, items).read_text("utf-8")

@@ -1,0 +1,204 @@
+"""Drift: the curve of planted layers, its floor and ceiling, and what cannot be clustered."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import normalized_mutual_info_score
+
+from lesion.activations.hidden_states import HiddenStates, hidden_states
+from lesion.errors import LesionError, UsageError
+from lesion.statistics.information import linear_cka
+from lesion.statistics.kmeans import kmeans
+from lesion.studies.drift import clustering as module
+from lesion.studies.drift.clustering import Settings, drift
+from tiny import model
+
+TOKENS, WIDTH, KINDS = 300, 12, 6
+
+
+def planted(keeps, seed=0, spread=0.05):
+    """Layers in which a share of the tokens stays with its kind and the others are in kinds drawn anew."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, KINDS, TOKENS)
+    layers, kinds = [], []
+    for keep in keeps:
+        now = np.where(rng.random(TOKENS) < keep, kind, rng.integers(0, KINDS, TOKENS))
+        middle = 3 * rng.normal(size=(KINDS, WIDTH))
+        layers.append(middle[now] + spread * rng.normal(size=(TOKENS, WIDTH)))
+        kinds.append(now)
+    return layers, kinds
+
+
+def spooled(layers, **settings):
+    return HiddenStates.of(layers, [[1] * 200, [2] * 100], **settings)
+
+
+def test_the_curve_is_that_of_the_kinds_that_were_planted():
+    layers, kinds = planted([1, 0.9, 0.5, 0])
+    with spooled(layers) as states:
+        found = drift(states, Settings(clusters=KINDS, null=5), labels={"kind": kinds[0], "same": np.zeros(TOKENS)})
+    expected = [normalized_mutual_info_score(kinds[0], now) for now in kinds]
+    np.testing.assert_allclose(found.curve(), expected, atol=1e-9)
+    np.testing.assert_allclose([layer.labels["kind"] for layer in found.layers], expected, atol=1e-9)
+    assert [layer.labels["same"] for layer in found.layers] == [0.0] * 4
+    assert [layer.layer for layer in found.layers] == [0, 1, 2, 3]
+    assert found.ceiling == pytest.approx(1.0)
+    assert found.distinct == TOKENS
+    assert found.assignments.shape == (4, TOKENS)
+    assert found.tokens.tolist() == list(range(TOKENS))
+    for layer in found.layers:
+        assert 0 < layer.null <= layer.null_high < 0.15
+    # Where nothing is left, the curve is on its floor.
+    assert found.layers[3].nmi < 2 * found.layers[3].null_high
+
+
+def test_the_null_is_the_mean_of_a_hundred_shuffles_and_its_height_their_quantile():
+    layers, _ = planted([1, 0.5])
+    with spooled(layers) as states:
+        found = drift(states, Settings(clusters=KINDS, starts=1))
+    first, last = found.assignments
+    rng = np.random.default_rng(11)
+    floor = [normalized_mutual_info_score(first, rng.permutation(last)) for _ in range(400)]
+    assert found.layers[1].null == pytest.approx(np.mean(floor), rel=0.08)
+    assert found.layers[1].null_high == pytest.approx(np.quantile(floor, 0.975), rel=0.15)
+    assert found.layers[1].null < found.layers[1].null_high < max(floor)
+
+
+def test_cosine_cka_and_inertia_are_those_of_the_vectors():
+    layers, _ = planted([1, 0.5, 0])
+    with spooled(layers) as states:
+        found = drift(states, Settings(clusters=KINDS))
+        vectors = [states.layer(index).astype(np.float64) for index in range(3)]
+    for layer, labels in zip(found.layers, found.assignments, strict=True):
+        x, y = vectors[0], vectors[layer.layer]
+        cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(x, y, strict=True)]
+        assert layer.cosine == pytest.approx(np.mean(cosines), abs=1e-9)
+        assert layer.cka == pytest.approx(linear_cka(x, y), rel=1e-9)
+        inertia = sum(((y[labels == k] - y[labels == k].mean(axis=0)) ** 2).sum() for k in range(KINDS))
+        assert layer.inertia == pytest.approx(inertia, rel=1e-5)
+
+
+def test_noise_stays_on_the_floor_and_its_ceiling_is_low():
+    rng = np.random.default_rng(0)
+    with spooled(rng.normal(size=(3, TOKENS, WIDTH))) as states:
+        found = drift(states, Settings(clusters=10, null=20))
+    for layer in found.layers[1:]:
+        assert abs(layer.nmi - layer.null) < 0.05
+    assert found.ceiling < 0.9  # two good clusterings of the same noise do not agree
+
+
+def test_the_output_of_block_0_may_be_layer_zero():
+    layers, kinds = planted([1, 0.7, 0.7])
+    with spooled(layers) as states:
+        found = drift(states, Settings(clusters=KINDS, layer_zero="block"))
+    assert [layer.layer for layer in found.layers] == [1, 2]
+    expected = [normalized_mutual_info_score(kinds[1], now) for now in kinds[1:]]
+    np.testing.assert_allclose(found.curve(), expected, atol=1e-9)
+    assert found.layers[0].cosine == pytest.approx(1.0)
+    assert found.layers[0].cka == pytest.approx(1.0)
+
+
+def test_only_the_tokens_of_the_part_asked_for_count():
+    layers, kinds = planted([1, 0.5])
+    with spooled(layers, prompt_tokens=[150, 20]) as states:
+        where = states.prompt
+        for part, chosen in (("prompt", where), ("solution", ~where), ("both", where | True)):
+            found = drift(states, Settings(clusters=KINDS, part=part), labels={"kind": kinds[1]})
+            assert found.tokens.tolist() == np.flatnonzero(chosen).tolist()
+            assert found.assignments.shape == (2, chosen.sum())
+            expected = normalized_mutual_info_score(kinds[0][chosen], kinds[1][chosen])
+            assert found.layers[1].nmi == pytest.approx(expected, abs=1e-9)
+            assert found.layers[1].labels["kind"] == pytest.approx(1.0)
+            vectors = [states.layer(index)[chosen] for index in range(2)]
+            assert found.layers[1].cka == pytest.approx(linear_cka(*vectors), rel=1e-9)
+
+
+def test_vectors_are_normalised_before_clustering_only_where_asked():
+    rng = np.random.default_rng(0)
+    kind = np.arange(TOKENS) % 4
+    points = (np.eye(4)[kind] + 0.01 * rng.normal(size=(TOKENS, 4))) * rng.uniform(1, 50, size=(TOKENS, 1))
+    points = np.concatenate([points, np.full((TOKENS, 1), 0.3)], axis=1)  # and a dimension that never varies
+    raw = np.concatenate([points[:, :4], 0 * points[:, 4:]], axis=1)
+    with spooled([raw, raw]) as states:
+        unit = drift(states, Settings(clusters=4, normalise="unit"), labels={"kind": kind})
+        none = drift(states, Settings(clusters=4), labels={"kind": kind})
+    assert unit.layers[1].labels["kind"] == pytest.approx(1.0)
+    assert none.layers[1].labels["kind"] < 0.9  # lengths are what it clusters
+    assert unit.layers[1].cosine == pytest.approx(none.layers[1].cosine)
+    with spooled([points, points]) as states:
+        vectors = module._prepared(states.layer(0), "standardise")
+    np.testing.assert_allclose(vectors.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(vectors.std(axis=0), [1, 1, 1, 1, 0], atol=1e-4)
+
+
+def test_a_seed_gives_the_same_drift_again_and_no_layer_has_the_draws_of_another(monkeypatch):
+    rng = np.random.default_rng(0)
+    seeds = []
+
+    def watched(points, clusters, **settings):
+        seeds.append(settings["seed"])
+        return kmeans(points, clusters, **settings)
+
+    monkeypatch.setattr(module, "kmeans", watched)
+    with spooled(rng.normal(size=(3, TOKENS, WIDTH))) as states:
+        first, again, other = (drift(states, Settings(clusters=8, seed=seed)) for seed in (1, 1, -1))
+    assert first.layers == again.layers
+    assert np.array_equal(first.assignments, again.assignments)
+    assert first.layers != other.layers
+    assert seeds[:4] == seeds[4:8]
+    assert len(set(seeds)) == 8
+
+
+def test_a_model_with_rotary_positions_has_one_point_a_token_id_at_layer_zero():
+    lesioned = model("llama")
+    texts = [torch.randint(3, 20, (30,), generator=torch.Generator().manual_seed(n)).tolist() for n in range(4)]
+    with hidden_states(lesioned, texts) as states:
+        found = drift(states, Settings(clusters=5), labels={"token": states.ids})
+        assert found.distinct == len(set(states.ids.tolist()))
+        many = Settings(clusters=found.distinct + 1)
+        with pytest.raises(UsageError, match=rf"{found.distinct} distinct vectors .*--clusters.*--layer-zero block"):
+            drift(states, many)
+        assert len(drift(states, Settings(clusters=found.distinct + 1, layer_zero="block")).layers) == 3
+        whole = drift(states, Settings(clusters=found.distinct), labels={"token": states.ids})
+        assert whole.layers[0].labels["token"] == pytest.approx(1.0)
+    with hidden_states(model("gpt2"), texts) as states:  # where positions are added to what enters block 0
+        assert drift(states, Settings(clusters=5)).distinct > len(set(states.ids.tolist()))
+
+
+def test_what_cannot_be_clustered_is_an_error_that_says_what_to_do():
+    layers, _ = planted([1, 0.5])
+    with spooled(layers) as states:
+        with pytest.raises(UsageError, match=r"301 clusters .* 300 tokens.*--clusters"):
+            drift(states, Settings(clusters=301))
+        with pytest.raises(UsageError, match="do not know where prompts end"):
+            drift(states, Settings(clusters=5, part="solution"))
+        with pytest.raises(UsageError, match="'kind' are 4"):
+            drift(states, Settings(clusters=5), labels={"kind": np.arange(4)})
+    with spooled(layers, prompt_tokens=[0, 3]) as states, pytest.raises(UsageError, match="3 tokens in the prompts"):
+        drift(states, Settings(clusters=5, part="prompt"))
+    with spooled([layers[0], np.ones((TOKENS, WIDTH))]) as states:
+        with pytest.raises(LesionError, match=r"Layer 1 of the model: 5 clusters .* 1 distinct"):
+            drift(states, Settings(clusters=5))
+        with pytest.raises(UsageError, match="layer zero of the model has 1 distinct vectors"):
+            drift(states, Settings(clusters=5, layer_zero="block"))
+    with HiddenStates.of([np.ones((1, 3))] * 2, [[4]]) as states, pytest.raises(UsageError, match="there are 1 tokens"):
+        drift(states, Settings(clusters=2))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"layer_zero": "embeding"}, r"layer zero 'embeding'.*nearest: embedding"),
+        ({"normalise": "units"}, "unit"),
+        ({"normalisation": "mean"}, "arithmetic"),
+        ({"part": "answer"}, "prompt, solution, both"),
+        ({"clusters": 1}, "at least 2"),
+        ({"null": 0}, "at least 1"),
+        ({"starts": 0}, "at least 1"),
+    ],
+)
+def test_settings_that_there_are_none_of_are_errors(wrong, match):
+    with pytest.raises(UsageError, match=match):
+        Settings(**wrong)

@@ -1,0 +1,112 @@
+"""The drift study's page as a reader uses it, in a real browser; skipped where no Chromium is installed."""
+
+import chromium
+import made_drift as made
+import pytest
+
+from lesion.studies.drift import report as drift
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(chromium.found() is None, reason="no Chromium is installed"),
+]
+
+SHOWN = "[...document.querySelectorAll('[data-group=tokens]')].filter(part => !part.hidden)"
+ROWS = f"[...{SHOWN}[0].querySelectorAll('.leaver')].filter(row => !row.hidden)"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    place = tmp_path_factory.mktemp("report") / "report.html"
+    place.write_text(drift.page(made.study()), encoding="utf-8")
+    return place.as_uri()
+
+
+def type_in(tab, text):
+    tab.ask(
+        f"(f => {{ f.value = {text!r}; f.dispatchEvent(new Event('input')) }})"
+        "(document.querySelector('input[data-filters=tokens]'))"
+    )
+
+
+def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, address):
+    tab.open(address)
+    assert tab.complaints == []
+    assert tab.requests == [address]
+
+
+def test_the_tokens_of_one_model_are_shown_at_a_time(tab, address):
+    tab.open(address)
+    assert tab.ask(f"{SHOWN}.map(part => part.dataset.choice)") == ["0"]
+    tab.ask(
+        "(s => { s.value = '5'; s.dispatchEvent(new Event('change')) })"
+        "(document.querySelector('select[data-shows=tokens]'))"
+    )
+    assert tab.ask(f"{SHOWN}.map(part => part.dataset.choice)") == ["5"]
+
+
+def test_a_text_narrows_the_tokens_down_by_token_and_class_and_counts_them(tab, address):
+    tab.open(address)
+    every = tab.ask(f"{ROWS}.length")
+    type_in(tab, "the")
+    names = tab.ask(f"{ROWS}.map(row => row.querySelector('.what').textContent)")
+    assert sorted(names) == ["␣the", "␣then"]
+    assert tab.ask("document.querySelector('[data-counts=tokens]').textContent") == f"2 of {every}"
+    type_in(tab, "OPERATOR")
+    assert sorted(tab.ask(f"{ROWS}.map(row => row.querySelector('.what').textContent)")) == ["=", "operator", "␣+"]
+    type_in(tab, "")
+    assert tab.ask(f"{ROWS}.length") == every
+
+
+def test_a_click_or_a_key_opens_a_token_s_occurrences(tab, address):
+    tab.open(address)
+    row = f"{ROWS}.find(row => row.querySelector('.what').textContent === '␣per')"
+    assert not tab.ask(f"({row}).open")
+    tab.ask(f"({row}).querySelector('summary').click()")
+    assert tab.ask(f"({row}).querySelector('.contexts').innerText").startswith(
+        "Question: Alice has 0 apples and␣per more."
+    )
+
+
+def test_the_arrows_walk_through_the_tokens_that_are_shown(tab, address):
+    tab.open(address)
+    type_in(tab, "the")
+    tab.ask(f"{ROWS}[0].querySelector('summary').focus()")
+    tab.press("ArrowDown")
+    assert tab.ask(f"document.activeElement === {ROWS}[1].querySelector('summary')")
+    tab.press("ArrowDown")  # there is no third
+    assert tab.ask(f"document.activeElement === {ROWS}[1].querySelector('summary')")
+    tab.press("ArrowUp")
+    assert tab.ask(f"document.activeElement === {ROWS}[0].querySelector('summary')")
+
+
+def test_pointing_at_a_layer_tells_the_numbers_of_all_models(tab, address):
+    tab.open(address)
+    place = tab.ask(
+        "(r => [r.x + r.width / 2, r.y + r.height / 2])"
+        "(document.querySelectorAll('.on-wide .hit rect')[3].getBoundingClientRect())"
+    )
+    tab.ask(f"window.scrollTo(0, {place[1]} - 300)")
+    x, y = tab.ask(
+        "(r => [r.x + r.width / 2, r.y + r.height / 2])"
+        "(document.querySelectorAll('.on-wide .hit rect')[3].getBoundingClientRect())"
+    )
+    tab.move(x, y)
+    told = tab.ask("document.getElementById('tip').textContent").splitlines()
+    assert told[0] == "layer 3, the output of block 2"
+    assert [line.partition(":")[0] for line in told[1:]] == list(made.VARIANTS)
+    value = made.study()["models"][0]["layers"][3]
+    assert told[1].startswith(f"base: {value['nmi']:.3f} ± {value['nmi_std']:.3f}, null {value['null']:.3f}")
+
+
+def test_every_table_sorts_by_number(tab, address):
+    tab.open(address)
+    chromium.assert_tables_sort_by_number(tab)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_on_a_phone_the_page_itself_never_scrolls_sideways(address, dark):
+    with chromium.Chromium(width=390, height=800, dark=dark) as tab:
+        tab.open(address)
+        tab.ask("document.querySelectorAll('details').forEach(part => { part.open = true })")
+        assert tab.ask("document.documentElement.scrollWidth") == 390

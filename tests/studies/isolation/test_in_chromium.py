@@ -1,0 +1,70 @@
+"""The isolation's page as a reader uses it, in a real browser; skipped where no Chromium is installed."""
+
+import time
+
+import chromium
+import made_isolation as made
+import pytest
+
+from lesion.studies.isolation import report as isolation
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(chromium.found() is None, reason="no Chromium is installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    summary = made.study()
+    place = tmp_path_factory.mktemp("report") / "report.html"
+    place.write_text(isolation.page(summary, *made.answers(summary)), encoding="utf-8")
+    return place.as_uri()
+
+
+def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, address):
+    tab.open(address)
+    assert tab.complaints == []
+    assert tab.requests == [address]
+
+
+def test_the_chooser_shows_one_distribution_at_a_time(tab, address):
+    tab.open(address)
+    shown = "[...document.querySelectorAll('[data-choice]')].filter(f => !f.hidden).map(f => f.dataset.choice)"
+    assert tab.ask(shown) == ["0"]
+    tab.ask(
+        "(s => { s.value = '5'; s.dispatchEvent(new Event('change')) })"
+        "(document.querySelector('select[data-shows=distribution]'))"
+    )
+    assert tab.ask(shown) == ["5"]
+
+
+def test_every_table_sorts_by_number(tab, address):
+    tab.open(address)
+    chromium.assert_tables_sort_by_number(tab)
+
+
+def test_pointing_at_an_edit_tells_its_numbers_and_a_click_opens_its_answers(tab, address):
+    tab.open(address)
+    key = made.key("mathneuro", 0.05)
+    tab.ask("document.getElementById('tradeoff').scrollIntoView({behavior: 'instant'})")
+    place = (
+        f"[...document.querySelectorAll('.point')].find(e => e.dataset.edit === '{key}' && e.getClientRects().length)"
+    )
+    x, y = tab.ask(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({place}.getBoundingClientRect())")
+    tab.move(x, y)
+    for _ in range(40):
+        if not tab.ask("document.getElementById('tip').hidden"):
+            break
+        time.sleep(0.05)
+    assert "MathNeuro, keep" in tab.ask("document.getElementById('tip').textContent")
+    tab.click(x, y)
+    assert tab.ask("document.getElementById('choose-edit').value") == key
+    assert tab.ask("document.getElementById('choose-task').selectedOptions[0].text") == made.SKILL
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_on_a_phone_the_page_itself_never_scrolls_sideways(address, dark):
+    with chromium.Chromium(width=390, height=800, dark=dark) as tab:
+        tab.open(address)
+        assert tab.ask("document.documentElement.scrollWidth") == 390

@@ -1,0 +1,442 @@
+"""An isolation study from its file to its numbers, and recalled from its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from oracle import Listener, Oracle
+
+import lesion.studies.isolation.activation_cache as observations
+from commandline import save, write
+from lesion.core.lock import FolderLock
+from lesion.core.store import Store
+from lesion.edits.edit import Compose, ScaleParameters
+from lesion.edits.files.artefact import read_edit, save_edit
+from lesion.edits.selections.topk import Magnitude
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import wrap
+from lesion.studies.isolation.run import recall_isolation, run_evaluation, run_isolation
+from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
+from tiny import model, tiny, tokenizer
+
+ITEMS = 6
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return model("llama")
+
+
+def task(file: Path, text: str, count: int = 10) -> Path:
+    rows = ({"id": f"{n}", "prompt": text.format(n=n, m=n * 7 % 10), "answer": "right"} for n in range(count))
+    return write(file, rows)
+
+
+@pytest.fixture
+def data(tmp_path) -> tuple[Path, Path]:
+    return task(tmp_path / "skill.jsonl", "{n} + {m} ="), task(tmp_path / "control.jsonl", "a fox ran {m}{n} miles,")
+
+
+def study(data: tuple[Path, Path], **values) -> IsolationStudy:
+    skill, control = map(str, data)
+    told = {"model": "tiny:llama", "skill": skill, "controls": control, "samples": 3, "keep": 0.2, "name": "s"}
+    asks = {"tasks": [skill, control], "items": ITEMS, "random_controls": 2, "decoding": {"max_new_tokens": 3}}
+    return IsolationStudy.make(**{**told, **asks, **values})
+
+
+def evaluation(data: tuple[Path, ...], **values) -> EvaluationStudy:
+    told = {"model": "tiny:llama", "items": ITEMS, "decoding": {"max_new_tokens": 3}}
+    return EvaluationStudy.make(tasks=[str(file) for file in data], **{**told, **values})
+
+
+def test_a_study_ends_with_selections_answers_and_the_numbers_of_both(llama, data, tmp_path):
+    oracle, listener = Oracle(), Listener()
+    outcome = run_isolation(study(data), tmp_path / "out", watcher=listener, model=llama, make_engine=oracle)
+    assert (outcome.asked, outcome.planned) == (2 * 4 * ITEMS, 2 * 4 * ITEMS)
+    assert set(outcome.summary) == {"isolation", "evaluation", "study", "notes"}
+    (selection,) = outcome.summary["isolation"]["selections"]
+    (own,) = (entry for entry in outcome.summary["evaluation"]["edits"] if entry["random_of"] is None)
+    assert (own["digest"], own["selected"], own["keep"]) == (selection["digest"], selection["selected"], 0.2)
+    assert own["edit"] == f"{selection['label']}@{selection['digest']}×0"
+    assert [(e["task"], e["role"]) for e in outcome.summary["evaluation"]["tasks"]] == [
+        (str(data[0]), "skill"),
+        (str(data[1]), "control"),
+    ]
+    assert outcome.summary["study"]["name"] == "s"
+    assert json.loads(json.dumps(outcome.summary)) == outcome.summary
+
+
+def test_what_a_run_returns_is_what_the_folder_remembers(llama, data, tmp_path):
+    what = study(data, choose={}, title="Ti \"tle\" kind = 'evaluation'", level=0.9)
+    outcome = run_isolation(what, tmp_path / "out", model=llama, make_engine=Oracle())
+    summary, answers, items = recall_isolation(tmp_path / "out")
+    assert summary == outcome.summary
+    assert outcome.summary["evaluation"]["choice"] is not None
+    assert (len(answers), len(items)) == (outcome.planned, 2 * ITEMS)
+    assert (summary["study"]["title"], summary["study"]["level"]) == (what.title, 0.9)
+
+
+def test_without_tasks_nothing_is_asked_and_the_folder_remembers_the_study(llama, data, tmp_path):
+    oracle = Oracle()
+    what = study(data, tasks=[], title="Only selections", seed=4)
+    outcome = run_isolation(what, tmp_path / "out", model=llama, make_engine=oracle)
+    assert (oracle.asked, outcome.asked, outcome.planned) == ([], 0, 0)
+    assert not (tmp_path / "out" / "answers.sqlite").exists()
+    summary, answers, items = recall_isolation(tmp_path / "out")
+    assert (summary, answers, items) == (outcome.summary, None, None)
+    told = {"name": "s", "title": "Only selections", "seed": 4, "level": 0.95}
+    assert summary["study"].items() >= told.items()
+    assert "evaluation" not in summary
+
+
+def test_a_second_run_observes_and_asks_nothing(llama, data, tmp_path, monkeypatch):
+    first = run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle())
+
+    def never(*_, **__):
+        raise AssertionError("observed again")
+
+    monkeypatch.setattr(observations, "observe", never)
+    oracle = Oracle()
+    second = run_isolation(study(data), tmp_path / "out", model=llama, make_engine=oracle)
+    assert (oracle.asked, second.asked) == ([], 0)
+    assert second.summary == first.summary
+
+
+def test_further_shares_and_factors_are_all_that_is_asked_in_a_folder_that_has_some(llama, data, tmp_path):
+    run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle())
+    oracle = Oracle()
+    more = study(data, keep=[0.2, 0.4], factor=[0.0, 1.5])
+    outcome = run_isolation(more, tmp_path / "out", model=llama, make_engine=oracle)
+    assert "baseline" not in oracle.edits
+    # Two shares × two factors, each with two random controls; a quarter was there.
+    assert len(oracle.edits) == 3 * 3
+    whole = run_isolation(more, tmp_path / "whole", model=llama, make_engine=Oracle())
+    assert outcome.summary == whole.summary
+
+
+@pytest.mark.parametrize("lives", [0, 5, 40])
+def test_when_the_engine_dies_the_next_run_ends_with_the_same_summary(lives, llama, data, tmp_path):
+    whole = run_isolation(study(data), tmp_path / "whole", model=llama, make_engine=Oracle())
+    with pytest.raises(RuntimeError, match="the engine died"):
+        run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle(lives))
+    recalled = recall_isolation(tmp_path / "out")[0]
+    assert recalled["isolation"] == whole.summary["isolation"]
+    assert len(recalled["evaluation"]["edits"]) == 3
+    oracle = Oracle()
+    rest = run_isolation(study(data), tmp_path / "out", model=llama, make_engine=oracle)
+    assert len(oracle.asked) == 2 * 4 * ITEMS - lives
+    assert json.dumps(rest.summary) == json.dumps(whole.summary)
+    assert (tmp_path / "out/isolation.json").read_bytes() == (tmp_path / "whole/isolation.json").read_bytes()
+
+
+def test_items_that_edits_were_made_from_and_that_are_asked_are_noted(llama, data, tmp_path):
+    outcome = run_isolation(study(data, samples=10), tmp_path / "out", model=llama, make_engine=Oracle())
+    for file in data:
+        assert (
+            f"{file}: all {ITEMS} items that are asked were also calibration texts of the edits; isolate with fewer"
+            " texts (--samples) to keep them apart." in outcome.summary["notes"]
+        )
+
+
+def test_a_wrong_task_or_too_many_items_is_told_before_anything_is_observed(llama, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(observations, "observe", lambda *_, **__: pytest.fail("observed"))
+    with pytest.raises(UsageError, match="no task 'gsm9k'"):
+        run_isolation(study(data, tasks=["gsm9k"]), tmp_path / "out", model=llama)
+    with pytest.raises(UsageError, match="99 items were asked for"):
+        run_isolation(study(data, items=99), tmp_path / "out", model=llama)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_factor_that_moves_nothing_is_refused_before_anything_is_asked(data, tmp_path):
+    half = wrap(tiny("llama").to(torch.bfloat16), tokenizer(), "tiny:llama")
+    oracle = Oracle()
+    with pytest.raises(LesionError, match="at least 99 %"):
+        run_isolation(study(data, factor=1.001), tmp_path / "out", model=half, make_engine=oracle)
+    assert oracle.asked == []
+
+
+def test_a_folder_in_use_by_another_process_is_refused(llama, data, tmp_path):
+    (tmp_path / "out").mkdir()
+    lock = FolderLock(tmp_path / "out", "isolation")
+    try:
+        with pytest.raises(LesionError, match="already writing"):
+            run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle())
+    finally:
+        lock.release()
+    assert run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle()).asked
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_folder_that_cannot_be_made_is_told(place, llama, data, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LesionError, match=r"cannot be written .*--out"):
+        run_isolation(study(data), tmp_path / place, model=llama, make_engine=Oracle())
+
+
+def test_a_folder_with_neither_recalls_nothing_and_damage_is_told(tmp_path):
+    assert recall_isolation(tmp_path) is None
+    assert recall_isolation(tmp_path / "absent") is None
+    for damage in ("", "{", "[]", '{"isolation": {}}', '{"study": "kep = 1", "isolation": {}, "notes": []}'):
+        (tmp_path / "isolation.json").write_text(damage)
+        with pytest.raises(LesionError, match=r"isolation\.json is damaged .*run `lesion isolate` again"):
+            recall_isolation(tmp_path)
+
+
+# What follows: evaluating edits from files.
+
+
+@pytest.fixture
+def edits(llama, data, tmp_path) -> list[Path]:
+    """Of MathNeuro and Wanda."""
+    what = study(data, methods=["mathneuro", "wanda"], tasks=[])
+    folder = run_isolation(what, tmp_path / "found", model=llama).folder
+    return [folder / "mathneuro-0.2.edit", folder / "wanda-0.2.edit"]
+
+
+def asked(llama, data, files, folder: Path, engine=None, what=None, **settings):
+    opened = [read_edit(file) for file in files]
+    return run_evaluation(
+        what or evaluation(data), opened, folder, model=llama, make_engine=engine or Oracle(), **settings
+    )
+
+
+def test_files_give_the_numbers_that_the_study_they_come_from_gives(llama, data, edits, tmp_path):
+    from_files = asked(llama, data, edits, tmp_path / "files", random_controls=2)
+    what = study(data, methods=["mathneuro", "wanda"])
+    whole = run_isolation(what, tmp_path / "study", model=llama, make_engine=Oracle())
+    ours, theirs = (outcome.summary["evaluation"] for outcome in (from_files, whole))
+    assert ours["tasks"] == theirs["tasks"]
+    assert ours["edits"] == theirs["edits"]
+    assert ours["selectivity"] == theirs["selectivity"]
+
+
+def test_each_file_is_asked_under_its_own_factor_or_under_those_given(llama, data, edits, tmp_path):
+    own = save_edit(tmp_path / "boost.edit", ScaleParameters(Magnitude(0.1), 1.25), llama)
+    summary = asked(llama, data, [edits[0], own], tmp_path / "own", random_controls=0).summary
+    assert [(e["method"], e["factor"]) for e in summary["evaluation"]["edits"]] == [
+        ("mathneuro", 0.0),
+        ("magnitude", 1.25),
+    ]
+    summary = asked(llama, data, [edits[0], own], tmp_path / "two", random_controls=0, factors=[0.5, 2.0]).summary
+    assert [(e["method"], e["factor"]) for e in summary["evaluation"]["edits"]] == [
+        (method, factor) for method in ("mathneuro", "magnitude") for factor in (0.5, 2.0)
+    ]
+
+
+def test_the_skill_of_an_edit_is_known_from_its_file(llama, data, edits, tmp_path):
+    summary = asked(llama, data, edits, tmp_path / "out").summary["evaluation"]
+    assert [entry["role"] for entry in summary["tasks"]] == ["skill", "control"]
+    assert summary["edits"][0]["samples"] == 3
+    elsewhere = asked(llama, data[1:], edits, tmp_path / "else").summary["evaluation"]
+    assert [entry["role"] for entry in elsewhere["tasks"]] == [None]
+
+
+def test_without_edits_the_baseline_alone_is_asked(llama, data, tmp_path):
+    oracle = Oracle()
+    outcome = asked(llama, data, [], tmp_path / "out", oracle)
+    assert oracle.edits == ["baseline"]
+    assert outcome.summary["evaluation"]["edits"] == []
+    assert recall_isolation(tmp_path / "out")[0] == outcome.summary
+
+
+def test_one_file_given_twice_is_asked_once(llama, data, edits, tmp_path):
+    oracle = Oracle()
+    asked(llama, data, [edits[0], edits[0]], tmp_path / "out", oracle, random_controls=1)
+    assert len(oracle.edits) == 3
+
+
+def test_a_further_file_in_the_same_folder_is_all_that_is_asked(llama, data, edits, tmp_path):
+    asked(llama, data, edits[:1], tmp_path / "out", random_controls=1)
+    oracle = Oracle()
+    outcome = asked(llama, data, edits[1:], tmp_path / "out", oracle, random_controls=1)
+    assert len(oracle.asked) == 2 * 2 * ITEMS
+    assert [e["method"] for e in outcome.summary["evaluation"]["edits"]] == ["mathneuro", "random", "wanda", "random"]
+    assert recall_isolation(tmp_path / "out")[0] == outcome.summary
+
+
+def test_an_evaluation_into_the_folder_of_its_isolation_keeps_the_numbers_of_both(llama, data, edits):
+    outcome = asked(llama, data, edits, edits[0].parent)
+    assert [one["method"] for one in outcome.summary["isolation"]["selections"]] == ["mathneuro", "wanda"]
+    assert recall_isolation(edits[0].parent)[0] == outcome.summary
+
+
+def test_choosing_on_validation_items_is_part_of_the_numbers(llama, data, edits, tmp_path):
+    choice = asked(llama, data, edits, tmp_path / "out", factors=[0.0, 0.5], validation=0.5).summary["evaluation"][
+        "choice"
+    ]
+    assert (choice["skill"], choice["validation_items"], choice["test_items"]) == (str(data[0]), 3, 3)
+    assert len(choice["candidates"]) == 4
+
+
+def test_an_edit_made_for_another_model_is_refused_unless_forced(data, edits, tmp_path):
+    network = tiny("llama")
+    with torch.no_grad():
+        network.model.layers[1].mlp.up_proj.weight[0, 0] += 1
+    other = wrap(network, tokenizer(), "tiny:llama")
+    oracle = Oracle()
+    with pytest.raises(LesionError, match=r"made for tiny:llama .*other weights.*--force"):
+        asked(other, data, edits, tmp_path / "out", oracle)
+    assert oracle.asked == []
+    outcome = asked(other, data, edits[:1], tmp_path / "out", oracle, force=True, random_controls=0)
+    assert outcome.asked == 2 * 2 * ITEMS
+
+
+def test_a_file_of_several_selections_is_wrong_use(llama, data, tmp_path):
+    both = Compose((ScaleParameters(Magnitude(0.1), 0.5), ScaleParameters(Magnitude(0.2), 0.5)))
+    file = save_edit(tmp_path / "both.edit", both, llama)
+    with pytest.raises(UsageError, match=r"both\.edit holds .*not one selection of weights"):
+        asked(llama, data, [file], tmp_path / "out")
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+sys.path[:0] = {paths!r}
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.studies import asking
+from lesion.studies.isolation.run import run_isolation
+from lesion.studies.isolation.study import IsolationStudy
+asking.COMMIT_EVERY = 0.0
+class Slow:
+    def __init__(self, model, batch_size):
+        self.engine = TransformersEngine(model, batch_size)
+    def answer(self, requests):
+        for response in self.engine.answer(requests):
+            yield response
+            time.sleep(0.05)
+study = IsolationStudy.load(sys.argv[1])
+run_isolation(study, Path(sys.argv[2]), make_engine=Slow)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill -9 a process")
+def test_killed_with_kill_9_and_run_again_the_summary_is_that_of_a_run_left_in_peace(data, tmp_path):
+    source = save(tmp_path / "llama")
+    what = study(data, model=str(source))
+    (tmp_path / "s.toml").write_text(what.to_toml(), encoding="utf-8")
+    script = CHILD.format(paths=[])
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "s.toml"), str(out)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    total = 2 * 4 * ITEMS
+
+    def stored() -> int:
+        try:
+            with Store.read(out) as store:
+                return len(store)
+        except LesionError:
+            return 0
+
+    try:
+        began = time.monotonic()
+        while stored() < 12:
+            assert process.poll() is None
+            assert time.monotonic() - began < 120
+            time.sleep(0.02)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.wait()
+    kept = stored()
+    assert 12 <= kept < total
+    rest = run_isolation(what, out)
+    assert rest.asked == total - kept
+    whole = run_isolation(what, tmp_path / "whole")
+    assert rest.summary == whole.summary
+
+
+def _isolated(what: IsolationStudy, llama, folder: Path):
+    return run_isolation(what, folder, model=llama, make_engine=Oracle())
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"seed": 9}, r"seed: 0 there, 9 here"),
+        ({"samples": [4]}, r"samples: 3 there, 4 here"),
+        ({"repeats": 2}, r"repeats: 1 there, 2 here"),
+    ],
+)
+def test_a_folder_takes_no_second_isolation_of_other_texts(llama, data, tmp_path, other, told):
+    _isolated(study(data, tasks=[]), llama, tmp_path / "out")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    with pytest.raises(LesionError, match=rf"holds another isolation \({told}\)"):
+        _isolated(study(data, tasks=[], **other), llama, tmp_path / "out")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
+
+
+def test_nor_one_of_data_that_has_changed_or_of_another_model(llama, data, tmp_path):
+    _isolated(study(data, tasks=[]), llama, tmp_path / "out")
+    with pytest.raises(LesionError, match="holds another isolation"):
+        _isolated(study(data, tasks=[]), model("qwen2"), tmp_path / "out")
+    task(data[0], "{m} times {n} =")
+    with pytest.raises(LesionError, match="the same draws of data that has changed since"):
+        _isolated(study(data, tasks=[]), llama, tmp_path / "out")
+
+
+def test_but_it_takes_further_shares_and_methods(llama, data, tmp_path):
+    _isolated(study(data, tasks=[]), llama, tmp_path / "out")
+    again = _isolated(study(data, tasks=[], keep=[0.1], methods=["wanda"]), llama, tmp_path / "out")
+    assert [one["edit"] for one in again.summary["isolation"]["selections"]] == ["wanda-0.1.edit"]
+    assert {file.name for file in (tmp_path / "out").glob("*.edit")} == {"mathneuro-0.2.edit", "wanda-0.1.edit"}
+
+
+def test_edits_that_the_folder_did_not_isolate_are_noted(llama, data, tmp_path):
+    _isolated(study(data, tasks=[]), llama, tmp_path / "out")
+    _isolated(study(data, tasks=[], seed=5), llama, tmp_path / "other")
+    foreign = read_edit(tmp_path / "other" / "mathneuro-0.2.edit")
+    own = read_edit(tmp_path / "out" / "mathneuro-0.2.edit")
+    for file, noted in ((own, False), (foreign, True)):
+        outcome = run_evaluation(
+            evaluation(data), [file], tmp_path / "out", random_controls=1, model=llama, make_engine=Oracle()
+        )
+        assert (
+            any("not among the selections that this folder's isolation made" in n for n in outcome.summary["notes"])
+            == noted
+        )
+
+
+def test_the_skill_and_what_was_seen_are_known_under_every_way_to_type_a_file(llama, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = study(data, tasks=[], samples=8)
+    file = read_edit(tmp_path / "out" / "mathneuro-0.2.edit") if _isolated(told, llama, tmp_path / "out") else None
+    asked = EvaluationStudy.make(
+        model="tiny:llama", items=ITEMS, tasks=["./skill.jsonl"], decoding={"max_new_tokens": 3}
+    )
+    outcome = run_evaluation(asked, [file], tmp_path / "e", random_controls=1, model=llama, make_engine=Oracle())
+    assert outcome.summary["evaluation"]["tasks"][0]["role"] == "skill"
+    assert any(n.startswith("./skill.jsonl: 4 of the 6 items") for n in outcome.summary["notes"])
+    with pytest.raises(UsageError, match="cannot be its own control"):
+        IsolationStudy.make(model="m", skill="skill.jsonl", controls=["./skill.jsonl"])
+
+
+def test_a_selection_made_anew_on_other_weights_is_noted(llama, data, tmp_path):
+    _isolated(study(data, tasks=[]), llama, tmp_path / "out")
+    file = read_edit(tmp_path / "out" / "mathneuro-0.2.edit")
+    network = tiny("llama")
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(1.5)
+    other = wrap(network, tokenizer(), "tiny:other")
+    outcome = run_evaluation(
+        evaluation(data, model="tiny:other"),
+        [file],
+        tmp_path / "e",
+        random_controls=1,
+        force=True,
+        model=other,
+        make_engine=Oracle(),
+    )
+    assert any("its selection was made anew on the weights of tiny:other" in n for n in outcome.summary["notes"])

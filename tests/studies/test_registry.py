@@ -1,0 +1,95 @@
+"""Which kind of study a file is."""
+
+from __future__ import annotations
+
+import pytest
+
+from lesion.core.study_file import Questions, shipped
+from lesion.errors import UsageError
+from lesion.labs.recall.study_file import RecallStudy
+from lesion.studies.ablation.study import Study
+from lesion.studies.isolation.study import IsolationStudy
+from lesion.studies.registry import load_study
+from lesion.studies.truncation.study import TruncationStudy
+from lesion.tasks.catalogue import draw, find
+
+LAYERS = 'models = ["bundled:llama-base"]\ntasks = ["primer:atlas"]\n'
+ISOLATION = (
+    'kind = "isolation"\nmodel = "bundled:llama-base"\nskill = "primer:arithmetic"\ncontrols = ["primer:atlas"]\n'
+)
+
+
+def test_a_file_is_what_its_kind_says_and_without_one_a_layer_study(tmp_path):
+    (tmp_path / "layers.toml").write_text(LAYERS)
+    (tmp_path / "weights.toml").write_text(ISOLATION)
+    assert isinstance(load_study(tmp_path / "layers.toml"), Study)
+    found = load_study(str(tmp_path / "weights.toml"))
+    assert isinstance(found, IsolationStudy)
+    assert (found.name, found.skill) == ("weights", "primer:arithmetic")
+
+
+def test_every_study_shipped_loads_by_its_name():
+    assert shipped()
+    for name in shipped():
+        assert load_study(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("kind", "rest", "made"),
+    [
+        ("truncation", 'model = "bundled:llama-base"\ntasks = ["primer:atlas"]\n', TruncationStudy),
+        ("recall", "noise = [0.3, 0.5]\n", RecallStudy),
+    ],
+)
+def test_searches_and_recall_trainings_are_files_of_their_kinds(kind, rest, made, tmp_path):
+    (tmp_path / "s.toml").write_text(f'kind = "{kind}"\n{rest}')
+    study = load_study(tmp_path / "s.toml")
+    assert isinstance(study, made)
+    assert type(study).parse(study.to_toml()) == study
+
+
+@pytest.mark.parametrize("name", [name for name in shipped() if name.startswith("truncation-")])
+def test_the_tasks_of_every_shipped_search_that_need_no_hub_have_as_many_items_as_it_asks(name):
+    study = load_study(name)
+    assert isinstance(study, Questions)
+    for choice in study.tasks:
+        assert len(draw(find(choice.name), study.items_of(choice), study.seed)) >= 10
+
+
+def test_a_file_in_this_folder_goes_before_a_shipped_study_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").write_text(ISOLATION)
+    assert isinstance(load_study("demo"), IsolationStudy)
+
+
+def test_a_byte_order_mark_does_not_hide_the_kind(tmp_path):
+    (tmp_path / "weights.toml").write_text("\ufeff" + ISOLATION, encoding="utf-8")
+    assert isinstance(load_study(tmp_path / "weights.toml"), IsolationStudy)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('kind = "isolaton"\n' + LAYERS, "kind"),
+        ("kind = \n", "not valid TOML"),
+        (ISOLATION + "kep = 0.1\n", r"line 5.*kep.*keep"),
+        (ISOLATION.replace('"primer:atlas"', '"primer:arithmetic"'), "cannot be its own control"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(text, said, tmp_path):
+    (tmp_path / "s.toml").write_text(text)
+    with pytest.raises(UsageError, match=rf"(?s){said}"):
+        load_study(tmp_path / "s.toml")
+
+
+def test_a_folder_in_this_folder_hides_no_shipped_study(tmp_path, monkeypatch):
+    (tmp_path / "demo").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_study("demo").name == "demo"
+
+
+def test_neither_a_file_nor_shipped_names_the_nearest(tmp_path):
+    with pytest.raises(UsageError, match=r"no study 'dema'.*nearest: demo"):
+        load_study("dema")
+    with pytest.raises(UsageError, match=r"no file .*absent\.toml"):
+        load_study(tmp_path / "absent.toml")

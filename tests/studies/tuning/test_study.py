@@ -1,0 +1,107 @@
+"""The file of a tuning study: arms and budgets in their one form, and what is wrong with others."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lesion.core.study_file import shipped
+from lesion.errors import UsageError
+from lesion.studies.registry import load_study
+from lesion.studies.tuning.data import prepare
+from lesion.studies.tuning.study import NAMED, TuningStudy
+
+LEAST = {"model": "bundled:llama-base", "task": "primer:arithmetic"}
+
+
+def made(**values) -> TuningStudy:
+    return TuningStudy.make(**{**LEAST, **values})
+
+
+def test_the_defaults_compare_five_choices_over_three_seeds():
+    study = made()
+    assert study.arms == NAMED == ("critical", "least", "random", "all-adapter", "all-full")
+    assert (study.budget, len(study.seeds), study.writes_model) == ("25%", 3, False)
+
+
+def test_one_arm_under_one_seed_is_a_tuning_that_leaves_a_model():
+    assert made(arms="critical", seeds=4).writes_model
+    assert not made(arms="critical", seeds=[0, 1]).writes_model
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("all", "all-full"),
+        ("Critical", "critical"),
+        ("3,0-2", "0-3"),
+        ([0, 1, 5], "0-1,5"),
+        (7, "7"),
+        (" 1 - 2 ", "1-2"),
+    ],
+)
+def test_an_arm_is_a_name_or_layers_in_any_form(typed, meant):
+    arms = typed if isinstance(typed, str | int) else [typed]
+    assert made(arms=arms).arms == (meant,)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("25%", "25%"), ("12.50 %", "12.5%"), (3, 3), ("3", 3), ("100%", "100%")])
+def test_a_budget_is_a_number_or_a_share(typed, meant):
+    assert made(budget=typed).budget == meant
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"arms": "0-1", "layers_from": "out"}, r"the blocks of 0-1 do not depend on that; leave it out"),
+        ({"arms": "critcal"}, r"'critcal' names no blocks to tune \(nearest: critical"),
+        ({"arms": "5-2"}, r"The range 5-2 runs backwards; write 2-5"),
+        ({"arms": ["0-3", "3,0-2"]}, r"0-3 is listed twice"),
+        ({"arms": []}, r"arms must be critical, least"),
+        ({"budget": 0}, r"0 blocks are nothing to tune; give at least 1"),
+        ({"budget": "0%"}, r"'0%' is no budget"),
+        ({"budget": "120%"}, r"'120%' is no budget; give a number of blocks from 1, or a share such as 25%"),
+        ({"budget": "half"}, r"'half' is no budget"),
+        ({"budget": 1.5}, r"budget must be a number of blocks from 1"),
+        ({"learning_rates": [0.0]}, r"learning_rates must be a number above 0"),
+        ({"adapter": 0}, r"adapter must be the rank"),
+        ({"steps": 0}, r"steps must be a whole number from 1"),
+        ({"step": 10}, r"there is no key 'step' \(nearest: steps\)"),
+        ({"model": {"source": "x", "dtype": "bfloat16"}}, r"float32"),
+        ({"controls": ["primer:arithmetic"]}, r"primer:arithmetic is the task that is tuned on"),
+    ],
+)
+def test_what_cannot_be_is_named_with_what_can(values, told):
+    with pytest.raises(UsageError, match=told):
+        made(**values)
+
+
+def test_further_arms_rates_and_seeds_make_no_other_study_and_other_steps_do():
+    study = made()
+    same = made(arms=["random"], seeds=[5], learning_rates=[0.1], level=0.9, name="other", device="cpu")
+    assert same.identity() == study.identity()
+    for values in ({"steps": 7}, {"rows": 3}, {"budget": 1}, {"seed": 2}, {"controls": ["primer:atlas"]}, {"items": 9}):
+        assert made(**values).identity() != study.identity()
+
+
+@given(
+    st.lists(st.sampled_from([*NAMED, "0-2", "1,7"]), min_size=1, max_size=5, unique=True),
+    st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=3, unique=True),
+    st.sampled_from([1, 2, "25%", "12.5%"]),
+)
+def test_a_study_written_as_toml_reads_back_as_the_same(arms, rates, budget):
+    study = made(arms=arms, learning_rates=rates, budget=budget, adapter=4, title="a \"b\" 'c'", prompt_style="plain")
+    assert TuningStudy.parse(study.to_toml()) == study
+
+
+@pytest.mark.parametrize("name", [name for name in shipped() if name.startswith("tuning-")])
+def test_every_shipped_tuning_study_has_its_items(name):
+    study = load_study(name)
+    assert isinstance(study, TuningStudy)
+    assert len(study.seeds) >= 3
+    assert prepare(study).train
+
+
+def test_there_is_a_shipped_tuning_study_of_the_bundled_model():
+    assert any(name.startswith("tuning-") for name in shipped())

@@ -1,0 +1,59 @@
+"""Names of the harness's tasks read back as what they were made of; what is wrong with one is said."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lesion.errors import UsageError
+from lesion.tasks.catalogue import canonical
+from lesion.tasks.harness.name import HarnessName
+
+words = st.text("abcdefghijklmnopqrstuvwxyz0123456789_-./:= ", min_size=1, max_size=12)
+maybe = st.none() | words
+
+
+@given(words, maybe, maybe, st.none() | st.integers(0, 99), maybe, st.booleans())
+def test_a_name_reads_back(task, metric, reader, shots, path, study):
+    name = HarnessName(task, metric, reader, shots, path, study)
+    assert HarnessName.parse(str(name)) == name
+
+
+def test_options_may_stand_in_any_order():
+    one = HarnessName.parse("harness:arc_easy?shots=5&metric=acc_norm")
+    assert one == HarnessName("arc_easy", metric="acc_norm", shots=5)
+    assert HarnessName.parse("harness:arc_easy?metric=acc_norm&shots=5") == one
+
+
+def test_canonical_names_are_one_for_all_ways_to_type_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "gsm8k").write_text("a file of the name of a task is not meant")
+    typed = (
+        "harness:gsm8k?path=mine&shots=2",
+        "harness:gsm8k?shots=2&path=./mine",
+        f"harness:gsm8k?shots=2&path={tmp_path}/mine",
+    )
+    assert {canonical(name) for name in typed} == {f"harness:gsm8k?shots=2&path={tmp_path}/mine"}
+    assert canonical("gold:harness:gsm8k") == "gold:harness:gsm8k"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("harness:", "Say which task of lm-evaluation-harness: harness:NAME"),
+        ("harness:?shots=1", "Say which task"),
+        ("harness:gsm8k?", "There is no option ''"),
+        ("harness:gsm8k?metrik=acc", r"no option 'metrik' .*nearest: metric"),
+        ("harness:gsm8k?shots=1&shots=2", "'shots' stands twice"),
+        ("harness:gsm8k?metric", "'metric' .*has no value; write metric=acc_norm"),
+        ("harness:gsm8k?path=", "'path' .*has no value"),
+        ("harness:gsm8k?shots=few", "'few'; write a whole number from 0"),
+        ("harness:gsm8k?shots=-1", "'-1'; write a whole number"),
+        ("harness:gsm8k?decoding=greedy", "write decoding=study"),
+    ],
+)
+def test_what_is_wrong_with_a_name_is_said(name, said):
+    with pytest.raises(UsageError, match=said):
+        HarnessName.parse(name)
