@@ -12,6 +12,7 @@ from engines_lesion import asked
 from lesion.edits.edit import BASELINE
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request
+from lesion.engines.opening import opened
 from lesion.models.load import load
 
 LIBRARIES = ("lesion", "ray", "transformers", "torch")
@@ -23,7 +24,7 @@ def start(job: Job) -> Sweep:
     workers = int(os.environ["OMP_NUM_THREADS"])
     open_until_the_end = ExitStack()
     atexit.register(open_until_the_end.close)
-    make = open_until_the_end.enter_context(EngineChoice(workers=workers).opened())
+    make = open_until_the_end.enter_context(opened(EngineChoice(workers=workers)))
     engine = make(load(job.place, dtype=job.dtype, device=job.device), "auto")
     # Every worker has the model before anything is timed: that belongs to the start.
     first = job.questions[0]

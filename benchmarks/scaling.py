@@ -33,6 +33,7 @@ import torch
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Engine, Request, Response
+from lesion.engines.opening import opened
 from lesion.engines.ray.cluster import Worker
 from lesion.engines.ray.placement import cores_here
 from lesion.engines.ray.units import cut
@@ -141,10 +142,10 @@ def contest(
     assert alone is not None
     began = time.perf_counter()
     count = min(WORKERS, cores_here())
-    with EngineChoice(workers=count).opened() as opened:
-        over = opened(model, ROWS)
-        assert opened.cluster is not None
-        workers = opened.cluster.workers
+    with opened(EngineChoice(workers=count)) as make_engine:
+        over = make_engine(model, ROWS)
+        assert make_engine.cluster is not None
+        workers = make_engine.cluster.workers
         while not all(worker.rows for worker in workers):
             list(over.answer(requests[: 2 * count]))
         start = time.perf_counter() - began

@@ -15,6 +15,7 @@ from lesion.edits.apply import as_it_is
 from lesion.edits.edit import Unit
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import MakeEngine
+from lesion.engines.opening import opened
 from lesion.labs.recall.api import Recalled
 from lesion.labs.recall.study import run_recall
 from lesion.labs.recall.study_file import RecallStudy
@@ -176,7 +177,7 @@ def ablate(
         },
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
-    with folder_of(out) as folder, EngineChoice.of(engine).opened(watcher) as make_engine:
+    with folder_of(out) as folder, opened(EngineChoice.of(engine), watcher) as make_engine:
         outcome = run(study, folder, watcher=watcher, models=loaded, make_engine=make_engine)
     return Result(outcome.folder, outcome.summary, outcome.asked)
 
@@ -208,7 +209,7 @@ def study(
     if isinstance(asked, RecallStudy):
         return Recalled(Path(out), run_recall(asked, Path(out), watcher))
     own = getattr(asked, "engine", None) or "transformers"
-    with replace(workers or EngineChoice(), engine=own).opened(watcher) as make_engine:
+    with opened(replace(workers or EngineChoice(), engine=own), watcher) as make_engine:
         return _run(asked, Path(out), watcher, make_engine)
 
 

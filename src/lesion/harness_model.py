@@ -23,6 +23,7 @@ from lesion.edits.edit import BASELINE, Edit, of_places, of_spectra, parse
 from lesion.edits.files.artefact import read_edit
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request, Response
+from lesion.engines.opening import opened
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.load import Model, load
 from lesion.tasks import chat
@@ -81,7 +82,7 @@ class LesionModel(LM):
         if source is None:
             raise UsageError("Say which model: --model_args model=bundled:llama-base, a folder or a hub id.")
         self._stack = ExitStack()
-        opened = self._stack.enter_context(EngineChoice(engine).opened())
+        make_engine = self._stack.enter_context(opened(EngineChoice(engine)))
         if isinstance(source, Model):
             self.model = source
         elif trust_remote_code:
@@ -89,9 +90,9 @@ class LesionModel(LM):
                 source, revision=revision, dtype=dtype, device=device, trust_remote_code=trust_remote_code
             )
         else:
-            self.model = opened.load(source, revision=revision, dtype=str(dtype), device=device)
+            self.model = make_engine.load(source, revision=revision, dtype=str(dtype), device=device)
         self.edit = edit_of(edit, self.model)
-        self.engine = opened(self.model, _batch_size(batch_size, max_batch_size))
+        self.engine = make_engine(self.model, _batch_size(batch_size, max_batch_size))
         self.tokenizer = self.model.tokenizer
         self.max_length = self.model.context if max_length is None else min(int(max_length), self.model.context)
         self.tokens = HarnessTokens(self.tokenizer, self.max_length, self.model.name, add_bos_token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 
@@ -49,6 +50,24 @@ def amount(size: int | float) -> str:
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     power = min((max(int(size), 1).bit_length() - 1) // 10, len(units) - 1)
     return f"{size:,.0f} bytes" if power == 0 else f"{size / 1024**power:,.1f} {units[power]}"
+
+
+def visible(text: str) -> str:
+    """The text with U+FFFD for control characters, marks of direction and everything else that is not printable."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def quoted(symbol: str) -> str:
+    r"""One character in quotes; by its code point where it is not seen, or would sit on the quote.
+
+    Example:
+        >>> quoted(" "), quoted("\n"), quoted("\u202e")
+        ('" "', '"\\n"', 'U+202E (RIGHT-TO-LEFT OVERRIDE)')
+    """
+    if symbol in "\n\t\r" or (symbol.isprintable() and not any(unicodedata.category(one)[0] == "M" for one in symbol)):
+        return json.dumps(symbol, ensure_ascii=False)
+    names = [f" ({unicodedata.name(one)})" if unicodedata.name(one, "") else "" for one in symbol]
+    return " ".join(f"U+{ord(one):04X}{name}" for one, name in zip(symbol, names, strict=True))
 
 
 def _escaped(match: re.Match[str]) -> str:

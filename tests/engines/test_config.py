@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 import tiny
-from lesion.engines import config as choosing
+from lesion.engines import opening
 from lesion.engines.config import EngineChoice
 from lesion.engines.factory import load_for
+from lesion.engines.opening import opened
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import UsageError
 
@@ -34,9 +35,9 @@ def test_what_cannot_be_chosen_is_said(settings, told):
     ],
 )
 def test_a_library_that_is_not_installed_is_named(settings, library, told, monkeypatch):
-    there = choosing.importlib.util.find_spec
-    monkeypatch.setattr(choosing.importlib.util, "find_spec", lambda name: None if name == library else there(name))
-    with pytest.raises(UsageError, match=told), EngineChoice(**settings).opened():
+    there = opening.importlib.util.find_spec
+    monkeypatch.setattr(opening.importlib.util, "find_spec", lambda name: None if name == library else there(name))
+    with pytest.raises(UsageError, match=told), opened(EngineChoice(**settings)):
         pass
 
 
@@ -48,19 +49,18 @@ def test_the_name_of_an_engine_is_a_choice():
 
 def test_without_workers_the_engine_is_the_one_that_is_its_own_class():
     model = tiny.model("llama")
-    with EngineChoice().opened() as make_engine:
+    with opened(EngineChoice()) as make_engine:
         engine = make_engine(model, 4)
     assert isinstance(engine, TransformersEngine)
     assert engine.work.batch_size == 4
 
 
-def test_one_engine_is_let_go_of_before_the_next_is_made():
+def test_one_engine_is_let_go_of_before_the_next_is_made(monkeypatch):
     events = []
 
-    class Cluster:
-        def engine(self, model, batch_size):
-            events.append(f"make {model.name}")
-            return Running(model.name)
+    def made(cluster, model, batch_size):
+        events.append(f"make {model.name}")
+        return Running(model.name)
 
     class Running:
         def __init__(self, name):
@@ -74,7 +74,8 @@ def test_one_engine_is_let_go_of_before_the_next_is_made():
 
     from lesion.engines.factory import Opened
 
-    with Opened(EngineChoice(workers=1), Cluster()) as make_engine:
+    monkeypatch.setattr("lesion.engines.ray.engine.RayEngine", made)
+    with Opened(EngineChoice(workers=1), object()) as make_engine:
         make_engine(tiny.model("llama"), 1)
         make_engine(tiny.model("qwen2"), 1)
     assert events == ["make tiny:llama", "close tiny:llama", "make tiny:qwen2", "close tiny:qwen2"]

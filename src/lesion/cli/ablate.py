@@ -12,6 +12,7 @@ from lesion.cli.parsing import whole
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import Terminal, say, tame
 from lesion.engines.config import EngineChoice
+from lesion.engines.opening import opened
 from lesion.errors import UsageError
 from lesion.outputs import default_folder
 from lesion.plain import plain
@@ -201,7 +202,7 @@ def _run(study: Study, out: Path | None, choice: EngineChoice) -> None:
     folder = out or default_folder(study.name, study.identity())
     with Bar() as bar:
         try:
-            with choice.opened(bar) as make_engine:
+            with opened(choice, bar) as make_engine:
                 outcome = run(study, folder, watcher=bar, make_engine=make_engine)
         except KeyboardInterrupt:
             bar.say(

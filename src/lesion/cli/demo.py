@@ -25,7 +25,7 @@ def demo(
 ) -> None:
     """Ablation and drift of two families, isolation and truncation of one model, laid over each other: minutes."""
     from lesion.outputs import own
-    from lesion.report import demo_page as story
+    from lesion.studies import demo_page as story
     from lesion.studies.ablation import report as page
     from lesion.studies.ablation.run import recall, run
     from lesion.studies.ablation.study import Study

@@ -13,6 +13,7 @@ from lesion.cli.parsing import numbers, whole
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import Terminal, say, tame
 from lesion.engines.config import EngineChoice
+from lesion.engines.opening import opened
 from lesion.errors import UsageError
 from lesion.studies.isolation.study import METHODS, EvaluationStudy, IsolationStudy
 
@@ -116,7 +117,7 @@ def evaluate(
     files = [read_edit(file) for file in edit or []]
     with Bar() as bar:
         try:
-            with EngineChoice(engine, workers, ray, gpus_per_worker).opened(bar) as make_engine:
+            with opened(EngineChoice(engine, workers, ray, gpus_per_worker), bar) as make_engine:
                 outcome = run_evaluation(
                     study,
                     files,
@@ -140,7 +141,7 @@ def run(study: IsolationStudy, out: Path, choice: EngineChoice) -> None:
 
     with Bar() as bar:
         try:
-            with choice.opened(bar) as make_engine:
+            with opened(choice, bar) as make_engine:
                 outcome = run_isolation(study, out, watcher=bar, make_engine=make_engine)
         except KeyboardInterrupt:
             bar.say(f"Stopped. What was observed and answered so far is kept in {out}; the same command goes on.")

@@ -13,6 +13,7 @@ from lesion.cli.parsing import numbers, whole
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import Terminal, say, tame
 from lesion.engines.config import EngineChoice
+from lesion.engines.opening import opened
 from lesion.errors import UsageError
 from lesion.studies.tuning.study import TuningStudy
 
@@ -108,7 +109,7 @@ def run(study: TuningStudy, out: Path, choice: EngineChoice) -> None:
 
     with Bar() as bar:
         try:
-            with choice.opened(bar) as make_engine:
+            with opened(choice, bar) as make_engine:
                 outcome = run_tuning(study, out, watcher=bar, make_engine=make_engine)
         except KeyboardInterrupt:
             bar.say(f"Stopped. What is trained and answered is kept in {out}; the same command goes on from there.")

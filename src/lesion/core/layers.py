@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
 
 from lesion.errors import UsageError
 from lesion.plain import short
@@ -69,3 +72,24 @@ def parse_layers(layers: str | Sequence[int], n_blocks: int, model_name: str) ->
         has = f"blocks 0 to {n_blocks - 1}" if n_blocks > 1 else "block 0 only"
         raise UsageError(f"there is no block {outside}: {model_name} has {has}.")
     return [layer for first, last in ranges for layer in range(first, last + 1)]
+
+
+def _layers(value: object) -> object:
+    """Text or a list of whole numbers, in canonical text form."""
+    if isinstance(value, list | tuple) and all(type(layer) is int for layer in value):
+        value = list(value)
+    elif type(value) is int:
+        value = [value]
+    elif not isinstance(value, str):
+        return value
+    try:
+        return canonical_layers(value)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+
+
+Layers = Annotated[
+    str,
+    BeforeValidator(_layers),
+    Field(description="all, text such as 0-3,7, or a list of whole numbers from 0"),
+]

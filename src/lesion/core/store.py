@@ -25,9 +25,8 @@ from lesion.core.database import (
 from lesion.core.integrity import insertion, with_checksum
 from lesion.core.lock import FolderLock
 from lesion.core.row import Row, ranks_from_json, ranks_to_json, scores_from_json, scores_to_json, storable
+from lesion.core.study_file import silent_keys
 from lesion.errors import LesionError
-from lesion.studies.drift.study import DriftStudy
-from lesion.studies.truncation.study import TruncationStudy
 from lesion.tasks.task import Item
 
 
@@ -321,11 +320,7 @@ def _difference(stored: str, asked: str) -> str:
     except tomllib.TOMLDecodeError:
         return ""
     # These do not decide any answer, so they are not why the identities differ.
-    silent = {"name", "title", "level", "batch_size", "device", "stop", "screen"}
-    if there.get("kind") == here.get("kind") == "truncation":
-        silent |= set(TruncationStudy.SILENT)
-    if there.get("kind") == here.get("kind") == "drift":
-        silent |= set(DriftStudy.SILENT)
+    silent = silent_keys(here.get("kind"))
     differing = [
         f"{key}: {_short(there.get(key))} there, {_short(here.get(key))} here"
         for key in sorted(there.keys() | here.keys())

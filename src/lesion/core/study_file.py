@@ -239,6 +239,18 @@ class StudyFile(Table):
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
+def silent_keys(kind: object) -> set[str]:
+    """Keys that decide no answer in the study files of a kind, None for layer studies, as their classes say."""
+    keys, classes = set(StudyFile.SILENT), [StudyFile]
+    while classes:
+        subclasses = classes.pop().__subclasses__()
+        classes += subclasses
+        for subclass in subclasses:
+            own = subclass.model_fields["kind"].default if "kind" in subclass.model_fields else None
+            keys |= set(subclass.SILENT) if own == kind else set()
+    return keys
+
+
 class Questions(StudyFile):
     """What every study has that asks models: which tasks, with which items, and how they are decoded.
 

@@ -7,7 +7,8 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from lesion.arguments import LongText, several, shown, validated
 from lesion.errors import UsageError
@@ -198,6 +199,17 @@ Single = Scale | ScaleParameters | Truncate
 Edit = Single | Compose
 
 
+@runtime_checkable
+class ReadEdit(Protocol):
+    """An edit that was read from a file and is not made for a model yet (`lesion.read_edit`)."""
+
+    path: Path
+
+    def fit(self, model: Model) -> Edit:
+        """The edit for a model."""
+        ...
+
+
 def as_edit(given: EditLike, model: Model | None = None) -> Edit:
     """The edit that is meant.
 
@@ -222,10 +234,9 @@ def as_edit(given: EditLike, model: Model | None = None) -> Edit:
         if not edits:
             raise UsageError("No edit is given in an empty list; BASELINE, or 'baseline', is the model as it is.")
         return edits[0] if len(edits) == 1 else Compose(tuple(edits))
-    from lesion.edits.files.edit_file import EditFile  # both are made of edits
     from lesion.edits.selections.selection import Selection
 
-    if isinstance(given, EditFile):
+    if isinstance(given, ReadEdit):
         if model is None:
             raise UsageError(
                 f"{given.path} was read, but not yet made for a model: give read_edit({str(given.path)!r}).fit(model)."

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lesion.arguments import validated
 from lesion.bounds import check
 from lesion.errors import UsageError, nearest
-from lesion.progress import Silent, Watcher
-
-if TYPE_CHECKING:
-    from lesion.engines.factory import Opened
 
 ENGINES = ("transformers", "vllm")
-
-# What has to be installed for what is chosen, and how it is said.
-_LIBRARIES = {
-    "vllm": "The engine vllm needs vLLM, which is not installed: pip install 'lesion[vllm]' on a machine with a GPU;"
-    " for a CPU see docs/scaling.md.",
-    "ray": "Workers need Ray, which is not installed: pip install 'lesion[ray]'.",
-}
 
 
 @validated
@@ -69,31 +54,3 @@ class EngineChoice:
     def distributed(self) -> bool:
         """Whether other processes answer."""
         return self.workers is not None or self.ray is not None
-
-    @contextmanager
-    def opened(self, watcher: Watcher | None = None) -> Iterator[Opened]:
-        """What makes engines of models, until the `with` ends; workers and engines are let go of then.
-
-        Raises:
-            UsageError: a library that this needs is not installed, or more workers are asked for than there is room
-                for.
-            LesionError: the cluster does not answer.
-        """
-        for library, needed in (("vllm", self.engine == "vllm"), ("ray", self.distributed)):
-            if needed and importlib.util.find_spec(library) is None:
-                raise UsageError(_LIBRARIES[library])
-        if self.distributed:
-            from lesion.engines.ray.joining import look_ahead
-
-            look_ahead(self)
-        from lesion.engines.factory import Opened, refuse_few_gpus  # they need torch
-
-        if not self.distributed:
-            refuse_few_gpus(self)
-            with Opened(self, None) as made:
-                yield made
-            return
-        from lesion.engines.ray.cluster import joined
-
-        with joined(self, watcher or Silent()) as cluster, Opened(self, cluster) as made:
-            yield made

@@ -43,7 +43,9 @@ class Opened:
         """
         self._let_go()
         if self.cluster is not None:
-            self._running = self.cluster.engine(model, batch_size)
+            from lesion.engines.ray.engine import RayEngine
+
+            self._running = RayEngine(self.cluster, model, batch_size)
         elif self.choice.engine == "vllm":
             from lesion.engines.vllm.engine import VllmEngine
 

@@ -10,6 +10,10 @@ from typing import Any
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
 DASH = "\N{EN DASH}"
+STOPPING_SHARE = 0.5
+"""Share of failing answers hitting the token limit from which a loss is said to be one of stopping."""
+WORTH_SAYING = 0.05
+"""The rate of truncated or unread answers from which the terminal's tables mention it."""
 
 
 def percent(value: float | None, digits: int = 1) -> str:
@@ -183,3 +187,9 @@ def short(name: str, longest: int) -> str:
 def _signed(value: float, digits: int) -> str:
     text = f"{abs(100 * value):.{digits}f}"
     return f"{MINUS}{text}" if value < 0 and float(text) != 0 else text
+
+
+def signed(value: float) -> str:
+    """A change in points with its sign: `+1.5`, `−0.4`."""
+    text = points(value)
+    return f"+{text}" if value > 0 and float(text) != 0 else text

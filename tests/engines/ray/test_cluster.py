@@ -21,6 +21,7 @@ from commandline import save
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleMlp, ScaleParameters, Truncate
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
+from lesion.engines import opening
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.factory import Opened
@@ -53,7 +54,7 @@ class Told(Silent):
 
 @pytest.fixture(scope="module")
 def opened(ray) -> Iterator[Opened]:
-    with EngineChoice(workers=2).opened(Told()) as made:
+    with opening.opened(EngineChoice(workers=2), Told()) as made:
         yield made
 
 

@@ -181,7 +181,7 @@ def questions(count: int = 12) -> list[Request]:
 
 
 def answered(cluster: Cluster, requests: list[Request]) -> Counter:
-    responses = list(cluster.engine(MODEL, 4).answer(requests))
+    responses = list(RayEngine(cluster, MODEL, 4).answer(requests))
     assert all(response.answer.text == response.key for response in responses)
     return Counter(response.key for response in responses)
 
@@ -341,7 +341,7 @@ def test_a_fault_is_told_with_its_traceback_and_a_failing_accelerator_costs_only
 def test_a_call_that_is_closed_early_leaves_the_workers_ready_for_the_next():
     cluster = StandInCluster()
     requests = questions()
-    responses = cluster.engine(MODEL, 4).answer(requests)
+    responses = RayEngine(cluster, MODEL, 4).answer(requests)
     first = [next(responses).key for _ in range(5)]
     responses.close()
     assert answered(cluster, requests[20:]) == Counter(request.key for request in requests[20:])
@@ -386,7 +386,7 @@ def test_when_rays_own_process_is_gone_it_is_said_what_is_kept_and_how_to_go_on(
     cluster = StandInCluster()
     cluster.choice = EngineChoice(workers=3, ray=ray)
     requests = questions()
-    responses = cluster.engine(MODEL, 4).answer(requests)
+    responses = RayEngine(cluster, MODEL, 4).answer(requests)
     assert next(responses).key in {request.key for request in requests}
     monkeypatch.setattr(Raylet, "listens", lambda raylet: False)
     cluster.raylet = Raylet("here", 1)
@@ -402,7 +402,7 @@ def test_without_requests_nobody_is_asked(monkeypatch):
 
 def test_a_batch_size_below_1_is_refused():
     with pytest.raises(UsageError, match="at least 1, not 0"):
-        StandInCluster().engine(MODEL, 0)
+        RayEngine(StandInCluster(), MODEL, 0)
 
 
 def test_at_the_end_every_worker_is_told_of_or_of_many_the_slowest_and_the_fastest():

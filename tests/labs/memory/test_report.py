@@ -12,13 +12,13 @@ import chromium
 import pytest
 from rich.console import Console
 
-from lesion.labs.memory import charts as memory_charts
 from lesion.labs.memory import findings as memory_prose
 from lesion.labs.memory import lab, sizes, slopes
 from lesion.labs.memory import report as memory
 from lesion.labs.memory import size_findings as memory_sizes
 from lesion.labs.memory import tables as memory_tables
 from lesion.labs.memory.recipe import Recipe
+from lesion.report import line_charts
 from lesion.report.files import plain_json
 
 
@@ -208,25 +208,25 @@ def test_the_rows_of_the_terminal_are_those_next_to_both_ends():
 
 
 def test_a_point_lies_where_its_numbers_say():
-    curve = memory_charts.Curve("a", 0, (memory_charts.Point(10.0, 2.0), memory_charts.Point(1000.0, 4.0)), "marked")
+    curve = line_charts.Curve("a", 0, (line_charts.Point(10.0, 2.0), line_charts.Point(1000.0, 4.0)), "marked")
     size = (400, 300)
     x = memory.scales.ratios([1.0, 10_000.0], 0.0, 400.0)
-    y = memory_charts.upwards([4.0], size)
-    drawn = memory_charts.chart("A chart", [curve], x, y, ("step", "value"), size)
+    y = line_charts.upwards([4.0], size)
+    drawn = line_charts.chart("A chart", [curve], x, y, ("step", "value"), size)
     places = [
         tuple(map(float, found)) for found in re.findall(r'class="point"[^>]* cx="([\d.]+)" cy="([\d.]+)"', drawn)
     ]
     (low, high) = places
     # Halfway in the logarithm between 10 and 1,000 is 100, the middle of 1 … 10,000.
     assert (low[0] + high[0]) / 2 == pytest.approx(200, abs=0.2)
-    floor = 300 - memory_charts.BOTTOM
+    floor = 300 - line_charts.BOTTOM
     assert (floor - high[1]) / (floor - low[1]) == pytest.approx(2, abs=0.01)
     assert "step 1000: 4" in drawn
 
 
 @pytest.mark.parametrize("high", [1e-6, 0.7, 1.0, 3.0, 99.0, 12345.0])
 def test_an_upward_axis_has_a_few_round_ticks_and_room_for_the_highest_value(high):
-    axis = memory_charts.upwards([0.0, high], (400, 300))
+    axis = line_charts.upwards([0.0, high], (400, 300))
     assert axis.high > high
     assert 2 <= len(axis.ticks) <= 8
     assert all(0 <= value <= axis.high for value, _ in axis.ticks)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from lesion.engines.config import EngineChoice
-from lesion.engines.ray.engine import RayEngine
 from lesion.engines.ray.joining import connected, ray_module
 from lesion.engines.ray.placement import Node, Plan, planned, refuse_crowd
 from lesion.engines.ray.raylet import Raylet
@@ -158,14 +157,13 @@ class Cluster:
             for worker in self.workers:
                 worker.greet(self._process(plan))
 
-    def engine(self, model: Model, batch_size: int | str) -> RayEngine:
-        """What answers with this model on all workers.
+    def start(self) -> None:
+        """Start the workers, unless they run.
 
         Raises:
-            UsageError: the batch size is less than 1, or there is not enough room for the workers.
+            UsageError: there is not enough room for them.
         """
         self.prepare(self._device)
-        return RayEngine(self, model, batch_size)
 
     def order(self, model: Model, batch_size: int | str) -> Order:
         """What a worker is told to open. A model that was made in memory is saved for the workers once."""

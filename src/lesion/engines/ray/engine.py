@@ -11,19 +11,16 @@ import time
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 from lesion.edits.edit import Edit, of_spectra, of_weights
 from lesion.edits.lowrank import maskable
 from lesion.engines.engine import Request, Response
+from lesion.engines.ray.cluster import Cluster, Worker
 from lesion.engines.ray.joining import ray_module
 from lesion.engines.ray.units import Unit, cut
 from lesion.engines.ray.worker import Failure, Hello, Parcel, Part, Ready
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-
-if TYPE_CHECKING:
-    from lesion.engines.ray.cluster import Cluster, Worker
 
 # Seconds after which a worker tells what it has answered; what it has not told is lost with it.
 TELL_EVERY = 0.5
@@ -40,12 +37,13 @@ class RayEngine:
     """Answers requests with one model on the workers of a cluster.
 
     Raises:
-        UsageError: the batch size is less than 1.
+        UsageError: the batch size is less than 1, or there is not enough room for the workers.
     """
 
     def __init__(self, cluster: Cluster, model: Model, batch_size: int | str) -> None:
         if batch_size != "auto" and int(batch_size) < 1:
             raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
+        cluster.start()
         self.cluster = cluster
         self.model = model
         self.batch_size = batch_size

@@ -4,22 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from lesion.edits.edit import Compose, ScaleBlock
 from lesion.engines.guard import NEW, Said
-from lesion.engines.vllm.jobs import Job
-from lesion.engines.vllm.weights import Place, handed, place_of
+from lesion.engines.vllm.jobs import Job, Jobs
+from lesion.engines.vllm.weights import Place, Workers, handed, place_of
 from lesion.errors import LesionError
+from lesion.models.load import Model
 
-if TYPE_CHECKING:
-    from lesion.engines.vllm.engine import VllmEngine
+
+class Tried(Workers, Protocol):
+    """What a trial needs of an engine on vLLM."""
+
+    model: Model
+    jobs: Jobs
+
+    def column(self, places: Compose) -> int:
+        """The number by which the workers know an edit of places."""
+        ...
+
+    def forget(self) -> None:
+        """Throw away the keys and values of earlier prompts."""
+        ...
+
+    def forgetting(self) -> AbstractContextManager[None]:
+        """At the end of the `with`, throw away the keys and values of earlier prompts."""
+        ...
 
 
 class PlaceTrial:
     """Blocks silenced by gates."""
 
-    def __init__(self, engine: VllmEngine, layers: Sequence[int]) -> None:
+    def __init__(self, engine: Tried, layers: Sequence[int]) -> None:
         self.engine = engine
         self.edit = Compose(tuple(ScaleBlock(layer, 0.0) for layer in layers))
 
@@ -35,7 +52,7 @@ class PlaceTrial:
 class WeightTrial:
     """Matrices that write to the stream, zeroed."""
 
-    def __init__(self, engine: VllmEngine, places: Sequence[Place]) -> None:
+    def __init__(self, engine: Tried, places: Sequence[Place]) -> None:
         self.engine = engine
         self.places = places
 
@@ -51,13 +68,13 @@ class WeightTrial:
         return said(self.engine, prompts, 0, fresh)
 
 
-def trials_of_places(engine: VllmEngine) -> list[PlaceTrial]:
+def trials_of_places(engine: Tried) -> list[PlaceTrial]:
     """The block in the middle, and all of them."""
     blocks = len(engine.model.anatomy.blocks)
     return [PlaceTrial(engine, [blocks // 2]), PlaceTrial(engine, range(blocks))]
 
 
-def trials_of_weights(engine: VllmEngine) -> list[WeightTrial]:
+def trials_of_weights(engine: Tried) -> list[WeightTrial]:
     """What the branches of the first block write to the stream, and those of all blocks."""
     model = engine.model
     last = [
@@ -74,7 +91,7 @@ def trials_of_weights(engine: VllmEngine) -> list[WeightTrial]:
     return [WeightTrial(engine, last[0]), WeightTrial(engine, [place for places in last for place in places])]
 
 
-def said(engine: VllmEngine, prompts: Sequence[tuple[int, ...]], column: int, fresh: bool) -> Said:
+def said(engine: Tried, prompts: Sequence[tuple[int, ...]], column: int, fresh: bool) -> Said:
     """Greedy answers to prompts.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 from lesion.labs.memory import size_findings as memory_sizes
 from lesion.labs.memory.size_findings import SIDES
 from lesion.report import wording
-from lesion.studies.ablation.findings import Finding
+from lesion.report.finding import Finding
 
 
 def findings(summary: Mapping[str, Any]) -> list[Finding]:

@@ -11,9 +11,10 @@ from lesion.labs.memory import charts as memory_charts
 from lesion.labs.memory import findings as memory_prose
 from lesion.labs.memory import size_findings as memory_sizes
 from lesion.labs.memory import tables as memory_tables
-from lesion.labs.memory.charts import BOTTOM, LEFT, MEASURES, RIGHT, TOP, TRIGGERS, Curve
-from lesion.report import browser, scales, wording
+from lesion.labs.memory.charts import MEASURES, TRIGGERS
+from lesion.report import browser, line_charts, scales, wording
 from lesion.report.files import finite, plain_json, rendered, writing
+from lesion.report.line_charts import BOTTOM, LEFT, RIGHT, TOP, Curve
 from lesion.report.scales import Scale
 
 NARROW = (400, 290)  # width and height of a chart in SVG units
@@ -93,18 +94,18 @@ def _training(summary: Mapping[str, Any]) -> dict[str, Any]:
     spectrum = memory_charts.spectrum(summary["training"])
     learned = memory_charts.probabilities(summary["training"])
     return {
-        "legend": memory_charts.legend([*spectrum, *learned]),
+        "legend": line_charts.legend([*spectrum, *learned]),
         "panels": [
             (
                 "Spectrum of W",
-                memory_charts.chart(
+                line_charts.chart(
                     "Singular values over training", spectrum, _steps(spectrum, NARROW),
-                    memory_charts.upwards(_heights(spectrum), NARROW), ("step", "singular value"), NARROW,
+                    line_charts.upwards(_heights(spectrum), NARROW), ("step", "singular value"), NARROW,
                 ),
             ),
             (
                 "What the full memory predicts",
-                memory_charts.chart(
+                line_charts.chart(
                     "Probabilities over training", learned, _steps(learned, NARROW),
                     scales.shares(_heights(learned), NARROW[1] - BOTTOM, TOP, closer=False),
                     ("step", "mean probability, %"), NARROW, summary["noise"],
@@ -124,14 +125,14 @@ def _truncations(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for measure, name in MEASURES.items():
         curves = memory_charts.truncation(rows, measure)
         if measure == "clean_loss":
-            y = memory_charts.upwards(_heights(curves), NARROW)
+            y = line_charts.upwards(_heights(curves), NARROW)
         else:
             y = scales.shares(_heights(curves), NARROW[1] - BOTTOM, TOP, closer=False)
-        drawn = memory_charts.chart(
+        drawn = line_charts.chart(
             f"{name} against the components kept", curves, x, y, ("components kept", name), NARROW, nothing[measure]
         )
         panels.append((name, drawn))
-    return {"legend": memory_charts.legend(memory_charts.truncation(rows, "p_noise")), "panels": panels}
+    return {"legend": line_charts.legend(memory_charts.truncation(rows, "p_noise")), "panels": panels}
 
 
 def _along(rows: Sequence[Mapping[str, Any]], kind: str) -> dict[str, Any]:
@@ -143,11 +144,11 @@ def _along(rows: Sequence[Mapping[str, Any]], kind: str) -> dict[str, Any]:
     axes = ("step", "σ of the noise over the largest other σ")
     return {
         "kind": kind,
-        "legend": memory_charts.legend(by_noise[noises[0]]),
+        "legend": line_charts.legend(by_noise[noises[0]]),
         "panels": [
             (
                 f"α = {noise:g}",
-                memory_charts.chart(
+                line_charts.chart(
                     f"Where the noise lies over training at α = {noise:g}", curves, _steps(every, NARROW), y, axes,
                     NARROW, 1.0,
                 ),
@@ -166,9 +167,9 @@ def _slopes(first_step: Mapping[str, Any]) -> dict[str, Any]:
     y = scales.ratios(heights, NARROW[1] - BOTTOM, TOP)
     axes = ("vocabulary V", "gradient, signal")
     return {
-        "legend": memory_charts.legend(every),
+        "legend": line_charts.legend(every),
         "panels": [
-            (wording.short(name, 60), memory_charts.chart(name, by_trigger[trigger], x, y, axes, NARROW))
+            (wording.short(name, 60), line_charts.chart(name, by_trigger[trigger], x, y, axes, NARROW))
             for trigger, name in TRIGGERS.items()
         ],
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lesion.report import wording
-from lesion.studies.ablation.findings import Finding
+from lesion.report.finding import Finding
 
 SIDES = {
     "top": "at the top of the spectrum",

@@ -8,10 +8,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lesion.labs.memory import charts as memory_charts
-from lesion.labs.memory.charts import BOTTOM, LEFT, RIGHT, TOP, Curve, Point
 from lesion.labs.recall.rows import Cuts
-from lesion.report import scales, wording
+from lesion.report import line_charts, scales, wording
+from lesion.report.line_charts import BOTTOM, LEFT, RIGHT, TOP, Curve, Point
 from lesion.report.scales import Scale
 
 SIZE = (400, 290)  # width and height of a chart in SVG units
@@ -37,8 +36,8 @@ def training(summary: Mapping[str, Any]) -> tuple[list[tuple[Markup, str]], list
         if not curves:
             return
         marks = [Curve(curve.name, curve.tone, _upright(curve, y), "dashed") for curve in _phases(summary)]
-        drawn = memory_charts.chart(title, [*marks, *curves], x, y, ("step", name), SIZE, line)
-        found.append(((title, drawn), memory_charts.legend(curves)))
+        drawn = line_charts.chart(title, [*marks, *curves], x, y, ("step", name), SIZE, line)
+        found.append(((title, drawn), line_charts.legend(curves)))
 
     said = [
         _curve(points, "p(ȳ)", 0, "p_correct"),
@@ -47,7 +46,7 @@ def training(summary: Mapping[str, Any]) -> tuple[list[tuple[Markup, str]], list
     ]
     add("What is said where no noise is", "mean, %", said, shares, summary["noise"])
     losses = [_curve(points, "clean sequences", 0, "clean_loss"), _curve(points, "noisy sequences", 1, "noisy_loss")]
-    add("Loss", "nats", losses, memory_charts.upwards(_heights(losses), SIZE), summary["floor"])
+    add("Loss", "nats", losses, line_charts.upwards(_heights(losses), SIZE), summary["floor"])
     margins = [
         _curve(points, name, tone, "margins", name) for tone, name in enumerate(summary["training"][-1]["margins"])
     ]
@@ -68,8 +67,8 @@ def training(summary: Mapping[str, Any]) -> tuple[list[tuple[Markup, str]], list
     ranked = [name for name in ("F1.in", "F1.out", "F1", "F2.in", "F2.out", "F2", "W_OV1", "W_OV2", "W_K1", "W_K2")
               if name in summary["matrices"]]  # fmt: skip
     soft = [_curve(points, name, tone, "soft_ranks", name) for tone, name in enumerate(ranked)]
-    add("Soft ranks", "‖W‖ Frobenius / spectral", soft, memory_charts.upwards(_heights(soft), SIZE))
-    return memory_charts.legend(_phases(summary)), found
+    add("Soft ranks", "‖W‖ Frobenius / spectral", soft, line_charts.upwards(_heights(soft), SIZE))
+    return line_charts.legend(_phases(summary)), found
 
 
 def truncations(cuts: Cuts, full: Mapping[str, float]) -> list[Panel]:
@@ -88,10 +87,10 @@ def truncations(cuts: Cuts, full: Mapping[str, float]) -> list[Panel]:
         ends = (min(keeps), max(keeps))
         curves.append(Curve("nothing cut", 3, tuple(Point(keep, full[number]) for keep in ends), "dashed"))
         if number == "noisy_loss":
-            y = memory_charts.upwards([*_heights(curves), cuts.deleted[number]], SIZE)
+            y = line_charts.upwards([*_heights(curves), cuts.deleted[number]], SIZE)
         else:
             y = scales.shares([0.0, 1.0], SIZE[1] - BOTTOM, TOP, closer=False)
-        drawn = memory_charts.chart(
+        drawn = line_charts.chart(
             f"{cuts.matrix}, {title}", curves, x, y, ("rank kept, %", title), SIZE, cuts.deleted[number]
         )
         found.append((title, drawn))
@@ -100,7 +99,7 @@ def truncations(cuts: Cuts, full: Mapping[str, float]) -> list[Panel]:
 
 def truncation_legend(cuts: Cuts) -> list[tuple[Markup, str]]:
     """The legend of a matrix's truncation panels."""
-    return memory_charts.legend([*_kept(cuts, "p_noise"), Curve("nothing cut", 3, (), "dashed")])
+    return line_charts.legend([*_kept(cuts, "p_noise"), Curve("nothing cut", 3, (), "dashed")])
 
 
 def _kept(cuts: Cuts, number: str) -> list[Curve]:

@@ -11,12 +11,11 @@ from typing import Any
 from markupsafe import Markup
 from scipy import stats
 
-from lesion.labs.memory import charts as memory_charts
-from lesion.labs.memory.charts import BOTTOM, LEFT, RIGHT, TOP, Curve, Point
 from lesion.labs.recall.charts import RANDOM, SIDES, SIZE, Panel
 from lesion.labs.recall.findings import APART, Finding
 from lesion.labs.recall.rows import central
-from lesion.report import scales, wording
+from lesion.report import line_charts, scales, wording
+from lesion.report.line_charts import BOTTOM, LEFT, RIGHT, TOP, Curve, Point
 from lesion.statistics.paired import holm
 
 Group = Mapping[str, Any]
@@ -211,8 +210,8 @@ def noise_panel(groups: Sequence[Group]) -> tuple[Panel, list[tuple[Markup, str]
     x = scales.numbers(noises, LEFT, SIZE[0] - RIGHT)
     y = scales.shares([0.0, 1.0], SIZE[1] - BOTTOM, TOP, closer=False)
     title = "p(τ) on clean sequences, %"
-    drawn = memory_charts.chart("The full model's p(τ) against α", [equal, *curves], x, y, ("α", title), SIZE)
-    return ((title, drawn), memory_charts.legend([*curves, equal]))
+    drawn = line_charts.chart("The full model's p(τ) against α", [equal, *curves], x, y, ("α", title), SIZE)
+    return ((title, drawn), line_charts.legend([*curves, equal]))
 
 
 def truncation_panels(group: Group) -> list[Panel]:
@@ -230,7 +229,7 @@ def truncation_panels(group: Group) -> list[Panel]:
             curves = _curves(rows, number)
             ends = (keeps[0], keeps[-1])
             full = Curve("nothing cut", 3, tuple(Point(keep, group["full"][number]["mean"]) for keep in ends), "dashed")
-            chart = memory_charts.chart(
+            chart = line_charts.chart(
                 f"{matrix}, {title}", [*curves, full], x, y, ("rank kept, %", title), SIZE, deleted[number]["mean"]
             )
             found.append((matrix, chart))
@@ -240,7 +239,7 @@ def truncation_panels(group: Group) -> list[Panel]:
 def truncation_legend() -> list[tuple[Markup, str]]:
     """The legend of all truncation panels."""
     sides = [Curve(label, tone, (), "marked") for label, tone in (*SIDES.values(), RANDOM)]
-    return memory_charts.legend([*sides, Curve("nothing cut", 3, (), "dashed")])
+    return line_charts.legend([*sides, Curve("nothing cut", 3, (), "dashed")])
 
 
 def _curves(rows: Sequence[Mapping[str, Any]], number: str) -> list[Curve]:

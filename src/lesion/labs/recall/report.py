@@ -12,7 +12,7 @@ from lesion.labs.recall import findings as recall_prose
 from lesion.labs.recall import groups as recall_groups
 from lesion.labs.recall import tables as recall_tables
 from lesion.labs.recall.rows import by_matrix, central
-from lesion.labs.text import quoted, visible
+from lesion.plain import quoted, visible
 from lesion.report import browser, wording
 from lesion.report.files import finite, rendered, writing
 

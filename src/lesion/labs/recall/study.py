@@ -28,8 +28,8 @@ from lesion.labs.recall.run import (
 )  # fmt: skip
 from lesion.labs.recall.seeds import groups
 from lesion.labs.recall.study_file import RecallStudy
-from lesion.labs.text import visible
 from lesion.outputs import refuse_another_kind
+from lesion.plain import visible
 from lesion.progress import Silent, Watcher
 
 LISTS = ("noise", "vocabulary", "width", "feed_forward", "optimiser", "steps", "seed")

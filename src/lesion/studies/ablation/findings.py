@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from lesion.edits.edit import BASELINE
 from lesion.report import wording
+from lesion.report.finding import Finding
 from lesion.report.views import Baseline, Line, Point, Summary, View, lines
-
-STOPPING_SHARE = 0.5
-"""Share of failing answers hitting the token limit from which a loss is said to be one of stopping."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What is told of one model under one unit and factor, or of all models together (`subject` empty).
-
-    Attributes:
-        subject: the model, and the edit where it is not the plain block switched off.
-        headline: the sentences to be read first.
-        sentences: one per task.
-    """
-
-    subject: str
-    headline: tuple[str, ...]
-    sentences: tuple[str, ...] = ()
+from lesion.report.wording import STOPPING_SHARE
 
 
 def findings(of_views: Sequence[View]) -> list[Finding]:

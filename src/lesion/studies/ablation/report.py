@@ -15,6 +15,7 @@ from lesion.core.cost import beside
 from lesion.report import browser, charts, figures, wording
 from lesion.report.files import HERE as HERE
 from lesion.report.files import finite, plain_json, rendered, spreadsheet, writing
+from lesion.report.heat import heat_class
 from lesion.report.views import Line, Summary, View, drop_scale, lines, views
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import groups, sensitivity, tables
@@ -22,7 +23,6 @@ from lesion.studies.ablation import screen_report as screen
 from lesion.studies.ablation.invariance import report as invariance
 from lesion.studies.ablation.invariance import tables as invariance_tables
 
-STEPS = 20  # colour steps of the heat map on each side of zero
 NARROW, WIDE = 400, 640  # widths of a panel in SVG units, on a phone or beside others, and with room
 
 
@@ -110,14 +110,6 @@ def page(summary: Summary, answers: pd.DataFrame, items: pd.DataFrame, budget: i
         rho=invariance_tables.rho,
         limits=invariance_tables.limits,
     )
-
-
-def heat_class(drop: float | None, full: float) -> str:
-    """The style class of a drop: `g20`…`g1` for gains, `k0`, `k1`…`k20` for losses, `none` when not known."""
-    if drop is None:
-        return "none"
-    step = max(-STEPS, min(STEPS, round(STEPS * drop / full)))
-    return f"g{-step}" if step < 0 else f"k{step}"
 
 
 def _level(summary: Summary) -> float:

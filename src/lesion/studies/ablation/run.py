@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pandas as pd
 
 from lesion.core.inference import ask, clamped, identity, load_chosen, missing
 from lesion.core.layers import parse_layers
+from lesion.core.outcome import Outcome
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import Scale
@@ -31,23 +31,6 @@ from lesion.studies.ablation.summary import summarise
 from lesion.studies.ablation.sweep import sweep
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.task import Item, Task
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a run left behind.
-
-    Attributes:
-        folder: where the store lies.
-        summary: the numbers, as in `summary.json`.
-        asked: answers asked for in this run; fewer than `planned` when earlier ones were stored.
-        planned: answers that the study consists of; where asking stopped, those that its table looks at.
-    """
-
-    folder: Path
-    summary: dict[str, Any]
-    asked: int
-    planned: int
 
 
 def run(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from lesion.core.layers import canonical_layers
+from lesion.core.layers import Layers
 from lesion.core.study_file import (
     ModelChoice,
     Number,
@@ -22,27 +22,6 @@ from lesion.edits.edit import Unit
 from lesion.errors import UsageError
 
 __all__ = ["EditPlan", "Layers", "ModelChoice", "StopPlan", "Study", "TaskChoice", "shipped"]
-
-
-def _layers(value: object) -> object:
-    """Text or a list of whole numbers, in canonical text form."""
-    if isinstance(value, list | tuple) and all(type(layer) is int for layer in value):
-        value = list(value)
-    elif type(value) is int:
-        value = [value]
-    elif not isinstance(value, str):
-        return value
-    try:
-        return canonical_layers(value)
-    except UsageError as error:
-        raise ValueError(str(error)) from None
-
-
-Layers = Annotated[
-    str,
-    BeforeValidator(_layers),
-    Field(description="all, text such as 0-3,7, or a list of whole numbers from 0"),
-]
 
 
 class EditPlan(Table):

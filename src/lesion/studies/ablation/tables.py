@@ -39,9 +39,6 @@ NUMBERS = ("looped", "baseline_looped", "p_critical", "p_critical_corrected")
 MARKS = {"exceeds": "●", "not": "○", "open": "?"}
 """What was decided of a cell, in the terminal's table."""
 
-WORTH_SAYING = 0.05
-"""The rate of truncated or unread answers from which the terminal's table mentions it."""
-
 
 def layers(summary: Summary) -> pd.DataFrame:
     """One row per model, task, unit, factor and layer, with the baseline beside it: what `layers.csv` holds.
@@ -91,7 +88,7 @@ def text(summary: Summary) -> RenderableType:
     )
     caption = (
         f"{numbers}{wording.rule(study)} "
-        f"Beneath, from {100 * WORTH_SAYING:g} % on: answers cut off at the token limit, "
+        f"Beneath, from {100 * wording.WORTH_SAYING:g} % on: answers cut off at the token limit, "
         "and answers in which none could be read."
     )
     if label := wording.approximate(study):
@@ -167,7 +164,7 @@ def _written(
     faults = [
         f"{wording.percent(rate, 0)} {name}"
         for rate, name in ((of.truncated, "cut off"), (of.looped, "looped"), (of.unparsed, "unread"))
-        if rate is not None and rate >= WORTH_SAYING
+        if rate is not None and rate >= wording.WORTH_SAYING
     ]
     for beneath in filter(None, (asked, ", ".join(faults))):
         cell.append(f"\n{beneath}", style="not bold dim")

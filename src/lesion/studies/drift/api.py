@@ -13,6 +13,7 @@ from lesion.arguments import validated
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.engines.config import EngineChoice
+from lesion.engines.opening import opened
 from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.studies.drift import report as page
@@ -167,6 +168,6 @@ def drift(
         stop_loops=stop_loops,
         **({} if prompt_style is None else {"prompt_style": prompt_style}),
     )
-    with folder_of(out) as folder, EngineChoice.of(engine).opened(watcher) as make_engine:
+    with folder_of(out) as folder, opened(EngineChoice.of(engine), watcher) as make_engine:
         outcome = run_drift(asked, folder, watcher=watcher, models=loaded, make_engine=make_engine)
     return Drifted(outcome.folder, outcome.summary, outcome.asked)

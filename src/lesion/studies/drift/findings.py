@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lesion.report import wording
 from lesion.report.evidence import ALPHA
-from lesion.studies.ablation.findings import Finding
+from lesion.report.finding import Finding
 from lesion.studies.drift import model_findings as drift_model
 from lesion.studies.drift.evidence import agreement, at_least, at_the_start, lost, reach, wide
 from lesion.studies.drift.model_findings import CHECKS, capital

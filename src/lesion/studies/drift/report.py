@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from lesion.atomic import replace
-from lesion.labs.text import visible
+from lesion.plain import visible
 from lesion.report import browser, wording
 from lesion.report.files import finite, plain_json, rendered, spreadsheet, writing
 from lesion.studies.drift import charts as drift_charts

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lesion.labs.text import visible
+from lesion.plain import visible
 from lesion.report import wording
 from lesion.studies.drift import findings as drift_prose
 from lesion.studies.drift.charts import place_text

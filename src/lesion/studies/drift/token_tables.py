@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 from scipy.stats import binom
 
-from lesion.labs.text import visible
+from lesion.plain import visible
 from lesion.report.evidence import ALPHA
 from lesion.statistics.paired import holm
 from lesion.studies.drift.values import Leaving

@@ -14,6 +14,7 @@ from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.edits.files.artefact import EditFile, read_edit
 from lesion.engines.config import EngineChoice
+from lesion.engines.opening import opened
 from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.studies.isolation import report as isolation_page
@@ -196,7 +197,7 @@ def evaluate(
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
     factors = () if factor is None else tuple(factor) if isinstance(factor, Sequence) else (factor,)
-    with folder_of(out) as folder, EngineChoice.of(engine).opened(watcher) as make_engine:
+    with folder_of(out) as folder, opened(EngineChoice.of(engine), watcher) as make_engine:
         outcome = run_evaluation(
             study,
             files,

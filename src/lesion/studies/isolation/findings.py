@@ -7,8 +7,9 @@ from typing import Any
 
 from lesion.report import wording
 from lesion.report.evidence import ALPHA, Evidence, beyond, random_ratio, strongest
+from lesion.report.finding import Finding
 from lesion.report.trials import Asked, Edited, Effect, Evaluation, number
-from lesion.studies.ablation.findings import STOPPING_SHARE, Finding
+from lesion.report.wording import STOPPING_SHARE, signed
 from lesion.studies.isolation import selection_findings as selection_prose
 from lesion.studies.isolation.sweeps import regimes
 
@@ -83,12 +84,6 @@ def chosen(choice: Mapping[str, Any], found: Evaluation | None = None) -> str:
             interval = wording.interval(number(control.get("drop_low")), number(control.get("drop_high")))
             told += f" {control.get('task')}: a drop of {wording.points(drop)} points {interval}."
     return told
-
-
-def signed(value: float) -> str:
-    """A change in points with its sign: `+1.5`, `−0.4`."""
-    text = wording.points(value)
-    return f"+{text}" if value > 0 and float(text) != 0 else text
 
 
 def _skill(found: Evaluation, skill: Asked, edits: Sequence[Edited], *, boost: bool) -> list[Finding]:

@@ -13,8 +13,8 @@ from lesion.edits.edit import BASELINE
 from lesion.report import browser, trials, wording
 from lesion.report.evidence import ALPHA
 from lesion.report.files import finite, plain_json, rendered, spreadsheet, writing
+from lesion.report.heat import heat_class
 from lesion.report.trials import Asked, Effect, Evaluation
-from lesion.studies.ablation.report import heat_class
 from lesion.studies.isolation import curves, distribution, sweeps, tradeoff
 from lesion.studies.isolation import figures as isolation_figures
 from lesion.studies.isolation import findings as isolation_prose
@@ -121,7 +121,7 @@ def page(
         several_models=answers is not None and not answers.empty and answers["model_name"].nunique() > 1,
         details=_details(study, isolation, found),
         notes=summary.get("notes") or [],
-        signed=isolation_prose.signed,
+        signed=wording.signed,
         above_chance=trials.ABOVE_CHANCE,
         alpha=ALPHA,
     )

@@ -17,6 +17,7 @@ from lesion.atomic import replace
 from lesion.bounds import check
 from lesion.core.inference import load_chosen
 from lesion.core.lock import FolderLock
+from lesion.core.outcome import Outcome
 from lesion.core.rates import loops
 from lesion.core.store import Store
 from lesion.core.study_file import Questions
@@ -29,7 +30,6 @@ from lesion.files import UNFIT, stored_object
 from lesion.models.load import Model, refuse_not_finite
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
-from lesion.studies.ablation.run import Outcome
 from lesion.studies.isolation.activation_cache import draw_texts, identity
 from lesion.studies.isolation.evaluate import Candidate, Planned, Roles, evaluate, plan, read_plan
 from lesion.studies.isolation.evaluation_items import calibrated_on

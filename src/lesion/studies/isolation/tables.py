@@ -14,7 +14,7 @@ from rich.text import Text
 
 from lesion.report import wording
 from lesion.report.trials import Asked, Edited, Evaluation, evaluation
-from lesion.studies.ablation.tables import WORTH_SAYING
+from lesion.report.wording import WORTH_SAYING
 from lesion.studies.isolation import curves, distribution
 from lesion.studies.isolation import findings as isolation_prose
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from lesion.report import wording
+from lesion.report.finding import Finding
 from lesion.statistics.paired import ALPHA
-from lesion.studies.ablation.findings import Finding
 from lesion.studies.overlay import charts as overlay_charts
 from lesion.studies.overlay.profiles import Kind
 from lesion.studies.overlay.summary import Correlation, Of, needed

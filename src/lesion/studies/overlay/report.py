@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,13 @@ from rich.text import Text
 from lesion.atomic import replace
 from lesion.report import browser, wording
 from lesion.report.files import plain_json, rendered, spreadsheet, writing
+from lesion.report.heat import agreement_class
 from lesion.studies.overlay import charts as overlay_charts
 from lesion.studies.overlay import figures as overlay_figures
 from lesion.studies.overlay import findings as overlay_prose
 from lesion.studies.overlay.summary import Correlation, Of, recalled
 
 SIZES = overlay_charts.SIZES
-STEPS = 20  # colour steps of the matrix on each side of zero
 
 
 def write(folder: Path, summary: Mapping[str, Any]) -> Path:
@@ -71,17 +70,9 @@ def page(summary: Mapping[str, Any]) -> str:
         folders=found.folders,
         notes=found.notes,
         rho=overlay_prose.rho,
-        heat_class=heat_class,
+        heat_class=agreement_class,
         kinds=overlay_charts.KINDS,
     )
-
-
-def heat_class(rho: float) -> str:
-    """The style class of a correlation: `k0`…`k20` for agreement, `g1`…`g20` for its opposite, `none` if not known."""
-    if not math.isfinite(rho):
-        return "none"
-    step = round(0.8 * STEPS * rho)
-    return f"k{step}" if step >= 0 else f"g{-step}"
 
 
 def table(summary: Mapping[str, Any]) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from lesion.arguments import validated
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.engines.config import EngineChoice
+from lesion.engines.opening import opened
 from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.studies.truncation import report as page
@@ -146,6 +147,6 @@ def truncate(
         **({} if prompt_style is None else {"prompt_style": prompt_style}),
     )
     loaded = as_it_is(model) if isinstance(model, Model) else None
-    with folder_of(out) as folder, EngineChoice.of(engine).opened(watcher) as make_engine:
+    with folder_of(out) as folder, opened(EngineChoice.of(engine), watcher) as make_engine:
         outcome = run_truncation(study, folder, watcher=watcher, model=loaded, make_engine=make_engine)
     return Truncated(outcome.folder, outcome.summary, outcome.asked)

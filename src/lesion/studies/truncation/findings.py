@@ -7,9 +7,9 @@ from typing import Any
 
 from lesion.report import wording
 from lesion.report.evidence import ALPHA
+from lesion.report.finding import Finding
 from lesion.report.trials import number
-from lesion.studies.ablation.findings import Finding
-from lesion.studies.isolation.findings import signed
+from lesion.report.wording import signed
 from lesion.studies.truncation.cells import UNEDITED, Cell, Search, Tested, Tokens
 from lesion.studies.truncation.maps import Measure, change, collapsed, nats, nats_interval
 

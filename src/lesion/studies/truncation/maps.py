@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Literal
 
 from lesion.report import wording
-from lesion.studies.ablation.report import heat_class
-from lesion.studies.isolation.findings import signed
+from lesion.report.heat import heat_class
+from lesion.report.wording import signed
 from lesion.studies.truncation.cells import Cell, Outcome, Search
 
 Kind = Literal["screen", "accuracy", "gold"]

@@ -12,7 +12,7 @@ from lesion.atomic import replace
 from lesion.core.cost import beside
 from lesion.report import browser, scales, wording
 from lesion.report.files import finite, plain_json, rendered, spreadsheet, writing
-from lesion.studies.isolation.findings import signed
+from lesion.report.wording import signed
 from lesion.studies.truncation import charts as truncation_charts
 from lesion.studies.truncation import curves as truncation_curves
 from lesion.studies.truncation import figures as truncation_figures

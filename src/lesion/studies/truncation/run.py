@@ -17,6 +17,7 @@ from lesion.core import cost
 from lesion.core.cached_answers import Recollection, gold_of
 from lesion.core.inference import identity, load_chosen
 from lesion.core.layers import parse_layers
+from lesion.core.outcome import Outcome
 from lesion.core.rates import loops
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice
@@ -30,7 +31,6 @@ from lesion.files import stored_object, understood
 from lesion.models.load import Model, refuse_not_finite
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
-from lesion.studies.ablation.run import Outcome
 from lesion.studies.truncation import summary as numbers
 from lesion.studies.truncation.grid import Grid, grid
 from lesion.studies.truncation.refusals import (

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from lesion.core.layers import Layers
 from lesion.core.study_file import (
     ModelChoice,
     Number,
@@ -17,7 +18,6 @@ from lesion.core.study_file import (
     listed,
     table_of,
 )
-from lesion.studies.ablation.study import Layers
 from lesion.studies.truncation.grid import KEEP, Sides
 
 Objective = Literal["accuracy", "gold"]

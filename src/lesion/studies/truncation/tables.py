@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lesion.report import wording
-from lesion.studies.isolation.findings import signed
+from lesion.report.wording import signed
 from lesion.studies.truncation import findings as truncation_prose
 from lesion.studies.truncation.cells import Cell, Outcome, Search, Tested, Tokens, found
 from lesion.studies.truncation.curves import SEARCHED, score

@@ -9,11 +9,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lesion.labs.memory import charts as memory_charts
-from lesion.labs.memory.charts import Curve, Point
-from lesion.report import charts, wording
+from lesion.report import charts, line_charts, wording
+from lesion.report.line_charts import Curve, Point
 from lesion.report.scales import Scale, spaced
-from lesion.studies.isolation.findings import signed
+from lesion.report.wording import signed
 
 SIZES = {"wide": (700, 190), "narrow": (350, 0)}
 """Width of a dot plot, and how much of it the names take; 0: they stand above their rows."""
@@ -152,7 +151,7 @@ def losses(summary: Mapping[str, Any]) -> tuple[Markup, list[Any]] | None:
     last = max(point.x for curve in curves for point in curve.points)
     stride = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 10**9) if last / s <= 6)
     ticks = tuple((float(at), f"{at:,}") for at in range(0, int(last) + 1, stride))
-    x = Scale(0.0, last, memory_charts.LEFT, CURVES[0] - memory_charts.RIGHT, ticks)
-    y = memory_charts.upwards([point.y for curve in curves for point in curve.points], CURVES)
-    drawn = memory_charts.chart("Loss over the steps", curves, x, y, ("step", "nats per answer token"), CURVES)
-    return drawn, memory_charts.legend(curves)
+    x = Scale(0.0, last, line_charts.LEFT, CURVES[0] - line_charts.RIGHT, ticks)
+    y = line_charts.upwards([point.y for curve in curves for point in curve.points], CURVES)
+    drawn = line_charts.chart("Loss over the steps", curves, x, y, ("step", "nats per answer token"), CURVES)
+    return drawn, line_charts.legend(curves)

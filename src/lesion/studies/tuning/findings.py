@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lesion.report import wording
-from lesion.studies.isolation.findings import signed
+from lesion.report.wording import signed
 
 Summary = Mapping[str, Any]
 FEW = 10

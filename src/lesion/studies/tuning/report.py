@@ -9,7 +9,7 @@ from typing import Any
 from lesion.atomic import replace
 from lesion.core.cost import beside
 from lesion.errors import LesionError
-from lesion.labs.text import visible
+from lesion.plain import visible
 from lesion.report import browser, wording
 from lesion.report.files import plain_json, rendered, spreadsheet, writing
 from lesion.studies.tuning import charts as tuning_charts

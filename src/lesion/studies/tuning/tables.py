@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lesion.labs.text import visible
+from lesion.plain import visible
 from lesion.report import wording
-from lesion.studies.isolation.findings import signed
+from lesion.report.wording import signed
 from lesion.studies.tuning import findings as tuning_prose
 
 COLUMNS = (

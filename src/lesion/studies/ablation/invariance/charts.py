@@ -7,9 +7,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lesion.labs.memory import charts as memory_charts
-from lesion.labs.memory.charts import Curve, Point
-from lesion.report import charts, scales
+from lesion.report import charts, line_charts, scales
+from lesion.report.line_charts import Curve, Point
 from lesion.report.scales import Scale
 from lesion.report.trials import number
 from lesion.report.views import View
@@ -45,10 +44,10 @@ def curves(family: Entry, view: View, names: Mapping[str, str], level: float) ->
 def by_depth(task: Entry, view: View, names: Mapping[str, str], size: tuple[int, int]) -> Markup:
     """Models of different depth on one axis: accuracy against the depth of the cut, 0 the first block, 100 the last."""
     found = depth_curves(task, view, names)
-    x = Scale(-0.02, 1.02, memory_charts.LEFT, size[0] - memory_charts.RIGHT, DEPTHS)
-    y = scales.shares([0.0, 1.0], size[1] - memory_charts.BOTTOM, memory_charts.TOP, closer=False)
+    x = Scale(-0.02, 1.02, line_charts.LEFT, size[0] - line_charts.RIGHT, DEPTHS)
+    y = scales.shares([0.0, 1.0], size[1] - line_charts.BOTTOM, line_charts.TOP, closer=False)
     name = f"Accuracy on {task['task']} against the depth of the block that is cut"
-    return memory_charts.chart(name, found, x, y, ("depth of the block, % of the model", "accuracy, %"), size)
+    return line_charts.chart(name, found, x, y, ("depth of the block, % of the model", "accuracy, %"), size)
 
 
 def depth_curves(task: Entry, view: View, names: Mapping[str, str]) -> list[Curve]:

@@ -6,21 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lesion.report import wording
+from lesion.report.heat import agreement_class
 from lesion.report.trials import number
 from lesion.studies.ablation.invariance.wording import smallest
 
 Entry = Mapping[str, Any]
 BADGES = {"holds": "yes", "does not hold": "no"}
 """Style class of a verdict's word; others have none."""
-STEPS = 16  # of the page's twenty colour steps: text must stay legible on the fullest
-
-
-def heat_class(value: float | None, full: float = 1.0) -> str:
-    """The style class of a share lost, or of a correlation: `k0`…`k16`, below 0 `g1`…`g16`, `none` when not known."""
-    if value is None:
-        return "none"
-    step = max(-STEPS, min(STEPS, round(STEPS * value / full)))
-    return f"g{-step}" if step < 0 else f"k{step}"
 
 
 def rho(value: float | None) -> str:
@@ -58,7 +50,7 @@ def strip(family: Entry, task: Entry, names: Mapping[str, str]) -> list[dict[str
             told += f"{wording.percent(lost, 0)} of the accuracy lost; drop {wording.points(drop)} points"
             told += f" {wording.interval(low, high)}" + (", critical" if layer in critical else "")
             cells[layer] = {
-                "class": heat_class(lost) if layer in critical else "k0",
+                "class": agreement_class(lost) if layer in critical else "k0",
                 "critical": layer in critical,
                 "text": wording.points(lost, 0),
                 "tip": told,
@@ -110,7 +102,7 @@ def _pair(pair: Entry | None, names: Mapping[str, str]) -> dict[str, Any]:
         told += f" {top.get('two')}"
     p = found["p_corrected"] if found["p_corrected"] is not None else found["p"]
     return {
-        "class": heat_class(found["rho"]),
+        "class": agreement_class(found["rho"]),
         "rho": rho(found["rho"]),
         "limits": limits(found["low"], found["high"]),
         "p": wording.p_value(p),

@@ -12,8 +12,8 @@ from markupsafe import Markup
 from lesion.atomic import replace
 from lesion.report import browser
 from lesion.report.files import rendered, writing
+from lesion.report.finding import Finding
 from lesion.report.trials import evaluation
-from lesion.studies.ablation.findings import Finding
 from lesion.studies.ablation.invariance import report as invariance
 from lesion.studies.drift import charts as drift_charts
 from lesion.studies.drift import findings as drift_prose

@@ -1,0 +1,24 @@
+"""The outcome of a run: its folder, its numbers, and how many answers were needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run left behind.
+
+    Attributes:
+        folder: where the store lies.
+        summary: the numbers, as in `summary.json`.
+        asked: answers asked for in this run; fewer than `planned` when earlier ones were stored.
+        planned: answers that the study consists of; where asking stopped, those that its table looks at.
+    """
+
+    folder: Path
+    summary: dict[str, Any]
+    asked: int
+    planned: int
