@@ -49,7 +49,7 @@ $(VLLM_READY): pyproject.toml constraints-vllm.txt
 	@touch $(VLLM_READY)
 
 test-vllm: $(VLLM_READY)
-	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest --durations=10 tests/engines/test_vllm*.py
+	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest --durations=10 tests/engines/vllm
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) demo lesion-out lesion-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
