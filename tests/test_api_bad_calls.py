@@ -32,6 +32,7 @@ from lesion.edits.files import checkpoint
 from lesion.engines.engine import Decoding
 from lesion.errors import LesionError
 from lesion.models import load as loading
+from lesion.studies.ablation import api as api_ablation
 from lesion.studies.drift import api as api_drift
 from lesion.studies.isolation import api as api_isolation
 from lesion.studies.overlay import api as api_overlay
@@ -129,7 +130,7 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
     file = lesion.read_edit(lesion.save_edit(place / "cut.edit", lesion.ScaleParameters(share), llama))
     texts = lesion.calibration(llama, lesion.find_task(task), 2)
     inputs = lesion.observe(llama, texts)[0]
-    result = api.Result(place, {}, 0)
+    result = api_ablation.AblationResult(place, {}, 0)
     return {
         "ablate": (lesion.ablate, {"model": llama, "tasks": task}),
         "drift": (lesion.drift, {"model": llama, "task": task}),
@@ -167,8 +168,8 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "MathNeuro": (lesion.MathNeuro, {"skill": inputs, "controls": [inputs], "keep": 0.1}),
         "LAPE": (lesion.LAPE, {"skill": inputs, "controls": [inputs], "keep": 0.1}),
         "Random": (lesion.Random, {"like": share}),
-        "Result.report": (result.report, {}),
-        "Overlaid.report": (api_overlay.Overlaid({}).report, {"folder": place}),
+        "AblationResult.report": (result.report, {}),
+        "OverlayResult.report": (api_overlay.OverlayResult({}).report, {"folder": place}),
         "EditFile.fit": (file.fit, {"model": llama}),
         "EditFile.with_factor": (file.with_factor, {"factor": 0.5}),
         "Selection.fixed": (share.fixed, {"model": llama}),
@@ -178,14 +179,20 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
 
 NAMES = [
     *(name for name in lesion.__all__ if callable(getattr(lesion, name))),
-    *("Result.report", "Overlaid.report", "EditFile.fit", "EditFile.with_factor", "Selection.fixed", "Decoding"),
+    *(
+        "AblationResult.report",
+        "OverlayResult.report",
+        "EditFile.fit",
+        "EditFile.with_factor",
+        "Selection.fixed",
+        "Decoding",
+    ),
 ]
 # Made by the package, or errors of it: nobody calls them.
-GIVEN = {"LesionError", "UsageError", "Model", "Result", "Isolated", "Truncated", "Tuned", "Drifted", "Recalled"}
-GIVEN |= {"Overlaid"}
+GIVEN = {"LesionError", "UsageError", "Model"} | {name for name in lesion.__all__ if name.endswith("Result")}
 
 
-REFUSED = {"overlay", "Result.report", "Overlaid.report"}  # here there is nothing to report on
+REFUSED = {"overlay", "AblationResult.report", "OverlayResult.report"}  # here there is nothing to report on
 
 
 class Reached(Exception):  # noqa: N818
@@ -198,7 +205,8 @@ def nothing_is_run(monkeypatch):
         raise Reached
 
     for module, names in {
-        api: ("run", "_run", "run_recall"),
+        api: ("_run", "run_recall"),
+        api_ablation: ("run",),
         api_drift: ("run_drift",),
         api_isolation: ("run_isolation", "run_evaluation"),
         api_truncation: ("run_truncation",),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lesion.activations.calibration import calibration
     from lesion.activations.observation import observe
-    from lesion.api import Result, ablate, study
+    from lesion.api import study
     from lesion.edits.apply import applied
     from lesion.edits.edit import (
         BASELINE,
@@ -37,32 +37,33 @@ if TYPE_CHECKING:
     from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
     from lesion.engines.config import EngineChoice
     from lesion.errors import LesionError, UsageError
-    from lesion.labs.recall.api import Recalled
+    from lesion.labs.recall.api import RecallResult
     from lesion.models.load import Model, load
-    from lesion.studies.drift.api import Drifted, drift
-    from lesion.studies.isolation.api import Isolated, evaluate, isolate
-    from lesion.studies.overlay.api import Overlaid, overlay
-    from lesion.studies.truncation.api import Truncated, truncate
-    from lesion.studies.tuning.api import Tuned, tune
+    from lesion.studies.ablation.api import AblationResult, ablate
+    from lesion.studies.drift.api import DriftResult, drift
+    from lesion.studies.isolation.api import IsolationResult, evaluate, isolate
+    from lesion.studies.overlay.api import OverlayResult, overlay
+    from lesion.studies.truncation.api import TruncationResult, truncate
+    from lesion.studies.tuning.api import TuningResult, tune
     from lesion.tasks.catalogue import find as find_task
 
 # Names are imported when they are first used: `lesion --help` need not wait for torch.
 _HOME = {
-    "ablate": "lesion.api",
-    "Result": "lesion.api",
+    "ablate": "lesion.studies.ablation.api",
+    "AblationResult": "lesion.studies.ablation.api",
     "study": "lesion.api",
     "drift": "lesion.studies.drift.api",
-    "Drifted": "lesion.studies.drift.api",
+    "DriftResult": "lesion.studies.drift.api",
     "evaluate": "lesion.studies.isolation.api",
     "isolate": "lesion.studies.isolation.api",
-    "Isolated": "lesion.studies.isolation.api",
+    "IsolationResult": "lesion.studies.isolation.api",
     "overlay": "lesion.studies.overlay.api",
-    "Overlaid": "lesion.studies.overlay.api",
-    "Recalled": "lesion.labs.recall.api",
+    "OverlayResult": "lesion.studies.overlay.api",
+    "RecallResult": "lesion.labs.recall.api",
     "truncate": "lesion.studies.truncation.api",
-    "Truncated": "lesion.studies.truncation.api",
+    "TruncationResult": "lesion.studies.truncation.api",
     "tune": "lesion.studies.tuning.api",
-    "Tuned": "lesion.studies.tuning.api",
+    "TuningResult": "lesion.studies.tuning.api",
     "read_edit": "lesion.edits.files.artefact",
     "save_edit": "lesion.edits.files.artefact",
     "apply_edits": "lesion.edits.files.checkpoint",
@@ -96,25 +97,25 @@ _AS = {"find_task": "find"}
 __all__ = [
     "BASELINE",
     "LAPE",
+    "AblationResult",
     "Compose",
-    "Drifted",
+    "DriftResult",
     "EngineChoice",
-    "Isolated",
+    "IsolationResult",
     "LesionError",
     "Magnitude",
     "MathNeuro",
     "Model",
-    "Overlaid",
+    "OverlayResult",
     "Random",
-    "Recalled",
-    "Result",
+    "RecallResult",
     "ScaleAttention",
     "ScaleBlock",
     "ScaleMlp",
     "ScaleParameters",
     "Truncate",
-    "Truncated",
-    "Tuned",
+    "TruncationResult",
+    "TuningResult",
     "UsageError",
     "Wanda",
     "ablate",

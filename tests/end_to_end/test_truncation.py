@@ -122,7 +122,7 @@ def test_study_runs_files_of_every_kind(pairs, tmp_path):
     text = 'kind = "truncation"\nmodel = "bundled:llama-base"\ntasks = ["primer:atlas?form=contrast"]\nitems = 4\n'
     (tmp_path / "t.toml").write_text(text + 'matrices = "mlp.up"\nlayers = "0"\nkeep = 0.5\n')
     found = lesion.study(tmp_path / "t.toml", tmp_path / "t")
-    assert isinstance(found, lesion.Truncated)
+    assert isinstance(found, lesion.TruncationResult)
     with Store.read(tmp_path / "t") as store:
         assert len(store) == found.asked == 8
     (tmp_path / "r.toml").write_text(

@@ -10,7 +10,7 @@ from lesion.labs.recall import report as page
 
 
 @dataclass(frozen=True)
-class Recalled:
+class RecallResult:
     """Trainings of the recall laboratory, each truncated: the numbers, gathered over seeds.
 
     Attributes:

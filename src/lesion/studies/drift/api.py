@@ -22,7 +22,7 @@ from lesion.studies.drift.study import DriftStudy
 
 
 @dataclass(frozen=True)
-class Drifted:
+class DriftResult:
     """A drift study that has been run: its numbers.
 
     Attributes:
@@ -101,7 +101,7 @@ def drift(
     engine: str | EngineChoice = "transformers",
     out: str | Path | None = None,
     watcher: Watcher | None = None,
-) -> Drifted:
+) -> DriftResult:
     """Cluster the hidden states of every layer and tell how far tokens leave the clusters they began in.
 
     Args:
@@ -170,4 +170,4 @@ def drift(
     )
     with folder_of(out) as folder, opened(EngineChoice.of(engine), watcher) as make_engine:
         outcome = run_drift(asked, folder, watcher=watcher, models=loaded, make_engine=make_engine)
-    return Drifted(outcome.folder, outcome.summary, outcome.asked)
+    return DriftResult(outcome.folder, outcome.summary, outcome.asked)

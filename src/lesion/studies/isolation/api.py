@@ -24,7 +24,7 @@ from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 
 
 @dataclass(frozen=True)
-class Isolated:
+class IsolationResult:
     """A skill that has been isolated, or edits that have been evaluated: the numbers, and the edits as files.
 
     Attributes:
@@ -76,7 +76,7 @@ def isolate(
     device: str = "auto",
     out: str | Path | None = None,
     watcher: Watcher | None = None,
-) -> Isolated:
+) -> IsolationResult:
     """Find the weights that a skill needs and its controls do not, with forward passes only.
 
     Args:
@@ -122,7 +122,7 @@ def isolate(
     loaded = as_it_is(model) if isinstance(model, Model) else None
     with folder_of(out) as folder:
         outcome = run_isolation(study, folder, watcher=watcher, model=loaded)
-    return Isolated(outcome.folder, outcome.summary, outcome.asked)
+    return IsolationResult(outcome.folder, outcome.summary, outcome.asked)
 
 
 @validated
@@ -147,7 +147,7 @@ def evaluate(
     force: bool = False,
     out: str | Path | None = None,
     watcher: Watcher | None = None,
-) -> Isolated:
+) -> IsolationResult:
     """Ask the baseline and every edit the same items, each edit beside its matched random controls.
 
     Args:
@@ -210,4 +210,4 @@ def evaluate(
             model=as_it_is(model) if isinstance(model, Model) else None,
             make_engine=make_engine,
         )
-    return Isolated(outcome.folder, outcome.summary, outcome.asked)
+    return IsolationResult(outcome.folder, outcome.summary, outcome.asked)

@@ -15,7 +15,7 @@ from lesion.studies.overlay.summary import profiles, summarise
 
 
 @dataclass(frozen=True)
-class Overlaid:
+class OverlayResult:
     """Several studies laid over each other, model by model.
 
     Attributes:
@@ -50,7 +50,7 @@ class Overlaid:
 
 
 @validated
-def overlay(*folders: str | Path, seed: int = 0) -> Overlaid:
+def overlay(*folders: str | Path, seed: int = 0) -> OverlayResult:
     """Lay what finished studies tell of a model's blocks over each other.
 
     Args:
@@ -62,4 +62,4 @@ def overlay(*folders: str | Path, seed: int = 0) -> Overlaid:
             model has two profiles.
         LesionError: a file is damaged.
     """
-    return Overlaid(summarise(profiles(folders, seed)))
+    return OverlayResult(summarise(profiles(folders, seed)))

@@ -24,7 +24,7 @@ from lesion.studies.truncation.study import TruncationStudy
 
 
 @dataclass(frozen=True)
-class Truncated:
+class TruncationResult:
     """A search that has been run: its numbers, and the edit that it found as a file.
 
     Attributes:
@@ -83,7 +83,7 @@ def truncate(
     engine: str | EngineChoice = "transformers",
     out: str | Path | None = None,
     watcher: Watcher | None = None,
-) -> Truncated:
+) -> TruncationResult:
     """Search for a part of a matrix whose removal makes a model better: chosen on some items, told on the others.
 
     Args:
@@ -149,4 +149,4 @@ def truncate(
     loaded = as_it_is(model) if isinstance(model, Model) else None
     with folder_of(out) as folder, opened(EngineChoice.of(engine), watcher) as make_engine:
         outcome = run_truncation(study, folder, watcher=watcher, model=loaded, make_engine=make_engine)
-    return Truncated(outcome.folder, outcome.summary, outcome.asked)
+    return TruncationResult(outcome.folder, outcome.summary, outcome.asked)

@@ -21,7 +21,7 @@ from lesion.studies.tuning.study import TuningStudy
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuningResult:
     """A tuning that has been run: its numbers, and the tuned model where there is one.
 
     Attributes:
@@ -74,7 +74,7 @@ def tune(
     device: str = "auto",
     out: str | Path | None = None,
     watcher: Watcher | None = None,
-) -> Tuned:
+) -> TuningResult:
     """Fine-tune chosen blocks of a model on a task, the rest frozen, and measure what it gains and costs.
 
     Args:
@@ -145,4 +145,4 @@ def tune(
     loaded = {model.name: as_it_is(model)} if isinstance(model, Model) else None
     with folder_of(out) as folder:
         outcome = run_tuning(asked, folder, watcher=watcher, models=loaded)
-    return Tuned(outcome.folder, outcome.summary, outcome.model)
+    return TuningResult(outcome.folder, outcome.summary, outcome.model)
