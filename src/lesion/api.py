@@ -6,39 +6,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from lesion.arguments import validated
+from lesion.core.result import StudyResult
+from lesion.core.study_file import StudyFile
 from lesion.engines.config import EngineChoice
-from lesion.engines.engine import MakeEngine
 from lesion.engines.opening import opened
-from lesion.labs.recall.api import RecallResult
-from lesion.labs.recall.study import run_recall
-from lesion.labs.recall.study_file import RecallStudy
+from lesion.engines.transformers.engine import TransformersEngine
 from lesion.progress import Watcher
-from lesion.studies.ablation.api import AblationResult
-from lesion.studies.ablation.run import run
-from lesion.studies.ablation.study import Study
-from lesion.studies.drift.api import DriftResult
-from lesion.studies.drift.run import run_drift
-from lesion.studies.drift.study import DriftStudy
-from lesion.studies.isolation.api import IsolationResult
-from lesion.studies.isolation.run import run_isolation
-from lesion.studies.isolation.study import IsolationStudy
-from lesion.studies.registry import AnyStudy, load_study
-from lesion.studies.truncation.api import TruncationResult
-from lesion.studies.truncation.run import run_truncation
-from lesion.studies.truncation.study import TruncationStudy
-from lesion.studies.tuning.api import TuningResult
-from lesion.studies.tuning.run import run_tuning
-from lesion.studies.tuning.study import TuningStudy
+from lesion.studies.registry import load_study, method_of
 
 
 @validated
 def study(
-    source: str | Path | AnyStudy,
+    source: str | Path | StudyFile,
     out: str | Path,
     *,
     workers: EngineChoice | None = None,
     watcher: Watcher | None = None,
-) -> AblationResult | IsolationResult | TruncationResult | TuningResult | DriftResult | RecallResult:
+) -> StudyResult:
     """Run a study file of any kind, or one shipped with the package, into a folder.
 
     Args:
@@ -47,6 +31,9 @@ def study(
         workers: on what it runs; the engine is the study's own.
         watcher: is told how it goes.
 
+    Returns:
+        The result of its kind of study: an `AblationResult`, a `DriftResult`, …
+
     Example:
         >>> lesion.study("demo", out="demo").report()
 
@@ -54,29 +41,10 @@ def study(
         UsageError: the file is wrong, or names what does not exist.
         LesionError: as for `ablate`.
     """
-    asked = source if isinstance(source, AnyStudy) else load_study(source)
-    if isinstance(asked, RecallStudy):
-        return RecallResult(Path(out), run_recall(asked, Path(out), watcher))
-    own = getattr(asked, "engine", None) or "transformers"
-    with opened(replace(workers or EngineChoice(), engine=own), watcher) as make_engine:
-        return _run(asked, Path(out), watcher, make_engine)
-
-
-def _run(
-    asked: AnyStudy, out: Path, watcher: Watcher | None, make_engine: MakeEngine
-) -> AblationResult | IsolationResult | TruncationResult | TuningResult | DriftResult:
-    if isinstance(asked, TruncationStudy):
-        searched = run_truncation(asked, out, watcher=watcher, make_engine=make_engine)
-        return TruncationResult(searched.folder, searched.summary, searched.asked)
-    if isinstance(asked, TuningStudy):
-        tuned = run_tuning(asked, out, watcher=watcher, make_engine=make_engine)
-        return TuningResult(tuned.folder, tuned.summary, tuned.model)
-    if isinstance(asked, DriftStudy):
-        drifted = run_drift(asked, out, watcher=watcher, make_engine=make_engine)
-        return DriftResult(drifted.folder, drifted.summary, drifted.asked)
-    if isinstance(asked, IsolationStudy):
-        isolated = run_isolation(asked, out, watcher=watcher, make_engine=make_engine)
-        return IsolationResult(isolated.folder, isolated.summary, isolated.asked)
-    assert isinstance(asked, Study)
-    outcome = run(asked, out, watcher=watcher, make_engine=make_engine)
-    return AblationResult(outcome.folder, outcome.summary, outcome.asked)
+    plan = source if isinstance(source, StudyFile) else load_study(source)
+    method = method_of(plan)
+    if not method.distributed:
+        return method.run(plan, Path(out), watcher, TransformersEngine)
+    engine = getattr(plan, "engine", None) or "transformers"
+    with opened(replace(workers or EngineChoice(), engine=engine), watcher) as make_engine:
+        return method.run(plan, Path(out), watcher, make_engine)

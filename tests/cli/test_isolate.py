@@ -315,8 +315,8 @@ def test_ctrl_c_leaves_with_130_and_says_what_is_kept(ours, capsys, checkpoint, 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    place = "studies.observations.observe" if ours == "isolate" else "studies.evaluate.ask"
-    monkeypatch.setattr(f"lesion.{place}", interrupted)
+    place = "activation_cache.observe" if ours == "isolate" else "evaluate.ask"
+    monkeypatch.setattr(f"lesion.studies.isolation.{place}", interrupted)
     command = isolating if ours == "isolate" else evaluating
     done = lesion(capsys, *command(checkpoint, data, tmp_path / "out"))
     assert (done.code, done.complaint) == (130, "interrupted.\n")

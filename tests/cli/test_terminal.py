@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from commandline import lesion, write
-from lesion.cli.terminal import Guarded, OutputError, Terminal, guarded, say, tame
+from lesion.cli.terminal import Guarded, OutputError, Terminal, guarded, say
+from lesion.plain import tame
 
 HOSTILE = "\x1b[31mred\x1b]8;;http://x\x07 \u202egnp\u2066\u061c\x85\r\u2028[red]x[/red] :smile:\nlesion: forged"
 SHOWN = (

@@ -49,7 +49,7 @@ def known(name: str):
 
 def teach(patch: pytest.MonkeyPatch) -> None:
     """Let studies find the tasks of this file."""
-    for place in ("tuning_data", "run"):
+    for place in ("tuning.data", "ablation.run"):
         patch.setattr(f"lesion.studies.{place}.find", known)
 
 

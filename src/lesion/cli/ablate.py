@@ -9,13 +9,11 @@ import typer
 
 from lesion.cli import engine_options as hands
 from lesion.cli.parsing import whole
-from lesion.cli.progress import Bar
-from lesion.cli.terminal import Terminal, say, tame
+from lesion.cli.running import run, show
+from lesion.cli.terminal import say
 from lesion.engines.config import EngineChoice
-from lesion.engines.opening import opened
 from lesion.errors import UsageError
-from lesion.outputs import default_folder
-from lesion.plain import plain
+from lesion.studies.ablation.method import METHOD
 from lesion.studies.ablation.study import Study, shipped, stopping
 
 EFFECT = 0.1  # as in a study file
@@ -112,7 +110,7 @@ def ablate(
         decoding=decoding,
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
-    _run(study, out, EngineChoice(engine, workers, ray, gpus_per_worker))
+    run(METHOD, study, out, EngineChoice(engine, workers, ray, gpus_per_worker))
 
 
 def run_study(
@@ -124,12 +122,7 @@ def run_study(
     out: Out = None,
 ) -> None:
     """Run a study file, or a study shipped with the package."""
-    from lesion.cli import drift, isolate, recall, truncate, tune
-    from lesion.studies.drift.study import DriftStudy
-    from lesion.studies.isolation.study import IsolationStudy
-    from lesion.studies.registry import load_study
-    from lesion.studies.truncation.study import TruncationStudy
-    from lesion.studies.tuning.study import TuningStudy
+    from lesion.studies.registry import load_study, method_of
 
     if listing:
         for name in shipped():
@@ -137,23 +130,9 @@ def run_study(
         return
     if study is None:
         raise UsageError("Say which study to run: a file, or one of `lesion run --list`.")
-    found = load_study(study)
-    folder = out or default_folder(found.name, found.identity())
-    choice = EngineChoice(getattr(found, "engine", None) or "transformers", workers, ray, gpus_per_worker)
-    if isinstance(found, Study):
-        _run(found, folder, choice)
-    elif isinstance(found, TruncationStudy):
-        truncate.run(found, folder, choice)
-    elif isinstance(found, TuningStudy):
-        tune.run(found, folder, choice)
-    elif isinstance(found, DriftStudy):
-        drift.run(found, folder, choice)
-    elif isinstance(found, IsolationStudy):
-        isolate.run(found, folder, choice)
-    elif choice.distributed:
-        raise UsageError("A laboratory trains its models in this process; leave --workers and --ray out.")
-    else:
-        recall.run(found, folder)
+    plan = load_study(study)
+    choice = EngineChoice(getattr(plan, "engine", None) or "transformers", workers, ray, gpus_per_worker)
+    run(method_of(plan), plan, out, choice)
 
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")]) -> None:
@@ -165,68 +144,8 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of
 
 
 def _report(folder: Path) -> None:
-    from lesion.cli import drift, isolate, memory, overlay, truncate, tune
-    from lesion.cli import recall as laboratory
-    from lesion.core.cost import beside
-    from lesion.studies.ablation import report as page
-    from lesion.studies.ablation import tables
-    from lesion.studies.ablation.run import recall
+    from lesion.cli import memory, overlay
+    from lesion.studies.registry import recall
 
-    if (
-        overlay.show(folder)
-        or tune.show(folder)
-        or isolate.show(folder)
-        or truncate.show(folder)
-        or drift.show(folder)
-        or laboratory.show(folder)
-        or memory.show(folder)
-    ):
-        return
-    _, summary, answers, items = recall(folder)
-    path = page.write(folder, summary, answers, items)
-    console = Terminal()
-    console.print(tables.text(tame(beside(summary, folder))))
-    for note in summary["notes"]:
-        console.note(note)
-    _tell_families(console, summary)
-    say(f"report: {path}")
-
-
-def _run(study: Study, out: Path | None, choice: EngineChoice) -> None:
-    # Imported when there is something to run: help and wrong options need not wait for torch.
-    from lesion.core.cost import beside
-    from lesion.studies.ablation import report as page
-    from lesion.studies.ablation import tables
-    from lesion.studies.ablation.run import recall, run
-
-    folder = out or default_folder(study.name, study.identity())
-    with Bar() as bar:
-        try:
-            with opened(choice, bar) as make_engine:
-                outcome = run(study, folder, watcher=bar, make_engine=make_engine)
-        except KeyboardInterrupt:
-            bar.say(
-                f"Stopped. Every answer so far is kept in {folder}; the same command goes on from there,"
-                f" and `lesion report {folder}` shows what there is."
-            )
-            raise
-    _, _, answers, items = recall(folder)
-    path = page.write(folder, outcome.summary, answers, items)
-    console = Terminal()
-    console.print(tables.text(tame(beside(outcome.summary, folder))))
-    for note in outcome.summary["notes"]:
-        if note not in bar.told:
-            console.note(note)
-    _tell_families(console, outcome.summary)
-    stored = outcome.planned - outcome.asked
-    say(
-        f"asked {outcome.asked:,} of {outcome.planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0))
-    )
-    say(f"report: {path}")
-
-
-def _tell_families(console: Terminal, summary: dict[str, Any]) -> None:
-    """The paragraph on every family of models in the study: is the importance of layers the same in all of them?"""
-    for family in (summary.get("invariance") or {}).get("families", ()):
-        console.print()
-        console.print(plain(f"{family['family']}: {family['verdict']['text']}"))
+    if not (overlay.show(folder) or memory.show(folder)):
+        show(recall(folder))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +9,9 @@ import typer
 
 from lesion.cli import engine_options as hands
 from lesion.cli.parsing import numbers, whole
-from lesion.cli.progress import Bar
-from lesion.cli.terminal import Terminal, say, tame
+from lesion.cli.running import run
 from lesion.engines.config import EngineChoice
-from lesion.engines.opening import opened
+from lesion.studies.drift.method import METHOD
 from lesion.studies.drift.study import DriftStudy
 
 
@@ -98,42 +96,4 @@ def drift(
         **({} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}),
         **({} if prompt_style is None else {"prompt_style": prompt_style}),
     )
-    run(asked, out, EngineChoice(engine, workers, ray, gpus_per_worker))
-
-
-def run(study: DriftStudy, out: Path, choice: EngineChoice) -> None:
-    """Run a drift study into a folder and show what it found."""
-    from lesion.studies.drift.run import run_drift
-
-    with Bar() as bar:
-        try:
-            with opened(choice, bar) as make_engine:
-                outcome = run_drift(study, out, watcher=bar, make_engine=make_engine)
-        except KeyboardInterrupt:
-            bar.say(f"Stopped. Every solution and clustering so far is kept in {out}; the same command goes on.")
-            raise
-    show(out, (outcome.measured, outcome.planned), bar.told)
-
-
-def show(folder: Path, made: tuple[int, int] | None = None, told: Sequence[str] = ()) -> bool:
-    """Write the report of a drift study and print its tables; False where the folder has none.
-
-    Notes that were told while it ran are not told again.
-    """
-    from lesion.studies.drift import report as page
-    from lesion.studies.drift.run import recall_drift
-
-    summary = recall_drift(folder)
-    if summary is None:
-        return False
-    path = page.write(folder, summary)
-    console = Terminal()
-    console.print(page.text_tables(tame(summary)))
-    for note in (note for note in summary["notes"] if note not in told):
-        console.note(note)
-    if made is not None:
-        measured, planned = made
-        stored = planned - measured
-        say(f"clustered {measured:,} of {planned:,} runs" + (f"; {stored:,} were stored already" * (stored > 0)))
-    say(f"report: {path}")
-    return True
+    run(METHOD, asked, out, EngineChoice(engine, workers, ray, gpus_per_worker))

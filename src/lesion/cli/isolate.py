@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +10,11 @@ import typer
 from lesion.cli import engine_options as hands
 from lesion.cli.parsing import numbers, whole
 from lesion.cli.progress import Bar
-from lesion.cli.terminal import Terminal, say, tame
+from lesion.cli.running import run, show
 from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.errors import UsageError
+from lesion.studies.isolation.method import METHOD
 from lesion.studies.isolation.study import METHODS, EvaluationStudy, IsolationStudy
 
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")]
@@ -63,7 +63,7 @@ def isolate(
         device=device,
         **({"prompt_style": prompt_style} if prompt_style is not None else {}),
     )
-    run(study, out, EngineChoice())
+    run(METHOD, study, out, EngineChoice())
 
 
 def evaluate(
@@ -95,6 +95,7 @@ def evaluate(
 ) -> None:
     """Ask the baseline and every edit the same items, each edit beside its matched random controls."""
     from lesion.edits.files.artefact import read_edit
+    from lesion.studies.isolation.api import IsolationResult
     from lesion.studies.isolation.run import run_evaluation
 
     study = EvaluationStudy.make(
@@ -132,42 +133,4 @@ def evaluate(
         except KeyboardInterrupt:
             bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
             raise
-    show(out, outcome.asked, outcome.planned, bar.told)
-
-
-def run(study: IsolationStudy, out: Path, choice: EngineChoice) -> None:
-    """Run an isolation study into a folder and show what it found."""
-    from lesion.studies.isolation.run import run_isolation
-
-    with Bar() as bar:
-        try:
-            with opened(choice, bar) as make_engine:
-                outcome = run_isolation(study, out, watcher=bar, make_engine=make_engine)
-        except KeyboardInterrupt:
-            bar.say(f"Stopped. What was observed and answered so far is kept in {out}; the same command goes on.")
-            raise
-    show(out, outcome.asked, outcome.planned, bar.told)
-
-
-def show(folder: Path, asked: int | None = None, planned: int = 0, told: Sequence[str] = ()) -> bool:
-    """Write the report of an isolation or evaluation and print its tables; False where the folder has neither.
-
-    Notes that were told while it ran are not told again.
-    """
-    from lesion.studies.isolation import report as isolation
-    from lesion.studies.isolation.run import recall_isolation
-
-    recalled = recall_isolation(folder)
-    if recalled is None:
-        return False
-    summary, answers, items = recalled
-    path = isolation.write(folder, summary, answers, items)
-    console = Terminal()
-    console.print(isolation.text_tables(tame(summary)))
-    for note in (note for note in summary["notes"] if note not in told):
-        console.note(note)
-    if asked is not None and planned:
-        stored = planned - asked
-        say(f"asked {asked:,} of {planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0)))
-    say(f"report: {path}")
-    return True
+    show(IsolationResult(outcome.folder, outcome.summary, outcome.asked, outcome.planned), bar.told)

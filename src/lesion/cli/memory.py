@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lesion.cli.progress import Bar
-from lesion.cli.terminal import Terminal, say, tame
+from lesion.cli.terminal import Terminal, say
+from lesion.plain import tame
 
 if TYPE_CHECKING:
     from lesion.labs.memory.recipe import Recipe

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from lesion.cli.terminal import Terminal, say, tame
+from lesion.cli.terminal import Terminal, say
 from lesion.errors import LesionError, UsageError
 from lesion.files import stored_object
+from lesion.plain import tame
 
 
 def overlay(

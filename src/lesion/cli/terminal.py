@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
@@ -127,17 +127,6 @@ def guarded(escape: bool = True) -> Iterator[None]:
 def say(text: str, *, error: bool = False) -> None:
     """Print one line; a line break in the text is shown as an escape, so that no name makes a line of its own."""
     print(plain(text), file=sys.stderr if error else sys.stdout)
-
-
-def tame(value: Any) -> Any:
-    """A summary for tables in the terminal: every text in it, at any depth, as `plain` shows it."""
-    if isinstance(value, str):
-        return plain(value)
-    if isinstance(value, Mapping):
-        return {tame(key): tame(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [tame(entry) for entry in value]
-    return value
 
 
 def abandon() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +9,10 @@ import typer
 
 from lesion.cli import engine_options as hands
 from lesion.cli.parsing import numbers, whole
-from lesion.cli.progress import Bar
-from lesion.cli.terminal import Terminal, say, tame
+from lesion.cli.running import run
 from lesion.engines.config import EngineChoice
-from lesion.engines.opening import opened
 from lesion.errors import UsageError
+from lesion.studies.truncation.method import METHOD
 from lesion.studies.truncation.study import TruncationStudy
 
 
@@ -97,7 +95,7 @@ def truncate(
         **({} if eliminate is None else {"eliminate": eliminate}),
         **({} if prompt_style is None else {"prompt_style": prompt_style}),
     )
-    run(study, out, EngineChoice(engine, workers, ray, gpus_per_worker))
+    run(METHOD, study, out, EngineChoice(engine, workers, ray, gpus_per_worker))
 
 
 def _words(text: str, option: str) -> list[str]:
@@ -116,42 +114,3 @@ def _screen(screen: str, items: str) -> Any:
     if isinstance(best.get("best"), str):
         raise UsageError(f"--screen is auto, none or a number of cells, not '{screen}'.")
     return {**best, "items": whole(items)}
-
-
-def run(study: TruncationStudy, out: Path, choice: EngineChoice) -> None:
-    """Run a truncation study into a folder and show what it found."""
-    from lesion.studies.truncation.run import run_truncation
-
-    with Bar() as bar:
-        try:
-            with opened(choice, bar) as make_engine:
-                outcome = run_truncation(study, out, watcher=bar, make_engine=make_engine)
-        except KeyboardInterrupt:
-            bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
-            raise
-    show(out, outcome.asked, outcome.planned, bar.told)
-
-
-def show(folder: Path, asked: int | None = None, planned: int = 0, told: Sequence[str] = ()) -> bool:
-    """Write the report of a search and print its tables; False where the folder has none.
-
-    Notes that were told while it ran are not told again.
-    """
-    from lesion.studies.truncation import report as truncation
-    from lesion.studies.truncation.run import BEST, recall_truncation
-
-    summary = recall_truncation(folder)
-    if summary is None:
-        return False
-    path = truncation.write(folder, summary)
-    console = Terminal()
-    console.print(truncation.text_tables(tame(summary)))
-    for note in (note for note in summary["notes"] if note not in told):
-        console.note(note)
-    if asked is not None and planned:
-        stored = planned - asked
-        say(f"asked {asked:,} of {planned:,} answers" + (f"; {stored:,} were stored already" * (stored > 0)))
-    if (folder / BEST).exists():
-        say(f"edit: {folder / BEST}")
-    say(f"report: {path}")
-    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +9,10 @@ import typer
 
 from lesion.cli import engine_options as hands
 from lesion.cli.parsing import numbers, whole
-from lesion.cli.progress import Bar
-from lesion.cli.terminal import Terminal, say, tame
+from lesion.cli.running import run
 from lesion.engines.config import EngineChoice
-from lesion.engines.opening import opened
 from lesion.errors import UsageError
+from lesion.studies.tuning.method import METHOD
 from lesion.studies.tuning.study import TuningStudy
 
 
@@ -96,49 +94,8 @@ def tune(
         stop_loops=stop_loops,
         **_given(adapter=adapter, layers_from=study, max_new_tokens=max_new_tokens, prompt_style=prompt_style),
     )
-    run(asked, out, EngineChoice("transformers", workers, ray, gpus_per_worker))
+    run(METHOD, asked, out, EngineChoice("transformers", workers, ray, gpus_per_worker))
 
 
 def _given(**options: Any) -> dict[str, Any]:
     return {key: value for key, value in options.items() if value is not None}
-
-
-def run(study: TuningStudy, out: Path, choice: EngineChoice) -> None:
-    """Run a tuning study into a folder and show what it found."""
-    from lesion.studies.tuning.run import run_tuning
-
-    with Bar() as bar:
-        try:
-            with opened(choice, bar) as make_engine:
-                outcome = run_tuning(study, out, watcher=bar, make_engine=make_engine)
-        except KeyboardInterrupt:
-            bar.say(f"Stopped. What is trained and answered is kept in {out}; the same command goes on from there.")
-            raise
-    _show(out, outcome.summary, bar.told)
-    kept = outcome.planned - outcome.trained
-    say(f"trained {outcome.trained} of {outcome.planned}" + (f"; {kept} were trained already" * (kept > 0)))
-    if outcome.model is not None:
-        say(f"model: {outcome.model}")
-
-
-def show(folder: Path) -> bool:
-    """Write the report of a tuning anew and print its tables; False where the folder has none."""
-    from lesion.studies.tuning.folder import recall_tuning
-
-    summary = recall_tuning(folder)
-    if summary is None:
-        return False
-    _show(folder, summary, ())
-    return True
-
-
-def _show(folder: Path, summary: dict[str, Any], told: Sequence[str]) -> None:
-    from lesion.core.cost import beside
-    from lesion.studies.tuning import report as tuning
-
-    path = tuning.write(folder, summary)
-    console = Terminal()
-    console.print(tuning.text_tables(tame(beside(summary, folder))))
-    for note in (note for note in summary["notes"] if note not in told):
-        console.note(note)
-    say(f"report: {path}")

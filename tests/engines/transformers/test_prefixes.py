@@ -193,7 +193,7 @@ def test_when_memory_runs_out_what_waits_is_put_in_order_as_if_nothing_had_been_
         return whole(model, gates, prompts, *args, **kwargs)
 
     for place in ("batch", "scoring", "contrast", "prefixes"):
-        monkeypatch.setattr(f"lesion.engines.{place}.prefill", prefill)
+        monkeypatch.setattr(f"lesion.engines.transformers.{place}.prefill", prefill)
     _, work = answered(model, [Request(f"{index}", text, **kind) for index, text in enumerate(texts)], batch_size=32)
     assert work.batch_size == 32
     assert [shares for _, shares in passes].count(True) == fails

@@ -1,25 +1,19 @@
-"""Recall studies from Python: what `lesion run` makes of a study file of the recall laboratory, as a value."""
+"""Trainings of the recall laboratory from Python, as values."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from rich.console import RenderableType
+
+from lesion.core.result import StudyResult
 from lesion.labs.recall import report as page
+from lesion.labs.recall import tables
+from lesion.plain import tame
 
 
-@dataclass(frozen=True)
-class RecallResult:
-    """Trainings of the recall laboratory, each truncated: the numbers, gathered over seeds.
-
-    Attributes:
-        folder: where the trainings lie, each in a folder of its own.
-        summary: what `summary.json` holds.
-    """
-
-    folder: Path
-    summary: dict[str, Any]
+class RecallResult(StudyResult):
+    """Trainings of the recall laboratory, each truncated, gathered over seeds; or a single one."""
 
     def report(self) -> Path:
         """Write the report into the folder and return the path of `report.html`.
@@ -28,3 +22,8 @@ class RecallResult:
             LesionError: the folder cannot be written.
         """
         return page.write(self.folder, self.summary)
+
+    def text(self) -> RenderableType:
+        """The tables for a terminal."""
+        summary = tame(self.summary)
+        return tables.sweep_text(summary) if summary["kind"] == "recall-sweep" else tables.text(summary)

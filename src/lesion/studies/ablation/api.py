@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from lesion.arguments import validated
+from lesion.core.cost import beside
+from lesion.core.result import StudyResult, progress_line
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.edits.edit import Unit
@@ -17,27 +21,28 @@ from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.models.load import Model
 from lesion.outputs import refuse_another_kind
+from lesion.plain import plain, tame
 from lesion.progress import Silent, Watcher
 from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
 from lesion.studies.ablation.invariance.revisions import over_time
-from lesion.studies.ablation.run import recall, run
+from lesion.studies.ablation.run import answers_and_items, run
 from lesion.studies.ablation.study import Study, stopping
 
 
 @dataclass(frozen=True)
-class AblationResult:
+class AblationResult(StudyResult):
     """A study that has been run: its numbers, and every answer behind them.
 
     Attributes:
         folder: where the store lies; a temporary one, removed when Python ends, unless it was named.
         summary: what `summary.json` holds.
         asked: answers asked for by this run, without those stored before.
+        planned: answers that the study consists of; 0 where it was not run now.
     """
 
-    folder: Path
-    summary: dict[str, Any]
-    asked: int
+    asked: int = 0
+    planned: int = 0
 
     @property
     def table(self) -> pd.DataFrame:
@@ -47,8 +52,7 @@ class AblationResult:
     @property
     def answers(self) -> pd.DataFrame:
         """Every stored answer with its item, verdict and how it ended."""
-        _, _, answers, _ = recall(self.folder)
-        return answers
+        return answers_and_items(self.folder)[0]
 
     @validated
     def report(self, path: str | Path | None = None) -> Path:
@@ -58,10 +62,20 @@ class AblationResult:
             UsageError: the folder belongs to another study.
             LesionError: the folder cannot be written.
         """
-        _, _, answers, items = recall(self.folder)
+        answers, items = answers_and_items(self.folder)
         folder = self.folder if path is None else Path(path)
         refuse_another_kind(folder, "layers")
         return page.write(folder, self.summary, answers, items)
+
+    def text(self) -> RenderableType:
+        """The tables for a terminal, and for every family of models whether the same layers matter in all of them."""
+        families = (self.summary.get("invariance") or {}).get("families", ())
+        verdicts = [plain(f"{family['family']}: {family['verdict']['text']}") for family in families]
+        return Group(tables.text(tame(beside(self.summary, self.folder))), *(Text(f"\n{text}") for text in verdicts))
+
+    def done(self) -> list[str]:
+        """How many answers were asked for."""
+        return [progress_line("asked", self.asked, self.planned, " answers")] if self.planned else []
 
 
 @validated
@@ -162,4 +176,4 @@ def ablate(
     )
     with folder_of(out) as folder, opened(EngineChoice.of(engine), watcher) as make_engine:
         outcome = run(study, folder, watcher=watcher, models=loaded, make_engine=make_engine)
-    return AblationResult(outcome.folder, outcome.summary, outcome.asked)
+    return AblationResult(outcome.folder, outcome.summary, outcome.asked, outcome.planned)

@@ -154,12 +154,27 @@ def recall(folder: Path) -> tuple[Study, dict[str, Any], Any, Any]:
         return study, *_summary(study, plan, store)
 
 
+def answers_and_items(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Every stored answer of the study in a folder, and the items of its tasks.
+
+    Raises:
+        LesionError: there is no store in the folder, or it is damaged.
+    """
+    with Store.read(folder) as store:
+        return _answers_and_items(Study.parse(store.study[1], "The stored study"), store)
+
+
+def _answers_and_items(study: Study, store: Store) -> tuple[pd.DataFrame, pd.DataFrame]:
+    items = store.items()
+    drawn = items["task"].isin([choice.name for choice in study.tasks])  # none that only a screen looks at
+    return store.answers(), items[drawn].reset_index(drop=True)
+
+
 def _summary(
     study: Study, plan: Mapping[str, Sequence[Scale]], store: Store
 ) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
     """The numbers of the answers so far, also of models of one family together; the answers; the items."""
-    answers, items = store.answers(), store.items()
-    items = items[items["task"].isin([choice.name for choice in study.tasks])].reset_index(drop=True)  # no screen's
+    answers, items = _answers_and_items(study, store)
     summary = summarise(study, plan, answers, items)
     known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
     complaints = [told["complaint"] for told in known.values() if "complaint" in told]

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
+from rich.console import RenderableType
 
 from lesion.arguments import validated
+from lesion.core.result import StudyResult, progress_line
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.models.load import Model
+from lesion.plain import tame
 from lesion.progress import Watcher
 from lesion.studies.drift import report as page
 from lesion.studies.drift.run import run_drift
@@ -22,18 +24,20 @@ from lesion.studies.drift.study import DriftStudy
 
 
 @dataclass(frozen=True)
-class DriftResult:
+class DriftResult(StudyResult):
     """A drift study that has been run: its numbers.
 
     Attributes:
         folder: where solutions and clusterings lie; a temporary one, removed when Python ends, unless it was named.
         summary: what `drift.json` holds.
         asked: own solutions asked for by this run, without those stored before.
+        measured: runs of a model under a number of clusters that were clustered now.
+        planned: of these, how many the study consists of; 0 where it was not run now.
     """
 
-    folder: Path
-    summary: dict[str, Any]
-    asked: int
+    asked: int = 0
+    measured: int = 0
+    planned: int = 0
 
     @property
     def table(self) -> pd.DataFrame:
@@ -71,6 +75,14 @@ class DriftResult:
             LesionError: the folder cannot be written.
         """
         return page.write(self.folder, self.summary)
+
+    def text(self) -> RenderableType:
+        """The tables for a terminal."""
+        return page.text_tables(tame(self.summary))
+
+    def done(self) -> list[str]:
+        """How many runs were clustered."""
+        return [progress_line("clustered", self.measured, self.planned, " runs")] if self.planned else []
 
 
 @validated
@@ -170,4 +182,4 @@ def drift(
     )
     with folder_of(out) as folder, opened(EngineChoice.of(engine), watcher) as make_engine:
         outcome = run_drift(asked, folder, watcher=watcher, models=loaded, make_engine=make_engine)
-    return DriftResult(outcome.folder, outcome.summary, outcome.asked)
+    return DriftResult(outcome.folder, outcome.summary, outcome.asked, outcome.measured, outcome.planned)

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
+from rich.console import RenderableType
 
 from lesion.arguments import validated
+from lesion.core.result import StudyResult, progress_line
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.edits.files.artefact import EditFile, read_edit
 from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.models.load import Model
+from lesion.plain import tame
 from lesion.progress import Watcher
 from lesion.studies.isolation import report as isolation_page
 from lesion.studies.isolation import tables as evaluation_tables
@@ -24,18 +26,18 @@ from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 
 
 @dataclass(frozen=True)
-class IsolationResult:
+class IsolationResult(StudyResult):
     """A skill that has been isolated, or edits that have been evaluated: the numbers, and the edits as files.
 
     Attributes:
         folder: where sums, edits and answers lie; a temporary one, removed when Python ends, unless it was named.
         summary: what `summary.json` holds.
         asked: answers asked for by this run, without those stored before.
+        planned: answers that the study consists of; 0 where it was not run now.
     """
 
-    folder: Path
-    summary: dict[str, Any]
-    asked: int
+    asked: int = 0
+    planned: int = 0
 
     @property
     def edits(self) -> dict[str, Path]:
@@ -57,6 +59,14 @@ class IsolationResult:
         recalled = recall_isolation(self.folder)
         assert recalled is not None
         return isolation_page.write(self.folder, *recalled)
+
+    def text(self) -> RenderableType:
+        """The tables for a terminal."""
+        return isolation_page.text_tables(tame(self.summary))
+
+    def done(self) -> list[str]:
+        """How many answers were asked for."""
+        return [progress_line("asked", self.asked, self.planned, " answers")] if self.planned else []
 
 
 @validated
@@ -122,7 +132,7 @@ def isolate(
     loaded = as_it_is(model) if isinstance(model, Model) else None
     with folder_of(out) as folder:
         outcome = run_isolation(study, folder, watcher=watcher, model=loaded)
-    return IsolationResult(outcome.folder, outcome.summary, outcome.asked)
+    return IsolationResult(outcome.folder, outcome.summary, outcome.asked, outcome.planned)
 
 
 @validated
@@ -210,4 +220,4 @@ def evaluate(
             model=as_it_is(model) if isinstance(model, Model) else None,
             make_engine=make_engine,
         )
-    return IsolationResult(outcome.folder, outcome.summary, outcome.asked)
+    return IsolationResult(outcome.folder, outcome.summary, outcome.asked, outcome.planned)

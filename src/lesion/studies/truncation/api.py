@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
+from rich.console import RenderableType
 
 from lesion.arguments import validated
+from lesion.core.result import StudyResult, progress_line
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.models.load import Model
+from lesion.plain import tame
 from lesion.progress import Watcher
 from lesion.studies.truncation import report as page
 from lesion.studies.truncation import tables as truncation_tables
@@ -24,18 +26,18 @@ from lesion.studies.truncation.study import TruncationStudy
 
 
 @dataclass(frozen=True)
-class TruncationResult:
+class TruncationResult(StudyResult):
     """A search that has been run: its numbers, and the edit that it found as a file.
 
     Attributes:
         folder: where answers and edit lie; a temporary one, removed when Python ends, unless it was named.
         summary: what `summary.json` holds.
         asked: answers asked for by this run, without those stored before.
+        planned: answers that the study consists of; 0 where it was not run now.
     """
 
-    folder: Path
-    summary: dict[str, Any]
-    asked: int
+    asked: int = 0
+    planned: int = 0
 
     @property
     def edit(self) -> Path | None:
@@ -54,6 +56,15 @@ class TruncationResult:
             LesionError: the folder cannot be written.
         """
         return page.write(self.folder, self.summary)
+
+    def text(self) -> RenderableType:
+        """The tables for a terminal."""
+        return page.text_tables(tame(self.summary))
+
+    def done(self) -> list[str]:
+        """How many answers were asked for, and where the edit lies."""
+        asked = [progress_line("asked", self.asked, self.planned, " answers")] if self.planned else []
+        return asked + ([f"edit: {self.folder / BEST}"] if (self.folder / BEST).exists() else [])
 
 
 @validated
@@ -149,4 +160,4 @@ def truncate(
     loaded = as_it_is(model) if isinstance(model, Model) else None
     with folder_of(out) as folder, opened(EngineChoice.of(engine), watcher) as make_engine:
         outcome = run_truncation(study, folder, watcher=watcher, model=loaded, make_engine=make_engine)
-    return TruncationResult(outcome.folder, outcome.summary, outcome.asked)
+    return TruncationResult(outcome.folder, outcome.summary, outcome.asked, outcome.planned)

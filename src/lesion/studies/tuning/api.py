@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
+from rich.console import RenderableType
 
 from lesion.arguments import validated
+from lesion.core.cost import beside
+from lesion.core.result import StudyResult, progress_line
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.models.load import Model
+from lesion.plain import tame
 from lesion.progress import Watcher
 from lesion.studies.tuning import report as page
 from lesion.studies.tuning import tables as tuning_tables
@@ -21,18 +24,20 @@ from lesion.studies.tuning.study import TuningStudy
 
 
 @dataclass(frozen=True)
-class TuningResult:
+class TuningResult(StudyResult):
     """A tuning that has been run: its numbers, and the tuned model where there is one.
 
     Attributes:
         folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
         summary: what `summary.json` holds.
         model: the folder of the tuned model, for `lesion.load`; None in a study of several arms or seeds.
+        trained: trainings that this run had to do.
+        planned: trainings that the study consists of; 0 where it was not run now.
     """
 
-    folder: Path
-    summary: dict[str, Any]
-    model: Path | None
+    model: Path | None = None
+    trained: int = 0
+    planned: int = 0
 
     @property
     def table(self) -> pd.DataFrame:
@@ -46,6 +51,15 @@ class TuningResult:
             LesionError: the folder cannot be written.
         """
         return page.write(self.folder, self.summary)
+
+    def text(self) -> RenderableType:
+        """The tables for a terminal."""
+        return page.text_tables(tame(beside(self.summary, self.folder)))
+
+    def done(self) -> list[str]:
+        """How many trainings there were, and where the model lies."""
+        trained = progress_line("trained", self.trained, self.planned, already="trained already")
+        return ([trained] if self.planned else []) + ([f"model: {self.model}"] if self.model else [])
 
 
 @validated

@@ -1,0 +1,50 @@
+"""Running a study of any method from the command line, and showing what a folder holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lesion.cli.progress import Bar
+from lesion.cli.terminal import Terminal, say
+from lesion.core.method import Method
+from lesion.core.result import StudyResult
+from lesion.core.study_file import StudyFile
+from lesion.engines.config import EngineChoice
+from lesion.engines.opening import opened
+from lesion.errors import UsageError
+from lesion.outputs import default_folder
+
+
+def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineChoice) -> None:
+    """Run a study into a folder and show its result.
+
+    Raises:
+        UsageError: what the study names does not exist, or workers are given to a method that has no use for them.
+        LesionError: a model cannot be loaded, or the folder belongs to another study or cannot be written.
+    """
+    if choice.distributed and not method.distributed:
+        raise UsageError("A laboratory trains its models in this process; leave --workers and --ray out.")
+    folder = out or default_folder(study.name, study.identity())
+    with Bar() as bar:
+        try:
+            with opened(choice, bar) as make_engine:
+                result = method.run(study, folder, bar, make_engine)
+        except KeyboardInterrupt:
+            bar.say(f"Stopped. {method.kept.replace('{folder}', str(folder))}")
+            raise
+    show(result, bar.told)
+
+
+def show(result: StudyResult, told: Sequence[str] = ()) -> None:
+    """Write the report of a result and print its tables, and the notes that were not told while it ran."""
+    path = result.report()
+    console = Terminal()
+    console.print(result.text())
+    for note in result.summary.get("notes", ()):
+        if note not in told:
+            console.note(note)
+    for line in result.done():
+        say(line)
+    say(f"report: {path}")

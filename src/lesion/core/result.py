@@ -1,0 +1,46 @@
+"""The result of a study: its folder and numbers, its page, its tables for a terminal."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+
+
+@dataclass(frozen=True)
+class StudyResult(ABC):
+    """What every study leaves.
+
+    Attributes:
+        folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
+        summary: what `summary.json` holds.
+    """
+
+    folder: Path
+    summary: dict[str, Any]
+
+    @abstractmethod
+    def report(self) -> Path:
+        """Write the report into the folder and return the path of `report.html`.
+
+        Raises:
+            LesionError: the folder cannot be written.
+        """
+
+    @abstractmethod
+    def text(self) -> RenderableType:
+        """The tables and findings for a terminal; no text of a model or file in them acts on it."""
+
+    def done(self) -> list[str]:
+        """Lines on what this run did and left; none for a result that was read from its folder."""
+        return []
+
+
+def progress_line(verb: str, done: int, planned: int, what: str = "", already: str = "stored already") -> str:
+    """`asked 11 of 12 answers; 1 were stored already`."""
+    before = planned - done
+    rest = f"; {before:,} were {already}" if before > 0 else ""
+    return f"{verb} {done:,} of {planned:,}{what}{rest}"
