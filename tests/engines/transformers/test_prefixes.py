@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from alone import EDITS, forward, greedy, prompts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ import lesion.engines.transformers.engine
 import lesion.engines.transformers.prefill
 import lesion.engines.transformers.prefixes
 import tiny
+from alone import EDITS, forward, greedy, prompts
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, ScaleParameters
 from lesion.edits.gates import gated
 from lesion.edits.selections.topk import Magnitude
