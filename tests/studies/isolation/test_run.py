@@ -300,10 +300,10 @@ import sys, time
 from pathlib import Path
 sys.path[:0] = {paths!r}
 from lesion.engines.transformers.engine import TransformersEngine
-from lesion.studies import asking
+from lesion.core import inference
 from lesion.studies.isolation.run import run_isolation
 from lesion.studies.isolation.study import IsolationStudy
-asking.COMMIT_EVERY = 0.0
+inference.COMMIT_EVERY = 0.0
 class Slow:
     def __init__(self, model, batch_size):
         self.engine = TransformersEngine(model, batch_size)
