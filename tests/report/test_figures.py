@@ -42,3 +42,16 @@ def test_figures_survive_names_that_are_not_plain_text_and_layers_not_answered_y
 def test_neighbouring_critical_layers_share_a_label():
     assert figures.grouped([0, 1, 5, 6, 9], 1) == [[0, 1], [5, 6], [9]]
     assert figures.grouped([0, 1, 5], 0) == [[0], [1], [5]]
+
+
+def test_the_legend_of_sixteen_lines_lies_beside_the_panel_and_leaves_it_its_room(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "png", lambda figure: drawn.append(figure) or b"")
+    (view,) = views(study(models=tuple(f"model {number}" for number in range(16)), tasks=("sums",))[0])
+    figures.accuracy(view, 0.95)
+    (figure,) = drawn
+    figures.lay_out(figure)
+    legend, axis = figure.legends[0].get_window_extent(), figure.axes[0].get_tightbbox()
+    assert legend.y1 <= axis.y0 + 1
+    assert legend.y0 >= 0
+    assert figure.axes[0].get_window_extent().height > figure.dpi  # an inch at least

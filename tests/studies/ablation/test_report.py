@@ -132,13 +132,6 @@ def test_numbers_that_are_not_finite_are_written_as_null(tmp_path):
     assert (layer["p"], layer["drop_high"]) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("drop", "name"), [(0.0, "k0"), (0.5, "k10"), (2.0, "k20"), (-0.5, "g10"), (-0.01, "k0"), (None, "none")]
-)
-def test_the_heat_map_has_a_class_per_step(drop, name):
-    assert page.heat_class(drop, 1.0) == name
-
-
 def test_a_full_disk_leaves_the_former_report_whole_and_nothing_beside_it(tmp_path, monkeypatch):
     written = page.write(tmp_path, *study())
     before = written.read_bytes()

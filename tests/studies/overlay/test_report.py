@@ -150,11 +150,6 @@ def test_a_correlation_has_two_decimals(value, text):
     assert overlay_prose.rho(value) == text
 
 
-@pytest.mark.parametrize(("value", "name"), [(0.0, "k0"), (1.0, "k16"), (-1.0, "g16"), (NAN, "none")])
-def test_the_matrix_has_a_class_per_step(value, name):
-    assert page.heat_class(value) == name
-
-
 def test_names_of_models_tasks_and_folders_stay_text():
     told = summary(HOSTILE[0], HOSTILE[6])
     told["study"]["folders"] = list(HOSTILE)

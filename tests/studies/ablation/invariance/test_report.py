@@ -165,11 +165,6 @@ def test_a_damaged_section_says_what_to_do(told):
         page.page(summary, *told[1:])
 
 
-@pytest.mark.parametrize(("value", "name"), [(0.0, "k0"), (1.0, "k16"), (-0.5, "g8"), (None, "none"), (3.0, "k16")])
-def test_shares_and_correlations_have_a_class_per_step(value, name):
-    assert invariance_tables.heat_class(value) == name
-
-
 def test_an_interval_that_is_not_there_is_called_not_measurable_and_a_rho_at_its_ceiling_so(told):
     summary = copy.deepcopy(told[0])
     entry = next(e for e in summary["invariance"]["families"] if e["family"] == "qwen2")
