@@ -8,12 +8,17 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from checked import check
 from noise import disturb, undisturbed
+
+# A busy machine is no fault of what is tested.
+settings.register_profile("lesion", deadline=None)
+settings.load_profile("lesion")
 
 check("lesion")
 

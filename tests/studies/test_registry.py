@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Literal
+
 import pytest
 
-from lesion.core.study_file import Questions, shipped
-from lesion.errors import UsageError
+import lesion
+from commandline import lesion as command
+from lesion.core.method import Method
+from lesion.core.result import StudyResult
+from lesion.core.study_file import Questions, StudyFile, shipped
+from lesion.errors import LesionError, UsageError
 from lesion.labs.recall.study_file import RecallStudy
+from lesion.studies import registry
 from lesion.studies.ablation.study import Study
 from lesion.studies.isolation.study import IsolationStudy
 from lesion.studies.registry import load_study
@@ -93,3 +101,65 @@ def test_neither_a_file_nor_shipped_names_the_nearest(tmp_path):
         load_study("dema")
     with pytest.raises(UsageError, match=r"no file .*absent\.toml"):
         load_study(tmp_path / "absent.toml")
+
+
+class OtherStudy(StudyFile):
+    """A study of a package from outside."""
+
+    kind: Literal["other"] = "other"
+
+
+class OtherResult(StudyResult):
+    """Its result."""
+
+    def report(self):
+        return self.folder / "report.html"
+
+    def text(self):
+        return "what was found"
+
+
+class Other(Method[OtherStudy]):
+    """Its method, which asks nobody."""
+
+    kind, study, distributed = "other", OtherStudy, False
+
+    def run(self, study, folder, watcher, make_engine):
+        folder.mkdir()
+        (folder / "other.txt").write_text(study.name)
+        return OtherResult(folder, {})
+
+    def recall(self, folder):
+        return OtherResult(folder, {}) if (folder / "other.txt").exists() else None
+
+
+class Twin(Other):
+    """One that calls itself as a method of this package."""
+
+    kind = "drift"
+
+
+def registered(monkeypatch, value):
+    point = SimpleNamespace(name="other", value="outside:METHOD", load=lambda: value())
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "lesion.studies" else [])
+
+
+def test_a_method_from_outside_runs_from_python_and_command_and_is_recalled(monkeypatch, tmp_path, capsys):
+    registered(monkeypatch, Other)
+    (tmp_path / "s.toml").write_text('kind = "other"\nname = "far"\n')
+    assert load_study(tmp_path / "s.toml") == OtherStudy(name="far")
+    assert isinstance(lesion.study(tmp_path / "s.toml", tmp_path / "one"), OtherResult)
+    done = command(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "two")
+    assert done.code == 0, done.err
+    assert done.out == f"what was found\nreport: {tmp_path / 'two' / 'report.html'}\n"
+    assert command(capsys, "report", tmp_path / "two").out == done.out
+    refused = command(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "three", "--workers", 2)
+    assert (refused.code, "leave --workers and --ray out" in refused.complaint) == (2, True)
+
+
+@pytest.mark.parametrize("value", [lambda: 1 / 0, object, Twin], ids=["broken", "no method", "twin"])
+def test_what_another_package_registers_wrongly_is_named(monkeypatch, tmp_path, value):
+    registered(monkeypatch, value)
+    (tmp_path / "s.toml").write_text('kind = "other"\n')
+    with pytest.raises(LesionError, match=r"uninstall (it|that package)\.$"):
+        load_study(tmp_path / "s.toml")
