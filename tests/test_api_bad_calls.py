@@ -205,7 +205,7 @@ def nothing_is_run(monkeypatch):
         raise Reached
 
     for module, names in {
-        api: ("_run", "run_recall"),
+        api: ("method_of",),
         api_ablation: ("run",),
         api_drift: ("run_drift",),
         api_isolation: ("run_isolation", "run_evaluation"),

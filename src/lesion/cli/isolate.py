@@ -15,7 +15,7 @@ from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.errors import UsageError
 from lesion.studies.isolation.method import METHOD
-from lesion.studies.isolation.study import METHODS, EvaluationStudy, IsolationStudy
+from lesion.studies.isolation.study import METHODS, SAMPLES, EvaluationStudy, IsolationStudy
 
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
@@ -38,7 +38,7 @@ def isolate(
     ] = "0.05",
     samples: Annotated[
         str, typer.Option(help="Calibration texts of each task; several by commas show how many are needed.")
-    ] = "100",
+    ] = str(SAMPLES),
     repeats: Annotated[int, typer.Option(help="Draws of texts; more than one shows how far selections agree.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
     replacement: Annotated[bool, typer.Option("--replacement", help="Draw texts with replacement.")] = False,

@@ -18,7 +18,7 @@ def made(**values) -> IsolationStudy:
 
 def test_what_is_left_out_has_the_paper_settings_or_nothing_to_ask():
     study = made()
-    assert (study.methods, study.keep, study.samples, study.repeats) == (("mathneuro",), (0.05,), (500,), 1)
+    assert (study.methods, study.keep, study.samples, study.repeats) == (("mathneuro",), (0.05,), (100,), 1)
     assert (study.factor, study.random_controls, study.choose, study.tasks) == ((0.0,), 3, None, ())
     assert study.model.source == "m"
 

@@ -22,7 +22,7 @@ from lesion.progress import Watcher
 from lesion.studies.isolation import report as isolation_page
 from lesion.studies.isolation import tables as evaluation_tables
 from lesion.studies.isolation.run import recall_isolation, run_evaluation, run_isolation
-from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
+from lesion.studies.isolation.study import SAMPLES, EvaluationStudy, IsolationStudy
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def isolate(
     controls: str | Sequence[str],
     *,
     keep: float | Sequence[float] = 0.05,
-    samples: int | Sequence[int] = 100,
+    samples: int | Sequence[int] = SAMPLES,
     repeats: int = 1,
     methods: str | Sequence[str] = "mathneuro",
     seed: int = 0,

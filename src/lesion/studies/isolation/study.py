@@ -26,6 +26,11 @@ METHODS: tuple[Method, ...] = ("mathneuro", "wanda", "wanda-rows", "lape", "magn
 Share = Annotated[Number, Field(gt=0, le=1)]
 
 
+SAMPLES = 100
+"""Calibration texts of each task by default. The paper takes 500, and finds that sets from 100 texts already overlap by
+95 %; they take a fifth of the time."""
+
+
 class Choose(Table):
     """Choosing among the edits on some of the items, and reporting the chosen one on the others."""
 
@@ -69,7 +74,7 @@ class IsolationStudy(Questions):
         BeforeValidator(listed),
         Field(min_length=1),
         AfterValidator(different),
-    ] = Field(default=(500,), description="a whole number from 1, or a list of them")
+    ] = Field(default=(SAMPLES,), description="a whole number from 1, or a list of them")
     repeats: Annotated[Whole, Field(ge=1)] = Field(default=1, description="a whole number from 1")
     replacement: bool = Field(default=False, description="true or false")
     factor: Annotated[tuple[Number, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
