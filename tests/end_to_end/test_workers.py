@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from raying import alive, descendants, linux, needs_ray, ray, wait_until, workers_of
 
 from commandline import lesion
+from raying import alive, descendants, linux, needs_ray, ray, wait_until, workers_of
 from sweeping import CELLS, SOME, alone, assert_interrupted, assert_same_table, command, place, started, stored
 
 __all__ = ["alone", "place", "ray"]

@@ -6,11 +6,11 @@ import random
 import time
 
 import pytest
-from alone import drawn, greedy, prompts
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tiny
+from alone import drawn, greedy, prompts
 from lesion.edits.edit import BASELINE, ScaleAttention, ScaleBlock, ScaleMlp
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.loops import LEAST, Loop

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from alone import noise, nucleus, split_mix
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, chisquare, gumbel_r, kstest
 
 import lesion.engines.sampling
+from alone import noise, nucleus, split_mix
 from lesion.engines.sampling import TIE, gumbel, noise_key, sample
 
 LOGITS = np.random.default_rng(0).normal(0, 2, 12)

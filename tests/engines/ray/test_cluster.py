@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from alone import prompts
-from raying import linux, needs_ray, ray
 
 import lesion.engines.ray.joining
 import tiny
+from alone import prompts
 from commandline import lesion as command
 from commandline import questions as written
 from commandline import save
@@ -29,6 +28,7 @@ from lesion.engines.ray.joining import connected
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError
 from lesion.progress import Silent
+from raying import linux, needs_ray, ray
 
 __all__ = ["ray"]
 

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
-from alone import prompts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lesion.engines.ray.cluster
 import lesion.engines.ray.engine
 import tiny
+from alone import prompts
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.config import EngineChoice
 from lesion.engines.engine import Decoding, Request, Response

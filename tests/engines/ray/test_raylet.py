@@ -6,10 +6,10 @@ import socket
 from types import SimpleNamespace
 
 import pytest
-from raying import needs_ray, ray
 
 import lesion.engines.ray.raylet
 from lesion.engines.ray.raylet import Raylet
+from raying import needs_ray, ray
 
 __all__ = ["ray"]
 

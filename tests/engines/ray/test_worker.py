@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from alone import prompts
 
 import tiny
+from alone import prompts
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude

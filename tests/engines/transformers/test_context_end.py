@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 import transformers as hf
-from alone import drawn, prompts
 
 import lesion.engines.transformers.prefixes
 import tiny
+from alone import drawn, prompts
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock, ScaleMlp
 from lesion.engines.engine import Decoding, Request

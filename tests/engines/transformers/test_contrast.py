@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from alone import EDITS, forward, prompts
 
 import lesion.engines.transformers.contrast
 import tiny
+from alone import EDITS, forward, prompts
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Request, Response
 from lesion.engines.transformers.engine import TransformersEngine

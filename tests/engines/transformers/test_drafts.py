@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from alone import drawn, greedy, prompts
 
 import tiny
+from alone import drawn, greedy, prompts
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp, ScaleParameters
 from lesion.edits.selections.topk import Magnitude
 from lesion.engines.engine import Decoding, Request

@@ -7,11 +7,11 @@ import random
 import pytest
 import torch
 import transformers as hf
-from alone import EDITS, drawn, forward, greedy, prompts
 
 import lesion.engines.transformers.batch
 import lesion.engines.transformers.engine
 import tiny
+from alone import EDITS, drawn, forward, greedy, prompts
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Request, Response
 from lesion.engines.transformers.engine import TransformersEngine

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from alone import EDITS, drawn, greedy, prompts
 
 import lesion.engines.transformers.batch
 import lesion.engines.transformers.engine
 import tiny
+from alone import EDITS, drawn, greedy, prompts
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.transformers.memory import ran_out, rows_that_fit

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from alone import EDITS, forward, prompts
 from torch import Tensor
 
 import tiny
+from alone import EDITS, forward, prompts
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleBlock, ScaleMlp, parts
 from lesion.edits.gates import gated

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from alone import EDITS, forward, prompts
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 import lesion.engines.transformers.prefix_cache
 import tiny
+from alone import EDITS, forward, prompts
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock
 from lesion.edits.gates import gated
 from lesion.edits.table import tabulate

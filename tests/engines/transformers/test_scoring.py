@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from alone import EDITS, forward, prompts
 
 import lesion.engines.transformers.scoring
 import tiny
+from alone import EDITS, forward, prompts
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock
 from lesion.engines.engine import Request, Response
 from lesion.engines.transformers.engine import TransformersEngine

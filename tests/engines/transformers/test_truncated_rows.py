@@ -1,8 +1,8 @@
 import pytest
 import torch
-from alone import greedy, prompts
 
 import tiny
+from alone import greedy, prompts
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleAttention, ScaleMlp, Truncate
 from lesion.edits.gates import gated

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from alone import greedy, prompts
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
@@ -24,6 +23,7 @@ from transformers import (
 
 import lesion.engines.transformers.prefixes
 import tiny
+from alone import greedy, prompts
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine

@@ -7,10 +7,10 @@ from itertools import groupby
 
 import pytest
 import torch
-from alone import forward, greedy, prompts
 
 import lesion.engines.transformers.engine
 import tiny
+from alone import forward, greedy, prompts
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleBlock, ScaleMlp, ScaleParameters, of_places, of_weights
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude

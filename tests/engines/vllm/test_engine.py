@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from alone import drawn, greedy
-from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts
 
+from alone import drawn, greedy
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters, Truncate
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
@@ -17,6 +16,7 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.vllm.engine import VllmEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, load
+from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts
 
 pytest.importorskip("vllm", reason=NEEDED)
 

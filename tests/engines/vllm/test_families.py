@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts, small
 
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock, ScaleParameters, Truncate
 from lesion.edits.selections.topk import Magnitude
@@ -13,6 +12,7 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.vllm.engine import VllmEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, load
+from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts, small
 
 pytest.importorskip("vllm", reason=NEEDED)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from vllm_cases import NEEDED, answers, assert_same, generations, prompts
 
 from lesion.edits.edit import BASELINE, ScaleBlock, Truncate
 from lesion.engines.engine import Request
@@ -16,6 +15,7 @@ from lesion.engines.vllm.engine import VllmEngine
 from lesion.engines.vllm.worker import Watch
 from lesion.errors import LesionError
 from lesion.models.load import Model, load
+from vllm_cases import NEEDED, answers, assert_same, generations, prompts
 
 pytest.importorskip("vllm", reason=NEEDED)
 

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 import torch
-from alone import noise, nucleus
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tiny
+from alone import noise, nucleus
 from lesion.engines.engine import Request
 from lesion.engines.sampling import noise_key
 from lesion.engines.vllm.logits import Draw, Wish, draw, looked_up

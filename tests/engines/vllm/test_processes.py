@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts
 
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock, ScaleParameters, Truncate
 from lesion.edits.selections.topk import Magnitude
@@ -12,6 +11,7 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.vllm.engine import VllmEngine
 from lesion.errors import LesionError
 from lesion.models.load import load
+from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts
 
 pytest.importorskip("vllm", reason=NEEDED)
 

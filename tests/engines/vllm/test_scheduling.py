@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts
 
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.engines.vllm.engine import VllmEngine
 from lesion.models.load import Model, load
+from vllm_cases import NEEDED, answers, assert_same, generations, places, prompts
 
 pytest.importorskip("vllm", reason=NEEDED)
 
