@@ -129,5 +129,5 @@ def test_study_runs_files_of_every_kind(pairs, tmp_path):
         'kind = "recall"\nsteps = 2\nvocabulary = 8\nwidth = 8\nlength = 12\nbatch = 2\nmeasured = 2\nkeep = [0.5]\n'
     )
     trained = lesion.study(tmp_path / "r.toml", tmp_path / "r")
-    assert isinstance(trained, lesion.Recalled)
+    assert isinstance(trained, lesion.RecallResult)
     assert trained.report() == tmp_path / "r" / "report.html"

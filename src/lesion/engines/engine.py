@@ -115,7 +115,7 @@ class Engine(Protocol):
 
 @runtime_checkable
 class MakeEngine(Protocol):
-    """What makes the engine of a model: an engine's class, or what `EngineChoice.opened` gives."""
+    """What makes the engine of a model: an engine's class, or what `lesion.engines.opening.opened` gives."""
 
     def __call__(self, model: Model, batch_size: int | str) -> Engine:
         """An engine that answers with this model; `batch_size` rows at once, or `auto`."""

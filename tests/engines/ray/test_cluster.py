@@ -158,8 +158,10 @@ def test_an_address_that_does_not_answer_is_told_soon_and_with_what_to_check(mon
         ("head-node", "'head-node' is not an address of Ray: give auto, HOST:PORT or ray://HOST:PORT"),
         ("head:70000", "'head:70000' is not an address of Ray"),
     ):
-        ahead = EngineChoice(ray=address).opened if address != "auto" else lambda: connected("auto")
-        for joining in (ahead, lambda address=address: connected(address)):
+        joinings = [lambda address=address: connected(address)]
+        if address != "auto":
+            joinings.append(lambda address=address: opening.opened(EngineChoice(ray=address)))
+        for joining in joinings:
             with pytest.raises(LesionError) as raised, joining():
                 pass
             assert said in str(raised.value)
