@@ -42,8 +42,9 @@ from isolation_published import cell, clock
 from lesion.activations.observation import TOKENS_ON_ACCELERATOR, TOKENS_ON_CPU, observe
 from lesion.activations.readers import probe
 from lesion.edits.selections.inputs import Inputs
+from lesion.edits.selections.selection import fixed_together
 from lesion.edits.selections.thresholds import top_count
-from lesion.edits.selections.topk import MathNeuro, fixed_together
+from lesion.edits.selections.topk import MathNeuro
 from lesion.models.load import Model
 from sweep import machine
 

@@ -25,7 +25,8 @@ from lesion.edits.edit import ScaleParameters
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.files.checkpoint import apply_edits
 from lesion.edits.selections.inputs import Inputs, InputSums
-from lesion.edits.selections.topk import MathNeuro, fixed_together
+from lesion.edits.selections.selection import fixed_together
+from lesion.edits.selections.topk import MathNeuro
 from lesion.models.load import Model, load, quiet, wrap
 
 EDIT, MASKS = "made.edit", "masks.safetensors"

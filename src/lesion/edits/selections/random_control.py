@@ -14,8 +14,7 @@ from torch import Tensor
 
 from lesion.arguments import validated
 from lesion.edits.selections.inputs import Inputs
-from lesion.edits.selections.selection import LONGEST_LABEL, Selection, Thresholds
-from lesion.edits.selections.topk import Wanda
+from lesion.edits.selections.selection import LONGEST_LABEL, Selection, Thresholds, TopShare
 
 
 @validated
@@ -58,7 +57,7 @@ class Random(Selection):
             mask = keys <= np.partition(keys, count - 1)[count - 1]  # no two keys are equal
         return torch.from_numpy(mask).view(weight.shape).to(weight.device)
 
-    def top_shares(self) -> Iterator[Wanda]:
+    def top_shares(self) -> Iterator[TopShare]:
         """Those of the matched selection."""
         return self.like.top_shares()
 

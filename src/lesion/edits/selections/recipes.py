@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lesion.edits.selections.algebra import Both, Either, Without
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.neurons import LAPE
 from lesion.edits.selections.random_control import Random
-from lesion.edits.selections.selection import Selection
+from lesion.edits.selections.selection import Both, Either, Selection, Without
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError
 

@@ -3,12 +3,12 @@
 A selection is a recipe. It holds what was observed of the data (`Inputs`), not a mask, and so takes kilobytes; its mask
 of a matrix follows from the recipe and that matrix alone, which lets a checkpoint be edited shard by shard.
 
-    MathNeuro(skill, controls, keep)   what the skill needs and no control does (`shares.py`)
+    MathNeuro(skill, controls, keep)   what the skill needs and no control does (`topk.py`)
     Wanda(inputs, keep, per)           what one data set needs
     Magnitude(keep)                    the largest weights
     LAPE(skill, controls, keep)        feed-forward neurons that fire on the skill alone (`neurons.py`)
-    Random(like, seed)                 as many weights of every matrix as another selection, drawn (`drawing.py`)
-    a | b, a & b, a - b                either, both, the first without the second (`algebra.py`)
+    Random(like, seed)                 as many weights of every matrix as another selection, drawn (`random_control.py`)
+    a | b, a & b, a - b                either, both, the first without the second
 
 The rule for ties: the top share of a matrix is every weight whose score reaches that of the k-th largest, with
 k = ⌊keep · size⌋ and at least 1. Weights that tie with it are all selected. A weight whose score is 0 never is.
@@ -19,10 +19,10 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -31,9 +31,6 @@ from lesion.arguments import validated
 from lesion.edits.selections.inputs import Inputs
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-
-if TYPE_CHECKING:
-    from lesion.edits.selections.topk import Wanda
 
 Thresholds = Mapping[str, Float[Tensor, "*rows"]]
 
@@ -86,11 +83,9 @@ class Selection(ABC):
 
         It gives the same masks on this model, faster; on other weights its masks would be wrong.
         """
-        from lesion.edits.selections.topk import fixed_together  # made of this class
-
         return fixed_together([self], model)[0]
 
-    def top_shares(self) -> Iterator[Wanda]:
+    def top_shares(self) -> Iterator[TopShare]:
         """Every top share of a data set's scores that the selection is made of: what `fixed` finds thresholds for."""
         return iter(())
 
@@ -120,18 +115,12 @@ class Selection(ABC):
         return hash(self.digest)
 
     def __or__(self, other: Selection) -> Selection:
-        from lesion.edits.selections.algebra import Either  # made of this class
-
         return Either(self, other)
 
     def __and__(self, other: Selection) -> Selection:
-        from lesion.edits.selections.algebra import Both  # made of this class
-
         return Both(self, other)
 
     def __sub__(self, other: Selection) -> Selection:
-        from lesion.edits.selections.algebra import Without  # made of this class
-
         return Without(self, other)
 
 
@@ -185,3 +174,119 @@ def check_extent(selection: Selection, selected: int, total: int, name: str) -> 
         )
     if selected == total:
         raise LesionError(f"The selection {selection.label} is everything that {name} has; choose a smaller keep.")
+
+
+class TopShare(Selection):
+    """The top share of every matrix by scores on one data set, from thresholds that `fixed` works out once."""
+
+    source: Inputs
+    keep: float | int
+    per: str
+    thresholds: Thresholds | None
+
+    @abstractmethod
+    def cuts(
+        self, shares: Sequence[TopShare], address: str, weight: Float[Tensor, "out in"]
+    ) -> list[Float[Tensor, "*rows"]]:
+        """The scores from which on each of several shares selects that differ from this one in `keep` alone."""
+
+
+def fixed_together(selections: Sequence[Selection], model: Model) -> list[Selection]:
+    """What `fixed` makes of each of several selections on one model, with one partition per matrix and data set.
+
+    For a grid: however many values of `keep`, methods and controls there are, each matrix is read once and its
+    scores on each data set are put in order once.
+
+    Raises:
+        LesionError: a selection was made for matrices of another shape.
+    """
+    groups: dict[tuple[str, str], dict[str, TopShare]] = {}
+    for share in (share for selection in selections for share in selection.top_shares()):
+        if share.thresholds is None:
+            groups.setdefault((share.source.digest, share.per), {})[share.digest] = share
+    known: dict[str, dict[str, Tensor]] = {digest: {} for group in groups.values() for digest in group}
+    for address, matrix in model.anatomy.scored.items():
+        touching = [list(group.values()) for group in groups.values() if next(iter(group.values())).touches(address)]
+        weight = matrix.read() if touching else None
+        for shares in touching:
+            assert weight is not None
+            for share, bar in zip(shares, shares[0].cuts(shares, address, weight), strict=True):
+                known[share.digest][address] = bar
+    return [selection.with_thresholds(known) for selection in selections]
+
+
+@validated
+@dataclass(frozen=True, eq=False)
+class _Algebra(Selection):
+    first: Selection
+    second: Selection
+    word: ClassVar[str]
+
+    @property
+    def label(self) -> str:
+        """The labels of both, joined by the word: `mathneuro-0.05_minus_wanda-0.1`, cut at 80 letters."""
+        return f"{self.first.label}_{self.word}_{self.second.label}"[:LONGEST_LABEL]
+
+    @property
+    def inputs(self) -> tuple[Inputs, ...]:
+        """Those of both, each once."""
+        return once((*self.first.inputs, *self.second.inputs))
+
+    def top_shares(self) -> Iterator[TopShare]:
+        """Those of both."""
+        yield from self.first.top_shares()
+        yield from self.second.top_shares()
+
+    def with_thresholds(self, known: Mapping[str, Thresholds]) -> Selection:
+        """With those of both."""
+        return replace(self, first=self.first.with_thresholds(known), second=self.second.with_thresholds(known))
+
+    def loosened(self) -> Selection:
+        """With both loosened."""
+        return replace(self, first=self.first.loosened(), second=self.second.loosened())
+
+    def recipe(self, keep_inputs: Any) -> dict[str, Any]:
+        """`{"or": [recipe, recipe]}`, likewise `and` and `minus`."""
+        return {self.word: [self.first.recipe(keep_inputs), self.second.recipe(keep_inputs)]}
+
+
+class Either(_Algebra):
+    """What is in one selection or in the other."""
+
+    kind = word = "or"
+
+    def touches(self, address: str) -> bool:
+        """Where one of them does."""
+        return self.first.touches(address) or self.second.touches(address)
+
+    def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
+        """The union of both masks."""
+        return self.first.mask(address, weight) | self.second.mask(address, weight)
+
+
+class Both(_Algebra):
+    """What is in both selections."""
+
+    kind = word = "and"
+
+    def touches(self, address: str) -> bool:
+        """Where both do."""
+        return self.first.touches(address) and self.second.touches(address)
+
+    def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
+        """The intersection of both masks."""
+        return self.first.mask(address, weight) & self.second.mask(address, weight)
+
+
+class Without(_Algebra):
+    """What is in the first selection and not in the second."""
+
+    kind = word = "minus"
+
+    def touches(self, address: str) -> bool:
+        """Where the first does."""
+        return self.first.touches(address)
+
+    def mask(self, address: str, weight: Float[Tensor, "out in"]) -> Bool[Tensor, "out in"]:
+        """The difference of both masks."""
+        return self.first.mask(address, weight) & ~self.second.mask(address, weight)

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from lesion.arguments import validated
 from lesion.edits.selections.inputs import Inputs
-from lesion.edits.selections.selection import Selection, Thresholds, check_keep, once
+from lesion.edits.selections.selection import Selection, Thresholds, TopShare, check_keep, once
 from lesion.edits.selections.thresholds import at_least, cut, cut_rows, top_count
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import Model
 
 
 def _vector(inputs: Inputs, address: str, weight: Tensor, squares: bool) -> Tensor:
@@ -35,7 +34,7 @@ def _vector(inputs: Inputs, address: str, weight: Tensor, squares: bool) -> Tens
 
 @validated
 @dataclass(frozen=True, eq=False)
-class Wanda(Selection):
+class Wanda(TopShare):
     """The weights that matter most to one data set, by |W_ij| times the size of input j.
 
     Args:
@@ -78,7 +77,7 @@ class Wanda(Selection):
             return torch.zeros(weight.shape, dtype=torch.bool, device=weight.device)
         vector = _vector(self.source, address, weight, squares=self.per == "row")
         known = None if self.thresholds is None else self.thresholds.get(address)
-        return at_least(weight, vector, _thresholds([self], address, weight)[0] if known is None else known)
+        return at_least(weight, vector, self.cuts([self], address, weight)[0] if known is None else known)
 
     def top_shares(self) -> Iterator[Wanda]:
         """Itself."""
@@ -96,40 +95,17 @@ class Wanda(Selection):
         """`{"wanda": inputs, "keep": …, "per": …}`."""
         return {"wanda": keep_inputs(self.source), "keep": self.keep, "per": self.per}
 
-
-def _thresholds(shares: Sequence[Wanda], address: str, weight: Tensor) -> list[Tensor]:
-    """The scores from which on each selects, for several that differ in `keep` alone: one for the matrix or per row."""
-    by_row = shares[0].per == "row"
-    vector = _vector(shares[0].source, address, weight, squares=by_row).to(weight.device)
-    size = weight.shape[1] if by_row else weight.numel()
-    counts = [top_count(share.keep, size) for share in shares]
-    if by_row:
-        return cut_rows(weight, vector, counts)
-    return [torch.tensor(bar, dtype=torch.float64) for bar in cut(weight, vector, counts)]
-
-
-def fixed_together(selections: Sequence[Selection], model: Model) -> list[Selection]:
-    """What `fixed` makes of each of several selections on one model, with one partition per matrix and data set.
-
-    For a grid: however many values of `keep`, methods and controls there are, each matrix is read once and its
-    scores on each data set are put in order once.
-
-    Raises:
-        LesionError: a selection was made for matrices of another shape.
-    """
-    groups: dict[tuple[str, str], dict[str, Wanda]] = {}
-    for share in (share for selection in selections for share in selection.top_shares()):
-        if share.thresholds is None:
-            groups.setdefault((share.source.digest, share.per), {})[share.digest] = share
-    known: dict[str, dict[str, Tensor]] = {digest: {} for group in groups.values() for digest in group}
-    for address, matrix in model.anatomy.scored.items():
-        touching = [list(group.values()) for group in groups.values() if next(iter(group.values())).touches(address)]
-        weight = matrix.read() if touching else None
-        for shares in touching:
-            assert weight is not None
-            for share, bar in zip(shares, _thresholds(shares, address, weight), strict=True):
-                known[share.digest][address] = bar
-    return [selection.with_thresholds(known) for selection in selections]
+    def cuts(
+        self, shares: Sequence[TopShare], address: str, weight: Float[Tensor, "out in"]
+    ) -> list[Float[Tensor, "*rows"]]:
+        """The scores from which on each selects, of several that differ in `keep` alone: one, or one per row."""
+        by_row = self.per == "row"
+        vector = _vector(self.source, address, weight, squares=by_row).to(weight.device)
+        size = weight.shape[1] if by_row else weight.numel()
+        counts = [top_count(share.keep, size) for share in shares]
+        if by_row:
+            return cut_rows(weight, vector, counts)
+        return [torch.tensor(bar, dtype=torch.float64) for bar in cut(weight, vector, counts)]
 
 
 @validated

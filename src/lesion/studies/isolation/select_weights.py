@@ -12,8 +12,7 @@ from lesion.edits.edit import ScaleParameters
 from lesion.edits.files.artefact import save_edit
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.neurons import LAPE
-from lesion.edits.selections.selection import Count, Selection, check_extent
-from lesion.edits.selections.topk import fixed_together
+from lesion.edits.selections.selection import Count, Selection, check_extent, fixed_together
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.progress import Watcher
