@@ -20,64 +20,68 @@ EFFECT = 0.1  # as in a study file
 
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder of the study; run again into the same folder, it goes on where it stopped."),
+    typer.Option("--out", help="Output folder; running again into it continues the study."),
 ]
 
 
 def ablate(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")],
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, or a hub id.")
+    ],
     task: Annotated[
         list[str],
-        typer.Option(help="gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …; repeatable."),
+        typer.Option(
+            help="Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …; repeatable."
+        ),
     ],
     unit: Annotated[
-        list[str] | None, typer.Option(help="What of each block to scale: block, attention or mlp; repeatable.")
+        list[str] | None, typer.Option(help="Part of each block to scale: block, attention or mlp; repeatable.")
     ] = None,
-    layers: Annotated[str, typer.Option(help="all, or numbers and ranges such as 0-3,7.")] = "all",
-    factor: Annotated[float, typer.Option(help="0 switches off; any finite number scales.")] = 0.0,
+    layers: Annotated[str, typer.Option(help="Blocks: all, or numbers and ranges such as 0-3,7.")] = "all",
+    factor: Annotated[float, typer.Option(help="Scale factor: 0 ablates, 1 changes nothing.")] = 0.0,
     revisions: Annotated[
         str | None,
-        typer.Option(help="Checkpoints of the training too: all, or names by commas: step23,step256."),
+        typer.Option(help="Training checkpoints to study as well: all, or a comma-separated list."),
     ] = None,
-    items: Annotated[str, typer.Option(help="Items of each task, drawn by the seed; or all.")] = "100",
-    seed: Annotated[int, typer.Option(help="Of the draw of items, and of sampling.")] = 0,
+    items: Annotated[str, typer.Option(help="Number of items per task, drawn with the seed; or all.")] = "100",
+    seed: Annotated[int, typer.Option(help="Random seed of the item draw and of sampling.")] = 0,
     max_new_tokens: Annotated[
-        int | None, typer.Option(help="Limit for one answer; each task has its own by default.")
+        int | None, typer.Option(help="Maximum length of an answer in tokens; default: the task's own.")
     ] = None,
     prompt_style: Annotated[
-        str | None, typer.Option(help="auto, raw, chat, plain, or a paper's style; each task has its own by default.")
+        str | None, typer.Option(help="Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own.")
     ] = None,
-    temperature: Annotated[float, typer.Option(help="0 decodes greedily.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="Nucleus for sampling.")] = 1.0,
+    temperature: Annotated[float, typer.Option(help="Sampling temperature; 0 is greedy.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="Nucleus (top-p) of sampling.")] = 1.0,
     level: Annotated[
-        float, typer.Option(help="Of the intervals; with --stop-when 0.05, the false discovery rate, says the same.")
+        float, typer.Option(help="Confidence level of the intervals; with --stop-when 1 − the false discovery rate.")
     ] = 0.95,
     stop_when: Annotated[
         str | None,
         typer.Option(
             "--stop-when",
             metavar="decided",
-            help="Stop asking about a layer once it is decided whether its drop exceeds --effect.",
+            help="Stop evaluating a layer once it is decided whether its drop exceeds --effect.",
         ),
     ] = None,
     effect: Annotated[
         float | None,
-        typer.Option(help="With --stop-when: the smallest drop of accuracy that counts.", show_default=str(EFFECT)),
+        typer.Option(help="With --stop-when: smallest drop in accuracy that counts.", show_default=str(EFFECT)),
     ] = None,
     screen: Annotated[
-        bool, typer.Option("--screen", help="First score gold solutions under every edit: cheap, and it ranks layers.")
+        bool, typer.Option("--screen", help="First score the gold solutions under every edit (cheap; ranks layers).")
     ] = False,
     stop_loops: hands.StopLoops = None,
-    batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    batch_size: Annotated[str, typer.Option(help="Number of sequences decoded together, or auto.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Data type: auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, …")] = "auto",
     engine: hands.Engine = "transformers",
     workers: hands.Workers = None,
     ray: hands.Ray = None,
     gpus_per_worker: hands.GpusPerWorker = 1,
     out: Out = None,
 ) -> None:
-    """Switch off one block after another and show, with intervals, what each task loses."""
+    """Ablate one block at a time and measure, with intervals, what each task loses."""
     chosen: list[Any] = list(models)
     if revisions is not None:
         from lesion.studies.ablation.invariance.revisions import over_time
@@ -135,8 +139,8 @@ def run_study(
     run(method_of(plan), plan, out, choice)
 
 
-def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")]) -> None:
-    """Write the report of a study, an isolation, an evaluation, a search or a laboratory's training anew."""
+def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a study.")]) -> None:
+    """Regenerate report.html from an output folder."""
     from lesion.report.files import received
 
     with received(folder):

@@ -11,18 +11,19 @@ from lesion.cli.terminal import Terminal, say
 
 
 def apply(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a local folder, or a hub id.")],
-    edit: Annotated[list[Path], typer.Option(help="An .edit file; repeatable, all are of the unedited weights.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, or a hub id.")],
+    edit: Annotated[list[Path], typer.Option(help="An .edit file; repeatable (all refer to the unedited weights).")],
     out: Annotated[Path, typer.Option("--out", help="Folder of the edited model; it must not exist or be empty.")],
     factor: Annotated[
         float | None,
-        typer.Option(help="Multiply by this in place of the edits' own factor; 0 prunes. Truncations have none."),
+        typer.Option(help="Factor in place of the edits' own; 0 prunes. Truncations have none."),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Take other weights of the same shapes too; the selection is made anew.")
+        bool, typer.Option("--force", help="Accept other weights of the same shapes; the selection is recomputed.")
     ] = False,
     thin: Annotated[
-        bool, typer.Option("--thin", help="Also write truncated matrices as two thin factors, and what that saves.")
+        bool,
+        typer.Option("--thin", help="Also write truncated matrices as two low-rank factors, and report the savings."),
     ] = False,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
 ) -> None:

@@ -19,11 +19,11 @@ TITLE = "Which blocks arithmetic depends on in two small families of language mo
 
 
 def demo(
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder of the demo; run again into the same folder, it goes on.")
-    ] = Path("lesion-demo"),
+    out: Annotated[Path, typer.Option("--out", help="Output folder; running again into it continues the demo.")] = Path(
+        "lesion-demo"
+    ),
 ) -> None:
-    """Ablation and drift of two families, isolation and truncation of one model, laid over each other: minutes."""
+    """Run all methods on the bundled models and write one report; takes minutes."""
     from lesion.outputs import own
     from lesion.studies import demo_page as story
     from lesion.studies.ablation import report as page

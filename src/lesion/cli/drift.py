@@ -16,60 +16,58 @@ from lesion.studies.drift.study import DriftStudy
 
 
 def drift(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")],
-    task: Annotated[str, typer.Option(help="primer:arithmetic, gsm8k, math500, FILE.jsonl, …")],
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for what is found; run again into the same folder, it goes on.")
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, or a hub id.")
     ],
+    task: Annotated[str, typer.Option(help="Task: primer:arithmetic, gsm8k, math500, FILE.jsonl, …")],
+    out: Annotated[Path, typer.Option("--out", help="Output folder; running again into it continues the study.")],
     clusters: Annotated[
-        str, typer.Option(help="Of k-means; several by commas, of which 50, or else the first, is drawn.")
+        str, typer.Option(help="Number of clusters (comma-separated list; 50, or the first, is plotted).")
     ] = "50",
-    runs: Annotated[int, typer.Option(help="Draws of items; curves are means over them.")] = 5,
-    items: Annotated[int, typer.Option(help="Items of each run, drawn by the seed.")] = 20,
+    runs: Annotated[int, typer.Option(help="Number of draws of items; curves are means over them.")] = 5,
+    items: Annotated[int, typer.Option(help="Number of items per run.")] = 20,
     layer_zero: Annotated[
-        str, typer.Option(help="What later layers are compared with: embedding, or block for the output of block 0.")
+        str, typer.Option(help="Reference of the comparison: embedding, or block (the output of block 0).")
     ] = "embedding",
-    part: Annotated[str, typer.Option(help="Whose tokens are clustered: prompt, solution or both.")] = "both",
-    solution: Annotated[
-        str, typer.Option(help="What stands behind the prompt: own (said greedily), gold or none.")
-    ] = "own",
+    part: Annotated[str, typer.Option(help="Tokens that are clustered: prompt, solution or both.")] = "both",
+    solution: Annotated[str, typer.Option(help="Solution after the prompt: own (greedy), gold or none.")] = "own",
     normalise: Annotated[
-        str, typer.Option(help="Vectors as they are (none), of length 1 (unit), or per dimension (standardise).")
+        str, typer.Option(help="Normalisation of the vectors: none, unit (length 1) or standardise (per dimension).")
     ] = "none",
     nmi: Annotated[
-        str, typer.Option(help="Mean of the two entropies that divides: arithmetic, geometric, min or max.")
+        str, typer.Option(help="Normalisation of the mutual information: arithmetic, geometric, min or max.")
     ] = "arithmetic",
-    starts: Annotated[int, typer.Option(help="Of k-means++; the clustering with the least inertia counts.")] = 10,
+    starts: Annotated[int, typer.Option(help="Number of k-means++ initialisations; the lowest inertia is kept.")] = 10,
     elbow: Annotated[
-        str, typer.Option(help="Layers tested for a hinge (elbow) or step: those after layer 0 (later), or all.")
+        str, typer.Option(help="Layers tested for a hinge (elbow) or step: later (all but layer 0), or all.")
     ] = "later",
     between: Annotated[
         str | None,
-        typer.Option(help="Two layers, as 3,5, between which tokens are followed; by default at the hinge or step."),
+        typer.Option(help="Two layers (3,5) between which tokens are followed; default: at the hinge or step."),
     ] = None,
     study: Annotated[
         str | None,
-        typer.Option(help="Folder of a layer study, whose critical blocks are compared with the hinge or step."),
+        typer.Option(help="Output folder of a layer study; its critical blocks are compared with the hinge or step."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the draws of items, and of all clusterings.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the item draws and of k-means.")] = 0,
     max_new_tokens: Annotated[
-        int | None, typer.Option(help="Limit for one own solution; each task has its own by default.")
+        int | None, typer.Option(help="Maximum length of a generated solution in tokens; default: the task's own.")
     ] = None,
     stop_loops: hands.StopLoops = None,
     prompt_style: Annotated[
         str | None,
-        typer.Option(help="auto, raw, chat, plain, or a paper's style; each task has its own, most of them auto."),
+        typer.Option(help="Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own."),
     ] = None,
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    batch_size: Annotated[str, typer.Option(help="Number of sequences decoded together, or auto.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Data type: auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, …")] = "auto",
     engine: hands.Engine = "transformers",
     workers: hands.Workers = None,
     ray: hands.Ray = None,
     gpus_per_worker: hands.GpusPerWorker = 1,
 ) -> None:
-    """Cluster the hidden states of every layer and show how far tokens leave the clusters they began in."""
+    """Cluster the hidden states of every layer and measure how far tokens leave their first clusters."""
     asked = DriftStudy.make(
         name="drift",
         models=models,

@@ -11,7 +11,7 @@ import typer
 from lesion.cli.arguments import checked
 from lesion.cli.terminal import Terminal, say
 
-app = typer.Typer(help="Look into .edit files, and combine them.", no_args_is_help=True)
+app = typer.Typer(help="Show and combine .edit files.", no_args_is_help=True)
 
 
 class Operation(StrEnum):
@@ -25,7 +25,7 @@ class Operation(StrEnum):
 @app.command()
 @checked
 def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="An .edit file.")]) -> None:
-    """Say what an edit changes, in which model, and from which data it was made."""
+    """Show what an edit changes, in which model, and the data it was made from."""
 
     from lesion.cli.editing import describe
     from lesion.edits.files.artefact import read_edit
@@ -40,16 +40,18 @@ def combine(
     second: Annotated[Path, typer.Argument(metavar="B", help="Another, made for the same model.")],
     op: Annotated[
         Operation,
-        typer.Option(help="What of A is not in B, what is in both, or what is in either; of truncations only or."),
+        typer.Option(
+            help="Set operation: minus (in A, not in B), and (in both), or (in either); truncations: only or."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="The .edit file to write.")],
-    factor: Annotated[float | None, typer.Option(help="Of the new edit, where A and B have different ones.")] = None,
+    factor: Annotated[float | None, typer.Option(help="Factor of the new edit, needed where A and B differ.")] = None,
     model: Annotated[
-        str | None, typer.Option(help="The model that A and B were made for, to count what the new edit selects.")
+        str | None, typer.Option(help="Model that A and B were made for, to count the selected weights.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
 ) -> None:
-    """Make one edit out of two by what they select; edits that truncate are joined where their matrices differ."""
+    """Combine the selections of two edits; truncations of different matrices are joined."""
     from lesion.edits.files.artefact import read_edit
     from lesion.edits.files.combine import combined
     from lesion.errors import UsageError

@@ -17,37 +17,36 @@ from lesion.errors import UsageError
 from lesion.studies.isolation.method import METHOD
 from lesion.studies.isolation.study import METHODS, SAMPLES, EvaluationStudy, IsolationStudy
 
-ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
-Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
-Style = Annotated[str | None, typer.Option(help="auto, raw, chat, plain, …; each task has its own by default.")]
-Out = Annotated[
-    Path, typer.Option("--out", help="Folder for what is found; run again into the same folder, it goes on.")
-]
+ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, or a hub id.")]
+Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, …")]
+Dtype = Annotated[str, typer.Option(help="Data type: auto, float32, bfloat16 or float16.")]
+Style = Annotated[str | None, typer.Option(help="Prompt style: auto, raw, chat, plain, …; default: the task's own.")]
+Out = Annotated[Path, typer.Option("--out", help="Output folder; running again into it continues the study.")]
 
 
 def isolate(
     model: ModelName,
-    skill: Annotated[
-        str, typer.Option(help="The task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.")
-    ],
-    control: Annotated[list[str], typer.Option(help="A task whose weights are left out; repeatable.")],
+    skill: Annotated[str, typer.Option(help="Task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.")],
+    control: Annotated[list[str], typer.Option(help="Task whose weights are excluded; repeatable.")],
     out: Out,
     keep: Annotated[
-        str, typer.Option(help="Share of every matrix taken of each task, in (0, 1]; several by commas.")
+        str, typer.Option(help="Share of each matrix selected for each task, in (0, 1]; comma-separated list.")
     ] = "0.05",
     samples: Annotated[
-        str, typer.Option(help="Calibration texts of each task; several by commas show how many are needed.")
+        str,
+        typer.Option(help="Number of calibration texts per task; a comma-separated list shows how many are needed."),
     ] = str(SAMPLES),
-    repeats: Annotated[int, typer.Option(help="Draws of texts; more than one shows how far selections agree.")] = 1,
-    seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
+    repeats: Annotated[
+        int, typer.Option(help="Number of draws of texts; more than one measures how far selections agree.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed of the draws of calibration texts.")] = 0,
     replacement: Annotated[bool, typer.Option("--replacement", help="Draw texts with replacement.")] = False,
     method: Annotated[list[str] | None, typer.Option(help=f"{', '.join(METHODS)}; repeatable.")] = None,
     prompt_style: Style = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
 ) -> None:
-    """Find the weights that a skill needs and its controls do not, and keep them as edits, with forward passes only."""
+    """Find the weights that a skill needs and its controls do not, with forward passes only; write them as edits."""
     study = IsolationStudy.make(
         name="isolation",
         model=model,
@@ -68,21 +67,25 @@ def isolate(
 
 def evaluate(
     model: ModelName,
-    task: Annotated[list[str], typer.Option(help="A task that is asked, the skill or a control; repeatable.")],
+    task: Annotated[list[str], typer.Option(help="Task to evaluate, the skill or a control; repeatable.")],
     out: Out,
     edit: Annotated[list[Path] | None, typer.Option(help="An .edit file; repeatable.")] = None,
-    factor: Annotated[str | None, typer.Option(help="0 prunes; several by commas; each file's own by default.")] = None,
-    random_controls: Annotated[int, typer.Option(min=0, help="Matched random selections beside every edit.")] = 3,
-    items: Annotated[str, typer.Option(help="Items of each task, drawn by the seed; or all.")] = "100",
-    seed: Annotated[int, typer.Option(help="Of the draw of items.")] = 0,
-    validation: Annotated[
-        float | None, typer.Option(help="Choose the best edit on this share of the items, report it on the others.")
+    factor: Annotated[
+        str | None, typer.Option(help="Scale factor, 0 prunes; comma-separated list; default: each file's own.")
     ] = None,
-    max_new_tokens: Annotated[int | None, typer.Option(help="Limit for one answer.")] = None,
+    random_controls: Annotated[int, typer.Option(min=0, help="Number of matched random selections per edit.")] = 3,
+    items: Annotated[str, typer.Option(help="Number of items per task, drawn with the seed; or all.")] = "100",
+    seed: Annotated[int, typer.Option(help="Random seed of the item draw.")] = 0,
+    validation: Annotated[
+        float | None, typer.Option(help="Choose the best edit on this share of the items and report it on the others.")
+    ] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(help="Maximum length of an answer in tokens; default: the task's own.")
+    ] = None,
     stop_loops: hands.StopLoops = None,
     prompt_style: Style = None,
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    batch_size: Annotated[str, typer.Option(help="Number of sequences decoded together, or auto.")] = "auto",
     dtype: Dtype = "auto",
     device: Device = "auto",
     engine: hands.Engine = "transformers",
@@ -90,10 +93,10 @@ def evaluate(
     ray: hands.Ray = None,
     gpus_per_worker: hands.GpusPerWorker = 1,
     force: Annotated[
-        bool, typer.Option("--force", help="Also edits made for another model, where shapes fit.")
+        bool, typer.Option("--force", help="Accept edits made for another model of the same shapes.")
     ] = False,
 ) -> None:
-    """Ask the baseline and every edit the same items, each edit beside its matched random controls."""
+    """Evaluate baseline and edits on the same items, each edit with its matched random controls."""
     from lesion.edits.files.artefact import read_edit
     from lesion.studies.isolation.api import IsolationResult
     from lesion.studies.isolation.run import run_evaluation

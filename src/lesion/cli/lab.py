@@ -21,26 +21,24 @@ def _group() -> None:
 @app.command()
 @checked
 def lineage(
-    stage: Annotated[
-        str, typer.Option(help="Which member to train: base, instruct, rlvr or distill; or all four.")
-    ] = "base",
+    stage: Annotated[str, typer.Option(help="Model to train: base, instruct, rlvr or distill; or all.")] = "base",
     family: Annotated[str | None, typer.Option(help="llama or qwen2; llama, unless --base is of the other.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the family; a model goes to STAGE/model in it.")] = Path(
-        "lesion-lineage"
-    ),
-    seed: Annotated[int, typer.Option(help="Of weights, documents, questions, and what is tried.")] = 0,
+    out: Annotated[
+        Path, typer.Option(help="Output folder of the family; each model is written to STAGE/model.")
+    ] = Path("lesion-lineage"),
+    seed: Annotated[int, typer.Option(help="Random seed of weights, data and sampling.")] = 0,
     base: Annotated[
         str | None,
-        typer.Option(help="A model to take as the base of the children, where none lies in the folder."),
+        typer.Option(help="Base model of the children, if the folder has none."),
     ] = None,
     groups: Annotated[
         int | None,
         typer.Option(min=1, help="Groups of 2,048 documents to train the base on; fewer make a quicker, weaker model."),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option(help="Device: auto, cpu or cuda.")] = "auto",
     checkpoints: Annotated[
         int,
-        typer.Option(help="States of the base kept on the way, early ones closer together: revisions stepN; 0: none."),
+        typer.Option(help="Number of base checkpoints to keep (revisions stepN, early ones closer together); 0: none."),
     ] = 12,
 ) -> None:
     """Train a base model from scratch, and its children: tuned on chats, reinforced, distilled from the reinforced.
@@ -74,16 +72,18 @@ def lineage(
 @app.command()
 @checked
 def memory(
-    out: Annotated[Path, typer.Option(help="Folder for summary.json and report.html.")],
-    classes: Annotated[int, typer.Option(help="Outputs that are targets; the common class is one more.")] = 20,
-    inputs: Annotated[int | None, typer.Option(help="Inputs to remember; as many as classes by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Output folder.")],
+    classes: Annotated[int, typer.Option(help="Number of target classes, without the common class.")] = 20,
+    inputs: Annotated[
+        int | None, typer.Option(help="Number of inputs to remember; default: the number of classes.")
+    ] = None,
     width: Annotated[int, typer.Option(help="Dimension of the codes.")] = 128,
-    noise: Annotated[float, typer.Option(help="Probability that the common class stands in for the target.")] = 0.6,
-    codes: Annotated[str, typer.Option(help="orthonormal or gaussian.")] = "orthonormal",
-    steps: Annotated[int, typer.Option(help="Of full-batch gradient descent.")] = 20_000,
-    seed: Annotated[int, typer.Option(help="Of codes, controls and batches.")] = 0,
+    noise: Annotated[float, typer.Option(help="Probability that the common class replaces the target.")] = 0.6,
+    codes: Annotated[str, typer.Option(help="Codes: orthonormal or gaussian.")] = "orthonormal",
+    steps: Annotated[int, typer.Option(help="Number of steps of full-batch gradient descent.")] = 20_000,
+    seed: Annotated[int, typer.Option(help="Random seed of codes, controls and batches.")] = 0,
 ) -> None:
-    """Train an associative memory with noise: where in its spectrum the noise lies, and what truncating it does."""
+    """Train an associative memory with noise; show where in its spectrum the noise lies and what truncation does."""
     from lesion.cli import memory as memory_command
     from lesion.labs.memory.recipe import Recipe
 
@@ -93,22 +93,24 @@ def memory(
 @app.command()
 @checked
 def recall(
-    out: Annotated[
-        Path, typer.Option(help="Folder for summary.json and report.html; run again into it, training goes on.")
-    ],
-    preset: Annotated[str, typer.Option(help="quick, released or paper.")] = "quick",
-    feed_forward: Annotated[str | None, typer.Option(help="mlp, linear or none.")] = None,
-    noise: Annotated[float | None, typer.Option(help="α: how often τ follows the trigger; below 1.")] = None,
-    corpus: Annotated[str | None, typer.Option(help="A text file whose characters make the tables.")] = None,
-    optimiser: Annotated[str | None, typer.Option(help="sgd or adam.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Of the optimiser.")] = None,
-    vocabulary: Annotated[int | None, typer.Option(help="Tokens; of a text, its most frequent characters.")] = None,
-    width: Annotated[int | None, typer.Option(help="Of the model.")] = None,
-    keep: Annotated[str | None, typer.Option(help="Kept fractions of the rank, by commas.")] = None,
-    seed: Annotated[int, typer.Option(help="Of weights, tables, sequences and random projections.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    out: Annotated[Path, typer.Option(help="Output folder; running again into it continues the training.")],
+    preset: Annotated[str, typer.Option(help="Preset: quick, released or paper.")] = "quick",
+    feed_forward: Annotated[str | None, typer.Option(help="Second feed-forward layer: mlp, linear or none.")] = None,
+    noise: Annotated[float | None, typer.Option(help="α: probability that τ follows the trigger; below 1.")] = None,
+    corpus: Annotated[
+        str | None, typer.Option(help="Text file whose characters define the token distributions.")
+    ] = None,
+    optimiser: Annotated[str | None, typer.Option(help="Optimiser: sgd or adam.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of optimiser steps.")] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(help="Number of tokens; of a text, its most frequent characters.")
+    ] = None,
+    width: Annotated[int | None, typer.Option(help="Width of the model.")] = None,
+    keep: Annotated[str | None, typer.Option(help="Kept fractions of the rank, comma-separated.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed of weights, data and random projections.")] = 0,
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, …")] = "auto",
 ) -> None:
-    """Train a two-layer transformer on noisy in-context recall; truncate each of its matrices, beside controls."""
+    """Train a two-layer transformer on noisy in-context recall; truncate each of its matrices, with controls."""
     from lesion.cli import recall as recall_command
     from lesion.cli.parsing import numbers
     from lesion.labs.recall import language

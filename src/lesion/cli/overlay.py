@@ -16,12 +16,12 @@ from lesion.plain import tame
 def overlay(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="DIR …", help="Folders of finished studies: ablate, drift, isolate, truncate."),
+        typer.Argument(metavar="DIR …", help="Output folders of finished studies: ablate, drift, isolate, truncate."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the page and its tables.")],
-    seed: Annotated[int, typer.Option(help="Of the orders drawn for p, where a model has more than 8 blocks.")] = 0,
+    out: Annotated[Path, typer.Option("--out", help="Output folder.")],
+    seed: Annotated[int, typer.Option(help="Random seed of the permutation test (models of more than 8 blocks).")] = 0,
 ) -> None:
-    """Do different methods point at the same blocks? Their profiles over one axis, with rank correlations."""
+    """Compare the block profiles of several studies, with rank correlations."""
     from lesion.core.lock import FolderLock
     from lesion.outputs import refuse_another_kind
     from lesion.studies.overlay.summary import profiles, summarise

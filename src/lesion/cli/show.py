@@ -10,10 +10,10 @@ from lesion.cli.terminal import Terminal
 
 
 def show(
-    model: Annotated[str, typer.Argument(help="bundled:NAME, a local folder, or a hub id (OWNER/NAME).")],
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
-    device_map: Annotated[str | None, typer.Option(help="Spread over devices, as accelerate does: auto.")] = None,
+    model: Annotated[str, typer.Argument(help="Model: bundled:NAME, a local folder, or a hub id (OWNER/NAME).")],
+    dtype: Annotated[str, typer.Option(help="Data type: auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, …")] = "auto",
+    device_map: Annotated[str | None, typer.Option(help="Distribute over devices with accelerate: auto.")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that came with the checkpoint.")

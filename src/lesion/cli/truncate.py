@@ -17,32 +17,31 @@ from lesion.studies.truncation.study import TruncationStudy
 
 
 def truncate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, or a hub id.")],
     task: Annotated[
         list[str],
-        typer.Option(help="primer:arithmetic, ioi, facts:PATH, gsm8k, fewshot:4:gsm8k, FILE.jsonl, …; repeatable."),
+        typer.Option(
+            help="Task: primer:arithmetic, ioi, facts:PATH, gsm8k, fewshot:4:gsm8k, FILE.jsonl, …; repeatable."
+        ),
     ],
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for what is found; run again into the same folder, it goes on.")
-    ],
+    out: Annotated[Path, typer.Option("--out", help="Output folder; running again into it continues the study.")],
     matrices: Annotated[
-        str, typer.Option(help="By commas: mlp.up, attention.o, …, a branch (mlp, attention), or all.")
+        str, typer.Option(help="Matrices, comma-separated: mlp.up, attention.o, …, a branch (mlp, attention), or all.")
     ] = "mlp",
-    layers: Annotated[str, typer.Option(help="all, or numbers and ranges such as 0-3,7.")] = "all",
+    layers: Annotated[str, typer.Option(help="Blocks: all, or numbers and ranges such as 0-3,7.")] = "all",
     keep: Annotated[
-        str | None, typer.Option(help="Fractions of the rank by commas, from 0 to 1; by default 14 from 0.9 to 0.0025.")
+        str | None, typer.Option(help="Kept fractions of the rank, comma-separated; default: 14 from 0.9 to 0.0025.")
     ] = None,
-    side: Annotated[str, typer.Option(help="Which side of the spectrum is kept: top, bottom or both.")] = "top",
-    compose: Annotated[
-        bool, typer.Option("--compose", help="Add further matrices greedily, as long as that helps.")
-    ] = False,
+    side: Annotated[str, typer.Option(help="Side of the spectrum that is kept: top, bottom or both.")] = "top",
+    compose: Annotated[bool, typer.Option("--compose", help="Add further matrices greedily while that helps.")] = False,
     revisions: Annotated[
-        str | None, typer.Option(help="Checkpoints by commas: what the found edit does along training.")
+        str | None,
+        typer.Option(help="Training checkpoints, comma-separated, on which the chosen edit is evaluated too."),
     ] = None,
     objective: Annotated[
-        str, typer.Option(help="What an edit is chosen by: accuracy, or gold (log-probability of the gold answers).")
+        str, typer.Option(help="Selection criterion: accuracy, or gold (log-probability of the gold answers).")
     ] = "accuracy",
-    validation: Annotated[float, typer.Option(help="Share of the items on which an edit is chosen.")] = 0.2,
+    validation: Annotated[float, typer.Option(help="Share of items for choosing an edit; the others test it.")] = 0.2,
     screen: Annotated[
         str,
         typer.Option(
@@ -50,27 +49,32 @@ def truncate(
             " alone; 8 more are drawn at random to judge the screen."
         ),
     ] = "auto",
-    screen_items: Annotated[str, typer.Option(help="Validation items of each task for that look, or all.")] = "all",
+    screen_items: Annotated[
+        str, typer.Option(help="Number of validation items per task for the screen, or all.")
+    ] = "all",
     eliminate: Annotated[
-        float | None, typer.Option(help="Give up hopeless cells early, with this chance of any error; 0.05 say.")
+        float | None,
+        typer.Option(help="Discard hopeless cells early, with this probability of any error, such as 0.05."),
     ] = None,
-    items: Annotated[str, typer.Option(help="Items of each task, drawn by the seed; or all.")] = "100",
-    seed: Annotated[int, typer.Option(help="Of the draw of items, and of what it is split into.")] = 0,
-    max_new_tokens: Annotated[int | None, typer.Option(help="Limit for one answer.")] = None,
+    items: Annotated[str, typer.Option(help="Number of items per task, drawn with the seed; or all.")] = "100",
+    seed: Annotated[int, typer.Option(help="Random seed of the item draw and of its split.")] = 0,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(help="Maximum length of an answer in tokens; default: the task's own.")
+    ] = None,
     stop_loops: hands.StopLoops = None,
     prompt_style: Annotated[
-        str | None, typer.Option(help="auto, raw, chat, plain, …; each task has its own by default.")
+        str | None, typer.Option(help="Prompt style: auto, raw, chat, plain, …; default: the task's own.")
     ] = None,
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    batch_size: Annotated[str, typer.Option(help="Number of sequences decoded together, or auto.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Data type: auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, …")] = "auto",
     engine: hands.Engine = "transformers",
     workers: hands.Workers = None,
     ray: hands.Ray = None,
     gpus_per_worker: hands.GpusPerWorker = 1,
 ) -> None:
-    """Search for a part of a matrix whose removal makes a model better: chosen on some items, told on the others."""
+    """Search for a part of a matrix whose removal improves a model, chosen on some items and tested on the others."""
     study = TruncationStudy.make(
         name="truncation",
         model=model,

@@ -17,10 +17,10 @@ from lesion.studies.tuning.study import TuningStudy
 
 
 def tune(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="bundled:NAME, a folder, or a hub id.")],
-    task: Annotated[str, typer.Option(help="A task with a training split: primer:arithmetic, gsm8k, triviaqa, …")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, or a hub id.")],
+    task: Annotated[str, typer.Option(help="Task with a training split: primer:arithmetic, gsm8k, triviaqa, …")],
     out: Annotated[
-        Path, typer.Option("--out", help="Folder for model and report; run again into it, it goes on where it stopped.")
+        Path, typer.Option("--out", help="Output folder for model and report; running again into it continues.")
     ],
     layers: Annotated[
         str,
@@ -30,45 +30,52 @@ def tune(
         ),
     ] = "critical",
     budget: Annotated[
-        str, typer.Option(help="How many blocks critical, least and random are: a number, or a share such as 25%.")
+        str, typer.Option(help="Number of blocks in critical, least and random, or a share such as 25%.")
     ] = "25%",
-    steps: Annotated[int, typer.Option(help="Steps of the training.")] = 40,
-    rows: Annotated[int, typer.Option(help="Rows of a step.")] = 16,
+    steps: Annotated[int, typer.Option(help="Number of training steps.")] = 40,
+    rows: Annotated[int, typer.Option(help="Batch size of a training step.")] = 16,
     learning_rate: Annotated[
-        str, typer.Option(help="The largest rate; of several by commas, the best on held-out training items is kept.")
+        str,
+        typer.Option(
+            help="Peak learning rate; of a comma-separated list, the best on held-out training items is kept."
+        ),
     ] = "1e-3",
     adapter: Annotated[
         int | None,
-        typer.Option(help="Train low-rank adapters of this rank, merged at the end, in place of the blocks."),
+        typer.Option(help="Train low-rank adapters of this rank (merged at the end) instead of the blocks."),
     ] = None,
     control: Annotated[
-        list[str] | None, typer.Option(help="A task that should survive, asked before and after; repeatable.")
+        list[str] | None, typer.Option(help="Control task, evaluated before and after; repeatable.")
     ] = None,
     study: Annotated[
         str | None,
-        typer.Option(help="Folder of a layer study of this model and task that says which blocks are critical."),
+        typer.Option(help="Output folder of a layer study of this model and task; it defines the critical blocks."),
     ] = None,
-    items: Annotated[int, typer.Option(help="Test items of the task, asked before and after.")] = 400,
-    control_items: Annotated[int, typer.Option(help="Test items of each control, at most.")] = 200,
+    items: Annotated[int, typer.Option(help="Number of test items of the task.")] = 400,
+    control_items: Annotated[int, typer.Option(help="Maximum number of test items per control.")] = 200,
     ablation_items: Annotated[
-        int, typer.Option(help="Items on which the critical blocks are found, where no --study says them.")
+        int, typer.Option(help="Number of items to find the critical blocks on, without --study.")
     ] = 100,
-    validation_items: Annotated[int, typer.Option(help="Training items held out to choose among several rates.")] = 200,
-    seed: Annotated[int, typer.Option(help="Of the order of the rows, and of random blocks.")] = 0,
-    max_new_tokens: Annotated[int | None, typer.Option(help="Limit for one answer.")] = None,
+    validation_items: Annotated[
+        int, typer.Option(help="Number of training items held out to choose the learning rate.")
+    ] = 200,
+    seed: Annotated[int, typer.Option(help="Random seed of the row order and of random blocks.")] = 0,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(help="Maximum length of an answer in tokens; default: the task's own.")
+    ] = None,
     stop_loops: hands.StopLoops = None,
     prompt_style: Annotated[
-        str | None, typer.Option(help="auto, raw, chat, plain, …; the task has its own by default.")
+        str | None, typer.Option(help="Prompt style: auto, raw, chat, plain, …; default: the task's own.")
     ] = None,
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    batch_size: Annotated[str, typer.Option(help="Rows decoded at once, or auto.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="float32, in which alone small steps are kept.")] = "float32",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    batch_size: Annotated[str, typer.Option(help="Number of sequences decoded together, or auto.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Data type; only float32, as small steps are lost in others.")] = "float32",
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, …")] = "auto",
     workers: hands.Workers = None,
     ray: hands.Ray = None,
     gpus_per_worker: hands.GpusPerWorker = 1,
 ) -> None:
-    """Fine-tune only chosen blocks on a task, and show what it gains there and costs elsewhere."""
+    """Fine-tune chosen blocks on a task and measure gains there and losses elsewhere."""
     if dtype not in ("float32", "fp32", "auto"):
         raise UsageError(
             f"A model is tuned in float32, in which small steps are kept, not in {dtype}; leave --dtype out."
