@@ -64,7 +64,7 @@ def run_chain(name: str, out: Path) -> dict[str, Any]:
             assert left in {0, INTERRUPTED}, f"lesion {' '.join(arguments)} ended with {left}"
             if left:
                 assert code(arguments) == 0
-            record[folder] = {"interrupted": bool(left), **contents(out / folder, out)}
+            record[folder] = contents(out / folder, out)
     return record
 
 
