@@ -37,13 +37,13 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
     show(result, bar.told)
 
 
-def show(result: StudyResult, told: Sequence[str] = ()) -> None:
+def show(result: StudyResult, shown_notes: Sequence[str] = ()) -> None:
     """Write the report of a result and print its tables, and the notes that were not told while it ran."""
     path = result.report()
     console = Terminal()
     console.print(result.text())
     for note in result.summary.get("notes", ()):
-        if note not in told:
+        if note not in shown_notes:
             console.note(note)
     for line in result.done():
         say(line)

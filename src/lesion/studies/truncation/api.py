@@ -63,8 +63,8 @@ class TruncationResult(StudyResult):
 
     def done(self) -> list[str]:
         """How many answers were asked for, and where the edit lies."""
-        asked = [progress_line("asked", self.asked, self.planned, " answers")] if self.planned else []
-        return asked + ([f"edit: {self.folder / BEST}"] if (self.folder / BEST).exists() else [])
+        lines = [progress_line("asked", self.asked, self.planned, " answers")] if self.planned else []
+        return lines + ([f"edit: {self.folder / BEST}"] if (self.folder / BEST).exists() else [])
 
 
 @validated
