@@ -42,7 +42,7 @@ def show(result: StudyResult, shown_notes: Sequence[str] = ()) -> None:
     path = result.report()
     console = Terminal()
     console.print(result.text())
-    for note in result.summary.get("notes", ()):
+    for note in result.notes:
         if note not in shown_notes:
             console.note(note)
     for line in result.done():

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 from rich.console import RenderableType
+from typing_extensions import TypeVar
+
+S = TypeVar("S", default=Any)
 
 
 @dataclass(frozen=True)
-class StudyResult(ABC):
+class StudyResult(ABC, Generic[S]):
     """What every study leaves.
 
     Attributes:
         folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
-        summary: what `summary.json` holds.
+        summary: all numbers: what `summary.json` holds.
     """
 
     folder: Path
-    summary: dict[str, Any]
+    summary: S
 
     @abstractmethod
     def report(self) -> Path:
@@ -33,6 +37,13 @@ class StudyResult(ABC):
     @abstractmethod
     def text(self) -> RenderableType:
         """The tables and findings for a terminal; no text of a model or file in them acts on it."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a reader should know of the numbers."""
+        summary: Any = self.summary
+        notes: Sequence[str] = summary.get("notes", ()) if isinstance(summary, dict) else summary.notes
+        return notes
 
     def done(self) -> list[str]:
         """Lines on what this run did and left; none for a result that was read from its folder."""

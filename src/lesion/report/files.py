@@ -8,7 +8,7 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from lesion.errors import LesionError
 from lesion.files import UNFIT, reason
 from lesion.outputs import clear_leftovers, own
 from lesion.plain import layout
-from lesion.report import browser, wording
+from lesion.report import browser, drawing, theme, wording
 
 HERE = Path(__file__).parent
 FORMULAS = ("=", "@", "+", "-", "\t", "\r")
@@ -116,41 +116,65 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def rendered(template: str, carried: Mapping[str, Any], **values: Any) -> str:
+def rendered(template: str, carried: Mapping[str, Any], charts: Sequence[Mapping[str, Any]] = (), **values: Any) -> str:
     """The text of a self-contained page from one of the templates beside this file.
 
     Args:
-        template: the template's file name; it gets the style sheet, the script, the policy and the data.
+        template: the template's file name; it gets the style sheet, the scripts, the policy and the data.
         carried: what the item browser reads, from `browser`.
+        charts: specifications of Vega-Lite that are drawn on the page; the list may still grow while it is rendered.
         values: whatever else the template names; every text is escaped.
     """
     style, script = (HERE / "page.css").read_text("utf-8"), (HERE / "page.js").read_text("utf-8")
-    text = (
+    body = (
         _environment()
         .get_template(template)
         .render(
-            policy=policy(style, script),
             style=Markup(style),
             script=Markup(script),
             data=Markup(browser.embedded(carried)),
             browsable=bool(carried["cells"]),
             left_out=_left_out(carried),
             wording=wording,
+            # What depends on the charts is known when all of them have been rendered.
+            policy=_POLICY,
+            drawing=Markup(_DRAWING),
             **values,
         )
     )
-    return wording.printable(text)
+    library = drawing.bundle() if charts else ""
+    parts = ""
+    if charts:
+        parts = (
+            f'<script type="application/json" id="charts">{browser.embedded([theme.config(), *charts])}</script>\n'
+            f"<script>{library}</script>"
+        )
+    body = body.replace(_POLICY, policy(style, script, library), 1).replace(_DRAWING, parts, 1)
+    return wording.printable(body)
 
 
-def policy(style: str, script: str) -> str:
-    """The page's Content-Security-Policy: this style sheet and this script by their hash; no requests."""
-    hashes = [
-        base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii") for text in (script, style)
-    ]
+_POLICY, _DRAWING = "{policy of this page}", "<!-- scripts that draw charts -->"
+
+
+def fragment(template: Path, **values: Any) -> Markup:
+    """A part of a page from a template of a study's own; every text is escaped."""
+    text = _environment().from_string(template.read_text("utf-8")).render(wording=wording, **values)
+    return Markup(text)
+
+
+def policy(style: str, script: str, library: str = "") -> str:
+    """The page's Content-Security-Policy: this style sheet and these scripts by their hash; no requests."""
+    scripts = " ".join(_hash(text) for text in (script, library) if text)
+    # Vega sets styles of its own elements, so that with charts the style sheet cannot be the only one.
+    styles = "'unsafe-inline'" if library else _hash(style)
     return (
-        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "
+        f"default-src 'none'; script-src {scripts}; style-src {styles}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
 @functools.cache  # it keeps the templates that it has compiled: as dear as a figure

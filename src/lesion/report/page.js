@@ -14,14 +14,18 @@ const tip = byId("tip");
 const told = (event) => (event.target.closest ? event.target.closest("[data-tip]") : null);
 document.addEventListener("pointermove", (event) => {
   const place = told(event);
+  if (event.target.closest?.(".vega")) return; // Vega tells of its own charts
   tip.hidden = !place;
   if (!place) return;
   tip.textContent = place.dataset.tip;
+  beside(event);
+});
+function beside(event) {
   const { width, height } = tip.getBoundingClientRect();
   const right = event.clientX + 14 + width > window.innerWidth - 6;
   tip.style.left = Math.max(6, right ? event.clientX - width - 14 : event.clientX + 14) + "px";
   tip.style.top = Math.max(6, Math.min(event.clientY + 14, window.innerHeight - height - 6)) + "px";
-});
+}
 document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true, capture: true });
 document.addEventListener("pointerleave", () => { tip.hidden = true; });
 
@@ -89,6 +93,60 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   next.focus();
 });
+
+// A table can be had as CSV, with the numbers as they are.
+for (const table of document.querySelectorAll("table[data-name]")) {
+  const button = make("button", "step download", "Download CSV");
+  button.type = "button";
+  button.addEventListener("click", () => {
+    const cell = (one) => {
+      const text = one.dataset.v === undefined ? one.textContent : one.dataset.v === "None" ? "" : one.dataset.v;
+      const safe = /^[=@+\t\r]|^-(?![\d.])/.test(text) ? "'" + text : text; // a spreadsheet would run it
+      return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    };
+    const head = [...table.tHead.rows[0].cells].map((one) => one.textContent);
+    const rows = [head.join(","), ...[...table.tBodies[0].rows].map((row) => [...row.cells].map(cell).join(","))];
+    const link = make("a");
+    link.href = URL.createObjectURL(new Blob([rows.join("\n") + "\n"], { type: "text/csv" }));
+    link.download = table.dataset.name + ".csv";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  });
+  table.closest(".scroll").after(button);
+}
+
+// Charts: the pictures on the page are drawn again by Vega as one comes near them, so that they tell their numbers.
+if (window.vegaEmbed) {
+  const [config, ...specifications] = JSON.parse(byId("charts").textContent);
+  const show = (_, event, item, value) => {
+    tip.hidden = value === null || value === undefined || value === "";
+    if (tip.hidden) return;
+    tip.textContent = typeof value === "object" ? Object.values(value).join("\n") : String(value);
+    beside(event);
+  };
+  const draw = async (place) => {
+    const specification = { ...specifications[place.dataset.chart], config, width: "container" };
+    const picture = place.innerHTML;
+    try {
+      const options = { ast: true, actions: false, renderer: "svg", defaultStyle: false, tooltip: show };
+      const { view } = await vegaEmbed(place, specification, options);
+      view.addEventListener("click", (event, item) => {
+        if (item?.datum?.edit !== undefined && window.openAnswers) openAnswers(item.datum, event);
+      });
+    } catch (error) {
+      place.innerHTML = picture;
+      console.error(error);
+    }
+  };
+  const near = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      near.unobserve(entry.target);
+      draw(entry.target);
+    }
+  }, { rootMargin: "600px" });
+  for (const place of document.querySelectorAll(".vega")) near.observe(place);
+}
 
 // The item browser.
 const data = JSON.parse(byId("data").textContent);

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import RenderableType
+from typing_extensions import override
 
 from lesion.arguments import validated
 from lesion.core.result import StudyResult, progress_line
@@ -16,20 +17,19 @@ from lesion.edits.apply import as_it_is
 from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.models.load import Model
-from lesion.plain import tame
 from lesion.progress import Watcher
 from lesion.studies.drift import report as page
+from lesion.studies.drift import tables
+from lesion.studies.drift.result import DriftSummary
 from lesion.studies.drift.run import run_drift
 from lesion.studies.drift.study import DriftStudy
 
 
 @dataclass(frozen=True)
-class DriftResult(StudyResult):
-    """A drift study that has been run: its numbers.
+class DriftResult(StudyResult[DriftSummary]):
+    """A drift study: its numbers.
 
     Attributes:
-        folder: where solutions and clusterings lie; a temporary one, removed when Python ends, unless it was named.
-        summary: what `drift.json` holds.
         asked: own solutions asked for by this run, without those stored before.
         measured: runs of a model under a number of clusters that were clustered now.
         planned: of these, how many the study consists of; 0 where it was not run now.
@@ -41,47 +41,28 @@ class DriftResult(StudyResult):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per model, number of clusters and layer: mean and standard deviation over runs.
+        """One row per model, number of clusters and layer: mean and standard deviation over runs, as `drift.csv`.
 
         Cosine, CKA and the agreement with labels (columns `nmi with LABEL`) do not depend on the number of clusters or
-        are told under the drawn one alone; in other rows they are missing.
+        are measured under the drawn one alone; in other rows they are missing.
         """
-        rows = []
-        for model in self.summary["models"]:
-            plain = {layer["layer"]: layer for layer in model["layers"]}
-            for under in model["by_clusters"]:
-                for layer in under["layers"]:
-                    of_drawn = plain[layer["layer"]] if under["clusters"] == model["clusters"] else {}
-                    labels = {f"nmi with {name}": one["nmi"] for name, one in of_drawn.get("labels", {}).items()}
-                    told = {key: value for key, value in {**of_drawn, **layer}.items() if key != "labels"}
-                    rows.append({"model": model["model"], "clusters": under["clusters"], **told, **labels})
-        return pd.DataFrame(rows)
+        return tables.layers(self.summary).frame
 
     @property
     def tokens(self) -> pd.DataFrame:
-        """One row per model and token type among those that most surely left their cluster between two layers."""
-        return pd.DataFrame(
-            [
-                {"model": model["model"], **{key: value for key, value in token.items() if key != "examples"}}
-                for model in self.summary["models"]
-                for token in model["tokens"]
-            ]
-        )
+        """One row per model and token type or class between two layers, as `tokens.csv`."""
+        return tables.tokens(self.summary).frame
 
+    @override
     def report(self) -> Path:
-        """Write the report into the folder and return the path of `report.html`.
-
-        Raises:
-            LesionError: the folder cannot be written.
-        """
         return page.write(self.folder, self.summary)
 
+    @override
     def text(self) -> RenderableType:
-        """The tables for a terminal."""
-        return page.text_tables(tame(self.summary))
+        return tables.text_tables(self.summary)
 
+    @override
     def done(self) -> list[str]:
-        """How many runs were clustered."""
         return [progress_line("clustered", self.measured, self.planned, " runs")] if self.planned else []
 
 
@@ -145,8 +126,8 @@ def drift(
         watcher: is told how it goes.
 
     Example:
-        >>> found = lesion.drift("bundled:llama-base", "primer:arithmetic", clusters=[50, 10])
-        >>> found.table[["layer", "nmi", "null"]], found.summary["models"][0]["shape"]
+        >>> result = lesion.drift("bundled:llama-base", "primer:arithmetic", clusters=[50, 10])
+        >>> result.table[["layer", "nmi", "null"]], result.summary.models[0].curve.shape
 
     Raises:
         UsageError: a task, model, layer or number of items does not exist, or a run has fewer tokens than clusters.

@@ -5,52 +5,72 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
+from pydantic import ValidationError
 
 from lesion.atomic import replace
+from lesion.core.values import Number, Value
 from lesion.errors import LesionError
-from lesion.files import UNFIT, stored_object
+from lesion.files import SUMMARY_BYTES, read_text
 
 CELLS = "cells"
 FORMAT = 1
 
 
-@dataclass(frozen=True)
-class Measured:
+class MeasuredLayer(Value):
+    """The measures of one layer in one run; None where there is none. `labels`: NMI with each labelling."""
+
+    layer: int
+    nmi: Number
+    null: Number
+    null_high: Number
+    cosine: Number
+    cka: Number
+    inertia: Number
+    labels: dict[str, float]
+
+
+class Measured(Value):
     """One run of one model under one number of clusters.
 
     Attributes:
         clusters: how many.
-        layers: per layer its measures: layer, nmi, null, null_high, cosine, cka, and nmi against each labelling in
-            `labels`; a measure that there is none of is None.
+        layers: the measures of every layer.
         ceiling: NMI between two clusterings of the reference layer from different starts.
         distinct: how many different vectors the reference layer has.
         assignments: [layers][tokens] cluster of every token that counts, at every layer of `layers`.
     """
 
     clusters: int
-    layers: tuple[Mapping[str, Any], ...]
+    layers: tuple[MeasuredLayer, ...]
     ceiling: float
     distinct: int
     assignments: tuple[tuple[int, ...], ...]
 
     def at(self, layer: int) -> Int[np.ndarray, " tokens"]:
         """[tokens] the clusters at a layer, by its own number, which is not always its place."""
-        place = [int(one["layer"]) for one in self.layers].index(layer)
+        place = [one.layer for one in self.layers].index(layer)
         return np.asarray(self.assignments[place], dtype=np.int64)
 
     def along(self, measure: str) -> list[float]:
         """A measure at every layer, NaN where there is none."""
-        return [np.nan if layer[measure] is None else float(layer[measure]) for layer in self.layers]
+        values = [getattr(layer, measure) for layer in self.layers]
+        return [np.nan if value is None else value for value in values]
 
     def against(self, label: str) -> list[float]:
         """NMI with a labelling at every layer."""
-        return [float(layer["labels"][label]) for layer in self.layers]
+        return [layer.labels[label] for layer in self.layers]
+
+
+class StoredCell(Value):
+    """A cell with the key under which it is kept."""
+
+    key: str
+    measured: Measured
 
 
 def key_of(parts: Mapping[str, Any], arrays: Sequence[np.ndarray] = ()) -> str:
@@ -72,20 +92,14 @@ def read(folder: Path, key: str) -> Measured | None:
 
     A file that was damaged is measured anew, for nothing in it cannot be had again.
     """
-    try:
-        stored = stored_object(folder / CELLS / f"{key}.json", "")
-        if stored is None or stored["key"] != key:
-            return None
-        told = stored["measured"]
-        return Measured(
-            int(told["clusters"]),
-            tuple(dict(layer) for layer in told["layers"]),
-            float(told["ceiling"]),
-            int(told["distinct"]),
-            tuple(tuple(map(int, layer)) for layer in told["assignments"]),
-        )
-    except (*UNFIT, LesionError):
+    path = folder / CELLS / f"{key}.json"
+    if not path.is_file():
         return None
+    try:
+        stored = StoredCell.model_validate_json(read_text(path, limit=SUMMARY_BYTES))
+    except (LesionError, ValidationError):
+        return None
+    return stored.measured if stored.key == key else None
 
 
 def write(folder: Path, key: str, measured: Measured) -> None:
@@ -94,7 +108,7 @@ def write(folder: Path, key: str, measured: Measured) -> None:
     Raises:
         LesionError: the folder cannot be written.
     """
-    text = json.dumps({"key": key, "measured": asdict(measured)}, allow_nan=False)
+    text = StoredCell(key=key, measured=measured).model_dump_json()
     try:
         (folder / CELLS).mkdir(exist_ok=True)
         replace(folder / CELLS / f"{key}.json", text)

@@ -1,229 +1,236 @@
-"""The charts of a drift study as inline SVG: a measure by layer, a line per model, hinges, steps, critical blocks.
-
-Colours come from the page's style sheet by class; every text in a chart is escaped.
-"""
+"""The charts of a drift study: a measure by layer, a line per model; above it critical blocks, hinges and steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 
-from markupsafe import Markup
+import altair as alt
+import pandas as pd
 
-from lesion.report import charts, wording
-from lesion.report.scales import Scale, axes
+from lesion.core.values import Mean
+from lesion.report import plots, theme, wording
+from lesion.report.blocks import Series
+from lesion.report.plots import Axis
 from lesion.studies.drift.evidence import null_reach
-from lesion.studies.drift.values import Curve, Departure, Family, Followed, Shape, Value
+from lesion.studies.drift.result import Curve, Departure, DriftOfModel, Family, Shape
 
-LEFT, RIGHT, TOP, BOTTOM, ROW = 64.0, 12.0, 10.0, 40.0, 14.0
-SIZES = ((400, 290), (560, 350))
-"""Width and height in SVG units, on a phone and with room; the rows above the plot are added to the height."""
-SMALL = (400, 240)
-AXIS = "layer (l: the output of block l − 1)"
-AXIS_ZERO = "layer (0: embeddings; l: the output of block l − 1)"
+AXIS = "layer"
+ROW = 16
+"""Height of a model's row above the plot, in pixels."""
+MARKS = {"hinge": "diamond", "step": "square"}
 
-NO_MARK = Markup("")
-MARKS = {"hinge": 2, "step": 1}
-"""The mark of a hinge and of a step, by its number among `charts.mark`."""
-
-Chosen = Callable[[Followed], Curve | None]
+Chosen = Callable[[DriftOfModel], Curve | None]
 
 
-def drawn(model: Followed) -> Curve:
+def drawn(model: DriftOfModel) -> Curve | None:
     """The curve under the number of clusters that is drawn large."""
     return model.curve
 
 
 def under(clusters: int) -> Chosen:
     """What gives a model's curve under another number of clusters, or None."""
-
-    def chosen(model: Followed) -> Curve | None:
-        return next((curve for curve in (model.curve, *model.others) if curve.clusters == clusters), None)
-
-    return chosen
+    return lambda model: model.under(clusters)
 
 
-def chart(
-    family: Family, measure: str, name: str, size: tuple[int, int], chosen: Chosen = drawn, *,
-    null: bool = False, rows: bool = False,
-) -> Markup:  # fmt: skip
-    """One measure by layer, a line per model with a band of ± one standard deviation.
+def measure_chart(
+    family: Family, measure: str, name: str, chosen: Chosen = drawn, *, null: bool = False, places: bool = False
+) -> alt.LayerChart:
+    """One measure by layer, a line per model with a band of ± one standard deviation over runs.
 
     Args:
         family: whose models are drawn.
         measure: `nmi`, `cosine`, `cka` or a labelling.
         name: of the upright axis.
-        size: in SVG units, without the rows.
         chosen: which curve of a model.
-        null: whether the band of the null is drawn: the mutual information that shuffled tokens give.
-        rows: whether a row per model stands above the plot, with its hinge or step and critical blocks.
+        null: whether the null is drawn: the mutual information that shuffled tokens give.
+        places: whether each curve's hinge or step is marked on it.
     """
-    of_models = [(index, model, curve) for index, model in enumerate(family.models) if (curve := chosen(model))]
-    above = ROW * len(of_models) + 8 if rows else 0.0
-    width, height = size[0], size[1] + round(above)
-    values = [value.mean for _, _, curve in of_models for _, value in curve.along(measure)]
-    x = Scale(-0.35, family.blocks + 0.35, LEFT, width - RIGHT, tuple((n, str(n)) for n in range(family.blocks + 1)))
-    y = _upright(values, height - BOTTOM, TOP + above)
-    starts = {place for _, _, curve in of_models for place, _ in curve.along(measure)}
-    parts = axes(x, y, (AXIS_ZERO if 0 in starts else AXIS, name), height)
+    of_models = [(label, curve) for label, model in _labelled(family) if (curve := chosen(model)) is not None]
+    rows, most, least = [], 1.0, 0.0
+    for label, curve in of_models:
+        values = dict(curve.along(measure))
+        for layer in curve.layers:
+            value = values.get(layer.layer)
+            std = value.std or 0.0 if value else 0.0
+            mean = None if value is None else value.mean
+            low, high = (None, None) if value is None else (value.mean - std, value.mean + std)
+            rows.append({"series": label, "x": layer.layer, "y": mean, "low": low, "high": high})
+            least = min(least, value.mean if value else 0.0)
+    frame = pd.DataFrame(rows, columns=["series", "x", "y", "low", "high"])
+    across, upright = layer_axis(family), Axis(name, least, most)
+    guide = _guide(of_models, measure, null=null)
+    chart = plots.curves(frame, across, upright, family.labels, guide=guide, marks=True)
+    more: list[alt.Chart] = []
     if null:
-        parts.append(_null([curve for _, _, curve in of_models], x, y))
-    for index, _, curve in of_models:
-        parts.append(_line(index, curve, measure, x, y, family.blocks, place=rows))
-    for place, (index, model, curve) in enumerate(of_models if rows else ()):
-        label = family.labels[index]
-        parts.append(_row(index, label, model, curve.shape, x, TOP + ROW * (place + 0.5)))
-    of_labels = [(family.labels[index], curve) for index, _, curve in of_models]
-    parts += [_column(layer, of_labels, measure, x, y, null=null) for layer in range(family.blocks + 1)]
-    told = f"{name} by layer, {family.name}; the numbers stand in the table of all layers."
-    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        width, height, told, Markup("").join(parts)
+        more = _null([curve for _, curve in of_models], across, upright)
+    if places:
+        more += _places(family, across, upright)
+    return alt.layer(*more, chart).resolve_scale(shape="independent") if more else chart
+
+
+def layer_axis(family: Family) -> Axis:
+    """The horizontal axis of a family's charts."""
+    return Axis(AXIS, -0.35, family.blocks + 0.35, whole=True)
+
+
+def places_chart(family: Family) -> alt.LayerChart:
+    """A row per model: its critical blocks between the layers that they join, and its hinge or step with interval."""
+    labels = family.labels
+    across = layer_axis(family)
+    told = pd.DataFrame([{"series": label, "tip": _told(label, model)} for label, model in _labelled(family)])
+    blocks = pd.DataFrame(
+        [
+            {"series": label, "x": block + 0.04, "end": block + 0.96}
+            for label, model in _labelled(family)
+            for block in model.critical_blocks
+        ],
+        columns=["series", "x", "end"],
     )
-
-
-def legend(family: Family) -> list[tuple[Markup, str]]:
-    """A picture and a name per model, in the colours and marks of the charts."""
-    return [
-        (_swatch(index, '<path class="stroke" d="M1 7H33"/>', charts.mark(17.0, 7.0, 3.6, index)), name)
-        for index, name in enumerate(family.labels)
-    ]
-
-
-def keys(family: Family) -> list[tuple[Markup, str]]:
-    """What else is drawn: the null, and where there are any, hinges, steps and critical blocks."""
-    grey = '<svg class="swatch t6" viewBox="0 0 34 14" aria-hidden="true">{}</svg>'
-
-    def key(inside: str, mark: Markup = NO_MARK) -> Markup:
-        return Markup(grey).format(Markup(inside) + mark)
-
-    kinds = {model.curve.departure.kind for model in family.models if model.curve.departure}
-    found = [(key('<rect class="baseband" x="1" y="2" width="32" height="10"/><path class="guess" d="M1 7H33"/>'),
-              "null: tokens shuffled")]  # fmt: skip
-    for kind in sorted(kinds):
-        picture = key('<path class="reach" d="M3 7H31"/>', charts.mark(17.0, 7.0, 4.0, MARKS[kind], critical=True))
-        found.append((picture, f"{kind}, its interval"))
-    if any(model.critical_blocks for model in family.models):
-        found.append((key('<rect class="place" x="6" y="2" width="22" height="10"/>'), "critical block"))
-    return found
-
-
-def _swatch(index: int, stroke: str, mark: Markup) -> Markup:
-    picture = '<svg class="swatch t{}" viewBox="0 0 34 14" aria-hidden="true">{}{}</svg>'
-    return Markup(picture).format(index % charts.SERIES, Markup(stroke), mark)
-
-
-def _upright(values: Sequence[float], start: float, end: float) -> Scale:
-    """From 0 to 1; measures below 0, as a cosine can be, get the room that they need."""
-    low = min([0.0, *values])
-    ticks = [(i / 4, f"{i / 4:.2g}".replace("-", wording.MINUS)) for i in range(-4, 5) if i / 4 >= low - 0.12]
-    return Scale(low - (0.05 if low < 0 else 0.0), 1.03, start, end, tuple(ticks))
-
-
-def stretches(places: Sequence[tuple[int, Value]]) -> Iterator[list[tuple[int, Value]]]:
-    """The places in runs of neighbouring layers: no line is drawn over a layer that is not known."""
-    run: list[tuple[int, Value]] = []
-    for place in places:
-        if run and place[0] != run[-1][0] + 1:
-            yield run
-            run = []
-        run.append(place)
-    if run:
-        yield run
-
-
-def _line(index: int, curve: Curve, measure: str, x: Scale, y: Scale, blocks: int, *, place: bool) -> Markup:
-    found = Markup("")
-    places = curve.along(measure)
-    for run in stretches(places):
-        spread = [(x.at(layer), value.mean, value.std) for layer, value in run if value.std is not None]
-        if len(spread) > 1:
-            outline = [f"{at:.1f} {y.at(mean + (std or 0.0)):.1f}" for at, mean, std in spread]
-            outline += [f"{at:.1f} {y.at(mean - (std or 0.0)):.1f}" for at, mean, std in reversed(spread)]
-            found += Markup('<path class="band" d="M{}Z"/>').format("L".join(outline))
-        if len(run) > 1:
-            line = "L".join(f"{x.at(layer):.1f} {y.at(value.mean):.1f}" for layer, value in run)
-            found += Markup('<path class="stroke" d="M{}"/>').format(line)
-    radius = 2.9 if blocks <= 16 else 1.8
-    found += Markup("").join(charts.mark(x.at(layer), y.at(value.mean), radius, index) for layer, value in places)
-    at = curve.departure if place else None
-    if at and (height := height_at(places, at.layer)) is not None:
-        found += charts.mark(x.at(at.layer), y.at(height), 5.2, MARKS[at.kind], critical=True)
-    return Markup('<g class="t{}">{}</g>').format(index % charts.SERIES, found)
-
-
-def height_at(places: Sequence[tuple[int, Value]], layer: float) -> float | None:
-    """The height of a curve between two of its layers; None beyond its ends and where one of the two is missing."""
-    for run in stretches(places):
-        for (a, former), (b, later) in pairwise(run):
-            if a <= layer <= b:
-                return former.mean + (layer - a) / (b - a) * (later.mean - former.mean)
-    return None
-
-
-def null_band(curves: Sequence[Curve]) -> list[tuple[int, float, float, float]]:
-    """(layer, low, mean, high) of the null over all curves.
-
-    From a standard deviation between runs below the least to the highest 97.5 % quantile over shuffles, which one run
-    has as well.
-    """
-    found: dict[int, list[tuple[Value, float]]] = {}
-    for curve in curves:
-        high = null_reach(curve)
-        for layer, value in curve.along("null"):
-            found.setdefault(layer, []).append((value, high[layer]))
-    return [
-        (
-            layer,
-            min(value.mean - (value.std or 0.0) for value, _ in values),
-            sum(value.mean for value, _ in values) / len(values),
-            max(high for _, high in values),
-        )
-        for layer, values in sorted(found.items())
-    ]
-
-
-def _null(curves: Sequence[Curve], x: Scale, y: Scale) -> Markup:
-    band = null_band(curves)
-    if len(band) < 2:
-        return Markup("")
-    outline = [f"{x.at(layer):.1f} {y.at(high):.1f}" for layer, _, _, high in band]
-    outline += [f"{x.at(layer):.1f} {y.at(low):.1f}" for layer, low, _, _ in reversed(band)]
-    middle = "L".join(f"{x.at(layer):.1f} {y.at(mean):.1f}" for layer, _, mean, _ in band)
-    return Markup('<path class="baseband" d="M{}Z"/><path class="guess" d="M{}"/>').format("L".join(outline), middle)
-
-
-def _row(index: int, label: str, model: Followed, shape: Shape | None, x: Scale, at: float) -> Markup:
-    """One model's row above the plot: its critical blocks between their layers, and its hinge or step on them."""
-    found = Markup('<text class="label small" x="{}" y="{:.1f}" text-anchor="end">{}</text>').format(
-        LEFT - 6, at + 3.5, wording.short(label, 9)
+    departures = pd.DataFrame(
+        [
+            {"series": label, "x": at.layer, "low": at.low, "high": at.high, "kind": at.kind, "y": 0.0}
+            for label, model in _labelled(family)
+            if (at := model.curve.departure) is not None
+        ],
+        columns=["series", "x", "low", "high", "kind", "y"],
     )
-    found += Markup('<path class="grid" d="M{:.1f} {:.1f}H{:.1f}"/>').format(x.start, at, x.end)
-    for block in model.critical_blocks:
-        left, right = x.at(block), x.at(block + 1)
-        found += Markup('<rect class="place" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="10"/>').format(
-            left + 0.5, at - 5, right - left - 1
-        )
+    row = alt.Y(
+        field="series", type="nominal", sort=labels, scale=alt.Scale(domain=labels),
+        axis=alt.Axis(title=None, grid=True, labelLimit=56),
+    )  # fmt: skip
+
+    def hidden_axis(field: str) -> alt.X:
+        return alt.X(field=field, type="quantitative", scale=across.scale, axis=None)
+
+    hidden = hidden_axis("x")
+    base = (
+        alt.Chart(told).mark_bar(opacity=0).encode(y=row, tooltip=alt.Tooltip(field="tip", type="nominal", title=" "))
+    )
+    critical = (
+        alt.Chart(blocks)
+        .mark_bar(color=theme.SOFT, opacity=0.4, height=10)
+        .encode(x=hidden, x2=alt.X2(field="end"), y=row)
+    )
+    reach = (
+        alt.Chart(departures)
+        .mark_rule(strokeWidth=3)
+        .encode(x=hidden_axis("low"), x2=alt.X2(field="high"), y=row, color=plots.colour(labels))
+    )
+    mark = _departure_marks(departures, labels).encode(x=hidden, y=row)
+    return alt.layer(critical, reach, mark, base).properties(height=ROW * len(labels))
+
+
+def _departure_marks(frame: pd.DataFrame, labels: Sequence[str]) -> alt.Chart:
+    kinds = alt.Shape(
+        field="kind", type="nominal", legend=None, scale=alt.Scale(domain=list(MARKS), range=list(MARKS.values()))
+    )
+    return alt.Chart(frame).mark_point(size=70).encode(color=plots.colour(labels), shape=kinds)
+
+
+def _labelled(family: Family) -> list[tuple[str, DriftOfModel]]:
+    return list(zip(family.labels, family.models, strict=True))
+
+
+def _told(label: str, model: DriftOfModel) -> str:
     told = [label]
     if model.critical_blocks:
         runs = wording.layer_runs(model.critical_blocks)
         told.append(f"critical: {'blocks' if len(model.critical_blocks) > 1 else 'block'} {runs}")
-    if shape:
-        told.append(shape_text(shape))
-    if shape and (departure := shape.departure):
-        if departure.low is not None and departure.high is not None:
-            found += Markup('<path class="reach" d="M{:.1f} {:.1f}H{:.1f}"/>').format(
-                x.at(departure.low), at, x.at(departure.high)
-            )
-        found += charts.mark(x.at(departure.layer), at, 3.6, MARKS[departure.kind], critical=True)
-    hit = Markup('<rect class="point" data-tip="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}"/>').format(
-        "\n".join(told), x.start, at - ROW / 2, x.end - x.start, ROW
+    if model.curve.shape:
+        told.append(shape_text(model.curve.shape))
+    return "\n".join(told)
+
+
+def _places(family: Family, across: Axis, upright: Axis) -> list[alt.Chart]:
+    rows = [
+        {"series": label, "kind": at.kind, "x": at.layer, "y": height}
+        for label, model in _labelled(family)
+        if (at := model.curve.departure) is not None and (height := height_at(model.curve, at.layer)) is not None
+    ]
+    if not rows:
+        return []
+    marks = _departure_marks(pd.DataFrame(rows), family.labels)
+    return [marks.encode(x=plots.x(across), y=plots.y(upright))]
+
+
+def height_at(curve: Curve, layer: float) -> float | None:
+    """The height of a curve's NMI between two of its layers; None beyond its ends or beside a layer without one."""
+    known = dict(curve.along("nmi"))
+    below = int(layer)
+    former, later = known.get(below), known.get(below + 1)
+    if former is not None and layer == below:
+        return former.mean
+    if former is None or later is None:
+        return None
+    return former.mean + (layer - below) * (later.mean - former.mean)
+
+
+def null_band(curves: Sequence[Curve]) -> pd.DataFrame:
+    """x, low, y, high of the null over all curves.
+
+    From a standard deviation between runs below the least to the highest 97.5 % quantile over shuffles, which one run
+    has as well.
+    """
+    of_layer: dict[int, list[tuple[Mean, float]]] = {}
+    for curve in curves:
+        high = null_reach(curve)
+        for layer, value in curve.along("null"):
+            of_layer.setdefault(layer, []).append((value, high[layer]))
+    return pd.DataFrame(
+        [
+            {
+                "x": layer,
+                "low": min(value.mean - (value.std or 0.0) for value, _ in values),
+                "y": sum(value.mean for value, _ in values) / len(values),
+                "high": max(high for _, high in values),
+            }
+            for layer, values in sorted(of_layer.items())
+        ],
+        columns=["x", "low", "y", "high"],
     )
-    return Markup('<g class="t{}">{}{}</g>').format(index % charts.SERIES, found, hit)
+
+
+def _null(curves: Sequence[Curve], across: Axis, upright: Axis) -> list[alt.Chart]:
+    band = null_band(curves)
+    if band.empty:
+        return []
+    base = alt.Chart(band).encode(x=plots.x(across))
+    return [
+        base.mark_area(color=theme.SOFT, opacity=0.14).encode(y=plots.y(upright, "low"), y2=alt.Y2(field="high")),
+        base.mark_line(color=theme.SOFT, strokeWidth=1.4, strokeDash=[2, 4]).encode(y=plots.y(upright)),
+    ]
+
+
+def _guide(of_models: Sequence[tuple[str, Curve]], measure: str, *, null: bool) -> pd.DataFrame:
+    """What pointing at a layer tells: the numbers of all models there."""
+    layers = sorted({layer.layer for _, curve in of_models for layer in curve.layers})
+    rows = []
+    for number in layers:
+        told = [layer_name(number)]
+        for label, curve in of_models:
+            layer = next((layer for layer in curve.layers if layer.layer == number), None)
+            value, floor = (layer.of(measure), layer.of("null") if null else None) if layer else (None, None)
+            told.append(f"{label}: {plain(value)}" + (f", null {plain(floor)}" if floor else ""))
+        rows.append({"x": number, "tip": "\n".join(told)})
+    return pd.DataFrame(rows, columns=["x", "tip"])
+
+
+def legend(family: Family, *, places: bool = False) -> tuple[Series, ...]:
+    """The series of a family's charts, and with `places` what else is drawn."""
+    found = [Series(name, index) for index, name in enumerate(family.labels)]
+    if places:
+        kinds = sorted({at.kind for model in family.models if (at := model.curve.departure)})
+        found.append(Series("null: tokens shuffled", colour=theme.SOFT, dashed=True, area=True))
+        found += [Series(f"{kind}, its interval", index=list(theme.SHAPES).index(MARKS[kind]), colour=theme.SOFT)
+                  for kind in kinds]  # fmt: skip
+        if any(model.critical_blocks for model in family.models):
+            found.append(Series("critical block", colour=theme.SOFT, area=True))
+    return tuple(found)
 
 
 def shape_text(shape: Shape) -> str:
     """`step over block 2 [2, 2], p .0003`, or why there is none."""
-    p = "" if shape.p is None else f", p{wording.SPACE}{wording.p_value(shape.p)}"
+    p = "" if shape.line.p is None else f", p{wording.SPACE}{wording.p_value(shape.line.p)}"
     if shape.departure:
         own = "" if shape.departure.p is None else f", p{wording.SPACE}{wording.p_value(shape.departure.p)}"
         return f"{place_text(shape.departure)}{own}; straight line{p.removeprefix(',')}"
@@ -248,25 +255,9 @@ def layer_name(layer: int) -> str:
     return "layer 0, what enters block 0" if layer == 0 else f"layer {layer}, the output of block {layer - 1}"
 
 
-def plain(value: Value | None, digits: int = 3) -> str:
+def plain(value: Mean | None, digits: int = 3) -> str:
     """`0.512 ± 0.010`; a dash where it is not known."""
     if value is None:
         return wording.DASH
     text = f"{value.mean:.{digits}f}".replace("-", wording.MINUS)
     return text if value.std is None else f"{text} ± {value.std:.{digits}f}"
-
-
-def _column(layer: int, curves: Sequence[tuple[str, Curve]], measure: str, x: Scale, y: Scale, *, null: bool) -> Markup:
-    """An invisible column over a layer: pointing at it shows the numbers of all models."""
-    told = [layer_name(layer)]
-    for label, curve in curves:
-        at = next((one for one in curve.layers if one.layer == layer), None)
-        value = at.of(measure) if at else None
-        floor = at.of("null") if at and null else None
-        told.append(f"{label}: {plain(value)}" + (f", null {plain(floor)}" if floor else ""))
-    step = x.at(1) - x.at(0)
-    left, right = max(x.start, x.at(layer) - step / 2), min(x.end, x.at(layer) + step / 2)
-    return Markup(
-        '<g class="hit" data-tip="{}"><path class="guide" d="M{:.1f} {:.1f}V{:.1f}"/>'
-        '<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/></g>'
-    ).format("\n".join(told), x.at(layer), y.end, y.start, left, y.end, right - left, y.start - y.end)

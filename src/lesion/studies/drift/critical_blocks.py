@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lesion.core.values import Value
 from lesion.errors import UsageError, nearest
 from lesion.files import UNFIT, named, read_json
 from lesion.tasks.catalogue import canonical
@@ -89,8 +90,7 @@ def _critical(entries: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
     return tuple(sorted({int(entry["layer"]) for entry in entries if entry["unit"] == "block" and entry["critical"]}))
 
 
-@dataclass(frozen=True)
-class Distance:
+class Distance(Value):
     """How far a place on the layer axis is from the nearest critical block.
 
     Attributes:
@@ -138,4 +138,4 @@ def distance(layer: float, critical: Sequence[int], places: Sequence[float]) -> 
     block = min(critical, key=lambda block: (abs(apart(layer, block)), block))
     found = apart(layer, block)
     near = [min(abs(apart(place, block)) for block in critical) <= abs(found) + 1e-9 for place in places]
-    return Distance(block, found, float(np.mean(near)))
+    return Distance(block=block, distance=found, chance=float(np.mean(near)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import rankdata
 
-from lesion.studies.drift.values import Curve, Departure, Drifts, Followed, steps, within
+from lesion.studies.drift.result import Curve, Departure, DriftOfModel, DriftSummary, steps, within
 
 DRAWS = 9_999
 """Shuffles behind the p of a rank correlation between the steps of two measures."""
@@ -17,12 +17,12 @@ WIDE = 0.5
 """A place whose interval is wider than this share of all layers is said to be hardly known."""
 
 
-def at_the_start(found: Drifts, departure: Departure) -> bool:
+def at_the_start(summary: DriftSummary, departure: Departure) -> bool:
     """Whether a hinge or step stands at the first layer behind the reference, or before it."""
-    return departure.layer <= found.reference + 1 + FIRST
+    return departure.layer <= summary.reference + 1 + FIRST
 
 
-def reach(model: Followed, departure: Departure) -> str | None:
+def reach(model: DriftOfModel, departure: Departure) -> str | None:
     """`within` where the whole interval of a hinge or step is in critical blocks, `outside` where none of it is.
 
     Else `open`; None without critical blocks or without an interval.
@@ -76,7 +76,7 @@ def at_least(hits: int, chances: Sequence[float]) -> float:
     return float(tally[hits:].sum())
 
 
-def lost(model: Followed) -> list[int]:
+def lost(model: DriftOfModel) -> list[int]:
     """The layers at which NMI, less a standard deviation, is no higher than the null reaches."""
     nmi = dict(model.curve.along("nmi"))
     return [
@@ -88,7 +88,7 @@ def lost(model: Followed) -> list[int]:
 def null_reach(curve: Curve) -> dict[int, float]:
     """By layer, how high shuffled tokens reach: the 97.5 % quantile over shuffles, the mean of the runs.
 
-    Older summaries do not tell it; of these it is the null and a standard deviation between runs.
+    Where that is not known it is the null and a standard deviation between runs.
     """
     high = dict(curve.along("null_high"))
     return {
@@ -97,7 +97,7 @@ def null_reach(curve: Curve) -> dict[int, float]:
     }
 
 
-def wide(model: Followed) -> bool:
+def wide(model: DriftOfModel) -> bool:
     """Whether the interval of the model's hinge or step covers more than `WIDE` of its layers."""
     departure = model.curve.departure
     if departure is None or departure.low is None or departure.high is None:

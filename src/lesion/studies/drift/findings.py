@@ -10,64 +10,66 @@ from lesion.report.finding import Finding
 from lesion.studies.drift import model_findings as drift_model
 from lesion.studies.drift.evidence import agreement, at_least, at_the_start, lost, reach, wide
 from lesion.studies.drift.model_findings import CHECKS, capital
-from lesion.studies.drift.values import Departure, Drifts, Family
+from lesion.studies.drift.result import Departure, DriftSummary, Family
 
 
-def findings(found: Drifts) -> list[Finding]:
+def findings(summary: DriftSummary) -> list[Finding]:
     """The verdict, over all models where there are several, then what this study cannot tell."""
-    if not found.models:
+    if not summary.models:
         return [Finding("", ("Nothing has been measured yet.",))]
-    first = Finding("", tuple(verdict(found)), tuple(families(found)))
-    if len(found.models) == 1:
-        whole = drift_model.told_of(found, found.models[0])
+    first = Finding("", tuple(verdict(summary)), tuple(families(summary)))
+    if len(summary.models) == 1:
+        whole = drift_model.told_of(summary, summary.models[0])
         others = (sentence for sentence in whole.sentences if sentence not in first.headline)
         first = Finding(whole.subject, first.headline, tuple(others))
-    return [first, Finding("What cannot be told", (), tuple(limits(found)))]
+    return [first, Finding("What cannot be told", (), tuple(limits(summary)))]
 
 
-def by_model(found: Drifts) -> list[Finding]:
+def by_model(summary: DriftSummary) -> list[Finding]:
     """Each model on its own, where there are several."""
-    return [drift_model.told_of(found, model) for model in found.models] if len(found.models) > 1 else []
+    return [drift_model.told_of(summary, model) for model in summary.models] if len(summary.models) > 1 else []
 
 
-def verdict(found: Drifts) -> list[str]:
+def verdict(summary: DriftSummary) -> list[str]:
     """The sentences at the head of the page: shape, critical blocks, height above the null, and the checks."""
-    if len(found.models) == 1:
-        model = found.models[0]
-        own = [*drift_model.shape_sentences(found, model), *drift_model.place_sentence(model)]
-        return [*own, *drift_model.above(model), *drift_model.checks(found, model)]
-    return [*_shapes_all(found), *_within_all(found), *_above_all(found), *_checks_all(found)]
+    if len(summary.models) == 1:
+        model = summary.models[0]
+        own = [*drift_model.shape_sentences(summary, model), *drift_model.place_sentence(model)]
+        return [*own, *drift_model.above(model), *drift_model.checks(summary, model)]
+    return [*_shapes_all(summary), *_within_all(summary), *_above_all(summary), *_checks_all(summary)]
 
 
-def _shapes_all(found: Drifts) -> list[str]:
-    tested = [model for model in found.models if model.curve.shape and model.curve.shape.straight is not None]
+def _shapes_all(summary: DriftSummary) -> list[str]:
+    tested = [model for model in summary.models if model.curve.shape and model.curve.shape.straight is not None]
     if not tested:
         return ["Of no model was the shape of the curve tested."]
-    among = f"{len(tested)} models" if len(tested) == len(found.models) else f"{len(tested)} models tested"
+    among = f"{len(tested)} models" if len(tested) == len(summary.models) else f"{len(tested)} models tested"
     rejected = [model for model in tested if model.curve.shape and not model.curve.shape.straight]
-    told = f"That NMI with layer {found.reference} falls along a straight line over layers is rejected in "
-    told += f"{_of(len(rejected), len(tested)).removesuffix(str(len(tested)))}{among}"
-    told += _p_range([model.curve.shape.p for model in rejected if model.curve.shape])
-    plain = [model.curve.shape.f for model in rejected if model.curve.shape and model.curve.shape.f is not None]
+    text = f"That NMI with layer {summary.reference} falls along a straight line over layers is rejected in "
+    text += f"{_of(len(rejected), len(tested)).removesuffix(str(len(tested)))}{among}"
+    text += _p_range([model.curve.shape.line.p for model in rejected if model.curve.shape])
+    plain = [
+        model.curve.shape.line.f for model in rejected if model.curve.shape and model.curve.shape.line.f is not None
+    ]
     if plain:
-        told += f"; lack-of-fit F, which takes layers for independent: {_range(plain, 1)}"
-    told += "."
+        text += f"; lack-of-fit F, which takes layers for independent: {_range(plain, 1)}"
+    text += "."
     if not rejected:
-        return [told]
+        return [text]
     parts = []
     for kind in ("step", "hinge"):
         many = sum(model.curve.departure is not None and model.curve.departure.kind == kind for model in rejected)
         parts += [f"{many} {'has' if many == 1 else 'have'} a {kind} on top of a line"] if many else []
     none = sum(model.curve.departure is None for model in rejected)
     parts += [f"in {none} neither a hinge nor a step is found"] if none else []
-    told += f" Of these, {wording.listed(parts)}."
-    first = sum(at_the_start(found, model.curve.departure) for model in rejected if model.curve.departure)
+    text += f" Of these, {wording.listed(parts)}."
+    first = sum(at_the_start(summary, model.curve.departure) for model in rejected if model.curve.departure)
     if first:
-        told += (
-            f" In {first} it marks no more than the end of the first step, in which layer {found.reference} leaves its "
-            "agreement with itself."
+        text += (
+            f" In {first} it marks no more than the end of the first step, in which layer {summary.reference} leaves"
+            " its agreement with itself."
         )
-    return [told]
+    return [text]
 
 
 def _p_range(values: Sequence[float | None]) -> str:
@@ -79,10 +81,10 @@ def _p_range(values: Sequence[float | None]) -> str:
     return f" (p{wording.SPACE}{low if low == high else f'{low} to {high}'})"
 
 
-def families(found: Drifts) -> list[str]:
+def families(summary: DriftSummary) -> list[str]:
     """Per family the hinges and steps of its models, with the critical blocks and chance."""
-    told = []
-    for family in found.families:
+    sentences = []
+    for family in summary.families:
         parts = []
         for kind in ("step", "hinge"):
             chosen = [
@@ -107,8 +109,8 @@ def families(found: Drifts) -> list[str]:
                 )
             parts.append(text)
         if parts:
-            told.append(f"{capital(family.name)}: {'; '.join(parts)}.")
-    return told
+            sentences.append(f"{capital(family.name)}: {'; '.join(parts)}.")
+    return sentences
 
 
 def _where(kind: str, chosen: Sequence[Departure]) -> str:
@@ -118,46 +120,48 @@ def _where(kind: str, chosen: Sequence[Departure]) -> str:
     return f"at layer {_range([one.layer for one in chosen], 1)}"
 
 
-def limits(found: Drifts) -> list[str]:
+def limits(summary: DriftSummary) -> list[str]:
     """What the numbers leave open."""
-    told = []
-    if found.reference == 0:
-        told.append(
+    sentences = []
+    if summary.reference == 0:
+        sentences.append(
             "Layer 0 agrees with itself by definition, and in a model with rotary positions its vectors are token "
             "identity alone: what falls is how much a cluster still says which token it is, not syntax as such."
         )
     else:
-        told.append("Layer 1, the output of block 0, agrees with itself by definition; layer 0 is left out.")
-    ceilings = [model.ceiling for model in found.models if model.ceiling is not None]
+        sentences.append("Layer 1, the output of block 0, agrees with itself by definition; layer 0 is left out.")
+    ceilings = [model.curve.ceiling for model in summary.models if model.curve.ceiling is not None]
     if ceilings:
-        told.append(
-            f"Two clusterings of layer {found.reference} from other starts agree only to an NMI of "
+        sentences.append(
+            f"Two clusterings of layer {summary.reference} from other starts agree only to an NMI of "
             f"{_range(ceilings)}: that is k-means' own noise, and no later layer can be expected above it."
         )
-    runs = found.study.get("runs")
+    runs = summary.study.runs
     if runs == 1:
-        told.append("One run has no spread: nothing can be tested, and places of hinges and steps have no interval.")
-    told += power(found)
-    if all(model.critical is None for model in found.models):
-        told.append(
+        sentences.append(
+            "One run has no spread: nothing can be tested, and places of hinges and steps have no interval."
+        )
+    sentences += power(summary)
+    if all(model.critical is None for model in summary.models):
+        sentences.append(
             "Whether anything happens near critical layers: no layer study was given. With --study and the folder of "
             "a layer study of the same models, its critical blocks are compared with hinges and steps."
         )
-    unsure = [model.name for model in found.models if wide(model)]
+    unsure = [model.name for model in summary.models if wide(model)]
     if unsure:
-        told.append(
+        sentences.append(
             f"Where the hinge or step of {wording.listed(unsure)} is: the interval covers more than half of the layers."
         )
-    told.append(
+    sentences.append(
         "A hinge or step in a critical block shows that two things happen in one place, not that one causes the other; "
         "models fine-tuned from one base are no independent evidence of it."
     )
-    return told
+    return sentences
 
 
-def power(found: Drifts) -> list[str]:
+def power(summary: DriftSummary) -> list[str]:
     """The smallest hinge and step that 80 % of such studies would find."""
-    shapes = [model.curve.shape for model in found.models if model.curve.shape]
+    shapes = [model.curve.shape for model in summary.models if model.curve.shape]
     parts = []
     for kind, unit in (("step", " in NMI"), ("hinge", " per layer in slope")):
         sizes = [one.detectable for shape in shapes if (one := getattr(shape, kind)).detectable is not None]
@@ -170,10 +174,10 @@ def power(found: Drifts) -> list[str]:
     ]
 
 
-def _within_all(found: Drifts) -> list[str]:
+def _within_all(summary: DriftSummary) -> list[str]:
     """Over all models with a hinge or step and critical blocks: how many surely are within them, and by chance."""
     known = [
-        (model, model.curve.departure) for model in found.models if model.critical_blocks and model.curve.departure
+        (model, model.curve.departure) for model in summary.models if model.critical_blocks and model.curve.departure
     ]
     if not known:
         return []
@@ -188,9 +192,9 @@ def _within_all(found: Drifts) -> list[str]:
     ]
 
 
-def _above_all(found: Drifts) -> list[str]:
+def _above_all(summary: DriftSummary) -> list[str]:
     ends, floors, touching = [], [], []
-    for model in found.models:
+    for model in summary.models:
         nmi, null = dict(model.curve.along("nmi")), dict(model.curve.along("null"))
         both = [layer for layer in nmi if layer in null]
         if both:
@@ -199,34 +203,34 @@ def _above_all(found: Drifts) -> list[str]:
             touching += [model.name] if lost(model) else []
     if not ends:
         return []
-    told = f"At the last layer NMI is {_range(ends)}, where shuffled tokens give {_range(floors)}"
+    text = f"At the last layer NMI is {_range(ends)}, where shuffled tokens give {_range(floors)}"
     if touching:
-        which = wording.listed(touching) if len(touching) < 3 else f"{_of(len(touching), len(found.models))} models"
-        told += f"; in {which} there are layers that cannot be told from that null"
-    return [f"{told}."]
+        which = wording.listed(touching) if len(touching) < 3 else f"{_of(len(touching), len(summary.models))} models"
+        text += f"; in {which} there are layers that cannot be told from that null"
+    return [f"{text}."]
 
 
-def _checks_all(found: Drifts) -> list[str]:
-    told, none = [], []
+def _checks_all(summary: DriftSummary) -> list[str]:
+    agreeing, none = [], []
     for measure, name in CHECKS.items():
-        both = [agreement(model.curve, measure, found.reference) for model in found.models]
+        both = [agreement(model.curve, measure, summary.reference) for model in summary.models]
         known = [pair for pair in both if pair is not None]
         agree = sum(p <= ALPHA for _, p in known)
         if agree:
-            told.append(f"{name} in {_of(agree, len(known))}")
+            agreeing.append(f"{name} in {_of(agree, len(known))}")
         elif known:
             none.append(name)
-    if not told and not none:
+    if not agreeing and not none:
         return []
     small = "with few blocks only strong agreement can show"
-    if not told:
+    if not agreeing:
         return [
-            f"There is no evidence that {' or '.join(none)} with layer {found.reference} falls over the same blocks as "
-            f"NMI, in any model (rank correlation of the steps, p ≤ {ALPHA:g} each; {small})."
+            f"There is no evidence that {' or '.join(none)} with layer {summary.reference} falls over the same blocks"
+            f" as NMI, in any model (rank correlation of the steps, p ≤ {ALPHA:g} each; {small})."
         ]
     rest = f", {' or '.join(none)} in none" if none else ""
     return [
-        f"Measures that know of no clusters fall over the same blocks as NMI: {wording.listed(told)} models{rest} ("
+        f"Measures that know of no clusters fall over the same blocks as NMI: {wording.listed(agreeing)} models{rest} ("
         f"rank correlation of the steps, p ≤ {ALPHA:g} each; {small})."
     ]
 

@@ -16,7 +16,7 @@ from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.studies.drift import cells as drift_cells
-from lesion.studies.drift.cells import Measured
+from lesion.studies.drift.cells import Measured, MeasuredLayer
 from lesion.studies.drift.clustering import Drift, Settings, drift
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.drift.texts import Texts, seed_of
@@ -102,14 +102,22 @@ def _settings(study: DriftStudy, run: int, clusters: int) -> Settings:
 
 
 def _measured(made: Drift, clusters: int) -> Measured:
-    """What a cell keeps of a drift; a measure that there is none of is None."""
-    layers = []
-    for one in made.layers:
-        plain = {name: getattr(one, name) for name in ("nmi", "null", "null_high", "cosine", "cka", "inertia")}
-        told = {name: float(value) if np.isfinite(value) else None for name, value in plain.items()}
-        layers.append({"layer": int(one.layer), **told, "labels": {k: float(v) for k, v in one.labels.items()}})
-    assignments = tuple(tuple(map(int, layer)) for layer in made.assignments)
-    return Measured(clusters, tuple(layers), float(made.ceiling), int(made.distinct), assignments)
+    """What a cell keeps of a drift."""
+    names = ("nmi", "null", "null_high", "cosine", "cka", "inertia")
+    return Measured(
+        clusters=clusters,
+        layers=[
+            MeasuredLayer(
+                layer=one.layer,
+                labels={name: float(value) for name, value in one.labels.items()},
+                **{name: getattr(one, name) for name in names},
+            )
+            for one in made.layers
+        ],
+        ceiling=made.ceiling,
+        distinct=made.distinct,
+        assignments=[tuple(map(int, layer)) for layer in made.assignments],
+    )
 
 
 def occurrences_of(

@@ -7,8 +7,8 @@ from lesion.report.evidence import ALPHA
 from lesion.report.finding import Finding
 from lesion.studies.drift.charts import place_text, shape_text
 from lesion.studies.drift.evidence import agreement, at_the_start, lost, reach, steepest
+from lesion.studies.drift.result import Departure, DriftOfModel, DriftSummary, Leaving, Shape, steps
 from lesion.studies.drift.token_tables import named, token_text
-from lesion.studies.drift.values import Departure, Drifts, Followed, Leaving, Shape, steps
 
 CHECKS = {"cosine": "cosine", "cka": "CKA"}
 """The measures that know of no clusters, and what they are called."""
@@ -20,30 +20,30 @@ MANY = 0.2
 """Where more than this share of all places is as near to a critical block, nearness says little."""
 
 
-def told_of(found: Drifts, model: Followed) -> Finding:
+def told_of(summary: DriftSummary, model: DriftOfModel) -> Finding:
     """One model: the shape of its curve and its critical blocks first, then everything else that is known of it."""
-    headline = [*shape_sentences(found, model), *place_sentence(model)]
+    headline = [*shape_sentences(summary, model), *place_sentence(model)]
     sentences = [
-        *(*_fall(found, model), *above(model), *checks(found, model), *_other_clusters(model), *_elsewhere(model)),
+        *(*_fall(summary, model), *above(model), *checks(summary, model), *_other_clusters(model), *_elsewhere(model)),
         *left(model),
     ]
     return Finding(model.name, tuple(headline), tuple(sentences))
 
 
-def shape_sentences(found: Drifts, model: Followed) -> list[str]:
+def shape_sentences(summary: DriftSummary, model: DriftOfModel) -> list[str]:
     """Whether the curve is a straight line, and the hinge or step that it has instead."""
     shape = model.curve.shape
     if shape is None:
         return ["The shape of the curve is not known."]
     if shape.chosen == "untested":
         return ["With one run a straight line cannot be tested."]
-    p = f"p{wording.SPACE}{wording.p_value(shape.p)}"
+    p = f"p{wording.SPACE}{wording.p_value(shape.line.p)}"
     if shape.chosen == "line":
         return [f"A straight line is not rejected ({p})."]
-    told = [f"The curve is not a straight line ({p}{_textbook(shape)})."]
+    first = f"The curve is not a straight line ({p}{_textbook(shape)})."
     at = shape.departure
     if at is None:
-        return [*told, f"Neither a hinge ({_p(shape.hinge)}) nor a step ({_p(shape.step)}) is found on top of a line."]
+        return [first, f"Neither a hinge ({_p(shape.hinge)}) nor a step ({_p(shape.step)}) is found on top of a line."]
     other = shape.step if at is shape.hinge else shape.hinge
     text = f"It has a {place_text(at)} ({_p(at)}): {change(at)}"
     if at.gain is not None and other.gain is not None and abs(at.gain - other.gain) < SAME:
@@ -58,12 +58,12 @@ def shape_sentences(found: Drifts, model: Followed) -> list[str]:
         )
     if shape.share is not None:
         text += f"; {wording.percent(shape.share, 0)} of bootstrap draws of runs prefer a {better(shape)}"
-    if at_the_start(found, at):
+    if at_the_start(summary, at):
         text += (
-            f". It marks no more than the end of the first step, in which layer {found.reference} leaves its agreement "
-            "with itself"
+            f". It marks no more than the end of the first step, in which layer {summary.reference} leaves its"
+            " agreement with itself"
         )
-    return [*told, f"{text}."]
+    return [first, f"{text}."]
 
 
 def better(shape: Shape) -> str:
@@ -81,24 +81,26 @@ def change(departure: Departure) -> str:
 
 
 def _textbook(shape: Shape) -> str:
-    if shape.f is None or shape.degrees is None:
+    if shape.line.f is None:
         return ""
-    numbers = f"F({shape.degrees[0]},{wording.SPACE}{shape.degrees[1]}) = {shape.f:.1f}"
-    return f"; if layers were independent: {numbers}, p{wording.SPACE}{wording.p_value(shape.f_p)}"
+    numbers = f"F({shape.line.degrees[0]},{wording.SPACE}{shape.line.degrees[1]}) = {shape.line.f:.1f}"
+    return f"; if layers were independent: {numbers}, p{wording.SPACE}{wording.p_value(shape.line.f_p)}"
 
 
 def _p(departure: Departure) -> str:
     return f"p{wording.SPACE}{wording.p_value(departure.p)}"
 
 
-def _pace(slope: float) -> str:
+def _pace(slope: float | None) -> str:
     """A slope per layer in words."""
+    if slope is None:
+        return "has no known slope"
     if abs(slope) < 0.0005:
         return "stays as it is"
     return f"{'rises' if slope > 0 else 'falls'} by {abs(slope):.3f} a layer"
 
 
-def place_sentence(model: Followed) -> list[str]:
+def place_sentence(model: DriftOfModel) -> list[str]:
     """Where the hinge or step stands to the critical blocks, and how many places for it are as near."""
     shape = model.curve.shape
     if shape is None or model.critical is None:
@@ -106,55 +108,54 @@ def place_sentence(model: Followed) -> list[str]:
     blocks = model.critical_blocks
     if not blocks:
         return ["The layer study found no critical block to compare with."]
-    at, nearest = shape.departure, model.nearest(model.curve)
+    at, nearest = shape.departure, model.curve.nearest
     if at is None or nearest is None:
         return [f"{capital(_critical(model))}; without a hinge or step there is nothing to compare."]
     block, distance = nearest.block, nearest.distance
     place = f"critical block{wording.SPACE}{block} (between layers {block} and {block + 1})"
     if distance == 0:
-        told = f"It is {'over' if at.kind == 'step' else 'within'} {place}"
+        text = f"It is {'over' if at.kind == 'step' else 'within'} {place}"
     else:
-        told = f"It is {abs(distance):.1f} layers {'after' if distance > 0 else 'before'} {place}"
-    told += {
+        text = f"It is {abs(distance):.1f} layers {'after' if distance > 0 else 'before'} {place}"
+    text += {
         "within": "; its whole interval lies within critical blocks",
         "outside": "; no part of its interval lies within a critical block",
         "open": "; part of its interval lies outside critical blocks",
         None: "",
     }[reach(model, at)]
-    told += (
+    text += (
         f". By chance, {wording.percent(nearest.chance, 0)} of all places for a {at.kind} are as near to "
         f"{_critical(model)}{', so that nearness says little' if nearest.chance > MANY else ''}."
     )
-    return [told]
+    return [text]
 
 
-def _critical(model: Followed) -> str:
+def _critical(model: DriftOfModel) -> str:
     """`the critical blocks 2 and 3`."""
     blocks = model.critical_blocks
     noun = "block" if len(blocks) == 1 else "blocks"
     return f"the critical {noun}{wording.SPACE}{wording.layer_runs(blocks, last=' and')}"
 
 
-def _fall(found: Drifts, model: Followed) -> list[str]:
-    places = [place for place in model.curve.along("nmi") if place[0] > found.reference]
+def _fall(summary: DriftSummary, model: DriftOfModel) -> list[str]:
+    places = [place for place in model.curve.along("nmi") if place[0] > summary.reference]
     if len(places) < 2:
         return []
     (first, start), (last, end) = places[0], places[-1]
-    told = (
-        f"NMI with the clusters of layer {found.reference} goes from {_spread(start.mean, start.std)} at layer {first} "
-    )
-    told += f"to {_spread(end.mean, end.std)} at layer {last}"
+    text = f"NMI with the clusters of layer {summary.reference} goes from {_spread(start.mean, start.std)}"
+    text += f" at layer {first} "
+    text += f"to {_spread(end.mean, end.std)} at layer {last}"
     least, lowest = min(places, key=lambda place: place[1].mean)
     if lowest.mean < end.mean - 0.02 and least not in (first, last):
-        told += f", with the least, {lowest.mean:.2f}, at layer {least}"
-    deepest = steepest(model.curve, "nmi", found.reference)
+        text += f", with the least, {lowest.mean:.2f}, at layer {least}"
+    deepest = steepest(model.curve, "nmi", summary.reference)
     if deepest is not None:
         fall = -dict(steps(model.curve, "nmi"))[deepest]
-        told += f"; the largest step, {fall:.2f}, is over block {deepest}"
-    return [f"{told} ({wording.counted(model.curve.clusters or 0, 'cluster')})."]
+        text += f"; the largest step, {fall:.2f}, is over block {deepest}"
+    return [f"{text} ({wording.counted(model.clusters, 'cluster')})."]
 
 
-def above(model: Followed) -> list[str]:
+def above(model: DriftOfModel) -> list[str]:
     """How high the curve stands above what shuffled tokens give, at the last layer and anywhere."""
     nmi, null = dict(model.curve.along("nmi")), dict(model.curve.along("null"))
     both = [layer for layer in nmi if layer in null]
@@ -162,76 +163,76 @@ def above(model: Followed) -> list[str]:
         return []
     last = both[-1]
     above = nmi[last].mean - null[last].mean
-    told = f"At the last layer NMI is {nmi[last].mean:.2f}, where shuffled tokens give {null[last].mean:.2f}"
-    told += f": {above:.2f} above the null" if above >= 0.005 else ", no less"
+    text = f"At the last layer NMI is {nmi[last].mean:.2f}, where shuffled tokens give {null[last].mean:.2f}"
+    text += f": {above:.2f} above the null" if above >= 0.005 else ", no less"
     low = lost(model)
     if low:
         noun = "layer" if len(low) == 1 else "layers"
-        told += f"; {noun} {wording.layer_runs(low, last=' and')} cannot be told from it"
-    return [f"{told}."]
+        text += f"; {noun} {wording.layer_runs(low, last=' and')} cannot be told from it"
+    return [f"{text}."]
 
 
-def checks(found: Drifts, model: Followed) -> list[str]:
+def checks(summary: DriftSummary, model: DriftOfModel) -> list[str]:
     """Whether cosine and CKA fall over the same blocks as NMI does."""
-    told = []
-    own = steepest(model.curve, "nmi", found.reference)
+    text = []
+    own = steepest(model.curve, "nmi", summary.reference)
     for measure, name in CHECKS.items():
-        both = agreement(model.curve, measure, found.reference)
+        both = agreement(model.curve, measure, summary.reference)
         if both is None:
             continue
         rho, p = both
-        most = steepest(model.curve, measure, found.reference)
+        most = steepest(model.curve, measure, summary.reference)
         where = "" if most is None else f", most of all over block {most}" + (" as well" if most == own else "")
         numbers = f"(ρ{wording.SPACE}{rho:.2f}, p{wording.SPACE}{wording.p_value(p)})".replace("-", wording.MINUS)
-        told.append(
+        text.append(
             f"{name} falls over the same blocks {numbers}{where}"
             if p <= ALPHA
             else f"of {name} there is no evidence that it falls over the same blocks {numbers}{where}"
         )
-    return [f"{capital('; '.join(told))}."] if told else []
+    return [f"{capital('; '.join(text))}."] if text else []
 
 
-def _other_clusters(model: Followed) -> list[str]:
+def _other_clusters(model: DriftOfModel) -> list[str]:
     """The shapes under the other numbers of clusters."""
-    known = {curve.clusters or 0: curve.shape for curve in model.others if curve.shape}
+    others = (curve for curve in model.curves if curve.clusters != model.clusters)
+    known = {curve.clusters: curve.shape for curve in others if curve.shape}
     parts = [f"{clusters} clusters: {shape_text(known[clusters])}" for clusters in sorted(known)]
     return [f"With other numbers of clusters: {'. '.join(parts)}."] if parts else []
 
 
-def _elsewhere(model: Followed) -> list[str]:
+def _elsewhere(model: DriftOfModel) -> list[str]:
     """What is critical for the tasks of the layer study, where it asked several or another."""
-    told = {task: blocks for task, blocks in (model.critical or {}).items() if task}
-    if not told or list(told) == [model.task]:
+    text = {task: blocks for task, blocks in (model.critical or {}).items() if task}
+    if not text or list(text) == [model.compared]:
         return []
-    parts = [f"{wording.layer_runs(blocks, last=' and') or 'none'} for {task}" for task, blocks in told.items()]
-    compared = f"; compared are those for {model.task}" if model.task else "; compared are those for any of them"
+    parts = [f"{wording.layer_runs(blocks, last=' and') or 'none'} for {task}" for task, blocks in text.items()]
+    compared = (
+        f"; compared are those for {model.compared}" if model.compared else "; compared are those for any of them"
+    )
     return [f"Critical blocks of the layer study: {', '.join(parts)}{compared}."]
 
 
-def left(model: Followed) -> list[str]:
+def left(model: DriftOfModel) -> list[str]:
     """Which classes and tokens leave their cluster more often than all tokens do, the surest first."""
-    if not model.between or model.overall is None:
-        return []
-    start, end = model.between[0]
-    told = (
-        f"Between layers {start} and {end}, {wording.percent(model.overall, 0)} of all tokens leave their cluster, "
-        "those included that k-means alone would move"
+    tokens = model.tokens
+    overall = tokens.overall.share.value or 0.0
+    text = (
+        f"Between layers {tokens.start} and {tokens.end}, {wording.percent(overall, 0)} of all tokens leave their"
+        " cluster, those included that k-means alone would move"
     )
-    parts = []
-    total = sum(one.count for one in model.classes if (one.start, one.end) == (start, end))
-    for kind, rows, quoted in (("classes", model.classes, False), ("tokens", model.tokens, True)):
-        more = [one for one in rows if one.low is not None and one.low > model.overall]
-        more.sort(key=lambda one: -(one.low or 0.0))
-        if quoted:
-            more = named([one for one in rows if (one.start, one.end) == (start, end)], model.overall, total)
-        if more:
-            parts.append(f"of the {kind} {wording.listed([_leaver(one, quoted=quoted) for one in more[:MOST_NAMED]])}")
-    return [f"{told}. More than that leave {'; '.join(parts)}." if parts else f"{told}."]
+    classes = [one for one in tokens.surest_classes if one.share.low is not None and one.share.low > overall]
+    types = named(tokens.types, overall, sum(one.count for one in tokens.classes))
+    parts = [
+        f"of the {kind} {wording.listed([_leaver(one) for one in more[:MOST_NAMED]])}"
+        for kind, more in (("classes", classes), ("tokens", types))
+        if more
+    ]
+    return [f"{text}. More than that leave {'; '.join(parts)}." if parts else f"{text}."]
 
 
-def _leaver(one: Leaving, *, quoted: bool) -> str:
-    name = f"“{token_text(one.token or '')}”" if quoted else one.kind
-    return f"{name} ({wording.percent(one.share, 0)} {wording.interval(one.low, one.high, 0)})"
+def _leaver(one: Leaving) -> str:
+    name = one.kind if one.token is None else f"“{token_text(one.token)}”"
+    return f"{name} ({wording.percent(one.share.value, 0)} {wording.interval(one.share.low, one.share.high, 0)})"
 
 
 def _spread(mean: float, std: float | None) -> str:

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from lesion import atomic as whole
 from lesion.core.inference import load_chosen
+from lesion.core.rates import loops
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice
+from lesion.core.values import read_summary
 from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
-from lesion.files import UNFIT, stored_object, understood
 from lesion.models.load import Model, peek, quiet, refuse_not_finite
 from lesion.models.source import find as find_source
 from lesion.models.tokenizer import read_tokenizer
-from lesion.outputs import refuse_another_kind
+from lesion.outputs import kind_of, refuse_another_kind
 from lesion.progress import Silent, Watcher
 from lesion.studies.drift import summary as drift_summary
 from lesion.studies.drift.critical_blocks import Critical, read_critical
 from lesion.studies.drift.measurement import CLASS, in_part, labels_of, measure, occurrences_of, refuse_few, spooling
+from lesion.studies.drift.result import DriftOfModel, DriftSummary, Run
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.drift.texts import Texts, ask_own, draw_runs, read_texts, seed_of, speaks
 from lesion.studies.drift.token_drift import token_drift
 from lesion.tasks.catalogue import find
 from lesion.tasks.task import Item, Task
-
-DRIFT = "drift.json"
 
 
 @dataclass(frozen=True)
@@ -40,13 +38,13 @@ class DriftOutcome:
 
     Attributes:
         folder: of the study.
-        summary: the numbers, as in `drift.json`.
+        summary: the numbers, as in `summary.json`.
         asked: own solutions asked for in this run, without those stored before.
         measured: cells (a run of a model under a number of clusters) measured now; `planned`: of the whole study.
     """
 
     folder: Path
-    summary: dict[str, Any]
+    summary: DriftSummary
     asked: int
     measured: int
     planned: int
@@ -85,40 +83,38 @@ def run_drift(
     _look_ahead(study, models or {})
     _refuse_another(folder, study)
     asked = measured = 0
-    told: list[dict[str, Any]] = []
+    finished: list[DriftOfModel] = []
     notes = _notes(study, task, critical)
     with Store.open(folder, study.identity(), study.to_toml(), "drift") as store, spooling(folder):
         store.add_items(study.task.name, {item.id: item for run in runs for item in run}.values())
         for number, chosen in enumerate(study.models, start=1):
             model = (models or {}).get(chosen.name) or load_chosen(study.questions(), chosen, make_engine)
             refuse_not_finite(model, chosen.name)
-            # What was asked for between two layers is told before anything is asked.
+            # What is wrong with the two layers asked for is told before anything is evaluated.
             drift_summary.between(study, len(model.anatomy.blocks), None, chosen.name)
             _note(store, chosen, model)
             entry, more, made, remarks = _model(
                 study, chosen, model, task, runs, store, folder, watcher, critical, make_engine
             )
-            told.append(entry)
+            finished.append(entry)
             asked, measured, notes = asked + more, measured + made, notes + remarks
             del model  # makes room for the next
-            summary = _summary(study, told, notes, study.models[number:])
-            _write(folder, summary)
+            summary = _summary(study, finished, notes, study.models[number:])
+            summary.write(folder)
     return DriftOutcome(folder, summary, asked, measured, len(study.models) * study.runs * len(study.clusters))
 
 
-def recall_drift(folder: Path) -> dict[str, Any] | None:
+def recall_drift(folder: Path) -> DriftSummary | None:
     """The summary of a drift study in a folder, as far as it has got; None: the folder has none.
 
     Raises:
         LesionError: the file is damaged, or no model of the study is finished.
     """
-    path = Path(folder) / DRIFT
-    summary = stored_object(path, _AGAIN)
+    if kind_of(Path(folder)) != "drift":
+        return None
+    summary = read_summary(DriftSummary, folder, _AGAIN)
     if summary is None:
         _refuse_unfinished(Path(folder))
-        return None
-    with understood(path, _AGAIN):
-        summary["study"], summary["models"], summary["notes"]
     return summary
 
 
@@ -141,16 +137,15 @@ def _refuse_unfinished(folder: Path) -> None:
 def _refuse_another(folder: Path, study: DriftStudy) -> None:
     """A summary that is there is replaced by one of the same questions only."""
     try:
-        there = (stored_object(folder / DRIFT, _AGAIN) or {})["study"]
-        if there["identity"] == study.identity():
-            return
-        keys = ("task", "prompt_style", "max_new_tokens", "stop_loops", "dtype")
-        here = drift_summary.told_of(study, "")
-        differing = [
-            f"{key}: {there.get(key)} there, {here.get(key)} here" for key in keys if there.get(key) != here.get(key)
-        ]
-    except (*UNFIT, LesionError):
-        return  # none, or damaged: there is nothing to lose
+        there = read_summary(DriftSummary, folder, _AGAIN)
+    except LesionError:
+        return  # damaged: there is nothing to lose
+    if there is None or there.identity == study.identity():
+        return
+    keys = ("task", "prompt_style", "max_new_tokens", "stop_loops", "dtype")
+    pairs = {key: (getattr(there.study, key), getattr(study, key)) for key in keys}
+    pairs["task"] = (there.study.task.name, study.task.name)
+    differing = [f"{key}: {theirs} there, {ours} here" for key, (theirs, ours) in pairs.items() if theirs != ours]
     raise LesionError(
         f"{folder} holds another drift study{f' ({chr(59).join(differing)})' if differing else ''}. Give another folder"
         f" with --out, or run the study that was started there."
@@ -213,7 +208,7 @@ def _model(
     watcher: Watcher,
     critical: Critical | None,
     make_engine: MakeEngine,
-) -> tuple[dict[str, Any], int, int, list[str]]:
+) -> tuple[DriftOfModel, int, int, list[str]]:
     """The entry of one model in the summary, how many answers and cells were made for it, and notes."""
     own = ask_own(study, chosen, model, task, runs, store, watcher, make_engine) if speaks(study, task) else None
     texts = read_texts(study, chosen, model, task, runs, store, own)
@@ -221,27 +216,33 @@ def _model(
     refuse_few(study, chosen, model, texts, folder)
     cells, made = measure(study, chosen, model, texts, labels, folder, watcher)
     blocks = len(model.anatomy.blocks)
-    curves = drift_summary.curves(study, cells, seed_of(study, "shape"))
-    layers = drift_summary.between(study, blocks, drift_summary.place(curves["shape"]), chosen.name)
+    by_task = None if critical is None else critical.blocks.get(chosen.name)
+    compared = drift_summary.compared(study, by_task)
+    blocks_beside = sorted({b for task, found in (by_task or {}).items() if compared in (None, task) for b in found})
+    curves = drift_summary.curves(study, cells, seed_of(study, "shape"), blocks_beside)
+    shape = next(curve.shape for curve in curves if curve.clusters == study.drawn)
+    at = None if shape is None else shape.departure
+    layers = drift_summary.between(study, blocks, None if at is None else at.layer, chosen.name)
     occurrences = [
         occurrences_of(study, one, measured, label[CLASS], layers)
         for one, measured, label in zip(texts, cells[study.drawn], labels, strict=True)
     ]
     family, variant = chosen.lineage
-    entry = {
-        "model": chosen.name,
-        "family": family or model.anatomy.family,
-        "variant": variant,
-        "fingerprint": model.fingerprint,
-        "blocks": blocks,
-        **curves,
-        **drift_summary.beside(study, chosen.name, curves["shape"], critical),
-        "runs": [_run(study, one) for one in texts],
-        "between": list(layers),
-        **token_drift(model.tokenizer, occurrences, layers, study.level),
-    }
+    entry = DriftOfModel(
+        name=chosen.name,
+        family=family or model.anatomy.family,
+        variant=variant,
+        fingerprint=model.fingerprint,
+        blocks=blocks,
+        clusters=study.drawn,
+        curves=curves,
+        critical=None if by_task is None else dict(by_task),
+        compared=compared,
+        runs=[_run(study, one) for one in texts],
+        tokens=token_drift(model.tokenizer, occurrences, layers, study.level),
+    )
     notes = []
-    if curves["shape"] is None:
+    if shape is None:
         notes.append(f"{chosen.name} has {blocks} blocks, too few layers to test the shape of its curve.")
     if own is not None and any(one.truncated for one in texts):
         cut, of = sum(one.truncated or 0 for one in texts), sum(len(one.items) for one in texts)
@@ -250,31 +251,30 @@ def _model(
     return entry, 0 if own is None else own.asked, made, notes
 
 
-def _run(study: DriftStudy, texts: Texts) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "run": texts.run,
-        "tokens": int(in_part(study, texts).sum()),
-        "items": len(texts.items),
-        "prompt_tokens": int(texts.in_prompt.sum()),
-        "solution_tokens": int((~texts.in_prompt).sum()),
-    }
-    if texts.right is not None:
-        told |= {"right": texts.right, "truncated": texts.truncated}
-    return told
+def _run(study: DriftStudy, texts: Texts) -> Run:
+    return Run(
+        run=texts.run,
+        items=len(texts.items),
+        tokens=int(in_part(study, texts).sum()),
+        prompt_tokens=int(texts.in_prompt.sum()),
+        solution_tokens=int((~texts.in_prompt).sum()),
+        right=texts.right,
+        truncated=texts.truncated,
+    )
 
 
 def _summary(
-    study: DriftStudy, told: Sequence[Mapping[str, Any]], notes: Sequence[str], left: Sequence[ModelChoice]
-) -> dict[str, Any]:
+    study: DriftStudy, finished: Sequence[DriftOfModel], notes: Sequence[str], left: Sequence[ModelChoice]
+) -> DriftSummary:
     remarks = list(dict.fromkeys(notes))
     if left:
         names = ", ".join(chosen.name for chosen in left)
         remarks.append(f"Not measured yet: {names}; the same command goes on from here.")
-    return {"study": drift_summary.told_of(study, study.identity()), "models": list(told), "notes": remarks}
-
-
-def _write(folder: Path, summary: Mapping[str, Any]) -> None:
-    try:
-        whole.replace(folder / DRIFT, json.dumps(summary, allow_nan=False))
-    except OSError as error:
-        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another with --out.") from error
+    return DriftSummary(
+        version=version("lesion"),
+        identity=study.identity(),
+        approximate=loops(study.stop_loops).get("approximate"),
+        study=study,
+        models=finished,
+        notes=remarks,
+    )

@@ -4,149 +4,83 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
-from typing import Any
+from typing import Literal
 
 import numpy as np
-from jaxtyping import Float64
 
-from lesion.core.rates import loops
+from lesion.core.values import Mean
 from lesion.errors import UsageError
-from lesion.statistics.shape import LEAST_LAYERS, Departure, detectable, shape
+from lesion.statistics.shape import LEAST_LAYERS, detectable, shape
+from lesion.statistics.shape import Departure as FittedDeparture
 from lesion.studies.drift.cells import Measured
-from lesion.studies.drift.critical_blocks import Critical, distance, places
+from lesion.studies.drift.critical_blocks import Critical, distance
+from lesion.studies.drift.result import MEASURES, Curve, Departure, Layer, Line, Shape
 from lesion.studies.drift.study import DriftStudy
 from lesion.tasks.catalogue import canonical
 
-MEASURES = ("nmi", "null", "null_high", "cosine", "cka")
 
-
-def told_of(study: DriftStudy, identity: str) -> dict[str, Any]:
-    """What the summary says of the study itself."""
-    return {
-        "name": study.name,
-        "title": study.title,
-        "seed": study.seed,
-        "level": study.level,
-        "version": version("lesion"),
-        "task": study.task.name,
-        "clusters": list(study.clusters),
-        "drawn": study.drawn,
-        "runs": study.runs,
-        "items": study.items,
-        "layer_zero": study.layer_zero,
-        "normalise": study.normalise,
-        "nmi": study.nmi,
-        "starts": study.starts,
-        "part": study.part,
-        "solution": study.solution,
-        "elbow": study.elbow,
-        "prompt_style": study.prompt_style,
-        "max_new_tokens": study.max_new_tokens,
-        **loops(study.stop_loops),
-        "dtype": study.dtype,
-        "study": study.study,
-        "layers": "layer 0 is what enters block 0; layer l is the output of block l - 1",
-        "identity": identity,
-    }
-
-
-def curves(study: DriftStudy, cells: Mapping[int, Sequence[Measured]], seed: int) -> dict[str, Any]:
-    """The curves of one model, over runs.
+def curves(
+    study: DriftStudy, cells: Mapping[int, Sequence[Measured]], seed: int, critical: Sequence[int]
+) -> list[Curve]:
+    """The curves of one model over runs, one for every number of clusters.
 
     Args:
         study: says which number of clusters is drawn, and from which layer on the shape of the curve is tested.
         cells: by number of clusters, the cell of every run.
         seed: of the bootstrap of places and of the simulated studies behind the power.
-
-    Returns:
-        `clusters`, `layers`, `shape` and `ceiling` under the number of clusters that is drawn, and `by_clusters`, the
-        same in short under every one.
+        critical: blocks that the hinge or step is compared with.
     """
-    drawn = cells[study.drawn]
-    return {
-        "clusters": study.drawn,
-        "layers": _layers(drawn, MEASURES, labels=True),
-        "shape": find_shape(study, drawn, seed),
-        "ceiling": _mean([one.ceiling for one in drawn]),
-        "by_clusters": [
-            {
-                "clusters": clusters,
-                "layers": _layers(cells[clusters], ("nmi", "null", "null_high")),
-                "shape": find_shape(study, cells[clusters], seed),
-                "ceiling": _mean([one.ceiling for one in cells[clusters]]),
-            }
-            for clusters in study.clusters
-        ],
-    }
+    found = []
+    for clusters in study.clusters:
+        own = cells[clusters]
+        shape = find_shape(study, own, seed)
+        at = None if shape is None else shape.departure
+        found.append(
+            Curve(
+                clusters=clusters,
+                layers=_layers(own, plain=clusters == study.drawn),
+                shape=shape,
+                ceiling=float(np.mean([cell.ceiling for cell in own])),
+                nearest=None if shape is None or at is None else distance(at.layer, critical, shape.possible),
+            )
+        )
+    return found
 
 
-def find_shape(study: DriftStudy, cells: Sequence[Measured], seed: int) -> dict[str, Any] | None:
+def find_shape(study: DriftStudy, cells: Sequence[Measured], seed: int) -> Shape | None:
     """The shape of the curve of NMI over runs; None where a model has too few layers for one.
 
     The reference layer's NMI with itself is 1 by definition, and the step from there to the next layer is often the
     largest of all, so that a fit to all layers puts the departure from a line there. By default that layer is left out.
     """
     first = 0 if study.elbow == "all" else 1
-    values = np.array([one.along("nmi")[first:] for one in cells], dtype=np.float64)
-    layers = [int(one["layer"]) for one in cells[0].layers][first:]
+    values = np.array([cell.along("nmi")[first:] for cell in cells], dtype=np.float64)
+    layers = [layer.layer for layer in cells[0].layers][first:]
     if len(layers) < LEAST_LAYERS or not bool(np.isfinite(values).all()):
         return None
-    found = shape(layers, values, level=study.level, seed=seed)
-    line, sizes = found.line, detectable(layers, values, level=study.level, seed=seed)
-    return {
-        "chosen": found.chosen,
-        "first": layers[0],
-        "last": layers[-1],
-        "line": {"p": _finite(line.p), "f": _finite(line.f), "degrees": list(line.degrees), "f_p": _finite(line.f_p)},
-        "hinge": _departure(found.hinge, sizes["hinge"]),
-        "step": _departure(found.step, sizes["step"]),
-        "share": _finite(found.share),
-    }
+    fitted = shape(layers, values, level=study.level, seed=seed)
+    line, sizes = fitted.line, detectable(layers, values, level=study.level, seed=seed)
+    return Shape(
+        chosen=fitted.chosen,
+        first=layers[0],
+        last=layers[-1],
+        line=Line(p=line.p, f=line.f, degrees=tuple(line.degrees), f_p=line.f_p),
+        hinge=_departure("hinge", fitted.hinge, sizes["hinge"]),
+        step=_departure("step", fitted.step, sizes["step"]),
+        share=fitted.share,
+    )
 
 
-def _departure(found: Departure, size: float) -> dict[str, Any]:
-    return {
-        "layer": _finite(found.layer),
-        "low": _finite(found.low),
-        "high": _finite(found.high),
-        "size": _finite(found.size),
-        "gain": _finite(found.gain),
-        "slopes": [_finite(slope) for slope in found.slopes],
-        "p": _finite(found.p),
-        "detectable": _finite(size),
-    }
+def _departure(kind: Literal["hinge", "step"], fitted: FittedDeparture, size: float) -> Departure:
+    names = ("layer", "low", "high", "size", "gain", "p")
+    return Departure(
+        kind=kind, detectable=size, slopes=tuple(fitted.slopes), **{name: getattr(fitted, name) for name in names}
+    )
 
 
-def place(told: Mapping[str, Any] | None) -> float | None:
-    """The layer of the hinge or step that was chosen; None where neither was."""
-    if told is None or told["chosen"] not in ("hinge", "step"):
-        return None
-    layer: float = told[told["chosen"]]["layer"]
-    return layer
-
-
-def beside(study: DriftStudy, name: str, told: Mapping[str, Any] | None, critical: Critical | None) -> dict[str, Any]:
-    """The critical blocks of a model, by task, and how far the chosen hinge or step is from them.
-
-    `told` is what `find_shape` gives. `critical` is None where no layer study was given or it does not have the model.
-    `distance`, `nearest` and `chance` are about the blocks that are critical for the study's own task where that study
-    asked it, else for any task.
-    """
-    nothing: dict[str, Any] = {"critical": None, "distance": None, "nearest": None, "chance": None}
-    if critical is None or name not in critical.blocks:
-        return nothing
-    by_task = critical.blocks[name]
-    entry: dict[str, Any] = {**nothing, "critical": {task: list(found) for task, found in by_task.items()}}
-    layer = place(told)
-    if told is None or layer is None:
-        return entry
-    own = critical.of(name, study.task.name)
-    chosen = own if own is not None else sorted({block for found in by_task.values() for block in found})
-    away = distance(layer, chosen, places(told["chosen"], told["first"], told["last"]))
-    if away is not None:
-        entry |= {"distance": away.distance, "nearest": away.block, "chance": away.chance}
-    return entry
+def compared(study: DriftStudy, by_task: Mapping[str, Sequence[int]] | None) -> str | None:
+    """The task whose critical blocks are compared: the study's own where the layer study asked it; None: all."""
+    return next((name for name in (study.task.name, canonical(study.task.name)) if name in (by_task or {})), None)
 
 
 def beside_notes(study: DriftStudy, names: Sequence[str], critical: Critical | None) -> list[str]:
@@ -193,29 +127,21 @@ def between(study: DriftStudy, blocks: int, layer: float | None, name: str) -> t
     return max(reference, math.ceil(layer) - 1), min(blocks, math.floor(layer) + 1)
 
 
-def _layers(cells: Sequence[Measured], measures: Sequence[str], *, labels: bool = False) -> list[dict[str, Any]]:
-    """Mean and standard deviation over runs at every layer."""
-    found: list[dict[str, Any]] = [{"layer": int(one["layer"])} for one in cells[0].layers]
-    for measure in measures:
-        values = np.array([one.along(measure) for one in cells], dtype=np.float64)
-        for place, told in enumerate(found):
-            told |= {measure: _finite(_mean(values[:, place])), f"{measure}_std": _finite(_std(values[:, place]))}
-    for place, told in enumerate(found if labels else ()):
-        told["labels"] = {}
-        for label in cells[0].layers[place]["labels"]:
-            column = np.array([one.layers[place]["labels"][label] for one in cells], dtype=np.float64)
-            told["labels"][label] = {"nmi": _finite(_mean(column)), "std": _finite(_std(column))}
-    return found
-
-
-def _mean(values: Sequence[float] | Float64[np.ndarray, " runs"]) -> float:
-    return float(np.mean(values))
-
-
-def _std(values: Float64[np.ndarray, " runs"]) -> float:
-    """Between runs, with one degree of freedom less; of a single run nothing is known."""
-    return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _layers(cells: Sequence[Measured], *, plain: bool) -> list[Layer]:
+    """Mean and standard deviation over runs at every layer; with `plain` also of what knows of no clusters."""
+    columns = {
+        measure: np.array([cell.along(measure) for cell in cells], dtype=np.float64)
+        for measure in (MEASURES if plain else ("nmi", "null", "null_high"))
+    }
+    labels = {
+        label: np.array([cell.against(label) for cell in cells], dtype=np.float64)
+        for label in (cells[0].layers[0].labels if plain else ())
+    }
+    return [
+        Layer(
+            layer=layer.layer,
+            **{measure: Mean.of(values[:, place]) for measure, values in columns.items()},
+            labels={name: mean for name, values in labels.items() if (mean := Mean.of(values[:, place])) is not None},
+        )
+        for place, layer in enumerate(cells[0].layers)
+    ]

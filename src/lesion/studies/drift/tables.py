@@ -1,85 +1,158 @@
-"""The tables of a drift study: rows for CSV files, and short ones for the terminal."""
+"""The tables of a drift study: layers, shapes, tokens that left and where clusters went; and those of the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Table as TerminalTable
 from rich.text import Text
 
+from lesion.core.values import Mean
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.studies.drift import findings as drift_prose
+from lesion.report.table import Column, Table, decimals, terminal_table
+from lesion.studies.drift import findings as prose
 from lesion.studies.drift.charts import place_text
-from lesion.studies.drift.reading import found
+from lesion.studies.drift.result import Curve, Departure, DriftOfModel, DriftSummary, Family, Leaving, Shape
 from lesion.studies.drift.token_tables import token_text
-from lesion.studies.drift.values import Curve, Departure, Drifts, Family, Followed, Leaving, Shape, Value
 
 MEASURES = ("nmi", "null", "cosine", "cka")
 ACROSS = 4
 """The terminal's table of layers has at most so many models side by side."""
 MOST_LEFT = 6
 """The terminal shows so many of the tokens that left, of every model."""
+HEADINGS = {"nmi": "NMI", "null": "Null", "cosine": "Cosine", "cka": "CKA"}
+LAYERS_CAPTION = (
+    "Mean ± standard deviation over runs. Layer 0 is what enters block 0, layer l the output of block l − 1."
+)
+SHAPES_CAPTION = (
+    "Line: p of a straight line by a test over runs that allows the layers of one run to vary together in any way; F:"
+    " the textbook's lack-of-fit test with runs as blocks, which takes layers for independent. Shape: the hinge or step"
+    " that is chosen where the line is rejected; beside it the best of both whichever is chosen. Their p include the"
+    " search over places. 80 % power from: the smallest step in NMI, and the smallest change of slope per layer at a"
+    " hinge, that 80 % of such studies would find. Critical block: the nearest. Apart: layers from it to the hinge or"
+    " step, negative before it, 0 within it. By chance: the share of all places that are as near to a critical block."
+)
 
 
-def csv(found: Drifts) -> dict[str, pd.DataFrame]:
-    """File name → table, of those that have rows, unrounded; a missing number is empty.
-
-    `drift.csv` has a row per model, number of clusters and layer; `shapes.csv` one per model and number of clusters,
-    with the best hinge and the best step whichever was chosen; `tokens.csv` one per token or class that was followed,
-    `flow.csv` one per pair of clusters.
-    """
-    layers, shapes, tokens, flow = [], [], [], []
-    for model in found.models:
-        who = {"model": model.name, "family": model.family or None, "variant": model.variant or None}
-        for curve in (model.curve, *model.others):
-            own = curve is model.curve
+def layers(summary: DriftSummary) -> Table:
+    """A row per model, number of clusters and layer: `drift.csv`."""
+    labels, rows = summary.labellings, []
+    for model in summary.models:
+        for curve in _own_first(model):
             for layer in curve.layers:
-                row: dict[str, Any] = who | {"clusters": curve.clusters, "layer": layer.layer}
+                row: dict[str, Any] = _who(model) | {"clusters": curve.clusters, "layer": layer.layer}
                 for name in MEASURES:
-                    value = layer.measures.get(name)
-                    row |= {name: value and value.mean, f"{name}_std": value and value.std}
-                for label in found.labellings if own or layer.labels else ():
-                    value = layer.labels.get(label)
-                    row |= {f"nmi with {label}": value and value.mean, f"nmi with {label}_std": value and value.std}
-                layers.append(row)
-            if curve.shape:
-                nearest = model.nearest(curve)
-                shapes.append(
-                    who
-                    | {"clusters": curve.clusters, "shape": curve.shape.chosen, "share": curve.shape.share}
-                    | {"line_p": curve.shape.p, "f": curve.shape.f, "f_p": curve.shape.f_p}
-                    | _columns(curve.shape.hinge)
-                    | _columns(curve.shape.step)
-                    | {"nearest": nearest and nearest.block, "distance": nearest and nearest.distance}
-                    | {"chance": nearest and nearest.chance}
-                )
-        for one in (*model.classes, *model.tokens):
-            tokens.append(
-                {"model": model.name, "from": one.start, "to": one.end, "token": one.token, "class": one.kind}
-                | {"count": one.count, "left": one.left, "share": one.share, "low": one.low, "high": one.high}
+                    row |= _spread(name, layer.of(name))
+                for label in labels if curve is model.curve or layer.labels else ():
+                    row |= _spread(f"nmi with {label}", layer.labels.get(label))
+                rows.append(row)
+    shown = (*MEASURES, *(f"nmi with {label}" for label in labels))
+    return Table(
+        "drift",
+        _whole(pd.DataFrame(rows)),
+        (
+            Column("model", "Model", number=False),
+            Column("clusters", "Clusters"),
+            Column("layer", "Layer"),
+            *(Column(name, HEADINGS.get(name, f"NMI{name[3:]}"), row=_written(name)) for name in shown),
+        ),
+        title="All layers",
+        caption=LAYERS_CAPTION,
+    )
+
+
+def shapes(summary: DriftSummary) -> Table:
+    """A row per model and number of clusters, with the best hinge and step whichever was chosen: `shapes.csv`."""
+    rows, chosen = [], {}
+    for model in summary.models:
+        for curve in _own_first(model):
+            shape, near = curve.shape, curve.nearest
+            if shape is None:
+                continue
+            chosen[model.name, curve.clusters] = shape
+            rows.append(
+                _who(model)
+                | {"clusters": curve.clusters, "shape": shape.chosen, "share": shape.share}
+                | {"line_p": shape.line.p, "f": shape.line.f, "f_p": shape.line.f_p}
+                | _columns(shape.hinge)
+                | _columns(shape.step)
+                | {"nearest": near and near.block, "distance": near and near.distance, "chance": near and near.chance}
             )
-        for cluster in model.flow:
-            for into in cluster.into:
-                flow.append(
-                    {"model": model.name, "from": cluster.start, "to": cluster.end, "cluster": cluster.name}
-                    | {"into": into.name, "count": into.count, "share": into.share, "matched": into.matched}
-                )
-    tables = {"drift.csv": layers, "shapes.csv": shapes, "tokens.csv": tokens, "flow.csv": flow}
-    whole = ("clusters", "layer", "nearest")
-    found_tables = {}
-    for name, rows in tables.items():
-        if rows or name == "drift.csv":
-            table = pd.DataFrame(rows)
-            for column in whole:
-                if column in table:
-                    table[column] = table[column].astype("Int64")
-            found_tables[name] = table
-    return found_tables
+    three = decimals(3)
+    return Table(
+        "shapes" if rows else "",
+        _whole(pd.DataFrame(rows)),
+        (
+            Column("model", "Model", number=False),
+            Column("clusters", "Clusters"),
+            Column("line_p", "Line, p", wording.p_value),
+            Column("f", "Line, F", decimals(1)),
+            Column("shape", "Shape, by layer or block", number=False,
+                   row=lambda row: shape_cell(chosen[row["model"], row["clusters"]])),
+            Column("hinge_layer", "Hinge, layer", decimals(2)),
+            Column("hinge_p", "Hinge, p", wording.p_value),
+            Column("step_layer", "Step, block", lambda layer: str(int(layer))),
+            Column("step_size", "Step, size", three),
+            Column("step_p", "Step, p", wording.p_value),
+            Column("step_detectable", "80 % power from",
+                   row=lambda row: f"{three(row['step_detectable'])}, {three(row['hinge_detectable'])}"),
+            Column("nearest", "Critical block"),
+            Column("distance", "Apart, layers", decimals(1, signed=True)),
+            Column("chance", "By chance", lambda share: wording.percent(share, 0)),
+        ),
+        title="Line, hinge or step",
+        caption=SHAPES_CAPTION,
+    )  # fmt: skip
+
+
+def tokens(summary: DriftSummary) -> Table:
+    """A row per token or class that was followed: `tokens.csv`."""
+    rows = [
+        {"model": model.name, "from": model.tokens.start, "to": model.tokens.end, "token": one.token, "class": one.kind}
+        | {"count": one.count, "left": one.left, "share": one.share.value, "low": one.share.low, "high": one.share.high}
+        for model in summary.models
+        for one in (*model.tokens.surest_classes, *model.tokens.types)
+    ]
+    return Table("tokens" if rows else "", pd.DataFrame(rows))
+
+
+def flow(summary: DriftSummary) -> Table:
+    """A row per pair of clusters of the first run: `flow.csv`."""
+    rows = [
+        {"model": model.name, "from": model.tokens.start, "to": model.tokens.end, "cluster": cluster.name}
+        | {"into": into.name, "count": into.count, "share": into.count / cluster.count, "matched": into.matched}
+        for model in summary.models
+        for cluster in model.tokens.flow
+        for into in cluster.into
+    ]
+    return Table("flow" if rows else "", pd.DataFrame(rows))
+
+
+def _own_first(model: DriftOfModel) -> list[Curve]:
+    return [model.curve, *(curve for curve in model.curves if curve.clusters != model.clusters)]
+
+
+def _who(model: DriftOfModel) -> dict[str, Any]:
+    return {"model": model.name, "family": model.family or None, "variant": model.variant}
+
+
+def _spread(name: str, value: Mean | None) -> dict[str, float | None]:
+    return {name: None if value is None else value.mean, f"{name}_std": None if value is None else value.std}
+
+
+def _written(name: str) -> Any:
+    """What writes a mean with its standard deviation, `0.512 ± 0.010`."""
+
+    def write(row: Mapping[str, Any]) -> str:
+        mean, std = row.get(name), row.get(f"{name}_std")
+        three = decimals(3)
+        return three(mean) if mean is None or std is None else f"{three(mean)} ± {three(std)}"
+
+    return write
 
 
 def _columns(departure: Departure) -> dict[str, float | None]:
@@ -88,47 +161,51 @@ def _columns(departure: Departure) -> dict[str, float | None]:
     return {f"{departure.kind}_{name}": getattr(departure, name) for name in names}
 
 
-def text_tables(summary: Mapping[str, Any]) -> RenderableType:
-    """The terminal's tables, within 80 columns: shapes, NMI by layer, and the tokens that left most surely.
+def _whole(frame: pd.DataFrame) -> pd.DataFrame:
+    for column in ("clusters", "layer", "nearest"):
+        if column in frame:
+            frame[column] = frame[column].astype("Int64")
+    return frame
 
-    Raises:
-        LesionError: the summary does not have the form that a drift study writes.
-    """
-    study = found(summary)
-    if not study.models:
+
+def text_tables(summary: DriftSummary) -> RenderableType:
+    """The terminal's tables, within 80 columns: shapes, NMI by layer, and the tokens that left most surely."""
+    if not summary.models:
         return Text("Nothing has been measured yet.")
-    parts: list[RenderableType] = [_shapes(study)]
-    for family in study.families:
+    parts: list[RenderableType] = [_shapes(summary)]
+    for family in summary.families:
         for first in range(0, len(family.models), ACROSS):
-            parts.append(_layers(study, family, range(first, min(first + ACROSS, len(family.models)))))
-    parts += [_tokens(model) for model in study.models if model.tokens and len(study.models) < 3]
-    runs = study.study.get("runs")
+            parts.append(_layers(summary, family, range(first, min(first + ACROSS, len(family.models)))))
+    parts += [_tokens(model) for model in summary.models if model.tokens.types and len(summary.models) < 3]
+    runs = summary.study.runs
     caption = (
-        f"Mean ± standard deviation{f' over {runs} runs' if isinstance(runs, int) and runs > 1 else ''}; brackets: "
-        f"{100 * study.level:g} % intervals. Layer l is the output of block l − 1. Null: NMI of shuffled tokens. "
-        "Line p: of a straight line. Shape: a hinge by its layer, a step by its block. Apart: layers from the nearest "
-        "critical block, 0 within it, and the share of places as near by chance. Last: NMI at the last layer."
+        f"Mean ± standard deviation{f' over {runs} runs' if runs > 1 else ''}; brackets: "
+        f"{100 * summary.study.level:g} % intervals. Layer l is the output of block l − 1. Null: NMI of shuffled"
+        " tokens. Line p: of a straight line. Shape: a hinge by its layer, a step by its block. Apart: layers from the"
+        " nearest critical block, 0 within it, and the share of places as near by chance. Last: NMI at the last layer."
     )
-    if label := wording.approximate(study.study):
-        caption += f" Approximate: {label}"
-    return Group(*parts, Text(caption, style="dim"), Text("\n" + " ".join(drift_prose.verdict(study)), style="bold"))
+    if summary.approximate:
+        caption += f" Approximate: {summary.approximate}"
+    return Group(*parts, Text(caption, style="dim"), Text("\n" + " ".join(prose.verdict(summary)), style="bold"))
 
 
-def _shapes(study: Drifts) -> Table:
-    compared = any(model.critical is not None for model in study.models)
+def _shapes(summary: DriftSummary) -> TerminalTable:
+    compared = any(model.critical is not None for model in summary.models)
     headings = ("line p", "shape", "p", "critical", "apart") if compared else ("line p", "shape", "p")
-    table = _table(f"Shapes of the drift, {_clusters(study.clusters)}", ("model",), (*headings, "last", "null"))
-    for model in study.models:
+    title = f"Shapes of the drift, {wording.counted(summary.study.drawn, 'cluster')}"
+    table = terminal_table(title, [("model", False), *((name, True) for name in (*headings, "last", "null"))])
+    for model in summary.models:
         shape, departure = model.curve.shape, model.curve.departure
-        cells = [wording.p_value(shape.p) if shape else wording.DASH, shape_cell(shape)]
+        cells = [wording.p_value(shape.line.p) if shape else wording.DASH, shape_cell(shape)]
         cells.append(wording.p_value(departure.p) if departure else "")
         if compared:
-            nearest = model.nearest(model.curve)
+            near = model.curve.nearest
             blocks = wording.layer_runs(model.critical_blocks) if model.critical is not None else wording.DASH
-            away = f"{signed(nearest.distance)} ({100 * nearest.chance:.0f}{wording.SPACE}%)" if nearest else ""
-            cells += [blocks or "none", away]
-        last = model.curve.layers[-1] if model.curve.layers else None
-        cells += [short(last.of(name) if last else None) for name in ("nmi", "null")]
+            cells += [
+                blocks or "none",
+                f"{decimals(1, signed=True)(near.distance)} ({100 * near.chance:.0f}{wording.SPACE}%)" if near else "",
+            ]
+        cells += [short(model.curve.layers[-1].of(name)) for name in ("nmi", "null")]
         table.add_row(Text(visible(model.name)), *(Text(cell) for cell in cells))
     return table
 
@@ -142,32 +219,17 @@ def shape_cell(shape: Shape | None) -> str:
     return place_text(shape.departure).replace(" at layer", "").replace(" over block", "")
 
 
-def size(value: float | None) -> str:
-    """A size with three digits, `−0.078`; a dash where it is not known."""
-    return wording.DASH if value is None else f"{value:.3f}".replace("-", wording.MINUS)
-
-
-def signed(distance: float) -> str:
-    """A distance in layers with its sign: `+0.4`, `−1.2`, `0`."""
-    text = f"{abs(distance):.1f}"
-    return "0" if float(text) == 0 else f"{'+' if distance > 0 else wording.MINUS}{text}"
-
-
-def _layers(study: Drifts, family: Family, columns: range) -> Table:
-    title = f"NMI with the clusters of layer {study.reference} by layer · {family.name}"
-    table = _table(title, ("layer",), [visible(family.labels[index]) for index in columns])
-    curves = [family.models[index].curve for index in columns]
-    for layer in sorted({one.layer for curve in curves for one in curve.layers}):
-        table.add_row(str(layer), *(Text(short(at(curve, layer), std=True)) for curve in curves))
+def _layers(summary: DriftSummary, family: Family, columns: range) -> TerminalTable:
+    title = f"NMI with the clusters of layer {summary.reference} by layer · {family.name}"
+    table = terminal_table(title, [("layer", False), *((family.labels[index], True) for index in columns)])
+    curves = [dict(family.models[index].curve.along("nmi")) for index in columns]
+    every = sorted({layer.layer for index in columns for layer in family.models[index].curve.layers})
+    for layer in every:
+        table.add_row(str(layer), *(Text(short(curve.get(layer), std=True)) for curve in curves))
     return table
 
 
-def at(curve: Curve, layer: int, measure: str = "nmi") -> Value | None:
-    """A measure at one layer, or None."""
-    return next((one.of(measure) for one in curve.layers if one.layer == layer), None)
-
-
-def short(value: Value | None, *, std: bool = False) -> str:
+def short(value: Mean | None, *, std: bool = False) -> str:
     """`0.52`, or with `std` `0.52±0.01`; a dash where it is not known."""
     if value is None:
         return wording.DASH
@@ -175,30 +237,19 @@ def short(value: Value | None, *, std: bool = False) -> str:
     return f"{text}±{value.std:.2f}" if std and value.std is not None else text
 
 
-def _tokens(model: Followed) -> Table:
-    first = model.tokens[0]
-    overall = "" if model.overall is None else f" (all tokens: {wording.percent(model.overall, 0)})"
-    title = f"Tokens that left their cluster between layers {first.start} and {first.end}{overall} · {model.name}"
-    table = _table(title, ("token", "class"), ("left", "share"))
-    for one in model.tokens[:MOST_LEFT]:
-        table.add_row(
-            Text(token_text(one.token or "")), Text(visible(one.kind)), f"{one.left:,} of {one.count:,}", _share(one)
-        )
+def _tokens(model: DriftOfModel) -> TerminalTable:
+    followed = model.tokens
+    title = (
+        f"Tokens that left their cluster between layers {followed.start} and {followed.end} (all tokens:"
+        f" {wording.percent(followed.overall.share.value, 0)}) · {model.name}"
+    )
+    table = terminal_table(title, [("token", False), ("class", False), ("left", True), ("share", True)])
+    for one in followed.types[:MOST_LEFT]:
+        counts = f"{one.left:,} of {one.count:,}"
+        table.add_row(Text(token_text(one.token or "")), Text(visible(one.kind)), counts, _share(one))
     return table
 
 
 def _share(one: Leaving) -> Text:
-    return Text(f"{wording.percent(one.share, 0)} ").append(wording.interval(one.low, one.high, 0), style="dim")
-
-
-def _clusters(clusters: int | None) -> str:
-    return "clusters not told" if clusters is None else wording.counted(clusters, "cluster")
-
-
-def _table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
-    table = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1))
-    for name in left:
-        table.add_column(Text(name), overflow="fold")
-    for name in right:
-        table.add_column(Text(name), justify="right", overflow="fold")
-    return table
+    interval = wording.interval(one.share.low, one.share.high, 0)
+    return Text(f"{wording.percent(one.share.value, 0)} ").append(interval, style="dim")

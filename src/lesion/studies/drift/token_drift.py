@@ -11,8 +11,10 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 from scipy.optimize import linear_sum_assignment
 
+from lesion.core.values import Estimate
 from lesion.errors import LesionError
 from lesion.statistics.paired import wilson
+from lesion.studies.drift.result import Destination, Example, Flow, Leaving, Tokens
 
 MOST_TOKENS = 40
 MOST_EXAMPLES = 5
@@ -82,7 +84,7 @@ def leaves(first: Int[np.ndarray, " tokens"], second: Int[np.ndarray, " same_tok
     return left
 
 
-def token_drift(tokenizer: Any, runs: Sequence[Occurrences], layers: tuple[int, int], level: float) -> dict[str, Any]:
+def token_drift(tokenizer: Any, runs: Sequence[Occurrences], layers: tuple[int, int], level: float) -> Tokens:
     """Which token types and classes leave their clusters between two layers, over all runs.
 
     Clusters of a run are matched within the run. The interval of a share (Wilson) takes occurrences for independent,
@@ -92,19 +94,14 @@ def token_drift(tokenizer: Any, runs: Sequence[Occurrences], layers: tuple[int, 
     Args:
         tokenizer: spells tokens.
         runs: the tokens of every run, one run at least.
-        layers: the two layers, for the tables.
+        layers: the two layers.
         level: of the intervals.
 
     Returns:
-        `overall`: the share of all tokens that leave; `everything`: the same with count, left, low and high.
-        `tokens`: the `MOST_TOKENS` types that most surely leave (by the lower limit of their share), each with from,
-        to, token (text), id, class, count, home (how many occurrences are in the earlier cluster that has most of
-        them), left, share, low, high and up to `MOST_EXAMPLES` examples (before, token, after, item, run, cluster,
-        into). `classes`: the same for every class, without token and home. `flow`: of the first run, each earlier
-        cluster with where its tokens are later.
+        The `MOST_TOKENS` types that most surely leave, by the lower limit of their share, each with up to
+        `MOST_EXAMPLES` examples; every class; and the flow of the first run.
     """
     left = [leaves(run.first, run.second) for run in runs]
-    where = {"from": layers[0], "to": layers[1]}
     of_type: dict[int, Counter[str]] = {}
     of_class: dict[str, Counter[str]] = {}
     class_of: dict[int, Counter[str]] = {}
@@ -115,39 +112,44 @@ def token_drift(tokenizer: Any, runs: Sequence[Occurrences], layers: tuple[int, 
             class_of.setdefault(token, Counter())[kind] += 1
         for token, kept in _home(run).items():
             of_type[token]["home"] += kept
-    told = {token: _share(counts, level) for token, counts in of_type.items()}
-    surely = sorted(told, key=lambda token: (-told[token]["low"], -told[token]["count"], token))[:MOST_TOKENS]
+    share = {token: _share(counts, level) for token, counts in of_type.items()}
+    surely = sorted(share, key=lambda token: (-(share[token].low or 0.0), -of_type[token]["count"], token))
     spelt = {token: spell(tokenizer, token) for token in of_type}
-    tokens = [
-        {
-            **where,
-            "token": spelt[token],
-            "id": token,
-            "class": class_of[token].most_common(1)[0][0],
-            **told[token],
-            "home": of_type[token]["home"],
-            "examples": _examples(tokenizer, runs, left, "ids", token),
-        }
-        for token in surely
+    types = [
+        Leaving(
+            token=spelt[token],
+            id=token,
+            kind=class_of[token].most_common(1)[0][0],
+            count=of_type[token]["count"],
+            left=of_type[token]["left"],
+            home=of_type[token]["home"],
+            share=share[token],
+            examples=_examples(tokenizer, runs, left, "ids", token),
+        )
+        for token in surely[:MOST_TOKENS]
     ]
     classes = [
-        {
-            **where,
-            "class": kind,
-            **_share(counts, level),
-            "examples": _examples(tokenizer, runs, left, "classes", kind),
-        }
+        Leaving(
+            token=None,
+            kind=kind,
+            count=counts["count"],
+            left=counts["left"],
+            share=_share(counts, level),
+            examples=_examples(tokenizer, runs, left, "classes", kind),
+        )
         for kind, counts in sorted(of_class.items(), key=lambda entry: (-entry[1]["count"], entry[0]))
     ]
     everything = Counter(count=sum(map(len, left)), left=int(sum(gone.sum() for gone in left)))
-    overall = {**where, **_share(everything, level)}
-    return {
-        "everything": overall,
-        "overall": overall["share"],
-        "tokens": tokens,
-        "classes": classes,
-        "flow": _flow(runs[0], spelt, where),
-    }
+    overall = Leaving(
+        token=None,
+        kind="all",
+        count=everything["count"],
+        left=everything["left"],
+        share=_share(everything, level),
+    )
+    return Tokens(
+        start=layers[0], end=layers[1], overall=overall, types=types, classes=classes, flow=_flow(runs[0], spelt)
+    )
 
 
 def spell(tokenizer: Any, token: int) -> str:
@@ -168,20 +170,14 @@ def _home(run: Occurrences) -> dict[int, int]:
     return most
 
 
-def _share(counts: Counter[str], level: float) -> dict[str, Any]:
+def _share(counts: Counter[str], level: float) -> Estimate:
     low, high = wilson(counts["left"], counts["count"], level)
-    return {
-        "count": counts["count"],
-        "left": counts["left"],
-        "share": counts["left"] / counts["count"],
-        "low": low,
-        "high": high,
-    }
+    return Estimate(value=counts["left"] / counts["count"], low=low, high=high)
 
 
 def _examples(
     tokenizer: Any, runs: Sequence[Occurrences], left: Sequence[np.ndarray], of: str, which: int | str
-) -> list[dict[str, Any]]:
+) -> list[Example]:
     """Occurrences that left, in context: from as many texts as there are before a second of any, runs in order."""
     places = [
         (run, int(place))
@@ -197,7 +193,7 @@ def _examples(
     return [_in_context(tokenizer, runs[run], run, place) for _, run, place in sorted(ranked)[:MOST_EXAMPLES]]
 
 
-def _in_context(tokenizer: Any, run: Occurrences, number: int, place: int) -> dict[str, Any]:
+def _in_context(tokenizer: Any, run: Occurrences, number: int, place: int) -> Example:
     text, position = int(run.text_of[place]), int(run.position[place])
     ids = list(run.texts[text])
     start = max(0, position - BEFORE)
@@ -211,18 +207,18 @@ def _in_context(tokenizer: Any, run: Occurrences, number: int, place: int) -> di
     apart = through.startswith(before) and whole.startswith(through) and len(through) > len(before)
     token = through[len(before) :] if apart else spell(tokenizer, ids[position])
     after = whole[len(through) :] if apart else read(ids[position + 1 : position + 1 + AFTER])
-    return {
-        "before": before[-LONGEST:],
-        "token": token[:LONGEST],
-        "after": after[:LONGEST],
-        "item": run.items[text],
-        "run": number,
-        "cluster": int(run.first[place]),
-        "into": int(run.second[place]),
-    }
+    return Example(
+        before=before[-LONGEST:],
+        token=token[:LONGEST],
+        after=after[:LONGEST],
+        item=run.items[text],
+        run=number,
+        cluster=int(run.first[place]),
+        into=int(run.second[place]),
+    )
 
 
-def _flow(run: Occurrences, spelt: dict[int, str], where: dict[str, int]) -> list[dict[str, Any]]:
+def _flow(run: Occurrences, spelt: dict[int, str]) -> list[Flow]:
     """Each earlier cluster of a run, the largest first, and the later clusters of its tokens."""
     table = contingency(run.first, run.second)
     continues = match(table)
@@ -235,23 +231,22 @@ def _flow(run: Occurrences, spelt: dict[int, str], where: dict[str, int]) -> lis
         later = [int(other) for other in np.argsort(-table[earlier], kind="stable") if table[earlier, other]]
         stayed = int(table[earlier, continues[earlier]]) if earlier in continues else 0
         rows.append(
-            {
-                **where,
-                "number": earlier,
-                "cluster": named[0][earlier],
-                "count": size,
-                "left": size - stayed,
-                "into": [
-                    {
-                        "number": other,
-                        "cluster": named[1][other],
-                        "count": int(table[earlier, other]),
-                        "matched": continues.get(earlier) == other,
-                    }
+            Flow(
+                number=earlier,
+                name=named[0][earlier],
+                count=size,
+                left=size - stayed,
+                into=[
+                    Destination(
+                        number=other,
+                        name=named[1][other],
+                        count=int(table[earlier, other]),
+                        matched=continues.get(earlier) == other,
+                    )
                     for other in later[:MOST_TARGETS]
                 ],
-                "others": int(table[earlier, later[MOST_TARGETS:]].sum()),
-            }
+                others=int(table[earlier, later[MOST_TARGETS:]].sum()),
+            )
         )
     return rows
 

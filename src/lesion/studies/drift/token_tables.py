@@ -10,7 +10,7 @@ from scipy.stats import binom
 from lesion.plain import visible
 from lesion.report.evidence import ALPHA
 from lesion.statistics.paired import holm
-from lesion.studies.drift.values import Leaving
+from lesion.studies.drift.result import Leaving
 
 WIDE = 120.0
 """Of a bar, in SVG units."""
@@ -36,7 +36,7 @@ def named(tokens: Sequence[Leaving], overall: float, total: int) -> list[Leaving
     p = [float(binom.sf(one.left - 1, one.count, overall)) for one in often]
     corrected = holm([*p, *[1.0] * unlisted])
     sure = [
-        (after, before, -one.share, place)
+        (after, before, -(one.share.value or 0.0), place)
         for place, (one, before, after) in enumerate(zip(often, p, corrected[: len(p)], strict=True))
         if after <= ALPHA
     ]
@@ -51,9 +51,11 @@ def token_text(token: str) -> str:
 def share_bar(one: Leaving, overall: float | None) -> Markup:
     """A share as a bar with its interval, and a mark where the share of all tokens is."""
     parts = Markup('<rect class="ground" x="0" y="3" width="{:.0f}" height="8" rx="2"/>').format(WIDE)
-    parts += Markup('<rect class="part" x="0" y="3" width="{:.1f}" height="8" rx="2"/>').format(WIDE * one.share)
-    if one.low is not None and one.high is not None:
-        parts += Markup('<path class="whisker" d="M{:.1f} 7H{:.1f}"/>').format(WIDE * one.low, WIDE * one.high)
+    wide = WIDE * (one.share.value or 0.0)
+    parts += Markup('<rect class="part" x="0" y="3" width="{:.1f}" height="8" rx="2"/>').format(wide)
+    low, high = one.share.low, one.share.high
+    if low is not None and high is not None:
+        parts += Markup('<path class="whisker" d="M{:.1f} 7H{:.1f}"/>').format(WIDE * low, WIDE * high)
     if overall is not None:
         parts += Markup('<path class="whole" d="M{:.1f} 0V14"/>').format(WIDE * overall)
     return Markup('<svg class="sharebar" viewBox="0 0 120 14" aria-hidden="true">{}</svg>').format(parts)

@@ -1,0 +1,120 @@
+"""Values of results: frozen, typed, written as JSON and read back; a number that is not finite is None.
+
+A study's `result.py` builds its result from these. `summary.json` is that result's JSON.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from lesion.atomic import replace
+from lesion.errors import LesionError
+from lesion.files import SUMMARY_BYTES, read_text
+
+SUMMARY = "summary.json"
+
+
+def known(value: Any) -> Any:
+    """A number as Python's own; None where it is not finite."""
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Number = Annotated[float | None, BeforeValidator(known)]
+"""A number that may be unknown: NaN and infinity become None."""
+
+
+class Value(BaseModel):
+    """A part of a result."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Estimate(Value):
+    """A number with its interval, and the p-value of its test where it has one.
+
+    Attributes:
+        value: the estimate.
+        low, high: the ends of its interval at the study's level.
+        p: of the hypothesis that nothing is there.
+        p_corrected: over all tests of the family, by Holm (1979).
+    """
+
+    value: Number
+    low: Number = None
+    high: Number = None
+    p: Number = None
+    p_corrected: Number = None
+
+
+class Mean(Value):
+    """A mean over runs or seeds, and the standard deviation between them (one degree of freedom less)."""
+
+    mean: float
+    std: Number = None
+
+    @classmethod
+    def of(cls, values: Sequence[float] | np.ndarray) -> Mean | None:
+        """The mean of values; None where it is not finite."""
+        mean = known(float(np.mean(values)))
+        return None if mean is None else cls(mean=mean, std=float(np.std(values, ddof=1)) if len(values) > 1 else None)
+
+
+class Summary(Value):
+    """All numbers of a study: what `summary.json` holds.
+
+    Attributes:
+        notes: what a reader should know of them, as sentences.
+    """
+
+    notes: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The JSON."""
+        return self.model_dump_json(indent=1, by_alias=True) + "\n"
+
+    def write(self, folder: Path) -> None:
+        """Write `summary.json`, whole or not at all.
+
+        Raises:
+            LesionError: the folder cannot be written.
+        """
+        try:
+            replace(folder / SUMMARY, self.text())
+        except OSError as error:
+            raise LesionError(
+                f"{folder} cannot be written: {error.strerror or error}; give another with --out."
+            ) from error
+
+
+S = TypeVar("S", bound=Summary)
+
+
+def read_summary(kind: type[S], folder: Path, again: str) -> S | None:
+    """The summary in a folder; None where it has none.
+
+    Args:
+        kind: the class of the summary.
+        folder: of the study.
+        again: what to do where the file is damaged, as the end of a sentence.
+
+    Raises:
+        LesionError: the file does not hold such a summary.
+    """
+    path = Path(folder) / SUMMARY
+    if not path.exists():
+        return None
+    text = read_text(path, limit=SUMMARY_BYTES)
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the whole"
+        raise LesionError(f"{path} is damaged ({place}: {first['msg']}); {again}.") from None

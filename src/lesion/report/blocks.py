@@ -1,0 +1,155 @@
+"""What a page is made of: sections of findings, figures, tables, facts and notes, as values in reading order.
+
+A study's `report.py` gives a `Page`; `lesion.report.publishing` writes it as one file, its figures as PNG and SVG, and
+its tables as CSV. Every text in a value is plain text and is escaped where it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from lesion.report.browser import NOTHING
+from lesion.report.finding import Finding
+from lesion.report.table import Table
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found, the most important first; `more` stands folded under `label`."""
+
+    findings: tuple[Finding, ...]
+    more: tuple[Finding, ...] = ()
+    label: str = "Model by model"
+    kind: str = field(default="findings", init=False)
+
+
+@dataclass(frozen=True)
+class Prose:
+    """Paragraphs, or with `items` a list beneath them; `quiet` is an explanation rather than a result."""
+
+    paragraphs: tuple[str, ...] = ()
+    items: tuple[str, ...] = ()
+    title: str = ""
+    quiet: bool = True
+    kind: str = field(default="prose", init=False)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One part of a figure: charts above one another, whose plots are in line, under a heading."""
+
+    charts: tuple[alt.TopLevelMixin, ...]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line of a figure's legend: a name, the number of its colour and of its mark, or a colour by role."""
+
+    name: str
+    index: int = 0
+    colour: str = ""
+    dashed: bool = False
+    area: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels beside each other with one legend and one caption.
+
+    Attributes:
+        name: of its files, `figures/NAME.png` and `.svg`; of none where it is empty.
+        legend: drawn once for all panels.
+        small: whether the panels are small, so that more of them stand beside each other.
+        columns: of the panels in the file.
+    """
+
+    name: str
+    panels: tuple[Panel, ...]
+    caption: str
+    legend: tuple[Series, ...] = ()
+    small: bool = False
+    columns: int = 2
+    kind: str = field(default="figure", init=False)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values of a study, for whoever wants to repeat it."""
+
+    facts: tuple[tuple[str, str], ...]
+    kind: str = field(default="facts", init=False)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the page that is one study's own, as HTML: made by `lesion.report.files.fragment`, so escaped."""
+
+    markup: Markup
+    kind: str = field(default="part", init=False)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Blocks that a reader opens."""
+
+    label: str
+    blocks: tuple[Block, ...]
+    kind: str = field(default="folded", init=False)
+
+
+Block = Findings | Prose | Figure | Table | Facts | Part | Folded
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under a heading; `short` is its name in the navigation, and its anchor in small letters."""
+
+    short: str
+    title: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def anchor(self) -> str:
+        """What a link to the section ends in."""
+        return self.short.lower().replace(" ", "-")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A report: a title and sections in reading order.
+
+    Attributes:
+        eyebrow: the kind of study, above the title.
+        approximate: what makes its numbers approximate, as sentences.
+        carried: what the item browser reads.
+        tables: those that are written as CSV beside the page without being shown on it.
+    """
+
+    title: str
+    eyebrow: str
+    sections: tuple[Section, ...]
+    version: str = ""
+    approximate: str = ""
+    carried: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    tables: tuple[Table, ...] = ()
+
+    def blocks(self) -> Iterator[Block]:
+        """Every block of every section, also the folded ones."""
+        for section in self.sections:
+            yield from flat(section.blocks)
+
+
+def flat(blocks: Sequence[Block]) -> Iterator[Block]:
+    """The blocks and those that are folded in them."""
+    for block in blocks:
+        yield block
+        if isinstance(block, Folded):
+            yield from flat(block.blocks)

@@ -1,0 +1,237 @@
+"""The plots that studies share: curves with their spread over a numbered axis, told apart by colour and mark.
+
+A plot is an Altair chart over a data frame; what a study adds (a null, a threshold, marks) is one more layer of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from lesion.report import theme
+from lesion.report.blocks import Series
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis: its title, the range of its numbers, and how they are written (a format of d3).
+
+    Attributes:
+        whole: whether only whole numbers have a tick.
+        kind: `linear` or `log`.
+    """
+
+    title: str
+    low: float | None = None
+    high: float | None = None
+    form: str = ""
+    whole: bool = False
+    kind: str = "linear"
+    ticks: tuple[float, ...] = ()
+
+    @property
+    def scale(self) -> alt.Scale:
+        """As Altair has it."""
+        ends = [end for end in (self.low, self.high) if end is not None]
+        domain: dict[str, Any] = {"domain": ends} if len(ends) == 2 else {}
+        if self.low is not None and self.high is None:
+            domain = {"domainMin": self.low}
+        return alt.Scale(type=self.kind, nice=False, zero=False, **domain)
+
+    @property
+    def axis(self) -> alt.Axis:
+        """As Altair has it."""
+        more: dict[str, Any] = {"values": list(self.ticks)} if self.ticks else {}
+        if self.whole:
+            more |= {"tickMinStep": 1, "format": "d"}
+        if self.form:
+            more |= {"format": self.form}
+        return alt.Axis(title=self.title, **more)
+
+
+def x(axis: Axis, field: str = "x") -> alt.X:
+    """The horizontal encoding of a field."""
+    return alt.X(field=field, type="quantitative", scale=axis.scale, axis=axis.axis)
+
+
+def y(axis: Axis, field: str = "y") -> alt.Y:
+    """The upright encoding of a field."""
+    return alt.Y(field=field, type="quantitative", scale=axis.scale, axis=axis.axis)
+
+
+def colour(series: Sequence[str], numbers: Sequence[int] | None = None) -> alt.Color:
+    """The colour of each series by its place, or by the number given for it."""
+    chosen = [theme.tone(index) for index in (numbers or range(len(series)))]
+    return alt.Color(
+        field="series", type="nominal", title=None, scale=alt.Scale(domain=list(series), range=chosen), sort=None
+    )
+
+
+def shape(series: Sequence[str], numbers: Sequence[int] | None = None) -> alt.Shape:
+    """The mark of each series by its place, or by the number given for it."""
+    chosen = [theme.SHAPES[index % len(theme.SHAPES)] for index in (numbers or range(len(series)))]
+    return alt.Shape(
+        field="series", type="nominal", title=None, scale=alt.Scale(domain=list(series), range=chosen), sort=None
+    )
+
+
+def curves(
+    frame: pd.DataFrame,
+    across: Axis,
+    upright: Axis,
+    series: Sequence[str],
+    *,
+    numbers: Sequence[int] | None = None,
+    spread: str = "band",
+    marks: bool = True,
+    guide: pd.DataFrame | None = None,
+) -> alt.LayerChart:
+    """A curve for every series, with its spread.
+
+    Args:
+        frame: columns series, x, y, low, high, and where there is no `guide` tip, what pointing at a mark tells. A row
+            without y breaks the curve.
+        across: the horizontal axis.
+        upright: the other one.
+        series: in the order of their colours.
+        numbers: of their colours, where these are not 0, 1, 2, …
+        spread: `band`, `bars` or `none`.
+        marks: whether every point has a mark.
+        guide: columns x and tip: what pointing at a place of the horizontal axis tells of all series.
+    """
+    own = frame.assign(low=frame.get("low"), high=frame.get("high"))
+    base = alt.Chart(own).encode(x=x(across), color=colour(series, numbers))
+    layers: list[alt.Chart] = []
+    if spread == "band" and own["low"].notna().any():
+        layers.append(
+            base.mark_area(opacity=0.16, line=False, invalid="break-paths-show-path-domains").encode(
+                y=y(upright, "low"), y2=alt.Y2(field="high")
+            )
+        )
+    if spread == "bars" and own["low"].notna().any():
+        layers.append(
+            base.mark_rule(opacity=0.55, strokeWidth=1.2).encode(y=y(upright, "low"), y2=alt.Y2(field="high"))
+        )
+    layers.append(base.mark_line(invalid="break-paths-show-path-domains").encode(y=y(upright)))
+    if marks:
+        point = base.transform_filter("isValid(datum.y)").mark_point()
+        layers.append(point.encode(y=y(upright), shape=shape(series, numbers), **_tip(own, guide)))
+    if guide is not None:
+        layers.append(guides(guide, across))
+    return alt.layer(*layers)
+
+
+def guides(frame: pd.DataFrame, across: Axis) -> alt.Chart:
+    """Upright lines that show where the pointer is, and tell `tip`; columns x and tip."""
+    near = alt.selection_point(on="pointerover", nearest=True, fields=["x"], empty=False, clear="pointerout")
+    return (
+        alt.Chart(frame)
+        .mark_rule(strokeWidth=1)
+        .encode(
+            x=x(across),
+            opacity=alt.when(near).then(alt.value(0.7)).otherwise(alt.value(0)),
+            tooltip=alt.Tooltip(field="tip", type="nominal", title=" "),
+        )
+        .add_params(near)
+    )
+
+
+def heat(
+    frame: pd.DataFrame,
+    across: str,
+    upright: str,
+    *,
+    full: float,
+    columns: Sequence[Any] | None = None,
+    rows: Sequence[Any] | None = None,
+    colours: tuple[str, str] = (theme.LOSS, theme.GAIN),
+    height: int = 28,
+) -> alt.LayerChart:
+    """A cell for every pair of a column and a row, the stronger in colour the further its value is from 0.
+
+    Args:
+        frame: columns x, y, value (None: hatched grey), text (in the cell), tip, marked (boxed); further columns go
+            along, so that a click can open what a cell stands for (`edit`, `model`, `task`).
+        across: title of the columns.
+        upright: title of the rows.
+        full: the value, without its sign, at which the colour is full.
+        columns: in order; by default as they come.
+        rows: likewise.
+        colours: of values above and below 0.
+        height: of a row, in pixels.
+    """
+    columns = list(dict.fromkeys(frame["x"])) if columns is None else list(columns)
+    rows = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
+    base = alt.Chart(frame.assign(size=frame["value"].abs())).encode(
+        x=alt.X(
+            field="x", type="ordinal", sort=columns, scale=alt.Scale(domain=columns, padding=0.06),
+            axis=alt.Axis(title=across, labelAngle=0, domain=False),
+        ),
+        y=alt.Y(
+            field="y", type="ordinal", sort=rows, scale=alt.Scale(domain=rows, padding=0.06),
+            axis=alt.Axis(title=upright or None, maxExtent=180, labelLimit=170, domain=False),
+        ),
+        tooltip=alt.Tooltip(field="tip", type="nominal", title=" "),
+    )  # fmt: skip
+    known = base.transform_filter("isValid(datum.value)")
+    strength = alt.Opacity(
+        field="size", type="quantitative", legend=None, scale=alt.Scale(domain=[0, full], range=[0, 1], clamp=True)
+    )
+    sign = alt.condition("datum.value < 0", alt.value(colours[1]), alt.value(colours[0]))
+    layers = [
+        base.mark_rect(fill=theme.SHADE, cornerRadius=3),
+        known.mark_rect(cornerRadius=3).encode(fill=sign, opacity=strength),
+        base.mark_text(fontSize=11).encode(text=alt.Text(field="text", type="nominal")),
+        base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2, cornerRadius=3),
+    ]
+    return alt.layer(*layers).properties(height=height * max(1, len(rows)))
+
+
+def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
+    """The legend of a figure as a chart of its own, for a file, in rows of at most `width` pixels."""
+    rows, x, row = [], 0.0, 0
+    for one in series:
+        room = 40 + 6.4 * len(one.name)
+        if x and x + room > width:
+            x, row = 0.0, row + 1
+        rows.append(
+            {"name": one.name, "x": x, "y": row, "end": x + 18, "middle": x + 9, "text": x + 24}
+            | {"colour": one.colour or theme.tone(one.index), "shape": theme.SHAPES[one.index % len(theme.SHAPES)]}
+            | {"kind": "area" if one.area else "line" if one.dashed else "mark"}
+        )
+        x += room
+    frame = pd.DataFrame(rows)
+
+    def across(field: str) -> alt.X:
+        return alt.X(field=field, type="quantitative", axis=None, scale=alt.Scale(domain=[0, width], nice=False))
+
+    def own(channel: Any, field: str) -> Any:
+        return channel(field=field, type="nominal", scale=None, legend=None)
+
+    base = alt.Chart(frame).encode(
+        y=alt.Y(field="y", type="quantitative", axis=None, scale=alt.Scale(domain=[-0.5, row + 0.5], reverse=True)),
+        color=own(alt.Color, "colour"),
+    )
+    is_a, end = "datum.kind === '{}'".format, alt.X2(field="end")
+    return alt.layer(
+        base.transform_filter(is_a("area")).mark_bar(height=9, opacity=0.3).encode(x=across("x"), x2=end),
+        base.transform_filter(is_a("line")).mark_rule(strokeDash=[3, 4], strokeWidth=1.6).encode(
+            x=across("x"), x2=end
+        ),
+        base.transform_filter(is_a("mark")).mark_point(size=50).encode(
+            x=across("middle"), shape=own(alt.Shape, "shape")
+        ),
+        base.mark_text(align="left", color=theme.INK).encode(
+            x=across("text"), text=alt.Text(field="name", type="nominal"), color=alt.value(theme.INK)
+        ),
+    ).properties(width=width, height=20 * (row + 1))  # fmt: skip
+
+
+def _tip(frame: pd.DataFrame, guide: pd.DataFrame | None) -> dict[str, Any]:
+    if guide is not None or "tip" not in frame:
+        return {}
+    return {"tooltip": alt.Tooltip(field="tip", type="nominal", title=" ")}

@@ -1,0 +1,160 @@
+"""A page written: one self-contained file, and beside it its figures as PNG and SVG and its tables as CSV."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from lesion.atomic import replace
+from lesion.report import drawing, plots, theme
+from lesion.report.blocks import Figure, Page, Panel
+from lesion.report.files import rendered, spreadsheet, writing
+from lesion.report.table import Table
+
+
+def publish(folder: Path, kind: str, page: Page) -> Path:
+    """Write `report.html`, `figures/*.png`, `figures/*.svg` and the tables as CSV into a folder, each whole.
+
+    Args:
+        folder: made if it is not there; files of an earlier report are replaced.
+        kind: of the study, one of `lesion.outputs.KINDS`.
+        page: what is written.
+
+    Returns:
+        The path of `report.html`.
+
+    Raises:
+        UsageError: the folder belongs to another kind of study.
+        LesionError: the folder cannot be written.
+    """
+    specified = _specified(page)
+    text = _html(page, specified)
+    pictures = {figure.name: drawing.svg(_whole(figure, specified)) for figure in _figures(page) if figure.name}
+    tables = [block for block in (*page.tables, *page.blocks()) if isinstance(block, Table) and block.name]
+    with writing(folder, kind, figures=bool(pictures)) as place:
+        for name, picture in pictures.items():
+            replace(place / "figures" / f"{name}.svg", drawing.svg_file(picture))
+            replace(place / "figures" / f"{name}.png", drawing.png_file(picture))
+        for table in tables:
+            replace(place / f"{table.name}.csv", spreadsheet(table.frame))
+        path = place / "report.html"
+        replace(path, text)
+    return path
+
+
+def html(page: Page) -> str:
+    """The text of the page: no request leaves it; texts of models and tasks are never parsed."""
+    return _html(page, _specified(page))
+
+
+def _html(page: Page, specified: Specified) -> str:
+    carried: list[dict[str, Any]] = []
+    return rendered(
+        "report.html.jinja",
+        page.carried,
+        charts=carried,
+        page=page,
+        title=page.title,
+        version=page.version,
+        approximate=page.approximate,
+        figure_panels=lambda figure: [_drawn(panel, specified, carried) for panel in figure.panels],
+        tone=theme.tone,
+        symbol=symbol,
+        several_models=len(page.carried["models"]) > 1,
+    )
+
+
+def symbol(index: int, colour: str) -> Markup:
+    """The mark of a series in a legend, as Vega draws it."""
+    outline = _OUTLINES[theme.SHAPES[index % len(theme.SHAPES)]]
+    return Markup('<path d="{}" fill="{}"/>').format(outline, colour)
+
+
+_OUTLINES = {
+    "circle": "M17 3.6a3.4 3.4 0 1 0 .01 0Z",
+    "square": "M13.9 3.9h6.2v6.2h-6.2Z",
+    "triangle-up": "M17 3.2l3.9 6.8h-7.8Z",
+    "diamond": "M17 2.6l3.6 4.4l-3.6 4.4l-3.6 -4.4Z",
+    "triangle-down": "M17 10.8l3.9 -6.8h-7.8Z",
+    "cross": "M15.7 2.8h2.6v2.9h2.9v2.6h-2.9v2.9h-2.6v-2.9h-2.9v-2.6h2.9Z",
+    "triangle-right": "M20.8 7l-6.8 3.9v-7.8Z",
+    "triangle-left": "M13.2 7l6.8 3.9v-7.8Z",
+}
+
+
+class Drawn(NamedTuple):
+    """A panel on the page: its heading, and of every chart its picture and the number of its specification."""
+
+    title: str
+    charts: list[tuple[Markup, int]]
+
+
+Specified = dict[int, dict[str, Any]]
+"""The specification of every chart of a page, by the chart's identity: each is worked out once."""
+
+
+def _specified(page: Page) -> Specified:
+    charts = {
+        id(chart): (figure, chart) for figure in _figures(page) for panel in figure.panels for chart in panel.charts
+    }
+    found = {}
+    for key, (figure, chart) in charts.items():
+        found[key] = drawing.specification(chart)
+        if figure.legend:
+            _without_legends(found[key])
+    return found
+
+
+def _drawn(panel: Panel, specified: Specified, carried: list[dict[str, Any]]) -> Drawn:
+    found = []
+    for chart in panel.charts:
+        own = specified[id(chart)]
+        # The picture is there where no script runs; the script draws the same with numbers on pointing.
+        picture = drawing.apart(drawing.svg(own), f"c{len(carried)}-")
+        found.append((Markup(picture), len(carried)))
+        carried.append({key: value for key, value in own.items() if key != "config"})
+    return Drawn(panel.title, found)
+
+
+def _whole(figure: Figure, specified: Specified) -> dict[str, Any]:
+    """All panels of a figure and its legend as one specification, for a file."""
+    panels: list[dict[str, Any]] = []
+    for panel in figure.panels:
+        charts = [_still(specified[id(chart)]) for chart in panel.charts]
+        if panel.title:
+            charts[0] = {**charts[0], "title": panel.title}
+        panels.append({"vconcat": charts, "spacing": 4} if len(charts) > 1 else charts[0])
+    whole = panels[0] if len(panels) == 1 else {"concat": panels, "columns": figure.columns}
+    every = [specified[id(chart)] for panel in figure.panels for chart in panel.charts]
+    if figure.legend:
+        width = min(figure.columns, len(panels)) * (theme.WIDTH + 80)
+        every.append(drawing.specification(plots.legend(figure.legend, width)))
+        whole = {"vconcat": [whole, _still(every[-1])], "spacing": 14}
+    data = {name: values for own in every for name, values in own.get("datasets", {}).items()}
+    return {**whole, "datasets": data, "config": theme.config()}
+
+
+def _still(specified: dict[str, Any]) -> dict[str, Any]:
+    """A chart as part of another, without what follows the pointer."""
+    kept = {key: value for key, value in specified.items() if key not in ("config", "datasets", "params")}
+    if "layer" in kept:
+        layers = [_still(layer) for layer in kept["layer"]]
+        kept["layer"] = [layer for layer in layers if '"param"' not in json.dumps(layer.get("encoding", {}))]
+    return kept
+
+
+def _without_legends(specified: Any) -> None:
+    """Remove the legends of all encodings: the figure has one for all its panels."""
+    for channel, encoding in specified.get("encoding", {}).items():
+        if channel in ("color", "shape", "strokeDash", "opacity", "fill", "size") and "field" in encoding:
+            encoding["legend"] = None
+    for layer in specified.get("layer", ()):
+        _without_legends(layer)
+
+
+def _figures(page: Page) -> Iterator[Figure]:
+    return (block for block in page.blocks() if isinstance(block, Figure))

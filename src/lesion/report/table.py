@@ -1,0 +1,153 @@
+"""Tables as values: one table is sortable HTML on a page, text in a terminal, and a CSV or parquet file.
+
+A table has its numbers unrounded in a data frame; its columns say how each is written for people.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from rich import box
+from rich.table import Table as TerminalTable
+from rich.text import Text
+
+from lesion.plain import visible
+from lesion.report import wording
+
+MOST_ROWS = 1500
+"""A page shows at most so many rows of a table; its file has them all."""
+Form = Callable[[Any], str]
+
+
+def plain(value: Any) -> str:
+    """A value as it is; a dash where it is not known."""
+    if unknown(value):
+        return wording.DASH
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def decimals(digits: int, *, signed: bool = False) -> Form:
+    """What writes a number with so many digits after the point, `−0.078`."""
+
+    def written(value: Any) -> str:
+        if unknown(value):
+            return wording.DASH
+        text = f"{abs(value):.{digits}f}"
+        if float(text) == 0:
+            return text
+        return f"{wording.MINUS}{text}" if value < 0 else f"+{text}" if signed else text
+
+    return written
+
+
+def unknown(value: Any) -> bool:
+    """Whether a value is missing: None, NaN or pandas' NA."""
+    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as people see it.
+
+    Attributes:
+        key: the column of the data frame that it shows, and is sorted by.
+        title: its heading.
+        form: how a value is written.
+        row: how a whole row is written in this column, in place of `form`: `0.52 ± 0.01` is made of two columns.
+        number: whether it stands right-aligned, and is sorted as a number.
+    """
+
+    key: str
+    title: str
+    form: Form = plain
+    row: Callable[[Any], str] | None = None
+    number: bool = True
+
+    def write(self, row: Any) -> str:
+        """The text of the cell of a row, one of `Table.records`."""
+        return self.row(row) if self.row is not None else self.form(row[self.key])
+
+
+class Cell(NamedTuple):
+    """A cell of the page's table: its text, and the value that it is sorted by."""
+
+    text: str
+    value: Any
+    column: Column
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with the columns that people see.
+
+    Attributes:
+        name: of its file, `NAME.csv`; of none where it is empty.
+        frame: all rows with all numbers, as the file has them.
+        columns: those shown; none for a table that is only a file.
+        title: above it in a terminal.
+        caption: beneath it on a page.
+        mark: whether a row is marked (bold in a terminal, boxed on a page).
+    """
+
+    name: str
+    frame: pd.DataFrame
+    columns: tuple[Column, ...] = ()
+    title: str = ""
+    caption: str = ""
+    mark: Callable[[Any], bool] | None = None
+    kind: str = field(default="table", init=False)
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries, with Python's own numbers; what is missing is None."""
+        rows = self.frame.astype(object).to_dict("records")
+        return [{str(key): None if unknown(value) else _own(value) for key, value in row.items()} for row in rows]
+
+    @property
+    def shown(self) -> Iterator[tuple[bool, list[Cell]]]:
+        """The page's rows: whether each is marked, and its cells."""
+        for row in self.records[:MOST_ROWS]:
+            marked = self.mark is not None and self.mark(row)
+            yield marked, [Cell(column.write(row), row.get(column.key), column) for column in self.columns]
+
+    @property
+    def left_out(self) -> int:
+        """How many rows the page does not show."""
+        return max(0, len(self.frame) - MOST_ROWS)
+
+    def terminal(self, columns: Sequence[str] | None = None, most: int | None = None) -> TerminalTable:
+        """The table for a terminal; nothing in its texts acts on it.
+
+        Args:
+            columns: keys of those that are shown there; all by default.
+            most: so many rows at most.
+        """
+        chosen = [column for column in self.columns if columns is None or column.key in columns]
+        table = terminal_table(self.title, [(column.title, column.number) for column in chosen])
+        for row in self.records[:most]:
+            style = "bold" if self.mark is not None and self.mark(row) else None
+            table.add_row(*(Text(visible(column.write(row))) for column in chosen), style=style)
+        return table
+
+    def to_parquet(self, path: Path) -> None:
+        """Write all rows as parquet, with the types that they have."""
+        self.frame.to_parquet(path, index=False)
+
+
+def terminal_table(title: str, headings: Sequence[tuple[str, bool]]) -> TerminalTable:
+    """An empty table for a terminal in the house style; a heading and whether its column is right-aligned."""
+    table = TerminalTable(
+        title=Text(visible(title)), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1)
+    )
+    for heading, number in headings:
+        table.add_column(Text(visible(heading)), justify="right" if number else "left", overflow="fold")
+    return table
+
+
+def _own(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,351 @@
+"""The result of a drift study: curves by layer, their shapes, critical blocks beside them, tokens that left.
+
+Layer l of a drift is the residual stream behind block l − 1; layer 0 is what enters block 0. Block c thus stands
+between the layers c and c + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from lesion.core.values import Estimate, Mean, Number, Summary, Value
+from lesion.studies.drift.critical_blocks import Distance, apart, places
+from lesion.studies.drift.study import DriftStudy
+
+
+class Layer(Value):
+    """The measures of one layer over runs; None where there is none.
+
+    Attributes:
+        nmi: with the clusters of the reference layer; null: of shuffled tokens, null_high: its 97.5 % quantile.
+        cosine: mean over tokens, with their vectors at the reference layer; cka: linear, centred.
+        labels: NMI with each labelling of the tokens.
+    """
+
+    layer: int
+    nmi: Mean | None = None
+    null: Mean | None = None
+    null_high: Mean | None = None
+    cosine: Mean | None = None
+    cka: Mean | None = None
+    labels: dict[str, Mean] = Field(default_factory=dict)
+
+    def of(self, measure: str) -> Mean | None:
+        """One of the measures, or NMI with a labelling, by its name."""
+        if measure in self.labels:
+            return self.labels[measure]
+        value: Mean | None = getattr(self, measure, None) if measure in MEASURES else None
+        return value
+
+
+MEASURES = ("nmi", "null", "null_high", "cosine", "cka")
+
+
+class Departure(Value):
+    """A hinge or a step on top of a straight line, where it fits best.
+
+    Attributes:
+        layer: its place, with the interval `low` to `high`; of a step the middle between its two layers.
+        size: of a hinge the change of slope per layer, of a step the change of NMI.
+        gain: share of what a straight line leaves over that it takes away, 0…1.
+        p: of its size being zero, the search over places included.
+        detectable: the smallest size that 80 % of such studies would find.
+        slopes: per layer, before and after it.
+    """
+
+    kind: Literal["hinge", "step"]
+    layer: float
+    low: Number
+    high: Number
+    size: Number
+    gain: Number
+    p: Number
+    detectable: Number
+    slopes: tuple[Number, Number]
+
+    @property
+    def block(self) -> int:
+        """The block over which a step lies, or within which a hinge does."""
+        return int(self.layer)
+
+
+class Line(Value):
+    """The test of a straight line.
+
+    Attributes:
+        p: allowing layers of one run to vary together.
+        f, degrees, f_p: the textbook's lack-of-fit F, which takes layers for independent.
+    """
+
+    p: Number
+    f: Number
+    degrees: tuple[int, int]
+    f_p: Number
+
+
+class Shape(Value):
+    """Whether a curve is a straight line, and the hinge and the step that fit it best (`lesion.statistics.shape`).
+
+    Attributes:
+        chosen: `neither`: no line, and neither of the two is found.
+        share: of bootstrap draws that prefer the same of hinge and step.
+        first, last: the layers to which all is fitted.
+    """
+
+    chosen: Literal["line", "hinge", "step", "neither", "untested"]
+    first: int
+    last: int
+    line: Line
+    hinge: Departure
+    step: Departure
+    share: Number
+
+    @property
+    def departure(self) -> Departure | None:
+        """The hinge or step that was chosen."""
+        return {"hinge": self.hinge, "step": self.step}.get(self.chosen)
+
+    @property
+    def straight(self) -> bool | None:
+        """Whether a straight line does; None: not tested."""
+        return None if self.chosen == "untested" else self.chosen == "line"
+
+    @property
+    def possible(self) -> list[float]:
+        """Where a hinge or step of the chosen kind could have been."""
+        return places(self.chosen, self.first, self.last)
+
+
+class Curve(Value):
+    """A model's layers under one number of clusters.
+
+    Attributes:
+        shape: of NMI over layers; None: too few layers.
+        ceiling: NMI between two clusterings of the reference layer from different starts.
+        nearest: the critical block nearest to the hinge or step; None without either.
+    """
+
+    clusters: int
+    layers: tuple[Layer, ...]
+    shape: Shape | None
+    ceiling: Number
+    nearest: Distance | None = None
+
+    @property
+    def departure(self) -> Departure | None:
+        """The hinge or step of the curve; None where there is none or none was sought."""
+        return self.shape.departure if self.shape else None
+
+    def along(self, measure: str) -> list[tuple[int, Mean]]:
+        """(layer, value) of a measure, where it is known, in the order of layers."""
+        return [(layer.layer, value) for layer in self.layers if (value := layer.of(measure)) is not None]
+
+
+class Example(Value):
+    """A token in its context; texts of a model or a task."""
+
+    before: str
+    token: str
+    after: str
+    item: str
+    run: int
+    cluster: int
+    into: int
+
+
+class Leaving(Value):
+    """One token type, or with `token` None a class of tokens, between the two layers that were followed.
+
+    Attributes:
+        count: how often it stood there; left: how often its cluster was then not the one matched with its former.
+        home: how many occurrences are in the earlier cluster that has most of them; of classes None.
+        share: left / count, with Wilson's interval, which takes occurrences for independent.
+    """
+
+    token: str | None
+    id: int | None = None
+    kind: str
+    count: int
+    left: int
+    home: int | None = None
+    share: Estimate
+    examples: tuple[Example, ...] = ()
+
+
+class Destination(Value):
+    """A cluster that tokens went to, by the tokens most common in it; `matched`: the partner of where they were."""
+
+    number: int
+    name: str
+    count: int
+    matched: bool
+
+
+class Flow(Value):
+    """A cluster of the former layer, by the tokens most common in it, and where its tokens were in the latter.
+
+    Attributes:
+        left: how many are not in the matched cluster.
+        others: how many tokens went to clusters that are not listed.
+    """
+
+    number: int
+    name: str
+    count: int
+    left: int
+    into: tuple[Destination, ...]
+    others: int
+
+
+class Tokens(Value):
+    """What became of the tokens between two layers.
+
+    Attributes:
+        start, end: the layers.
+        overall: of all tokens.
+        types: token types that most surely left; classes: every class of tokens, the most common first.
+        flow: of the first run, every cluster of the former layer.
+    """
+
+    start: int
+    end: int
+    overall: Leaving
+    types: tuple[Leaving, ...]
+    classes: tuple[Leaving, ...]
+    flow: tuple[Flow, ...]
+
+    @property
+    def surest_classes(self) -> list[Leaving]:
+        """The classes in the order of the tokens: those that most surely left come first."""
+        return sorted(self.classes, key=lambda one: -(one.share.low or 0.0))
+
+
+class Run(Value):
+    """How much a run read; `right` and `truncated` of own solutions."""
+
+    run: int
+    items: int
+    tokens: int
+    prompt_tokens: int
+    solution_tokens: int
+    right: int | None = None
+    truncated: int | None = None
+
+
+class DriftOfModel(Value):
+    """One model of the study.
+
+    Attributes:
+        clusters: the number of clusters that is drawn.
+        curves: under every number of clusters; cosine, CKA and labels stand in the drawn one alone.
+        critical: blocks that a layer study found critical, by task; None: no study was given.
+        compared: the task of them that is compared with; None: that study did not ask this one's, so that all are.
+    """
+
+    name: str
+    family: str
+    variant: str | None
+    fingerprint: str
+    blocks: int
+    clusters: int
+    curves: tuple[Curve, ...]
+    critical: dict[str, tuple[int, ...]] | None
+    compared: str | None
+    runs: tuple[Run, ...]
+    tokens: Tokens
+
+    @property
+    def curve(self) -> Curve:
+        """The curve that is drawn."""
+        return next(curve for curve in self.curves if curve.clusters == self.clusters)
+
+    def under(self, clusters: int) -> Curve | None:
+        """The curve under a number of clusters."""
+        return next((curve for curve in self.curves if curve.clusters == clusters), None)
+
+    @property
+    def critical_blocks(self) -> list[int]:
+        """Critical for the task of this study, or where that was not asked, for any; in order."""
+        by_task = self.critical or {}
+        chosen = by_task.values() if self.compared is None else [by_task[self.compared]]
+        return sorted({block for blocks in chosen for block in blocks})
+
+    def within_by_chance(self) -> float:
+        """The share of all places for the hinge or step of the drawn curve that are within a critical block."""
+        assert self.curve.shape is not None
+        return float(np.mean([within(place, self.critical_blocks) for place in self.curve.shape.possible]))
+
+
+def within(layer: float, blocks: Sequence[int]) -> bool:
+    """Whether a place on the axis lies within one of the blocks."""
+    return any(abs(apart(layer, block)) <= 1e-9 for block in blocks)
+
+
+class Family(Value):
+    """Models that are drawn together: of one family and depth."""
+
+    name: str
+    models: tuple[DriftOfModel, ...]
+
+    @property
+    def blocks(self) -> int:
+        """The depth of its models."""
+        return self.models[0].blocks
+
+    @property
+    def labels(self) -> list[str]:
+        """What the models are called in a chart: by variant where that tells them apart, else by name."""
+        variants = [model.variant for model in self.models if model.variant]
+        apart = len(variants) == len(self.models) and len(set(variants)) == len(variants)
+        return variants if apart else [model.name for model in self.models]
+
+
+class DriftSummary(Summary):
+    """All numbers of a drift study: what `summary.json` holds."""
+
+    kind: Literal["drift"] = "drift"
+    version: str
+    identity: str
+    approximate: str | None = None
+    study: DriftStudy
+    models: tuple[DriftOfModel, ...]
+
+    @property
+    def reference(self) -> int:
+        """The layer that all others are compared with: 0 for what enters block 0, 1 for what leaves it."""
+        return 1 if self.study.layer_zero == "block" else 0
+
+    @cached_property
+    def families(self) -> list[Family]:
+        """The models in the order of the summary, those of one family and depth together."""
+        groups: dict[tuple[str, int], list[DriftOfModel]] = {}
+        for model in self.models:
+            groups.setdefault((model.family, model.blocks), []).append(model)
+        depths: dict[str, set[int]] = {}
+        for family, blocks in groups:
+            depths.setdefault(family, set()).add(blocks)
+        families = []
+        for (family, blocks), models in groups.items():
+            depth = f"{blocks} blocks"
+            name = family or (models[0].name if len(models) == 1 else f"models of {depth}")
+            if family and len(depths[family]) > 1:
+                name = f"{family}, {depth}"
+            families.append(Family(name=name, models=tuple(models)))
+        return families
+
+    @property
+    def labellings(self) -> list[str]:
+        """What clusters are compared with besides the reference: `token class`, `token`."""
+        every = (name for model in self.models for layer in model.curve.layers for name in layer.labels)
+        return list(dict.fromkeys(every))
+
+
+def steps(curve: Curve, measure: str) -> list[tuple[int, float]]:
+    """(block, how much a measure changes from the layer before the block to that behind it)."""
+    return [(a, later.mean - former.mean) for (a, former), (b, later) in pairwise(curve.along(measure)) if b == a + 1]
