@@ -29,7 +29,8 @@ KINDS = {
     "recall-sweep": "a study of `lesion lab recall` trainings",
     "memory": "`lesion lab memory`",
 }
-"""What made the folder, by the kind that is noted in it."""
+"""What made the folder, by the kind that is noted in it; a kind of another package is none of these."""
+_KIND = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _FILES = (".json", ".html", ".csv", ".toml", ".edit", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".safetensors", LOCK)
 _FOLDERS = ("figures", "cells", "layers", "model", "checkpoints")
 _SIGNS = (
@@ -122,10 +123,15 @@ def refuse_another_kind(folder: Path, kind: str) -> bool:
         )
     if sign is not None:
         raise UsageError(
-            f"{folder} belongs to {KINDS[noted or kind]}, and {KINDS[kind]} would overwrite files there ({sign}); give"
-            " another folder with --out."
+            f"{folder} belongs to {made_by(noted or kind)}, and {made_by(kind)} would overwrite files there ({sign});"
+            " give another folder with --out."
         )
     return False
+
+
+def made_by(kind: str) -> str:
+    """What makes folders of a kind: `lesion ablate`, or for one of another package `lesion run` with its kind."""
+    return KINDS.get(kind, f"a study of kind {kind}")
 
 
 def kind_of(folder: Path) -> str | None:
@@ -139,8 +145,8 @@ def kind_of(folder: Path) -> str | None:
         return None
     with understood(path, "give another folder with --out"):
         kind = read_object(path, limit=1 << 10)["kind"]
-        if kind not in KINDS:
-            raise ValueError("it names no kind of study that is known")
+        if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+            raise ValueError("it names no kind of study")
         return str(kind)
 
 

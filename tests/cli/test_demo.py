@@ -9,7 +9,7 @@ import pytest
 
 from commandline import lesion
 from lesion.core.study_file import shipped
-from lesion.studies.registry import load_study
+from lesion.registry import load_study
 
 FAMILIES, VARIANTS = ("llama", "qwen2"), ("base", "instruct", "distill", "rlvr")
 

@@ -108,8 +108,8 @@ def test_the_module_and_the_command_are_one_and_help_waits_for_no_model_library(
     done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, timeout=120, check=True)
     assert "Usage: lesion" in done.stdout
     assert "left with 0" in done.stdout
-    assert "'lesion.cli.ablate'" in done.stdout
-    for library in ("torch", "transformers", "pandas", "matplotlib", "plotly"):
+    assert "'lesion.cli.study'" in done.stdout
+    for library in ("torch", "transformers", "pandas", "matplotlib", "altair"):
         assert f"'{library}'" not in done.stdout
 
 

@@ -52,7 +52,7 @@ def test_a_study_file_compares_arms_over_seeds_and_gives_a_verdict(capsys, check
     (tmp_path / "s.toml").write_text(
         f'kind = "tuning"\ntitle = "Which three?"\nmodel = {json.dumps(str(checkpoint))}\ntask = "sums"\n'
         "budget = 1\nsteps = 2\nrows = 4\nlearning_rates = 0.01\nseeds = [0, 1]\nitems = 10\nablation_items = 5\n"
-        "validation_items = 5\n"
+        'validation_items = 5\narms = ["critical", "least", "random", "all-adapter", "all-full"]\n'
     )
     done = lesion(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "out")
     assert done.code == 0, done.err

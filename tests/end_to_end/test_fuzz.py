@@ -31,7 +31,7 @@ from lesion.errors import LesionError
 from lesion.files import named
 from lesion.models.load import load
 from lesion.models.source import find as find_model
-from lesion.studies.registry import load_study
+from lesion.registry import load_study
 from lesion.tasks.catalogue import canonical, find
 
 

@@ -6,19 +6,35 @@ from typing import Annotated
 
 import typer
 
+from lesion.core.options import HARDWARE
+
 Engine = Annotated[str, typer.Option("--engine", help="Inference backend: transformers or vllm.")]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", metavar="N", help="Number of worker processes, each with the whole model; needs Ray."),
+    typer.Option(
+        "--workers",
+        metavar="N",
+        help="Number of worker processes, each with the whole model; needs Ray.",
+        rich_help_panel=HARDWARE,
+    ),
 ]
 Ray = Annotated[
     str | None,
     typer.Option(
-        "--ray", metavar="ADDRESS", help="Use a Ray cluster: auto, HOST:PORT, …; one worker per GPU, or --workers."
+        "--ray",
+        metavar="ADDRESS",
+        help="Use a Ray cluster: auto, HOST:PORT, …; one worker per GPU, or --workers.",
+        rich_help_panel=HARDWARE,
     ),
 ]
 GpusPerWorker = Annotated[
-    int, typer.Option("--gpus-per-worker", metavar="N", help="Number of GPUs that one model is spread over.")
+    int,
+    typer.Option(
+        "--gpus-per-worker",
+        metavar="N",
+        help="Number of GPUs that one model is spread over.",
+        rich_help_panel=HARDWARE,
+    ),
 ]
 StopLoops = Annotated[
     int | None,

@@ -30,8 +30,10 @@ def app() -> typer.Typer:
     import typer
 
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import ablate, apply, demo, drift, edit, harness, isolate, lab, overlay, show, truncate, tune
+    from lesion.cli import apply, demo, edit, evaluate, harness, lab, overlay, show, study
     from lesion.cli.arguments import checked
+    from lesion.cli.commands import command
+    from lesion.registry import methods
 
     made = typer.Typer(
         name="lesion",
@@ -43,16 +45,14 @@ def app() -> typer.Typer:
     )
     made.command("demo")(checked(demo.demo))
     made.command("show")(checked(show.show))
-    made.command("ablate")(checked(ablate.ablate))
-    made.command("isolate")(checked(isolate.isolate))
-    made.command("evaluate")(checked(isolate.evaluate))
-    made.command("truncate")(checked(truncate.truncate))
-    made.command("tune")(checked(tune.tune))
+    for method in methods().values():
+        if method.command:
+            made.command(method.command)(checked(command(method)))
+    made.command("evaluate")(checked(evaluate.evaluate))
     made.command("overlay")(checked(overlay.overlay))
-    made.command("drift")(checked(drift.drift))
     made.command("apply")(checked(apply.apply))
-    made.command("run")(checked(ablate.run_study))
-    made.command("report")(checked(ablate.report))
+    made.command("run")(checked(study.run_study))
+    made.command("report")(checked(study.report))
     made.command("lm-eval", context_settings=harness.SETTINGS)(harness.lm_eval)
     made.add_typer(edit.app, name="edit")
     made.add_typer(lab.app, name="lab")

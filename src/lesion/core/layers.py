@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from lesion.errors import UsageError
 from lesion.plain import short
@@ -91,5 +91,6 @@ def _layers(value: object) -> object:
 Layers = Annotated[
     str,
     BeforeValidator(_layers),
-    Field(description="all, text such as 0-3,7, or a list of whole numbers from 0"),
 ]
+LAYERS = "Blocks: all, or numbers and ranges such as 0-3,7."
+LAYERS_FORM = "all, text such as 0-3,7, or a list of whole numbers from 0"

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from lesion.bounds import excess
+from lesion.core.options import DECODING, HARDWARE, STATISTICS, Option, flat, nested, option
 from lesion.core.toml import Lines, dump
 from lesion.core.validation_errors import explain
 from lesion.errors import UsageError, nearest
@@ -41,8 +42,19 @@ EngineName = Annotated[
 StopLoops = Annotated[
     Annotated[Whole, Field(ge=2)] | None,
     BeforeValidator(lambda value: None if type(value) is int and value == 0 else value),
-    Field(description="a whole number from 2, or 0 to let loops go on"),
 ]
+LOOPS = "a whole number from 2, or 0 to let loops go on"
+STOP_LOOPS = "End an answer that repeats the same piece N times in a row (approximate; off by default)."
+
+Count = Annotated[Whole, Field(ge=1)]
+Seed = Annotated[Whole, Field(ge=0)]
+Level = Annotated[Number, Field(gt=0, lt=1)]
+BatchSize = Annotated[Whole, Field(ge=1)] | Literal["auto"]
+COUNT, SEED, LEVEL = "a whole number from 1", "a whole number from 0", "a number between 0 and 1, for example 0.95"
+DTYPE, DEVICE = "auto, float32, bfloat16 or float16", "auto, cpu, cuda or cuda:N"
+STYLE = "Prompt style: auto, raw, chat, plain, or a paper's; default: the task's own."
+BATCH_SIZE = "Number of sequences decoded together, or auto."
+MODEL = "Model: bundled:NAME, a local folder, or a hub id."
 
 VARIANTS = ("base", "instruct", "distill", "rlvr")
 """What models of one family are called after the training that made them; a study may say anything else."""
@@ -143,10 +155,19 @@ class DecodingPlan(Table):
     `lesion.engines.loops`), which is approximate.
     """
 
-    temperature: Annotated[Number, Field(ge=0)] = Field(default=0.0, description="a number from 0")
-    top_p: Annotated[Number, Field(gt=0, le=1)] = Field(default=1.0, description="a number above 0 and at most 1")
-    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
-    stop_loops: StopLoops = None
+    temperature: Annotated[Number, Field(ge=0)] = option(
+        0.0, help="Sampling temperature; 0 is greedy.", must="a number from 0", panel=DECODING
+    )
+    top_p: Annotated[Number, Field(gt=0, le=1)] = option(
+        1.0, help="Nucleus (top-p) of sampling.", must="a number above 0 and at most 1", panel=DECODING
+    )
+    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = option(
+        None,
+        help="Maximum length of an answer in tokens; default: the task's own.",
+        must="a whole number from 1",
+        panel=DECODING,
+    )
+    stop_loops: StopLoops = option(None, help=STOP_LOOPS, must=LOOPS, panel=DECODING)
 
 
 S = TypeVar("S", bound="StudyFile")
@@ -158,6 +179,8 @@ class StudyFile(Table):
     FORM: ClassVar[str] = "lesion file"
     SILENT: ClassVar[tuple[str, ...]] = ("name", "title")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = ()
+    """Options that are no keys of their own; `from_options` puts them into some."""
 
     name: Annotated[Text, AfterValidator(printable)] = Field(default="study", description="a name")
     title: str | None = Field(default=None, description="text")
@@ -170,6 +193,15 @@ class StudyFile(Table):
             UsageError: a value is wrong; all that are wrong are named.
         """
         return cls._validated(values, "This study", None)
+
+    @classmethod
+    def from_options(cls: type[S], **options: Any) -> S:
+        """A study from options by their flat names, as the command line and Python have them (`core.options`).
+
+        Raises:
+            UsageError: a value is wrong; all that are wrong are named.
+        """
+        return cls.make(**nested(cls, options))
 
     @classmethod
     def parse(cls: type[S], text: str, origin: str = "This study") -> S:
@@ -266,22 +298,32 @@ class Questions(StudyFile):
         BeforeValidator(listed),
         Field(min_length=1),
         AfterValidator(different),
-    ] = Field(description="a list of at least one task: strings, or tables with a name")
-    items: Annotated[Whole, Field(ge=1)] | Literal["all"] = Field(
-        default=100, description="a whole number from 1, or all"
+    ] = option(
+        help="Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …; repeatable.",
+        must="a list of at least one task: strings, or tables with a name",
+        name="task",
+        many="repeat",
     )
-    seed: Annotated[Whole, Field(ge=0)] = Field(default=0, description="a whole number from 0")
-    prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
-    level: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=0.95, description="a number between 0 and 1, for example 0.95"
+    items: Annotated[Whole, Field(ge=1)] | Literal["all"] = option(
+        100,
+        help="Number of items per task, drawn with the seed; or all.",
+        must="a whole number from 1, or all",
+        panel=STATISTICS,
     )
-    batch_size: Annotated[Whole, Field(ge=1)] | Literal["auto"] = Field(
-        default="auto", description="a whole number from 1, or auto"
-    )
-    dtype: Dtype = Field(default="auto", description="auto, float32, bfloat16 or float16")
-    device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")
-    engine: EngineName = Field(default=None, description="transformers or vllm")
-    decoding: DecodingPlan = Field(default=DecodingPlan(), description="a table [decoding]")
+    seed: Seed = option(
+        0, help="Random seed: of the draw of items, of sampling, and of all else that is drawn.", must=SEED,
+        panel=STATISTICS,
+    )  # fmt: skip
+    prompt_style: Text | None = option(None, help=STYLE, must="the name of a prompt style", panel=DECODING)
+    level: Level = option(0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
+    batch_size: BatchSize = option("auto", help=BATCH_SIZE, must="a whole number from 1, or auto", panel=HARDWARE)
+    dtype: Dtype = option("auto", help="Data type of the weights.", must=DTYPE, panel=HARDWARE)
+    device: Text = option("auto", help="Device: auto, cpu, cuda, cuda:1, …", must=DEVICE, panel=HARDWARE)
+    engine: EngineName = option(
+        None, help="Inference backend: transformers or vllm.", must="transformers or vllm", panel=HARDWARE,
+        shown="transformers",
+    )  # fmt: skip
+    decoding: DecodingPlan = flat(DecodingPlan(), must="a table [decoding]")
 
     def items_of(self, task: TaskChoice) -> int | None:
         """How many items of a task are asked; None for all."""

@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import re
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,12 +84,13 @@ def bundle() -> str:
     """
     import vl_convert
 
-    place = _cache() / f"vega-{vl_convert.__version__}.js"
+    place = _cache() / f"vega-{version('vl-convert-python')}.js"
     try:
         return place.read_text("utf-8")
     except OSError:
         pass
-    script = str(vl_convert.javascript_bundle()).replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    script = str(vl_convert.javascript_bundle())  # type: ignore[call-arg]
+    script = script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         replace(place, script)

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from lesion.errors import LesionError, UsageError
 from lesion.plain import unruly
-from lesion.studies.ablation.study import ModelChoice, Study, TaskChoice, shipped, stopping
-from lesion.studies.registry import load_study
+from lesion.registry import load_study
+from lesion.studies.ablation.study import ModelChoice, Study, TaskChoice, shipped
 from lesion.studies.truncation.study import TruncationStudy
 
 FULL = """
@@ -139,9 +139,10 @@ def test_a_study_that_says_it_has_no_screen_has_none():
 
 @pytest.mark.parametrize("level", [0.05, 0.95])
 def test_the_level_of_a_stopped_study_is_the_share_of_errors_or_that_of_the_intervals(level):
-    study = Study.make(models="m", tasks="t", **stopping("decided", 0.2, level, screen=False))
+    study = Study.from_options(models="m", task="t", stop_when="decided", effect=0.2, level=level)
     assert (study.stop.effect, study.stop.level, study.level) == (0.2, pytest.approx(0.05), pytest.approx(0.95))
-    assert stopping(None, 0.2, level, screen=True) == {"screen": True}
+    with pytest.raises(UsageError, match="--stop-when decided"):
+        Study.from_options(models="m", task="t", effect=0.2)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from lesion.errors import UsageError
 from lesion.studies.drift.study import DriftStudy
-from lesion.studies.registry import load_study
+from lesion.registry import load_study
 
 LEAST = {"models": ["bundled:llama-base"], "task": "primer:arithmetic"}
 

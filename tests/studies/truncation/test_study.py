@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
-from lesion.studies.registry import load_study
+from lesion.registry import load_study
 from lesion.studies.truncation.grid import KEEP
 from lesion.studies.truncation.study import Screen, TruncationStudy
 

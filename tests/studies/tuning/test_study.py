@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lesion.core.study_file import shipped
 from lesion.errors import UsageError
-from lesion.studies.registry import load_study
+from lesion.registry import load_study
 from lesion.studies.tuning.data import prepare
 from lesion.studies.tuning.study import NAMED, TuningStudy
 
@@ -19,10 +19,10 @@ def made(**values) -> TuningStudy:
     return TuningStudy.make(**{**LEAST, **values})
 
 
-def test_the_defaults_compare_five_choices_over_three_seeds():
+def test_by_default_the_critical_blocks_are_tuned_under_one_seed_and_leave_a_model():
     study = made()
-    assert study.arms == NAMED == ("critical", "least", "random", "all-adapter", "all-full")
-    assert (study.budget, len(study.seeds), study.writes_model) == ("25%", 3, False)
+    assert (study.arms, study.budget, study.seeds, study.writes_model) == (("critical",), "25%", (0,), True)
+    assert NAMED == ("critical", "least", "random", "all-adapter", "all-full")
 
 
 def test_one_arm_under_one_seed_is_a_tuning_that_leaves_a_model():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from lesion.labs.recall.study_file import RecallStudy
 if TYPE_CHECKING:
     from lesion.engines.engine import MakeEngine
     from lesion.labs.recall.api import RecallResult
+    from lesion.models.load import Model
     from lesion.progress import Watcher
 
 
@@ -25,7 +27,14 @@ class Recall(Method[RecallStudy]):
     distributed = False
 
     @override
-    def run(self, study: RecallStudy, folder: Path, watcher: Watcher | None, make_engine: MakeEngine) -> RecallResult:
+    def run(
+        self,
+        study: RecallStudy,
+        folder: Path,
+        watcher: Watcher | None,
+        make_engine: MakeEngine,
+        models: Mapping[str, Model] | None = None,
+    ) -> RecallResult:
         from lesion.labs.recall.api import RecallResult
         from lesion.labs.recall.study import run_recall
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pandas as pd
 from rich.console import Group, RenderableType
@@ -13,21 +13,18 @@ from rich.text import Text
 
 from lesion.arguments import validated
 from lesion.core.cost import beside
+from lesion.core.functions import runs
 from lesion.core.result import StudyResult, progress_line
-from lesion.core.temporary_folder import folder_of
-from lesion.edits.apply import as_it_is
 from lesion.edits.edit import Unit
 from lesion.engines.config import EngineChoice
-from lesion.engines.opening import opened
 from lesion.models.load import Model
 from lesion.outputs import refuse_another_kind
 from lesion.plain import plain, tame
-from lesion.progress import Silent, Watcher
+from lesion.progress import Watcher
 from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
-from lesion.studies.ablation.invariance.revisions import over_time
-from lesion.studies.ablation.run import answers_and_items, run
-from lesion.studies.ablation.study import Study, stopping
+from lesion.studies.ablation.method import METHOD
+from lesion.studies.ablation.run import answers_and_items
 
 
 @dataclass(frozen=True)
@@ -79,6 +76,7 @@ class AblationResult(StudyResult):
 
 
 @validated
+@runs(METHOD)
 def ablate(
     model: str | Model | Sequence[str | Model],
     tasks: str | Sequence[str],
@@ -100,40 +98,12 @@ def ablate(
     device: str = "auto",
     engine: str | EngineChoice = "transformers",
     stop_when: Literal["decided"] | None = None,
-    effect: float = 0.1,
+    effect: float | None = None,
     screen: bool = False,
     out: str | Path | None = None,
     watcher: Watcher | None = None,
 ) -> AblationResult:
     """Switch off (or scale) one place after another and measure what each does to each task.
-
-    Args:
-        model: a source for `load`, a loaded model, or several of either.
-        tasks: name of a task, or several: `gsm8k`, `primer:atlas`, `questions.jsonl`.
-        items: how many items of each task, or `all`.
-        seed: of the draw of items, and of sampling.
-        unit: `block`, `attention` or `mlp`, or several.
-        layers: `all`, `0-3,7`, a number, or numbers.
-        factor: 0 switches off; 0.5 and 1.1 are as legal.
-        revisions: checkpoints of the training that are asked too: `all`, or names.
-        max_new_tokens: limit for one answer; the task's own by default.
-        stop_loops: end an answer that has said the same piece so many times in a row, which is approximate; by default
-            none is.
-        prompt_style: as `--prompt-style`.
-        temperature: 0 is greedy.
-        top_p: nucleus, for sampling.
-        level: of the intervals.
-        batch_size: rows decoded at once, or `auto`.
-        dtype: for models that are loaded here.
-        device: likewise.
-        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        stop_when: `decided` stops asking a cell as soon as it is decided whether its drop exceeds the effect; by
-            default all items are asked, and only then is it told which places are critical.
-        effect: for `stop_when`, the smallest drop of accuracy that counts.
-        screen: also score gold solutions under every edit, a cheap look that says where generating will show a drop.
-        out: folder of the study; what lies there already is not asked again. By default a temporary one, removed when
-            Python ends.
-        watcher: is told how it goes.
 
     Example:
         >>> result = lesion.ablate("bundled:llama-base", tasks=["primer:arithmetic"], items=100)
@@ -143,37 +113,4 @@ def ablate(
         UsageError: a task, layer or number of items does not exist, or an argument cannot be what it is to be.
         LesionError: a model cannot be loaded, or the folder belongs to another study.
     """
-    several = [model] if isinstance(model, str | Model) else list(model)
-    chosen: list[Any] = [each.name if isinstance(each, Model) else each for each in several]
-    if revisions:
-        chosen, notes = over_time(chosen, revisions)
-        for note in notes:
-            (watcher or Silent()).note(note)
-    loaded = {each.name: as_it_is(each) for each in several if isinstance(each, Model)}
-    study = Study.make(
-        name="ablation",
-        models=chosen,
-        tasks=tasks,
-        items=items,
-        seed=seed,
-        batch_size=batch_size,
-        dtype=dtype,
-        device=device,
-        engine=EngineChoice.of(engine).engine,
-        **{"level": level, **stopping(stop_when, effect, level, screen)},
-        edits={
-            "unit": unit,
-            "layers": layers,
-            "factor": factor,
-        },
-        decoding={
-            "temperature": temperature,
-            "top_p": top_p,
-            "stop_loops": stop_loops,
-            **({"max_new_tokens": max_new_tokens} if max_new_tokens is not None else {}),
-        },
-        **({"prompt_style": prompt_style} if prompt_style is not None else {}),
-    )
-    with folder_of(out) as folder, opened(EngineChoice.of(engine), watcher) as make_engine:
-        outcome = run(study, folder, watcher=watcher, models=loaded, make_engine=make_engine)
-    return AblationResult(outcome.folder, outcome.summary, outcome.asked, outcome.planned)
+    raise NotImplementedError  # `runs` does it

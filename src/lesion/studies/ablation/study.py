@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from typing_extensions import override
 
-from lesion.core.layers import Layers
+from lesion.core.layers import LAYERS, LAYERS_FORM, Layers
+from lesion.core.options import STATISTICS, WHAT, Option, flat, option
 from lesion.core.study_file import (
+    MODEL,
     ModelChoice,
     Number,
     Questions,
@@ -27,12 +30,20 @@ __all__ = ["EditPlan", "Layers", "ModelChoice", "StopPlan", "Study", "TaskChoice
 class EditPlan(Table):
     """The edits of the study: every unit × layer × factor, one at a time, beside the baseline."""
 
-    unit: Annotated[tuple[Unit, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = Field(
-        default=("block",), description="block, attention or mlp, or a list of these"
+    unit: Annotated[tuple[Unit, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = option(
+        ("block",),
+        help="Part of each block to scale: block, attention or mlp; repeatable.",
+        must="block, attention or mlp, or a list of these",
+        many="repeat",
     )
-    layers: Layers = "all"
+    layers: Layers = option("all", help=LAYERS, must=LAYERS_FORM)
     factor: Annotated[tuple[Number, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
-        Field(default=(0.0,), description="a finite number or a list of them")
+        option(
+            (0.0,),
+            help="Scale factor: 0 ablates, 1 changes nothing; comma-separated list.",
+            must="a finite number or a list of them",
+            many="comma",
+        )
     )
 
 
@@ -67,27 +78,64 @@ class Study(Questions):
         BeforeValidator(listed),
         Field(min_length=1),
         AfterValidator(different),
-    ] = Field(description="a list of at least one model: strings, or tables with a source")
-    edits: EditPlan = Field(default=EditPlan(), description="a table [edits]")
+    ] = option(
+        help=MODEL,
+        must="a list of at least one model: strings, or tables with a source",
+        many="repeat",
+        argument="MODEL",
+    )
+    edits: EditPlan = flat(EditPlan(), must="a table [edits]")
     stop: StopPlan | None = Field(default=None, description="a table [stop]")
-    screen: Annotated[Literal[True] | None, BeforeValidator(lambda value: None if value is False else value)] = Field(
-        default=None, description="true or false"
+    screen: Annotated[Literal[True] | None, BeforeValidator(lambda value: None if value is False else value)] = option(
+        None,
+        help="First score the gold solutions under every edit (cheap; ranks layers).",
+        must="true or false",
+        panel=STATISTICS,
     )
 
+    EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "revisions", (), "Training checkpoints to study as well: all, or a comma-separated list.", WHAT,
+            frozenset({str}), many="comma",
+        ),
+        Option(
+            "stop_when", (), "Stop evaluating a layer once it is decided whether its drop exceeds --effect: decided.",
+            STATISTICS, frozenset({str}),
+        ),
+        Option(
+            "effect", (), "With --stop-when: smallest drop in accuracy that counts.", STATISTICS, frozenset({float}),
+            shown="0.1",
+        ),
+    )  # fmt: skip
 
-def stopping(stop_when: str | None, effect: float, level: float, screen: bool) -> dict[str, Any]:
-    """The keys `stop`, `level` and `screen` of a study, from options.
+    @classmethod
+    @override
+    def from_options(
+        cls, stop_when: str | None = None, effect: float | None = None, level: float | None = None, **options: Any
+    ) -> Study:
+        """A study from options by their flat names.
 
-    With stopping, `level` may be said as that of the intervals or as the false discovery rate allowed: 0.95 and 0.05
-    mean the same.
+        With `stop_when`, `level` may be said as that of the intervals or as the false discovery rate allowed: 0.95 and
+        0.05 mean the same.
 
-    Raises:
-        UsageError: the level is not between 0 and 1.
-    """
-    keys: dict[str, Any] = {"screen": True} if screen else {}
-    if stop_when is None:
-        return keys
-    if not 0 < level < 1:
-        raise UsageError(f"With --stop-when, --level is the false discovery rate allowed, say 0.05, not {level:g}.")
-    wrong = min(level, 1 - level)
-    return {**keys, "stop": {"when": stop_when, "effect": effect, "level": wrong}, "level": 1 - wrong}
+        Raises:
+            UsageError: a value is wrong, or an option without the one that it belongs to.
+        """
+        if stop_when is None:
+            if effect is not None:
+                raise UsageError(
+                    "--effect says when to stop evaluating; give --stop-when decided with it, or leave it out."
+                )
+            if level is not None and 0 < level < 0.5:
+                raise UsageError(
+                    f"Intervals at a level of {level:g} would mostly miss the truth; say --level {1 - level:g}, or give"
+                    f" --stop-when decided, with which --level {level:g} is the false discovery rate allowed."
+                )
+            return super().from_options(**options, **({} if level is None else {"level": level}))
+        chosen = 0.95 if level is None else level
+        if not 0 < chosen < 1:
+            fault = f"is the false discovery rate allowed, say 0.05, not {chosen:g}"
+            raise UsageError(f"With --stop-when, --level {fault}.")
+        wrong = min(chosen, 1 - chosen)
+        stop = {"when": stop_when, "level": wrong, **({} if effect is None else {"effect": effect})}
+        return super().from_options(**options, level=1 - wrong, stop=stop)

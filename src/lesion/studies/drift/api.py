@@ -11,18 +11,15 @@ from rich.console import RenderableType
 from typing_extensions import override
 
 from lesion.arguments import validated
+from lesion.core.functions import runs
 from lesion.core.result import StudyResult, progress_line
-from lesion.core.temporary_folder import folder_of
-from lesion.edits.apply import as_it_is
 from lesion.engines.config import EngineChoice
-from lesion.engines.opening import opened
 from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.studies.drift import report as page
 from lesion.studies.drift import tables
+from lesion.studies.drift.method import METHOD
 from lesion.studies.drift.result import DriftSummary
-from lesion.studies.drift.run import run_drift
-from lesion.studies.drift.study import DriftStudy
 
 
 @dataclass(frozen=True)
@@ -67,6 +64,7 @@ class DriftResult(StudyResult[DriftSummary]):
 
 
 @validated
+@runs(METHOD)
 def drift(
     model: str | Model | Sequence[str | Model],
     task: str,
@@ -97,34 +95,6 @@ def drift(
 ) -> DriftResult:
     """Cluster the hidden states of every layer and tell how far tokens leave the clusters they began in.
 
-    Args:
-        model: a source for `load`, a loaded model, or several of either.
-        task: name of a task.
-        clusters: of k-means, or several numbers; 50, or else the first, is the drawn one.
-        runs: draws of items; curves are means over them.
-        items: of each run.
-        layer_zero: `embedding`, or `block` for the output of block 0.
-        part: whose tokens are clustered: `prompt`, `solution` or `both`.
-        solution: what stands behind the prompt: `own` (said greedily), `gold` or `none`.
-        normalise: vectors as they are (`none`), of length 1 (`unit`), or `standardise`d per dimension.
-        nmi: the mean of entropies that divides: `arithmetic`, `geometric`, `min` or `max`.
-        starts: of k-means++.
-        elbow: layers tested for a hinge (the paper's elbow) or step: those after layer 0 (`later`), or `all`.
-        between: two layers between which tokens are followed; at the hinge or step by default.
-        study: folder of a layer study, whose critical blocks are compared with the hinge or step.
-        seed: of the draws of items, and of all clusterings.
-        max_new_tokens: limit for one solution; the task's own by default.
-        stop_loops: end a solution that has said the same piece so many times in a row, which is approximate; by default
-            none is.
-        prompt_style: as `--prompt-style`.
-        level: of the intervals.
-        batch_size: rows decoded at once, or `auto`.
-        dtype: for models that are loaded here.
-        device: likewise.
-        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        out: folder of the study; what it has is not made again. By default a temporary one, removed when Python ends.
-        watcher: is told how it goes.
-
     Example:
         >>> result = lesion.drift("bundled:llama-base", "primer:arithmetic", clusters=[50, 10])
         >>> result.table[["layer", "nmi", "null"]], result.summary.models[0].curve.shape
@@ -133,34 +103,4 @@ def drift(
         UsageError: a task, model, layer or number of items does not exist, or a run has fewer tokens than clusters.
         LesionError: a model cannot be loaded or its states are not finite, or the folder belongs to other questions.
     """
-    several = [model] if isinstance(model, str | Model) else list(model)
-    loaded = {each.name: as_it_is(each) for each in several if isinstance(each, Model)}
-    asked = DriftStudy.make(
-        name="drift",
-        models=[each.name if isinstance(each, Model) else each for each in several],
-        task=task,
-        clusters=clusters,
-        runs=runs,
-        items=items,
-        layer_zero=layer_zero,
-        part=part,
-        solution=solution,
-        normalise=normalise,
-        nmi=nmi,
-        starts=starts,
-        elbow=elbow,
-        seed=seed,
-        level=level,
-        batch_size=batch_size,
-        dtype=dtype,
-        device=device,
-        engine=EngineChoice.of(engine).engine,
-        **({} if between is None else {"between": between}),
-        **({} if study is None else {"study": str(study)}),
-        **({} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}),
-        stop_loops=stop_loops,
-        **({} if prompt_style is None else {"prompt_style": prompt_style}),
-    )
-    with folder_of(out) as folder, opened(EngineChoice.of(engine), watcher) as make_engine:
-        outcome = run_drift(asked, folder, watcher=watcher, models=loaded, make_engine=make_engine)
-    return DriftResult(outcome.folder, outcome.summary, outcome.asked, outcome.measured, outcome.planned)
+    raise NotImplementedError  # `runs` does it

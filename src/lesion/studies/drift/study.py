@@ -6,12 +6,26 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from lesion.core.options import DECODING, HARDWARE, STATISTICS, option
 from lesion.core.study_file import (
+    BATCH_SIZE,
+    COUNT,
+    DEVICE,
+    DTYPE,
+    LEVEL,
+    LOOPS,
+    MODEL,
+    SEED,
+    STOP_LOOPS,
+    STYLE,
+    BatchSize,
+    Count,
     Dtype,
     EngineName,
+    Level,
     ModelChoice,
-    Number,
     Questions,
+    Seed,
     StopLoops,
     StudyFile,
     TaskChoice,
@@ -64,23 +78,56 @@ class DriftStudy(StudyFile):
         BeforeValidator(listed),
         Field(min_length=1),
         AfterValidator(different),
-    ] = Field(description="a list of at least one model: strings, or tables with a source")
-    task: Annotated[TaskChoice, table_of("name")] = Field(description="a task: text, or a table with a name")
-    items: Annotated[Whole, Field(ge=1)] = Field(default=20, description="a whole number from 1")
-    runs: Annotated[Whole, Field(ge=1)] = Field(default=5, description="a whole number from 1")
+    ] = option(
+        help=MODEL,
+        must="a list of at least one model: strings, or tables with a source",
+        many="repeat",
+        argument="MODEL",
+    )
+    task: Annotated[TaskChoice, table_of("name")] = option(
+        help="Task: primer:arithmetic, gsm8k, math500, FILE.jsonl, …", must="a task: text, or a table with a name"
+    )
+    items: Count = option(20, help="Number of items per run.", must=COUNT, panel=STATISTICS)
+    runs: Count = option(5, help="Number of draws of items; curves are means over them.", must=COUNT, panel=STATISTICS)
     clusters: Annotated[
         tuple[Annotated[Whole, Field(ge=2)], ...],
         BeforeValidator(listed),
         Field(min_length=1),
         AfterValidator(different),
-    ] = Field(default=(50,), description="a whole number from 2, or a list of them")
-    layer_zero: LayerZero = Field(default="embedding", description=_one_of(LayerZero))
-    normalise: Normalise = Field(default="none", description=_one_of(Normalise))
-    nmi: Information = Field(default="arithmetic", description=_one_of(Information))
-    starts: Annotated[Whole, Field(ge=1)] = Field(default=10, description="a whole number from 1")
-    part: Part = Field(default="both", description=_one_of(Part))
-    solution: Solution = Field(default="own", description=_one_of(Solution))
-    elbow: ElbowLayers = Field(default="later", description=_one_of(ElbowLayers))
+    ] = option(
+        (50,),
+        help="Number of clusters of k-means (comma-separated list; 50, or the first, is plotted).",
+        must="a whole number from 2, or a list of them",
+        many="comma",
+    )
+    layer_zero: LayerZero = option(
+        "embedding",
+        help="Reference of the comparison: embedding, or block (the output of block 0).",
+        must=_one_of(LayerZero),
+    )
+    normalise: Normalise = option(
+        "none",
+        help="Normalisation of the vectors: none, unit (length 1) or standardise (per dimension).",
+        must=_one_of(Normalise),
+    )
+    nmi: Information = option(
+        "arithmetic",
+        help="Normalisation of the mutual information by the entropies: arithmetic, geometric, min or max.",
+        must=_one_of(Information),
+    )
+    starts: Count = option(
+        10, help="Number of k-means++ initialisations; the lowest inertia is kept.", must=COUNT, panel=STATISTICS
+    )
+    part: Part = option("both", help="Tokens that are clustered: prompt, solution or both.", must=_one_of(Part))
+    solution: Solution = option(
+        "own", help="Solution after the prompt: own (greedy), gold or none.", must=_one_of(Solution)
+    )
+    elbow: ElbowLayers = option(
+        "later",
+        help="Layers tested for a hinge (elbow) or step: later (all but layer 0), or all.",
+        must=_one_of(ElbowLayers),
+        panel=STATISTICS,
+    )
     between: (
         Annotated[
             tuple[Annotated[Whole, Field(ge=0)], ...],
@@ -89,21 +136,32 @@ class DriftStudy(StudyFile):
             AfterValidator(different),
         ]
         | None
-    ) = Field(default=None, description="a list of two different layers, whole numbers from 0")
-    study: Text | None = Field(default=None, description="the folder of a layer study")
-    seed: Annotated[Whole, Field(ge=0)] = Field(default=0, description="a whole number from 0")
-    prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
-    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
-    stop_loops: StopLoops = None
-    level: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=0.95, description="a number between 0 and 1, for example 0.95"
+    ) = option(
+        None,
+        help="Two layers (3,5) between which tokens are followed; default: at the hinge or step.",
+        must="a list of two different layers, whole numbers from 0",
+        many="comma",
     )
-    batch_size: Annotated[Whole, Field(ge=1)] | Literal["auto"] = Field(
-        default="auto", description="a whole number from 1, or auto"
+    study: Text | None = option(
+        None,
+        help="Output folder of a layer study; its critical blocks are compared with the hinge or step.",
+        must="the folder of a layer study",
     )
-    dtype: Dtype = Field(default="auto", description="auto, float32, bfloat16 or float16")
-    device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")
-    engine: EngineName = Field(default=None, description="transformers or vllm")
+    seed: Seed = option(0, help="Random seed of the item draws and of k-means.", must=SEED, panel=STATISTICS)
+    prompt_style: Text | None = option(None, help=STYLE, must="the name of a prompt style", panel=DECODING)
+    max_new_tokens: Count | None = option(
+        None, help="Maximum length of a generated solution in tokens; default: the task's own.", must=COUNT,
+        panel=DECODING,
+    )  # fmt: skip
+    stop_loops: StopLoops = option(None, help=STOP_LOOPS, must=LOOPS, panel=DECODING)
+    level: Level = option(0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
+    batch_size: BatchSize = option("auto", help=BATCH_SIZE, must="a whole number from 1, or auto", panel=HARDWARE)
+    dtype: Dtype = option("auto", help="Data type of the weights.", must=DTYPE, panel=HARDWARE)
+    device: Text = option("auto", help="Device: auto, cpu, cuda, cuda:1, …", must=DEVICE, panel=HARDWARE)
+    engine: EngineName = option(
+        None, help="Inference backend: transformers or vllm.", must="transformers or vllm", panel=HARDWARE,
+        shown="transformers",
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _has_texts(self) -> DriftStudy:

@@ -10,6 +10,7 @@ import pandas as pd
 from rich.console import RenderableType
 
 from lesion.arguments import validated
+from lesion.core.functions import runs
 from lesion.core.result import StudyResult, progress_line
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
@@ -21,8 +22,9 @@ from lesion.plain import tame
 from lesion.progress import Watcher
 from lesion.studies.isolation import report as isolation_page
 from lesion.studies.isolation import tables as evaluation_tables
-from lesion.studies.isolation.run import recall_isolation, run_evaluation, run_isolation
-from lesion.studies.isolation.study import SAMPLES, EvaluationStudy, IsolationStudy
+from lesion.studies.isolation.method import METHOD
+from lesion.studies.isolation.run import recall_isolation, run_evaluation
+from lesion.studies.isolation.study import SAMPLES, EvaluationStudy
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class IsolationResult(StudyResult):
 
 
 @validated
+@runs(METHOD)
 def isolate(
     model: str | Model,
     skill: str,
@@ -89,23 +92,6 @@ def isolate(
 ) -> IsolationResult:
     """Find the weights that a skill needs and its controls do not, with forward passes only.
 
-    Args:
-        model: a source for `load`, or a loaded model.
-        skill: the task whose weights are sought.
-        controls: the tasks whose weights are left out, at least one.
-        keep: the share of every matrix that is taken of each task, in (0, 1]; several make several selections.
-        samples: calibration texts of each task, drawn without replacement; several show how many are needed.
-        repeats: draws of texts; more than one shows how far selections agree.
-        methods: `mathneuro`, `wanda`, `wanda-rows`, `lape`, `magnitude`.
-        seed: of the draws.
-        replacement: draw with replacement, as the released code of Christ et al. (2024) does.
-        prompt_style: as `--prompt-style`.
-        dtype: for a model that is loaded here.
-        device: likewise.
-        out: folder of sums and edits; what it has is not observed again. By default a temporary one, removed when
-            Python ends.
-        watcher: is told how it goes.
-
     Example:
         >>> found = lesion.isolate("bundled:llama-base", "primer:arithmetic", ["primer:atlas", "primer:reading"])
         >>> edit = lesion.read_edit(found.edits["mathneuro-0.05"])
@@ -114,25 +100,7 @@ def isolate(
         UsageError: a task does not exist or has too few items, or a value is wrong.
         LesionError: the model cannot be loaded, or every selection is empty or everything.
     """
-    study = IsolationStudy.make(
-        name="isolation",
-        model=model.name if isinstance(model, Model) else model,
-        skill=skill,
-        controls=controls,
-        methods=methods,
-        keep=keep,
-        samples=samples,
-        repeats=repeats,
-        seed=seed,
-        replacement=replacement,
-        dtype=dtype,
-        device=device,
-        **({"prompt_style": prompt_style} if prompt_style is not None else {}),
-    )
-    loaded = as_it_is(model) if isinstance(model, Model) else None
-    with folder_of(out) as folder:
-        outcome = run_isolation(study, folder, watcher=watcher, model=loaded)
-    return IsolationResult(outcome.folder, outcome.summary, outcome.asked, outcome.planned)
+    raise NotImplementedError  # `runs` does it
 
 
 @validated

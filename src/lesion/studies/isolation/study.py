@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from typing_extensions import override
 
+from lesion.core.options import STATISTICS, Option, option
 from lesion.core.study_file import (
+    COUNT,
+    MODEL,
+    Count,
     ModelChoice,
     Number,
     Questions,
@@ -58,35 +63,96 @@ class IsolationStudy(Questions):
     )
 
     kind: Literal["isolation"] = Field(default="isolation", description="isolation")
-    model: Annotated[ModelChoice, table_of("source")] = Field(description="a model: text, or a table with a source")
-    skill: Text = Field(description="the name of a task")
+    model: Annotated[ModelChoice, table_of("source")] = option(
+        help=MODEL, must="a model: text, or a table with a source", argument="MODEL"
+    )
+    skill: Text = option(
+        help="Task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.", must="the name of a task"
+    )
     controls: Annotated[tuple[Text, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
-        Field(description="the names of at least one task")
+        option(
+            help="Task whose weights are excluded; repeatable.",
+            must="the names of at least one task",
+            name="control",
+            many="repeat",
+        )
     )
     methods: Annotated[tuple[Method, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
-        Field(default=("mathneuro",), description=f"a list of {', '.join(METHODS)}")
+        option(
+            ("mathneuro",),
+            help=f"{', '.join(METHODS)}; repeatable.",
+            must=f"a list of {', '.join(METHODS)}",
+            name="method",
+            many="repeat",
+        )
     )
-    keep: Annotated[tuple[Share, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = Field(
-        default=(0.05,), description="a share above 0 and at most 1, or a list of them"
+    keep: Annotated[tuple[Share, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
+        option(
+            (0.05,),
+            help="Share of each matrix selected for each task, in (0, 1]; comma-separated list.",
+            must="a share above 0 and at most 1, or a list of them",
+            many="comma",
+        )
     )
     samples: Annotated[
         tuple[Annotated[Whole, Field(ge=1)], ...],
         BeforeValidator(listed),
         Field(min_length=1),
         AfterValidator(different),
-    ] = Field(default=(SAMPLES,), description="a whole number from 1, or a list of them")
-    repeats: Annotated[Whole, Field(ge=1)] = Field(default=1, description="a whole number from 1")
-    replacement: bool = Field(default=False, description="true or false")
-    factor: Annotated[tuple[Number, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
-        Field(default=(0.0,), description="a finite number or a list of them")
+    ] = option(
+        (SAMPLES,),
+        help="Number of calibration texts per task; a comma-separated list shows how many are needed.",
+        must="a whole number from 1, or a list of them",
+        many="comma",
     )
-    random_controls: Annotated[Whole, Field(ge=0)] = Field(default=3, description="a whole number from 0")
+    repeats: Count = option(
+        1,
+        help="Number of draws of texts; more than one measures how far selections agree.",
+        must=COUNT,
+        panel=STATISTICS,
+    )
+    replacement: bool = option(False, help="Draw texts with replacement.", must="true or false", panel=STATISTICS)
+    factor: Annotated[tuple[Number, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
+        option(
+            (0.0,),
+            help="Scale factor of the selected weights, 0 prunes; comma-separated list.",
+            must="a finite number or a list of them",
+            many="comma",
+        )
+    )
+    random_controls: Annotated[Whole, Field(ge=0)] = option(
+        3, help="Number of matched random selections per edit.", must="a whole number from 0", panel=STATISTICS
+    )
     choose: Choose | None = Field(default=None, description="a table [choose]")
     tasks: Annotated[
         tuple[Annotated[TaskChoice, table_of("name")], ...],
         BeforeValidator(listed),
         AfterValidator(different),
-    ] = Field(default=(), description="a list of tasks: strings, or tables with a name")
+    ] = option(
+        (),
+        help="Task on which every edit is evaluated; without one the weights are selected only; repeatable.",
+        must="a list of tasks: strings, or tables with a name",
+        name="task",
+        many="repeat",
+    )
+
+    EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "validation", (), "Choose the best edit on this share of the items and report it on the others.",
+            STATISTICS, frozenset({float}),
+        ),
+    )  # fmt: skip
+
+    @classmethod
+    @override
+    def from_options(cls, validation: float | None = None, **options: Any) -> IsolationStudy:
+        """A study from options by their flat names.
+
+        Raises:
+            UsageError: a value is wrong; all that are wrong are named.
+        """
+        chosen = {} if validation is None else {"choose": {"validation": validation}}
+        return super().from_options(**options, **chosen)
 
     def model_post_init(self, context: object) -> None:
         """Refuse what no value alone shows.
@@ -109,4 +175,6 @@ class EvaluationStudy(Questions):
     SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "kind")
 
     kind: Literal["evaluation"] = Field(default="evaluation", description="evaluation")
-    model: Annotated[ModelChoice, table_of("source")] = Field(description="a model: text, or a table with a source")
+    model: Annotated[ModelChoice, table_of("source")] = option(
+        help=MODEL, must="a model: text, or a table with a source", argument="MODEL"
+    )

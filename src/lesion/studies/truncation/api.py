@@ -10,19 +10,17 @@ import pandas as pd
 from rich.console import RenderableType
 
 from lesion.arguments import validated
+from lesion.core.functions import runs
 from lesion.core.result import StudyResult, progress_line
-from lesion.core.temporary_folder import folder_of
-from lesion.edits.apply import as_it_is
 from lesion.engines.config import EngineChoice
-from lesion.engines.opening import opened
 from lesion.models.load import Model
 from lesion.plain import tame
 from lesion.progress import Watcher
 from lesion.studies.truncation import report as page
 from lesion.studies.truncation import tables as truncation_tables
 from lesion.studies.truncation.grid import KEEP
-from lesion.studies.truncation.run import BEST, run_truncation
-from lesion.studies.truncation.study import TruncationStudy
+from lesion.studies.truncation.method import METHOD
+from lesion.studies.truncation.run import BEST
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,7 @@ class TruncationResult(StudyResult):
 
 
 @validated
+@runs(METHOD)
 def truncate(
     model: str | Model,
     tasks: str | Sequence[str],
@@ -97,34 +96,6 @@ def truncate(
 ) -> TruncationResult:
     """Search for a part of a matrix whose removal makes a model better: chosen on some items, told on the others.
 
-    Args:
-        model: a source for `load`, or a loaded model.
-        tasks: name of a task, or several; an edit is chosen by the mean over them.
-        matrices: `mlp.up`, `attention.o`, …, a branch (`mlp`, `attention`), `all`, or several of these.
-        layers: `all`, `0-3,7`, a number, or numbers, also as an array.
-        keep: a fraction of the rank, from 0 (the matrix is removed) to 1, or several, also as an array.
-        side: of the spectrum that is kept: `top`, `bottom` or `both`.
-        compose: add the best edit of each further matrix greedily, as long as that helps.
-        revisions: checkpoints on which the found edit is told too.
-        objective: `accuracy`, or `gold`, the log-probability of the gold answers.
-        validation: the share of the items on which an edit is chosen.
-        screen: `auto` screens tasks whose answers are generated, `none` nothing; or how:
-            `{"items": 64, "best": 16, "random": 8}`.
-        eliminate: give up hopeless cells early, with this chance of giving up any wrongly.
-        items: how many items of each task, or `all`.
-        seed: of the draw of items.
-        max_new_tokens: limit for one answer; the task's own by default.
-        stop_loops: end an answer that has said the same piece so many times in a row, which is approximate; by default
-            none is.
-        prompt_style: as `--prompt-style`.
-        level: of the intervals.
-        batch_size: rows decoded at once, or `auto`.
-        dtype: for models that are loaded here.
-        device: likewise.
-        engine: `transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.
-        out: folder of the search; what it has is not asked again. By default a temporary one, removed when Python ends.
-        watcher: is told how it goes.
-
     Example:
         >>> found = lesion.truncate("bundled:llama-base", "primer:atlas?form=contrast", matrices="mlp.up", keep=0.1)
         >>> found.summary["chosen"], found.edit
@@ -133,31 +104,4 @@ def truncate(
         UsageError: a task, matrix, layer or number of items does not exist, or a value is wrong.
         LesionError: the model cannot be loaded or its weights are not finite, or the folder belongs to other questions.
     """
-    study = TruncationStudy.make(
-        name="truncation",
-        model=model.name if isinstance(model, Model) else model,
-        tasks=tasks,
-        matrices=matrices,
-        layers=layers,
-        keep=keep,
-        side=side,
-        compose=compose,
-        revisions=revisions,
-        objective=objective,
-        validation=validation,
-        screen=screen,
-        items=items,
-        seed=seed,
-        level=level,
-        batch_size=batch_size,
-        dtype=dtype,
-        device=device,
-        engine=EngineChoice.of(engine).engine,
-        decoding={"max_new_tokens": max_new_tokens, "stop_loops": stop_loops},
-        **({} if eliminate is None else {"eliminate": eliminate}),
-        **({} if prompt_style is None else {"prompt_style": prompt_style}),
-    )
-    loaded = as_it_is(model) if isinstance(model, Model) else None
-    with folder_of(out) as folder, opened(EngineChoice.of(engine), watcher) as make_engine:
-        outcome = run_truncation(study, folder, watcher=watcher, model=loaded, make_engine=make_engine)
-    return TruncationResult(outcome.folder, outcome.summary, outcome.asked, outcome.planned)
+    raise NotImplementedError  # `runs` does it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from lesion.studies.truncation.study import TruncationStudy
 
 if TYPE_CHECKING:
     from lesion.engines.engine import MakeEngine
+    from lesion.models.load import Model
     from lesion.progress import Watcher
     from lesion.studies.truncation.api import TruncationResult
 
@@ -21,15 +23,26 @@ class Truncation(Method[TruncationStudy]):
 
     kind = "truncation"
     study = TruncationStudy
+    command = "truncate"
+    help = (
+        "Search for a part of a matrix whose removal improves a model, chosen on some items and tested on the others."
+    )
+    default_name = "truncation"
 
     @override
     def run(
-        self, study: TruncationStudy, folder: Path, watcher: Watcher | None, make_engine: MakeEngine
+        self,
+        study: TruncationStudy,
+        folder: Path,
+        watcher: Watcher | None,
+        make_engine: MakeEngine,
+        models: Mapping[str, Model] | None = None,
     ) -> TruncationResult:
         from lesion.studies.truncation.api import TruncationResult
         from lesion.studies.truncation.run import run_truncation
 
-        outcome = run_truncation(study, folder, watcher=watcher, make_engine=make_engine)
+        loaded = next(iter((models or {}).values()), None)
+        outcome = run_truncation(study, folder, watcher=watcher, model=loaded, make_engine=make_engine)
         return TruncationResult(outcome.folder, outcome.summary, outcome.asked, outcome.planned)
 
     @override

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from typing_extensions import override
 
-from lesion.core.layers import Layers
+from lesion.core.layers import LAYERS, LAYERS_FORM, Layers
+from lesion.core.options import STATISTICS, Option, option
 from lesion.core.study_file import (
+    MODEL,
     ModelChoice,
     Number,
     Questions,
@@ -18,6 +21,7 @@ from lesion.core.study_file import (
     listed,
     table_of,
 )
+from lesion.errors import UsageError
 from lesion.studies.truncation.grid import KEEP, Sides
 
 Objective = Literal["accuracy", "gold"]
@@ -55,24 +59,86 @@ class TruncationStudy(Questions):
     )
 
     kind: Literal["truncation"] = Field(default="truncation", description="truncation")
-    model: Annotated[ModelChoice, table_of("source")] = Field(description="a model: text, or a table with a source")
+    model: Annotated[ModelChoice, table_of("source")] = option(
+        help=MODEL, must="a model: text, or a table with a source", argument="MODEL"
+    )
     matrices: Annotated[tuple[Text, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
-        Field(default=("mlp",), description="names of matrices such as mlp.up, a branch (mlp, attention), or all")
+        option(
+            ("mlp",),
+            help="Matrices, comma-separated: mlp.up, attention.o, …, a branch (mlp, attention), or all.",
+            must="names of matrices such as mlp.up, a branch (mlp, attention), or all",
+            many="comma",
+        )
     )
-    layers: Layers = "all"
-    keep: Annotated[tuple[Share, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = Field(
-        default=KEEP, description="a fraction of the rank from 0 to 1, or a list of them"
+    layers: Layers = option("all", help=LAYERS, must=LAYERS_FORM)
+    keep: Annotated[tuple[Share, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
+        option(
+            KEEP,
+            help="Kept fractions of the rank, comma-separated; default: 14 from 0.9 to 0.0025.",
+            must="a fraction of the rank from 0 to 1, or a list of them",
+            many="comma",
+            shown="14 fractions",
+        )
     )
-    side: Sides = Field(default="top", description="top, bottom or both")
-    objective: Objective = Field(default="accuracy", description="accuracy or gold")
-    validation: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=0.2, description="the share of the items on which the edit is chosen, between 0 and 1"
+    side: Sides = option(
+        "top", help="Side of the spectrum that is kept: top, bottom or both.", must="top, bottom or both"
     )
-    compose: bool = Field(default=False, description="true or false")
-    screen: Screen | Literal["auto", "none"] = Field(default="auto", description="auto, none or a table [screen]")
-    eliminate: Annotated[Number, Field(gt=0, lt=1)] | None = Field(
-        default=None, description="the chance of giving up a cell wrongly, between 0 and 1, for example 0.05"
+    objective: Objective = option(
+        "accuracy",
+        help="Selection criterion: accuracy, or gold (log-probability of the gold answers).",
+        must="accuracy or gold",
+        panel=STATISTICS,
     )
-    revisions: Annotated[tuple[Text, ...], BeforeValidator(listed), AfterValidator(different)] = Field(
-        default=(), description="a list of branches, tags or checkpoints"
+    validation: Annotated[Number, Field(gt=0, lt=1)] = option(
+        0.2,
+        help="Share of items for choosing an edit; the others test it.",
+        must="the share of the items on which the edit is chosen, between 0 and 1",
+        panel=STATISTICS,
     )
+    compose: bool = option(False, help="Add further matrices greedily while that helps.", must="true or false")
+    screen: Screen | Literal["auto", "none"] = option(
+        "auto",
+        help="auto, none, or how many of the best cells are evaluated in full after a look at all by log-probability"
+        " alone; 8 more are drawn at random to judge the screen.",
+        must="auto, none or a table [screen]",
+        panel=STATISTICS,
+    )
+    eliminate: Annotated[Number, Field(gt=0, lt=1)] | None = option(
+        None,
+        help="Discard hopeless cells early, with this probability of any error, such as 0.05.",
+        must="the chance of giving up a cell wrongly, between 0 and 1, for example 0.05",
+        panel=STATISTICS,
+    )
+    revisions: Annotated[tuple[Text, ...], BeforeValidator(listed), AfterValidator(different)] = option(
+        (),
+        help="Training checkpoints, comma-separated, on which the chosen edit is evaluated too.",
+        must="a list of branches, tags or checkpoints",
+        many="comma",
+    )
+
+    EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "screen_items", (), "Number of validation items per task for the screen, or all.", STATISTICS,
+            frozenset({int, str}), default="all",
+        ),
+    )  # fmt: skip
+
+    @classmethod
+    @override
+    def from_options(cls, screen: Any = "auto", screen_items: int | str = "all", **options: Any) -> TruncationStudy:
+        """A study from options by their flat names; `screen` may be a number of cells.
+
+        Raises:
+            UsageError: a value is wrong; all that are wrong are named.
+        """
+        if isinstance(screen, str) and screen.strip().isdecimal():
+            screen = int(screen)
+        if screen == "none" and screen_items != "all":
+            raise UsageError(
+                "--screen-items says how much a screen looks at, and --screen none has none; leave one out."
+            )
+        if screen not in ("auto", "none") and type(screen) is not int and not isinstance(screen, dict):
+            raise UsageError(f"--screen is auto, none or a number of cells, not '{screen}'.")
+        if type(screen) is int or (screen == "auto" and screen_items != "all"):
+            screen = {**({"best": screen} if type(screen) is int else {}), "items": screen_items}
+        return super().from_options(**options, screen=screen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from lesion.studies.tuning.study import TuningStudy
 
 if TYPE_CHECKING:
     from lesion.engines.engine import MakeEngine
+    from lesion.models.load import Model
     from lesion.progress import Watcher
     from lesion.studies.tuning.api import TuningResult
 
@@ -21,14 +23,24 @@ class Tuning(Method[TuningStudy]):
 
     kind = "tuning"
     study = TuningStudy
+    command = "tune"
+    help = "Fine-tune chosen blocks on a task and measure gains there and losses elsewhere."
+    default_name = "tuning"
     kept = "What is trained and answered is kept in {folder}; the same command goes on from there."
 
     @override
-    def run(self, study: TuningStudy, folder: Path, watcher: Watcher | None, make_engine: MakeEngine) -> TuningResult:
+    def run(
+        self,
+        study: TuningStudy,
+        folder: Path,
+        watcher: Watcher | None,
+        make_engine: MakeEngine,
+        models: Mapping[str, Model] | None = None,
+    ) -> TuningResult:
         from lesion.studies.tuning.api import TuningResult
         from lesion.studies.tuning.run import run_tuning
 
-        outcome = run_tuning(study, folder, watcher=watcher, make_engine=make_engine)
+        outcome = run_tuning(study, folder, watcher=watcher, models=models, make_engine=make_engine)
         return TuningResult(outcome.folder, outcome.summary, outcome.model, outcome.trained, outcome.planned)
 
     @override

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from typing_extensions import override
 
 from lesion.core.layers import canonical_layers
+from lesion.core.options import DECODING, HARDWARE, STATISTICS, Option, option
 from lesion.core.study_file import (
+    BATCH_SIZE,
+    COUNT,
+    DEVICE,
+    LEVEL,
+    LOOPS,
+    MODEL,
+    STOP_LOOPS,
+    STYLE,
+    BatchSize,
+    Count,
+    Level,
     ModelChoice,
     Number,
     Questions,
+    Seed,
     StopLoops,
     StudyFile,
     Text,
-    Whole,
     different,
     listed,
     table_of,
@@ -97,51 +110,98 @@ class TuningStudy(StudyFile):
     )
 
     kind: Literal["tuning"] = Field(default="tuning", description="tuning")
-    model: Annotated[ModelChoice, table_of("source")] = Field(description="a model: text, or a table with a source")
-    task: Text = Field(description="the name of a task with a training split, for example primer:arithmetic")
-    controls: Annotated[tuple[Text, ...], BeforeValidator(listed), AfterValidator(different)] = Field(
-        default=(), description="a list of tasks that should survive"
+    model: Annotated[ModelChoice, table_of("source")] = option(
+        help=MODEL, must="a model: text, or a table with a source", argument="MODEL"
     )
-    arms: Annotated[tuple[Arm, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = Field(
-        default=NAMED, description=f"{', '.join(NAMED)}, or layers such as 0-3,7, or a list of these"
+    task: Text = option(
+        help="Task with a training split: primer:arithmetic, gsm8k, triviaqa, …",
+        must="the name of a task with a training split, for example primer:arithmetic",
     )
-    budget: Budget = Field(default="25%", description="a number of blocks from 1, or a share such as 25%")
-    adapter: Annotated[Whole, Field(ge=1)] | None = Field(
-        default=None, description="the rank of low-rank adapters, a whole number from 1; without it, blocks in full"
+    controls: Annotated[tuple[Text, ...], BeforeValidator(listed), AfterValidator(different)] = option(
+        (),
+        help="Control task, evaluated before and after; repeatable.",
+        must="a list of tasks that should survive",
+        name="control",
+        many="repeat",
     )
-    layers_from: Text | None = Field(default=None, description="the folder of a layer study of this model and task")
-    ablation_items: Annotated[Whole, Field(ge=1)] = Field(
-        default=100, description="how many items the critical blocks are found on, a whole number from 1"
+    arms: Annotated[tuple[Arm, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = option(
+        (CRITICAL,),
+        help="Which blocks: critical, least, random (of those that are not critical, where it is known which are), all,"
+        " all-adapter, or layers such as 0-3,7; repeatable, to compare.",
+        must=f"{', '.join(NAMED)}, or layers such as 0-3,7, or a list of these",
+        name="layers",
+        many="repeat",
     )
-    steps: Annotated[Whole, Field(ge=1)] = Field(default=40, description="a whole number from 1")
-    rows: Annotated[Whole, Field(ge=1)] = Field(default=16, description="rows of a step, a whole number from 1")
+    budget: Budget = option(
+        "25%",
+        help="Number of blocks in critical, least and random, or a share such as 25%.",
+        must="a number of blocks from 1, or a share such as 25%",
+    )
+    adapter: Count | None = option(
+        None,
+        help="Train low-rank adapters of this rank (merged at the end) instead of the blocks.",
+        must="the rank of low-rank adapters, a whole number from 1; without it, blocks in full",
+    )
+    layers_from: Text | None = option(
+        None,
+        help="Output folder of a layer study of this model and task; it defines the critical blocks.",
+        must="the folder of a layer study of this model and task",
+        name="study",
+    )
+    ablation_items: Count = option(
+        100,
+        help="Number of items to find the critical blocks on, without --study.",
+        must="how many items the critical blocks are found on, a whole number from 1",
+        panel=STATISTICS,
+    )
+    steps: Count = option(40, help="Number of training steps.", must=COUNT)
+    rows: Count = option(16, help="Batch size of a training step.", must="rows of a step, a whole number from 1")
     learning_rates: Annotated[
         tuple[Rate, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)
-    ] = Field(default=(1e-3,), description="a number above 0, or a list of them")
+    ] = option(
+        (1e-3,),
+        help="Peak learning rate; of a comma-separated list, the best on held-out training items is kept.",
+        must="a number above 0, or a list of them",
+        name="learning_rate",
+        many="comma",
+    )
     seeds: Annotated[
-        tuple[Annotated[Whole, Field(ge=0)], ...],
+        tuple[Seed, ...],
         BeforeValidator(listed),
         Field(min_length=1),
         AfterValidator(different),
-    ] = Field(default=(0, 1, 2), description="a whole number from 0, or a list of them")
-    items: Annotated[Whole, Field(ge=1)] = Field(default=400, description="test items, a whole number from 1")
-    control_items: Annotated[Whole, Field(ge=1)] = Field(
-        default=200, description="test items of each control at most, a whole number from 1"
+    ] = option(
+        (0,),
+        help="Random seed of the row order and of random blocks; comma-separated list.",
+        must="a whole number from 0, or a list of them",
+        panel=STATISTICS,
+        name="seed",
+        many="comma",
     )
-    validation_items: Annotated[Whole, Field(ge=1)] = Field(
-        default=200, description="training items held out to choose the learning rate, a whole number from 1"
+    items: Count = option(
+        400, help="Number of test items of the task.", must="test items, a whole number from 1", panel=STATISTICS
     )
-    seed: Annotated[Whole, Field(ge=0)] = Field(default=0, description="of the draw of items, a whole number from 0")
-    prompt_style: Text | None = Field(default=None, description="the name of a prompt style")
-    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
-    stop_loops: StopLoops = None
-    level: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=0.95, description="a number between 0 and 1, for example 0.95"
+    control_items: Count = option(
+        200,
+        help="Maximum number of test items per control.",
+        must="test items of each control at most, a whole number from 1",
+        panel=STATISTICS,
     )
-    batch_size: Annotated[Whole, Field(ge=1)] | Literal["auto"] = Field(
-        default="auto", description="a whole number from 1, or auto"
+    validation_items: Count = option(
+        200,
+        help="Number of training items held out to choose the learning rate.",
+        must="training items held out to choose the learning rate, a whole number from 1",
+        panel=STATISTICS,
     )
-    device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")
+    seed: Seed = Field(default=0, description="of the draw of items, a whole number from 0")
+    prompt_style: Text | None = option(None, help=STYLE, must="the name of a prompt style", panel=DECODING)
+    max_new_tokens: Count | None = option(
+        None, help="Maximum length of an answer in tokens; default: the task's own.", must=COUNT, panel=DECODING
+    )
+    stop_loops: StopLoops = option(None, help=STOP_LOOPS, must=LOOPS, panel=DECODING)
+    level: Level = option(0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
+    batch_size: BatchSize = option("auto", help=BATCH_SIZE, must="a whole number from 1, or auto", panel=HARDWARE)
+    device: Text = option("auto", help="Device: auto, cpu, cuda, cuda:1, …", must=DEVICE, panel=HARDWARE)
 
     @model_validator(mode="after")
     def _fits_together(self) -> TuningStudy:
@@ -155,6 +215,29 @@ class TuningStudy(StudyFile):
                 " on that; leave it out, or tune critical."
             )
         return self
+
+    EXTRA_OPTIONS: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "dtype", (), "Data type; only float32, as small steps are lost in others.", HARDWARE, frozenset({str}),
+            default="float32",
+        ),
+    )  # fmt: skip
+
+    @classmethod
+    @override
+    def from_options(cls, layers: Any = (CRITICAL,), dtype: str = "float32", **options: Any) -> TuningStudy:
+        """A study from options by their flat names; numbers of layers are one choice of blocks.
+
+        Raises:
+            UsageError: a value is wrong; all that are wrong are named.
+        """
+        if dtype not in ("float32", "fp32", "auto"):
+            raise UsageError(
+                f"A model is tuned in float32, in which small steps are kept, not in {dtype}; leave --dtype out."
+            )
+        several = layers if isinstance(layers, list | tuple) else [layers]
+        words = any(isinstance(each, str) for each in several)
+        return super().from_options(**options, arms=several if words else [layers])
 
     @property
     def writes_model(self) -> bool:

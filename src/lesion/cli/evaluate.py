@@ -1,4 +1,4 @@
-"""`lesion isolate` and `lesion evaluate`: find the weights of a skill, and measure what editing them does."""
+"""`lesion evaluate`: measure what edits do to a skill and its controls."""
 
 from __future__ import annotations
 
@@ -7,62 +7,20 @@ from typing import Annotated
 
 import typer
 
-from lesion.cli import engine_options as hands
+from lesion.cli import engine_options
 from lesion.cli.parsing import numbers, whole
 from lesion.cli.progress import Bar
-from lesion.cli.running import run, show
+from lesion.cli.running import show
 from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.errors import UsageError
-from lesion.studies.isolation.method import METHOD
-from lesion.studies.isolation.study import METHODS, SAMPLES, EvaluationStudy, IsolationStudy
+from lesion.studies.isolation.study import EvaluationStudy
 
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Model: bundled:NAME, a local folder, or a hub id.")]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, …")]
 Dtype = Annotated[str, typer.Option(help="Data type: auto, float32, bfloat16 or float16.")]
 Style = Annotated[str | None, typer.Option(help="Prompt style: auto, raw, chat, plain, …; default: the task's own.")]
 Out = Annotated[Path, typer.Option("--out", help="Output folder; running again into it continues the study.")]
-
-
-def isolate(
-    model: ModelName,
-    skill: Annotated[str, typer.Option(help="Task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.")],
-    control: Annotated[list[str], typer.Option(help="Task whose weights are excluded; repeatable.")],
-    out: Out,
-    keep: Annotated[
-        str, typer.Option(help="Share of each matrix selected for each task, in (0, 1]; comma-separated list.")
-    ] = "0.05",
-    samples: Annotated[
-        str,
-        typer.Option(help="Number of calibration texts per task; a comma-separated list shows how many are needed."),
-    ] = str(SAMPLES),
-    repeats: Annotated[
-        int, typer.Option(help="Number of draws of texts; more than one measures how far selections agree.")
-    ] = 1,
-    seed: Annotated[int, typer.Option(help="Random seed of the draws of calibration texts.")] = 0,
-    replacement: Annotated[bool, typer.Option("--replacement", help="Draw texts with replacement.")] = False,
-    method: Annotated[list[str] | None, typer.Option(help=f"{', '.join(METHODS)}; repeatable.")] = None,
-    prompt_style: Style = None,
-    dtype: Dtype = "auto",
-    device: Device = "auto",
-) -> None:
-    """Find the weights that a skill needs and its controls do not, with forward passes only; write them as edits."""
-    study = IsolationStudy.make(
-        name="isolation",
-        model=model,
-        skill=skill,
-        controls=control,
-        methods=method or ["mathneuro"],
-        keep=numbers(keep, float, "--keep"),
-        samples=numbers(samples, int, "--samples"),
-        repeats=repeats,
-        seed=seed,
-        replacement=replacement,
-        dtype=dtype,
-        device=device,
-        **({"prompt_style": prompt_style} if prompt_style is not None else {}),
-    )
-    run(METHOD, study, out, EngineChoice())
 
 
 def evaluate(
@@ -82,16 +40,16 @@ def evaluate(
     max_new_tokens: Annotated[
         int | None, typer.Option(help="Maximum length of an answer in tokens; default: the task's own.")
     ] = None,
-    stop_loops: hands.StopLoops = None,
+    stop_loops: engine_options.StopLoops = None,
     prompt_style: Style = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     batch_size: Annotated[str, typer.Option(help="Number of sequences decoded together, or auto.")] = "auto",
     dtype: Dtype = "auto",
     device: Device = "auto",
-    engine: hands.Engine = "transformers",
-    workers: hands.Workers = None,
-    ray: hands.Ray = None,
-    gpus_per_worker: hands.GpusPerWorker = 1,
+    engine: engine_options.Engine = "transformers",
+    workers: engine_options.Workers = None,
+    ray: engine_options.Ray = None,
+    gpus_per_worker: engine_options.GpusPerWorker = 1,
     force: Annotated[
         bool, typer.Option("--force", help="Accept edits made for another model of the same shapes.")
     ] = False,

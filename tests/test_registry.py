@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from types import SimpleNamespace
 from typing import Literal
 
+import jsonschema
 import pytest
 
 import lesion
 from commandline import lesion as command
+from lesion import registry
 from lesion.core.method import Method
+from lesion.core.options import options_of
 from lesion.core.result import StudyResult
 from lesion.core.study_file import Questions, StudyFile, shipped
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
 from lesion.labs.recall.study_file import RecallStudy
-from lesion.studies import registry
+from lesion.outputs import kind_of, own
+from lesion.registry import load_study
 from lesion.studies.ablation.study import Study
 from lesion.studies.isolation.study import IsolationStudy
-from lesion.studies.registry import load_study
 from lesion.studies.truncation.study import TruncationStudy
 from lesion.tasks.catalogue import draw, find
 
@@ -124,7 +129,7 @@ class Other(Method[OtherStudy]):
 
     kind, study, distributed = "other", OtherStudy, False
 
-    def run(self, study, folder, watcher, make_engine):
+    def run(self, study, folder, watcher, make_engine, models=None):
         folder.mkdir()
         (folder / "other.txt").write_text(study.name)
         return OtherResult(folder, {})
@@ -158,8 +163,69 @@ def test_a_method_from_outside_runs_from_python_and_command_and_is_recalled(monk
 
 
 @pytest.mark.parametrize("value", [lambda: 1 / 0, object, Twin], ids=["broken", "no method", "twin"])
-def test_what_another_package_registers_wrongly_is_named(monkeypatch, tmp_path, value):
+def test_what_another_package_registers_wrongly_is_named_and_takes_nothing_else_with_it(
+    monkeypatch, tmp_path, value, capsys
+):
     registered(monkeypatch, value)
     (tmp_path / "s.toml").write_text('kind = "other"\n')
-    with pytest.raises(LesionError, match=r"uninstall (it|that package)\.$"):
+    with pytest.raises(UsageError, match=r"uninstall that package\.$"):
         load_study(tmp_path / "s.toml")
+    assert load_study("demo").name == "demo"
+    listing = command(capsys, "run", "--list")
+    assert (listing.code, "uninstall that package" in listing.out) == (0, True)
+
+
+def test_the_folder_of_another_kind_is_no_folder_for_a_method_from_outside(monkeypatch, tmp_path, capsys):
+    registered(monkeypatch, Other)
+    (tmp_path / "s.toml").write_text('kind = "other"\nname = "far"\n')
+    (tmp_path / "layers").mkdir()
+    own(tmp_path / "layers", "layers")
+    (tmp_path / "layers" / "answers.sqlite").touch()
+    done = command(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "layers")
+    assert (done.code, "belongs to `lesion ablate`" in done.complaint) == (2, True)
+    assert command(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "far").code == 0
+    assert kind_of(tmp_path / "far") == "other"
+
+
+def test_a_file_without_a_kind_whose_keys_are_those_of_one_kind_is_told_so(tmp_path):
+    (tmp_path / "s.toml").write_text(ISOLATION.replace('kind = "isolation"', ""))
+    with pytest.raises(UsageError, match='say kind = "isolation"'):
+        load_study(tmp_path / "s.toml")
+
+
+@pytest.mark.parametrize("kind", ["layers", "isolation", "truncation", "drift", "tuning"])
+def test_the_schema_of_a_kind_admits_its_shipped_studies_and_describes_every_option(capsys, kind):
+    done = command(capsys, "run", "--schema", kind)
+    schema = json.loads(done.out)
+    method = next(method for method in registry.methods().values() if method.folder_kind == kind)
+    for name in shipped():
+        study = load_study(name)
+        if type(study) is method.study:
+            jsonschema.validate(json.loads(study.model_dump_json(exclude_none=True)), schema)
+    for option in options_of(method.study):
+        if len(option.path) == 1:
+            assert option.help in schema["properties"][option.path[0]]["description"]
+
+
+def test_a_shipped_study_is_shown_and_what_is_shown_runs_as_it(capsys, tmp_path):
+    done = command(capsys, "run", "demo", "--show")
+    (tmp_path / "copy.toml").write_text(done.out, encoding="utf-8")
+    assert load_study(tmp_path / "copy.toml").identity() == load_study("demo").identity()
+
+
+@pytest.mark.parametrize("name", ["ablate", "drift", "isolate", "truncate", "tune"])
+def test_defaults_of_python_are_those_of_the_study(name):
+    function = getattr(lesion, name)
+    method = next(method for method in registry.methods().values() if method.command == name)
+    options = {key: one for one in options_of(method.study) for key in (one.name, *one.path[-1:])}
+    parameters = inspect.signature(function).parameters
+    shared = [key for key in parameters if key in options and parameters[key].default is not inspect.Parameter.empty]
+    assert len(shared) > 8
+    for key in shared:
+        given = parameters[key].default
+        plain = {} if given is None else {key: given}
+        required = {"models": ["m"], "model": "m", "tasks": ["t"], "task": "t", "skill": "s", "controls": ["c"]}
+        needed = {one.path[-1]: required[one.path[-1]] for one in options_of(method.study) if one.required}
+        options = method.expanded({**needed, **plain}, print)
+        assert method.study.from_options(**options) == method.study.from_options(**needed), key
+        assert f"{key}:" in (function.__doc__ or "")

@@ -1,0 +1,85 @@
+"""`lesion run` and `lesion report`: study files of any kind, and the folders that studies leave."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lesion.cli import engine_options
+from lesion.cli.running import run, show
+from lesion.cli.terminal import say
+from lesion.core.options import schema
+from lesion.core.study_file import shipped, study_file
+from lesion.engines.config import EngineChoice
+from lesion.errors import UsageError, nearest
+
+
+def run_study(
+    study: Annotated[
+        str | None,
+        typer.Argument(metavar="[STUDY.toml|NAME]", help="A study file, or the name of a study of --list."),
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the studies shipped with the package.")] = False,
+    showing: Annotated[bool, typer.Option("--show", help="Print the study file instead of running it.")] = False,
+    schemata: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of study files of a kind: layers, drift, …")
+    ] = False,
+    workers: engine_options.Workers = None,
+    ray: engine_options.Ray = None,
+    gpus_per_worker: engine_options.GpusPerWorker = 1,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Output folder; running again into it continues the study.")
+    ] = None,
+) -> None:
+    """Run a study file, or a study shipped with the package."""
+    from lesion.registry import faults, load_study, method_of
+
+    if listing:
+        for name in shipped():
+            say(f"{name:36} {load_study(name).title or ''}")
+        for fault in faults():
+            say(f"note: {fault}")
+    elif schemata:
+        _print_schema(study)
+    elif study is None:
+        raise UsageError("Say which study to run: a file, or one of `lesion run --list`.")
+    elif showing:
+        _print(study_file(study).read_text("utf-8"))
+    else:
+        plan = load_study(study)
+        choice = EngineChoice(getattr(plan, "engine", None) or "transformers", workers, ray, gpus_per_worker)
+        run(method_of(plan), plan, out, choice)
+
+
+def _print_schema(kind: str | None) -> None:
+    from lesion.registry import methods
+
+    known = {method.folder_kind: method for method in methods().values()}
+    if kind not in known:
+        near = nearest(kind, known) if kind else ""
+        raise UsageError(f"Say which kind of study: --schema {' or '.join(known)}{near}.")
+    _print(json.dumps(schema(known[kind].study), indent=2))
+
+
+def _print(text: str) -> None:
+    for line in text.splitlines():
+        say(line)
+
+
+def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a study.")]) -> None:
+    """Regenerate report.html from an output folder."""
+    from lesion.report.files import received
+
+    with received(folder):
+        _report(folder)
+
+
+def _report(folder: Path) -> None:
+    from lesion.cli import memory, overlay
+    from lesion.registry import recall
+
+    if not (overlay.show(folder) or memory.show(folder)):
+        show(recall(folder))

@@ -1,0 +1,97 @@
+"""Functions of Python made from methods: a signature alone, whose options, defaults and meanings are the study's.
+
+    @runs(METHOD)
+    def drift(model, task, *, clusters=50, out=None, watcher=None) -> DriftResult:
+        \"\"\"Cluster the hidden states of every layer.\"\"\"
+
+An editor completes the signature; `help` shows what every argument is, as the study declares it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from lesion.core.method import Method, carried_out
+from lesion.core.options import options_of
+from lesion.core.temporary_folder import folder_of
+from lesion.edits.apply import as_it_is
+from lesion.engines.config import EngineChoice
+from lesion.engines.opening import opened
+from lesion.models.load import Model
+from lesion.progress import Silent
+
+F = TypeVar("F", bound=Callable[..., Any])
+COMMON = {
+    "engine": "`transformers` or `vllm`; or `EngineChoice(workers=2)`, which says too on what it runs.",
+    "out": "folder of the study; what lies there already is not evaluated again. By default a temporary one, removed"
+    " when Python ends.",
+    "watcher": "is told how it goes.",
+}
+"""Arguments that are no options of a study."""
+
+
+def runs(method: Method[Any]) -> Callable[[F], F]:
+    """Make a function that runs a method of its signature; its body is not used.
+
+    Args:
+        method: what is run. Arguments are its study's options by their names, or by the keys of study files; `model` or
+            `models` may be loaded models; `engine`, `out` and `watcher` are as in `COMMON`.
+    """
+
+    def decorate(signature_only: F) -> F:
+        signature = inspect.signature(signature_only)
+
+        @functools.wraps(signature_only)
+        def run(*arguments: Any, **named: Any) -> Any:
+            bound = signature.bind(*arguments, **named)
+            bound.apply_defaults()
+            options = dict(bound.arguments)
+            out, watcher = options.pop("out"), options.pop("watcher")
+            choice = EngineChoice.of(options.pop("engine", "transformers"))
+            if "engine" in signature.parameters:
+                options["engine"] = choice.engine
+            if "models" in method.study.model_fields and "model" in options:
+                options["models"] = options.pop("model")
+            options, loaded = _named(options)
+            options = method.expanded(options, (watcher or Silent()).note)
+            study = method.study.from_options(name=method.default_name, **options)
+            with folder_of(out) as folder, opened(choice, watcher) as make_engine:
+                return carried_out(method, study, folder, watcher, make_engine, loaded)
+
+        run.__doc__ = documented(signature_only.__doc__ or "", signature, method)
+        return run  # type: ignore[return-value]
+
+    return decorate
+
+
+def _named(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Model]]:
+    """The options with models by their names and paths as text, and the models that are loaded already."""
+    named: dict[str, Any] = {}
+    loaded: dict[str, Model] = {}
+    for name, value in options.items():
+        if name in ("model", "models"):
+            single = isinstance(value, str | Model | dict)
+            several = [value] if single else list(value)
+            loaded |= {model.name: as_it_is(model) for model in several if isinstance(model, Model)}
+            names = [model.name if isinstance(model, Model) else model for model in several]
+            named[name] = names[0] if single else names
+        elif value is not None:
+            named[name] = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return named, loaded
+
+
+def documented(text: str, signature: inspect.Signature, method: Method[Any]) -> str:
+    """A docstring with what every argument is, before its example."""
+    meaning = {"model": "a source for `load`, a loaded model, or where the study has several, several of either."}
+    meaning |= {
+        key: one.help for one in options_of(method.study) for key in (one.name, *one.path[-1:]) if key != "model"
+    }
+    meaning |= COMMON
+    lines = [f"        {name}: {meaning[name]}" for name in signature.parameters if name in meaning]
+    told = "\n".join(["    Args:", *lines])
+    head, example, rest = text.partition("    Example:")
+    return f"{head}{told}\n\n{example}{rest}" if example else f"{text.rstrip()}\n\n{told}\n"

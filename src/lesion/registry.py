@@ -1,0 +1,148 @@
+"""The methods that there are: those of this package, and those that other packages register.
+
+A package from outside names its `Method` under the entry-point group `lesion.studies`:
+
+    [project.entry-points."lesion.studies"]
+    logit-lens = "lesion_logit_lens:METHOD"
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from lesion.core.method import Method
+from lesion.core.result import StudyResult
+from lesion.core.study_file import StudyFile, study_file
+from lesion.errors import LesionError, UsageError, nearest
+from lesion.files import read_toml
+from lesion.outputs import kind_of
+from lesion.plain import short
+
+GROUP = "lesion.studies"
+_OWN = (
+    "lesion.studies.ablation.method",
+    "lesion.studies.isolation.method",
+    "lesion.studies.truncation.method",
+    "lesion.studies.drift.method",
+    "lesion.studies.tuning.method",
+    "lesion.labs.recall.method",
+)
+
+
+def methods() -> dict[str | None, Method[Any]]:
+    """Every method by the `kind` of its study files; None: layer studies. Those of this package come first.
+
+    A package whose method cannot be used takes nothing else with it: see `faults`.
+    """
+    known = {method.kind: method for method in (import_module(module).METHOD for module in _OWN)}
+    for entry in entry_points(group=GROUP):
+        method = _loaded(entry)
+        if isinstance(method, Method) and _fault(method, known) is None:
+            known[method.kind] = method
+    return known
+
+
+def faults() -> list[str]:
+    """What is wrong with methods of other packages, a sentence each; those are left out of `methods`."""
+    known: dict[str | None, Method[Any]] = {method.kind: method for method in (import_module(m).METHOD for m in _OWN)}
+    found = []
+    for entry in entry_points(group=GROUP):
+        method = _loaded(entry)
+        fault = f"cannot be imported ({method})" if isinstance(method, Exception) else _fault(method, known)
+        if fault is None:
+            known[method.kind] = method
+        else:
+            who = f"The method '{entry.name}' of another package ({entry.value})"
+            found.append(f"{who} {fault}; repair or uninstall that package.")
+    return found
+
+
+def _loaded(entry: Any) -> Any:
+    """What an entry point names, or what went wrong as it was imported."""
+    try:
+        return entry.load()
+    except Exception as error:
+        return error
+
+
+def _fault(method: object, known: dict[str | None, Method[Any]]) -> str | None:
+    if not isinstance(method, Method):
+        return "is no lesion.core.method.Method"
+    if method.kind is None or method.kind in known:
+        return f"has the kind {method.kind!r}, which is that of another method"
+    if method.command and method.command in {other.command for other in known.values()}:
+        return f"has the command '{method.command}', which is that of another method"
+    return None
+
+
+def method_of(study: StudyFile) -> Method[Any]:
+    """The method of a study.
+
+    Raises:
+        UsageError: no method has studies of this class.
+    """
+    for method in methods().values():
+        if type(study) is method.study:
+            return method
+    raise UsageError(f"No method runs a {type(study).__name__}.")
+
+
+def recall(folder: Path) -> StudyResult:
+    """The result of a folder as far as its study has got: of the method that the folder belongs to.
+
+    Raises:
+        LesionError: there is no study in the folder, it is damaged, or no installed package has its kind.
+    """
+    kind, known = kind_of(folder), methods()
+    of_kind = [method for method in known.values() if method.folder_kind == kind]
+    own = [method for method in known.values() if type(method).__module__ in _OWN]
+    # A folder without a note is tried as each of this package's own; a layer study's is what is no other's.
+    others = [method for method in known.values() if method not in own]
+    for method in of_kind or [*sorted(own, key=lambda method: method.kind is None), *others]:
+        result = method.recall(folder)
+        if result is not None:
+            return result
+    raise LesionError(f"There is no study in {folder}: give the folder that a study was run into.")
+
+
+def load_study(source: str | Path) -> StudyFile:
+    """The study of a file, or one shipped with the package by its name, of whichever kind the file says it is.
+
+    Raises:
+        UsageError: there is neither, or the file is wrong.
+        LesionError: the file cannot be read.
+    """
+    file = study_file(source)
+    values = read_toml(file)
+    kind, known = values.get("kind"), methods()
+    if kind is not None and (not isinstance(kind, str) or kind not in known):
+        raise UsageError(f"{file}: {_unknown(kind, known)}")
+    study: StudyFile = _likely(values, known).study.load(source) if kind is None else known[kind].study.load(source)
+    return study
+
+
+def _unknown(kind: object, known: dict[str | None, Method[Any]]) -> str:
+    kinds = [name for name in known if name is not None]
+    near = nearest(kind, kinds) if isinstance(kind, str) else ""
+    there = f"There are {', '.join(kinds)}; a layer study has no kind."
+    return " ".join([f"there is no kind of study '{short(kind)}'{near}. {there}", *faults()])
+
+
+def _likely(values: dict[str, Any], known: dict[str | None, Method[Any]]) -> Method[Any]:
+    """The layer study's method, for a file without a kind.
+
+    Raises:
+        UsageError: the file has keys that only studies of another kind have.
+    """
+    layers = known[None]
+    strange = set(values) - set(layers.study.model_fields)
+    others = {name: set(method.study.model_fields) for name, method in known.items() if name is not None}
+    fitting = [name for name, fields in others.items() if strange and set(values) <= fields]
+    if len(fitting) == 1:
+        raise UsageError(
+            f'This study has no kind, and a layer study has no {", ".join(sorted(strange))}; say kind = "{fitting[0]}".'
+        )
+    return layers
