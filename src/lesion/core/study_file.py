@@ -325,6 +325,13 @@ class Questions(StudyFile):
     )  # fmt: skip
     decoding: DecodingPlan = flat(DecodingPlan(), must="a table [decoding]")
 
+    @property
+    def chosen_models(self) -> tuple[ModelChoice, ...]:
+        """The models of the study: `models`, or the one `model`; none of a study that has no such key."""
+        one = getattr(self, "model", None)
+        several: tuple[ModelChoice, ...] = getattr(self, "models", () if one is None else (one,))
+        return several
+
     def items_of(self, task: TaskChoice) -> int | None:
         """How many items of a task are asked; None for all."""
         items = self.items if task.items is None else task.items

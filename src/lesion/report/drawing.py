@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import re
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from lesion.report import theme
 
 if TYPE_CHECKING:
     import altair as alt
+
+    from lesion.report.blocks import Figure
 
 SCALE = 2.0
 """Pixels of a PNG per pixel of the chart."""
@@ -54,6 +57,28 @@ def svg(specified: dict[str, Any]) -> str:
     drawn = re.sub(r'<path d="[^"]*" display="none"/>|<path d="M0,0h0v0h0Z"/>| opacity="1"', "", drawn)
     drawn = re.sub(r' font-family="[^"]*"', "", drawn).replace("<svg ", f'<svg font-family="{theme.FONT}" ', 1)
     return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", drawn)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure in the light colours, as a notebook shows it: interactive where it can, else as a picture."""
+
+    specified: dict[str, Any]
+
+    @classmethod
+    def of(cls, figure: Figure) -> Drawing:
+        """The figure with all its panels."""
+        import altair as alt
+
+        panels = [alt.vconcat(*panel.charts) if len(panel.charts) > 1 else panel.charts[0] for panel in figure.panels]
+        whole = panels[0] if len(panels) == 1 else alt.concat(*panels, columns=figure.columns)
+        specified = specification(whole)
+        specified["config"]["background"] = theme.PAPER
+        return cls(json.loads(theme.in_light(json.dumps(specified))))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """What a notebook chooses from."""
+        return {"application/vnd.vegalite.v6+json": self.specified, "image/svg+xml": svg(self.specified)}
 
 
 def apart(drawn: str, prefix: str) -> str:

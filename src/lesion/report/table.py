@@ -131,7 +131,9 @@ class Table:
         table = terminal_table(self.title, [(column.title, column.number) for column in chosen])
         for row in self.records[:most]:
             style = "bold" if self.mark is not None and self.mark(row) else None
-            table.add_row(*(Text(visible(column.write(row))) for column in chosen), style=style)
+            table.add_row(
+                *(Text(visible(column.write(row).replace(wording.SPACE, " "))) for column in chosen), style=style
+            )
         return table
 
     def to_parquet(self, path: Path) -> None:

@@ -6,13 +6,13 @@ import itertools
 import made_drift as made
 import numpy as np
 import pytest
+from lesion.studies.drift.reading import found
+from lesion.studies.drift.values import Departure
 from scipy.stats import spearmanr
 
 from lesion.studies.drift import findings as drift_prose
 from lesion.studies.drift.charts import null_band
 from lesion.studies.drift.evidence import agreement, at_least, lost, reach, steepest
-from lesion.studies.drift.reading import found
-from lesion.studies.drift.values import Departure
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lesion.errors import UsageError
-from lesion.studies.drift.study import DriftStudy
 from lesion.registry import load_study
+from lesion.studies.drift.study import DriftStudy
 
 LEAST = {"models": ["bundled:llama-base"], "task": "primer:arithmetic"}
 

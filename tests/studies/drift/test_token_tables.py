@@ -3,9 +3,9 @@
 import math
 
 import pytest
+from lesion.studies.drift.values import Leaving
 
 from lesion.studies.drift.token_tables import FEWEST, named
-from lesion.studies.drift.values import Leaving
 
 
 def leaving(token, left, count):

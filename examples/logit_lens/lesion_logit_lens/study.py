@@ -1,0 +1,134 @@
+"""The study of a logit lens, how it is run, and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import AfterValidator, BeforeValidator, Field
+from scipy.stats import t
+
+from lesion.core.options import option
+from lesion.core.study_file import MODEL, ModelChoice, Questions, different, listed, table_of
+from lesion.core.values import Estimate, Summary, Value
+from lesion.statistics.paired import wilson
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lesion.edits.edit import Edit
+    from lesion.engines.engine import MakeEngine
+    from lesion.models.load import Model
+    from lesion.progress import Watcher
+
+
+class LensStudy(Questions):
+    """Which models are read on which tasks. Every field declared by `option` is an option everywhere."""
+
+    FORM: ClassVar[str] = "lesion logit lens"
+    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "kind", "models")
+
+    kind: Literal["logit-lens"] = Field(default="logit-lens", description="logit-lens")
+    models: Annotated[
+        tuple[Annotated[ModelChoice, table_of("source")], ...],
+        BeforeValidator(listed),
+        Field(min_length=1),
+        AfterValidator(different),
+    ] = option(help=MODEL, must="a list of at least one model", many="repeat", argument="MODEL")
+
+
+class LensLayer(Value):
+    """What is read at a layer: 0 is what enters block 0, l is the output of block l − 1.
+
+    Attributes:
+        accuracy: of the answers, with Wilson's interval.
+        log_probability: of the gold answer in nats, mean over items, with Student's interval.
+    """
+
+    layer: int
+    accuracy: Estimate
+    log_probability: Estimate
+
+
+class LensTask(Value):
+    """The layers of one model on one task."""
+
+    model: str
+    task: str
+    items: int
+    layers: tuple[LensLayer, ...]
+
+
+class LensSummary(Summary):
+    """All numbers of the study: what `summary.json` holds."""
+
+    kind: Literal["logit-lens"] = "logit-lens"
+    version: str
+    study: LensStudy
+    tasks: tuple[LensTask, ...]
+
+
+def lens(layer: int, blocks: int) -> Edit:
+    """The edit that reads at a layer: all blocks from there on are switched off."""
+    from lesion.edits.edit import Compose, ScaleBlock
+
+    return Compose(tuple(ScaleBlock(block, 0.0) for block in range(layer, blocks)))
+
+
+def run_lens(
+    study: LensStudy,
+    folder: Path,
+    watcher: Watcher | None,
+    make_engine: MakeEngine,
+    models: Mapping[str, Model] | None = None,
+) -> tuple[LensSummary, int, int]:
+    """Evaluate every layer; what the folder has is not evaluated again.
+
+    Returns:
+        The result, how many answers were given now, and of how many.
+    """
+    from lesion.core.cached_answers import gold_tasks
+    from lesion.core.run import Run
+
+    parts = []
+    with Run.opened(study, folder, "logit-lens", watcher, make_engine, models) as run:
+        for chosen, model in run.models():
+            blocks = len(model.anatomy.blocks)
+            edits = [lens(layer, blocks) for layer in range(blocks)]
+            run.evaluate(chosen, model, edits)
+            run.evaluate(chosen, model, edits, gold_tasks(run.tasks), what="gold answers")
+            answers = run.answers()
+            for choice in study.tasks:
+                parts.append(_task(study, chosen.name, choice.name, blocks, answers))
+        summary = LensSummary(version=version("lesion-logit-lens"), study=study, tasks=parts)
+        summary.write(folder)
+        return summary, run.evaluated, run.planned
+
+
+def _task(study: LensStudy, model: str, task: str, blocks: int, answers: pd.DataFrame) -> LensTask:
+    own = answers[answers["model_name"] == model]
+    said = dict(iter(own[own["task"] == task].groupby("edit")))
+    gold = dict(iter(own[own["task"] == f"gold:{task}"].groupby("edit")))
+    layers = []
+    for layer in range(blocks + 1):
+        edit = str(lens(layer, blocks))
+        right = said[edit]["correct"].to_numpy(dtype=bool)
+        low, high = wilson(int(right.sum()), len(right), study.level)
+        scores = np.array([score[0] if len(score) else np.nan for score in gold[edit]["scores"]])
+        layers.append(
+            LensLayer(
+                layer=layer,
+                accuracy=Estimate(value=right.mean(), low=low, high=high),
+                log_probability=_mean(scores, study.level),
+            )
+        )
+    return LensTask(model=model, task=task, items=len(right), layers=layers)
+
+
+def _mean(values: np.ndarray, level: float) -> Estimate:
+    mean, spread = float(values.mean()), float(values.std(ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    reach = float(t.ppf((1 + level) / 2, len(values) - 1)) * spread if len(values) > 1 else np.nan
+    return Estimate(value=mean, low=mean - reach, high=mean + reach)
