@@ -38,7 +38,9 @@ COLUMNS = (
 
 @pytest.fixture
 def table():
-    return Table("drops", FRAME, COLUMNS, title="All drops", caption="Points.", mark=lambda row: row["model"] == "other")
+    return Table(
+        "drops", FRAME, COLUMNS, title="All drops", caption="Points.", mark=lambda row: row["model"] == "other"
+    )
 
 
 def page_of(*tables: Table) -> str:
@@ -98,7 +100,9 @@ def test_the_page_shows_what_people_read_and_carries_what_it_is_sorted_by(table)
 def test_the_terminal_shows_the_same_and_of_chosen_columns_and_rows_those(table):
     lines = [" ".join(line.split()) for line in shown(table).splitlines()]
     assert lines[0] == "All drops"
-    assert [line for line in lines if line.startswith(("a:b.c", "other", "third"))] == [" ".join(row) for row in WRITTEN]
+    assert [line for line in lines if line.startswith(("a:b.c", "other", "third"))] == [
+        " ".join(row) for row in WRITTEN
+    ]
     few = shown(table, columns=("model", "drop"), most=1)
     assert "+0.123" in few
     assert "other" not in few
