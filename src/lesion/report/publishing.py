@@ -60,7 +60,7 @@ def _html(page: Page, specified: Specified) -> str:
         title=page.title,
         version=page.version,
         approximate=page.approximate,
-        figure_panels=lambda figure: [_drawn(panel, specified, carried) for panel in figure.panels],
+        figure_panels=lambda figure: [_drawn(panel, specified, carried, small=figure.small) for panel in figure.panels],
         tone=theme.tone,
         symbol=symbol,
         several_models=len(page.carried["models"]) > 1,
@@ -108,12 +108,13 @@ def _specified(page: Page) -> Specified:
     return found
 
 
-def _drawn(panel: Panel, specified: Specified, carried: list[dict[str, Any]]) -> Drawn:
+def _drawn(panel: Panel, specified: Specified, carried: list[dict[str, Any]], *, small: bool) -> Drawn:
     found = []
     for chart in panel.charts:
         own = specified[id(chart)]
         # The picture is there where no script runs; the script draws the same with numbers on pointing.
-        picture = drawing.apart(drawing.svg(own), f"c{len(carried)}-")
+        still = {"width": theme.SMALL, **own} if small else own
+        picture = drawing.apart(drawing.svg(still), f"c{len(carried)}-")
         found.append((Markup(picture), len(carried)))
         carried.append({key: value for key, value in own.items() if key != "config"})
     return Drawn(panel.title, found)
