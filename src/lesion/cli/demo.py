@@ -1,4 +1,4 @@
-"""`lesion demo`: the whole story on the bundled families, a study a chapter, and one report over them."""
+"""`lesion demo`: the methods on the bundled families, a study a chapter, and one report over them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ from lesion.files import reason
 from lesion.plain import plain
 
 TITLE = "Which blocks arithmetic depends on in two small families of language models"
+STUDIES = {
+    "layers": ("demo", "every block of eight models is switched off in turn"),
+    "drift": ("demo-drift", "the drift of tokens from layer to layer"),
+    "isolation": ("demo-isolation", "the weights that arithmetic alone needs"),
+    "truncation": ("demo-truncation", "parts of spectra are removed"),
+}
+"""By folder: the shipped study, and what it does."""
 
 
 def demo(
@@ -24,67 +31,45 @@ def demo(
     ),
 ) -> None:
     """Run all methods on the bundled models and write one report; takes minutes."""
+    from lesion.core.method import carried_out
+    from lesion.engines.transformers.engine import TransformersEngine
     from lesion.outputs import own
-    from lesion.studies import demo_page as story
-    from lesion.studies.ablation import report as page
-    from lesion.studies.ablation.run import recall, run
-    from lesion.studies.ablation.study import Study
-    from lesion.studies.drift import report as drift
-    from lesion.studies.drift.run import run_drift
-    from lesion.studies.drift.study import DriftStudy
-    from lesion.studies.isolation import report as isolation
-    from lesion.studies.isolation.run import recall_isolation, run_isolation
-    from lesion.studies.isolation.study import IsolationStudy
-    from lesion.studies.overlay import report as overlay
-    from lesion.studies.overlay.summary import profiles, summarise
-    from lesion.studies.truncation import report as truncation
-    from lesion.studies.truncation.run import run_truncation
-    from lesion.studies.truncation.study import TruncationStudy
+    from lesion.registry import load_study, method_of
+    from lesion.report.publishing import publish
+    from lesion.report.story import story
+    from lesion.studies.overlay.api import overlay
 
     try:
         out.mkdir(parents=True, exist_ok=True)
         own(out, "demo")
     except OSError as error:
         raise LesionError(f"{out} cannot be written: {reason(error)}; give another folder with --out.") from error
-    parts = {name: out / name for name in ("layers", "drift", "isolation", "truncation")}
+    chapters = []
     with Bar() as bar:
         try:
-            chapters = []
-            bar.say("1 of 4: every block of eight models is switched off in turn")
-            found = run(Study.load("demo"), parts["layers"], watcher=bar).summary
-            _, _, answers, items = recall(parts["layers"])
-            page.write(parts["layers"], found, answers, items)
-            chapters.append(story.layers(found, "layers/report.html"))
-            bar.say("2 of 4: the drift of tokens from layer to layer")
-            # Named here, since the folder of the demo is the person's: its critical blocks are compared with curves.
-            study = DriftStudy.load("demo-drift").model_copy(update={"study": str(parts["layers"])})
-            found = run_drift(study, parts["drift"], watcher=bar).summary
-            drift.write(parts["drift"], found)
-            chapters.append(story.drift(found, "drift/report.html"))
-            bar.say("3 of 4: the weights that arithmetic alone needs")
-            run_isolation(IsolationStudy.load("demo-isolation"), parts["isolation"], watcher=bar)
-            recalled = recall_isolation(parts["isolation"])
-            assert recalled is not None
-            isolation.write(parts["isolation"], *recalled)
-            chapters.append(story.isolation(recalled[0], "isolation/report.html"))
-            bar.say("4 of 4: parts of spectra are removed")
-            found = run_truncation(TruncationStudy.load("demo-truncation"), parts["truncation"], watcher=bar).summary
-            truncation.write(parts["truncation"], found)
-            chapters.append(story.truncation(found, "truncation/report.html"))
+            for number, (folder, (name, what)) in enumerate(STUDIES.items(), start=1):
+                bar.say(f"{number} of {len(STUDIES)}: {what}")
+                study = load_study(name)
+                if folder == "drift":  # its hinges and steps are compared with the critical blocks found here
+                    study = study.model_copy(update={"study": str(out / "layers")})
+                result = carried_out(method_of(study), study, out / folder, bar, TransformersEngine)
+                result.report()
+                chapters.append((result.chapter(), f"{folder}/report.html"))
         except KeyboardInterrupt:
             bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
             raise
-    laid = summarise(profiles(list(parts.values())))
-    overlay.write(out / "overlay", laid)
-    chapters.append(story.overlay(laid, "overlay/report.html"))
-    path = story.write(out, TITLE, chapters, version("lesion"))
-    for chapter in chapters:
+    compared = overlay([out / folder for folder in STUDIES], out=out / "overlay")
+    compared.report()
+    chapters.append((compared.chapter(), "overlay/report.html"))
+    told = [(chapter, page) for chapter, page in chapters if chapter is not None]
+    path = publish(out, "demo", story(TITLE, "demo", version("lesion"), told))
+    for chapter, _ in told:
         say("")
         say(chapter.title)
-        for told in chapter.found:
-            if told.headline:
-                lead = f"{told.subject}: " if told.subject else ""
-                for line in textwrap.wrap(plain(lead + " ".join(told.headline)), 106):
+        for finding in chapter.findings:
+            if finding.headline:
+                lead = f"{finding.subject}: " if finding.subject else ""
+                for line in textwrap.wrap(plain(lead + " ".join(finding.headline)), 106):
                     say(f"  {line}")
     say("")
     say(f"report: {path}")

@@ -6,10 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from rich.console import RenderableType
 from typing_extensions import TypeVar
+
+if TYPE_CHECKING:
+    from lesion.report.blocks import Chapter
 
 S = TypeVar("S", default=Any)
 
@@ -37,6 +40,10 @@ class StudyResult(ABC, Generic[S]):
     @abstractmethod
     def text(self) -> RenderableType:
         """The tables and findings for a terminal; no text of a model or file in them acts on it."""
+
+    def chapter(self) -> Chapter | None:
+        """What the study adds to a page over several studies; None: nothing."""
+        return None
 
     @property
     def notes(self) -> Sequence[str]:

@@ -89,6 +89,32 @@ class Facts:
 
 
 @dataclass(frozen=True)
+class Link:
+    """A link to a page beside this one."""
+
+    text: str
+    page: str
+    kind: str = field(default="link", init=False)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """What a study adds to the page over several studies.
+
+    Attributes:
+        title: the question that it answers.
+        method: in a sentence or two, how it was answered.
+        findings: a finding a model or family.
+        figures: its main figures.
+    """
+
+    title: str
+    method: str
+    findings: tuple[Finding, ...]
+    figures: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True)
 class Part:
     """A part of the page that is one study's own, as HTML: made by `lesion.report.files.fragment`, so escaped."""
 
@@ -105,21 +131,27 @@ class Folded:
     kind: str = field(default="folded", init=False)
 
 
-Block = Findings | Prose | Figure | Table | Facts | Part | Folded
+Block = Findings | Prose | Figure | Table | Facts | Link | Part | Folded
 
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a heading; `short` is its name in the navigation, and its anchor in small letters."""
+    """Blocks under a heading.
+
+    Attributes:
+        short: its name in the navigation.
+        named: what a link to it ends in; by default its short name in small letters.
+    """
 
     short: str
     title: str
     blocks: tuple[Block, ...]
+    named: str = ""
 
     @property
     def anchor(self) -> str:
         """What a link to the section ends in."""
-        return self.short.lower().replace(" ", "-")
+        return self.named or self.short.lower().replace(" ", "-")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from lesion.studies.drift.values import Leaving
 
 from lesion.core.values import Estimate
 from lesion.studies.drift.result import Leaving

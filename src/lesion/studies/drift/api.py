@@ -16,6 +16,7 @@ from lesion.core.result import StudyResult, progress_line
 from lesion.engines.config import EngineChoice
 from lesion.models.load import Model
 from lesion.progress import Watcher
+from lesion.report.blocks import Chapter
 from lesion.studies.drift import report as page
 from lesion.studies.drift import tables
 from lesion.studies.drift.method import METHOD
@@ -57,6 +58,10 @@ class DriftResult(StudyResult[DriftSummary]):
     @override
     def text(self) -> RenderableType:
         return tables.text_tables(self.summary)
+
+    @override
+    def chapter(self) -> Chapter:
+        return page.chapter(self.summary)
 
     @override
     def done(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.blocks import Block, Facts, Figure, Findings, Page, Panel, Part, Prose, Section
+from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Page, Panel, Part, Prose, Section
 from lesion.report.files import fragment
 from lesion.report.publishing import html, publish
 from lesion.studies.drift import charts, tables, token_tables
@@ -58,7 +58,8 @@ def report(summary: DriftSummary) -> Page:
     """What the page holds."""
     sections = [Section("Findings", "Findings", tuple(_findings(summary)))]
     if summary.models:
-        sections.append(_drift(summary))
+        title = f"How far the clusters are from those of layer {summary.reference}"
+        sections.append(Section("Drift", title, tuple(figures(summary))))
         shapes, layers = tables.shapes(summary), tables.layers(summary)
         if len(shapes.frame):
             sections.append(Section("Shapes", "Line, hinge or step", (shapes,)))
@@ -79,6 +80,17 @@ def report(summary: DriftSummary) -> Page:
     )
 
 
+def chapter(summary: DriftSummary) -> Chapter:
+    """What the study adds to a page over several studies."""
+    return Chapter(
+        "Do tokens leave their first clusters, and does the curve bend or step at the critical blocks?",
+        "The hidden states of prompts and the models' own solutions are clustered at every layer; the curve is how much"
+        " those clusters still tell about the clusters of layer 0. Layer l is the output of block l − 1.",
+        tuple(finding for finding in prose.findings(summary) if finding.headline),
+        tuple(figures(summary)),
+    )
+
+
 def _findings(summary: DriftSummary) -> list[Block]:
     level = f"{100 * summary.study.level:g}{wording.SPACE}%"
     return [
@@ -90,7 +102,8 @@ def _findings(summary: DriftSummary) -> list[Block]:
     ]  # fmt: skip
 
 
-def _drift(summary: DriftSummary) -> Section:
+def figures(summary: DriftSummary) -> list[Figure]:
+    """The main figure of every family."""
     runs = summary.study.runs
     caption = (
         f"Normalised mutual information of the clusters at each layer (k = {summary.study.drawn}) with those at layer"
@@ -98,7 +111,7 @@ def _drift(summary: DriftSummary) -> Section:
         " blocks, grey between the layers that they join, and its hinge or step where the curve is not a straight line."
     )
     axis = f"NMI with layer {summary.reference}"
-    figures = tuple(
+    return [
         Figure(
             name="drift" if len(summary.families) == 1 else f"drift-{number}",
             panels=(
@@ -114,8 +127,7 @@ def _drift(summary: DriftSummary) -> Section:
             legend=charts.legend(family, places=True),
         )
         for number, family in enumerate(summary.families, start=1)
-    )
-    return Section("Drift", f"How far the clusters are from those of layer {summary.reference}", figures)
+    ]
 
 
 def _checks(summary: DriftSummary, family: Family) -> Figure:

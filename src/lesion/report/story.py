@@ -1,0 +1,32 @@
+"""One page over several studies: of each the question, the findings, the main figures and a link to its own page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lesion.report.blocks import Block, Chapter, Findings, Folded, Link, Page, Prose, Section
+from lesion.report.finding import Finding
+
+
+def story(title: str, eyebrow: str, version: str, chapters: Sequence[tuple[Chapter, str]]) -> Page:
+    """The page.
+
+    Args:
+        title: of the page.
+        eyebrow: above it.
+        version: of lesion.
+        chapters: each with the place of its study's own page, relative to this one.
+    """
+    sections = [_section(number, chapter, page) for number, (chapter, page) in enumerate(chapters, start=1)]
+    return Page(title=title, eyebrow=eyebrow, version=version, sections=tuple(sections))
+
+
+def _section(number: int, chapter: Chapter, page: str) -> Section:
+    heads = tuple(Finding(finding.subject, finding.headline) for finding in chapter.findings if finding.headline)
+    blocks: list[Block] = [Prose((chapter.method,)), Findings(heads)]
+    grounds = tuple(Finding(one.subject, (), one.sentences) for one in chapter.findings if one.sentences)
+    if grounds:
+        blocks.append(Folded("What that rests on", (Findings(grounds),)))
+    blocks += chapter.figures
+    blocks.append(Link("The whole study, with every number and every answer", page))
+    return Section(chapter.title, chapter.title, tuple(blocks), "findings" if number == 1 else f"chapter-{number}")
