@@ -64,7 +64,8 @@ class AblationResult(StudyResult):
         """
         answers, items = answers_and_items(self.folder)
         folder = self.folder if path is None else Path(path)
-        refuse_another_kind(folder, "layers")
+        if folder != self.folder:
+            refuse_another_kind(folder, "layers")
         return page.write(folder, self.summary, answers, items)
 
     def text(self) -> RenderableType:
