@@ -54,7 +54,8 @@ def ablate(
     temperature: Annotated[float, typer.Option(help="Sampling temperature; 0 is greedy.")] = 0.0,
     top_p: Annotated[float, typer.Option(help="Nucleus (top-p) of sampling.")] = 1.0,
     level: Annotated[
-        float, typer.Option(help="Confidence level of the intervals; with --stop-when 1 − the false discovery rate.")
+        float,
+        typer.Option(help="Confidence level; with --stop-when, 0.95 or 0.05 limits the false discovery rate to 5 %."),
     ] = 0.95,
     stop_when: Annotated[
         str | None,

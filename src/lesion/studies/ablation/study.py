@@ -88,6 +88,8 @@ def stopping(stop_when: str | None, effect: float, level: float, screen: bool) -
     if stop_when is None:
         return keys
     if not 0 < level < 1:
-        raise UsageError(f"With --stop-when, --level is the false discovery rate allowed, say 0.05, not {level:g}.")
+        raise UsageError(
+            f"With --stop-when, --level 0.95 or 0.05 means a false discovery rate of 5 %; {level:g} is no such level."
+        )
     wrong = min(level, 1 - level)
     return {**keys, "stop": {"when": stop_when, "effect": effect, "level": wrong}, "level": 1 - wrong}
