@@ -109,6 +109,31 @@ def test_a_damaged_note_is_refused(text, tmp_path):
     assert (tmp_path / MARK).read_text() == text
 
 
+def test_the_report_of_a_folder_without_a_note_writes_it(tmp_path):
+    (tmp_path / "summary.json").write_text("{}")
+    with writing(tmp_path, "drift"):
+        pass
+    assert kind_of(tmp_path) == "drift"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "else"}', '{"kind": "layers"}', "x" * 2000])
+def test_a_reader_of_a_folder_with_a_wrong_note_is_told_what_a_reader_can_do(text, tmp_path):
+    (tmp_path / "summary.json").write_text("{}")
+    (tmp_path / MARK).write_text(text)
+    with (
+        pytest.raises(LesionError, match=f"delete {MARK} and write the report again") as refused,
+        writing(tmp_path, "drift"),
+    ):
+        pass
+    assert "--out" not in str(refused.value)
+    assert "overwrite" not in str(refused.value)
+    assert (tmp_path / MARK).read_text() == text
+    (tmp_path / MARK).unlink()
+    with writing(tmp_path, "drift"):
+        pass
+    assert kind_of(tmp_path) == "drift"
+
+
 @needs_links
 @pytest.mark.parametrize(
     "name", ["lock", "summary.json", "figures", "answers.sqlite", "answers.sqlite-wal", MARK, "model"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lesion.atomic import is_leftover, replace
 from lesion.errors import LesionError, UsageError
-from lesion.files import read_object, understood
+from lesion.files import parse_json, read_text, understood
 from lesion.plain import short, unruly
 
 MARK = "lesion.json"
@@ -43,6 +43,7 @@ _SIGNS_OF = {"recall-sweep": ("study.toml",), "tuning": ("model", "cells")}
 """What else such a study would overwrite."""
 
 
+_DELETE = f"delete {MARK} and write the report again, which makes it anew"
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE | re.DOTALL)
 
 
@@ -81,7 +82,8 @@ def own(folder: Path, kind: str, *, adopt: bool = False) -> None:
     Args:
         folder: it is there.
         kind: one of `KINDS`.
-        adopt: take a study without a note for one of this kind: it has been read as one.
+        adopt: the study that lies there has been read as one of this kind: where no note is, one is written, and a
+            wrong or damaged one is refused with what a reader of the folder can do.
 
     Raises:
         UsageError: it belongs to another kind (`refuse_another_kind`).
@@ -89,9 +91,8 @@ def own(folder: Path, kind: str, *, adopt: bool = False) -> None:
             damaged, or it cannot be written.
     """
     refuse_links(folder)
-    if adopt and kind_of(folder) is None:
-        pass
-    elif refuse_another_kind(folder, kind):
+    refuse_another = _refuse_wrong_note if adopt else refuse_another_kind
+    if refuse_another(folder, kind):
         return
     try:
         replace(folder / MARK, json.dumps({"kind": kind}) + "\n")
@@ -130,12 +131,27 @@ def refuse_another_kind(folder: Path, kind: str) -> bool:
 
 
 def made_by(kind: str) -> str:
-    """What makes folders of a kind: `lesion ablate`, or for one of another package `lesion run` with its kind."""
+    """What makes folders of a kind: `lesion ablate`, or for one of another package that kind itself."""
     return KINDS.get(kind, f"a study of kind {kind}")
 
 
-def kind_of(folder: Path) -> str | None:
+def _refuse_wrong_note(folder: Path, kind: str) -> bool:
+    """`refuse_another_kind` for a folder whose study has been read as one of this kind: it is the note that errs."""
+    noted = kind_of(folder, _DELETE)
+    if noted not in (None, kind) and any(os.path.lexists(folder / name) for name in _SIGNS):
+        raise UsageError(
+            f"{folder / MARK} says that the folder belongs to {made_by(str(noted))}, but what lies in it was read as a"
+            f" study of {made_by(kind)}. If it is one, {_DELETE}; if not, get the folder anew."
+        )
+    return noted == kind
+
+
+def kind_of(folder: Path, advice: str = "give another folder with --out") -> str | None:
     """The kind of study that a folder belongs to; None where nothing is noted.
+
+    Args:
+        folder: need not be there.
+        advice: what to do where the note is damaged, the end of a sentence.
 
     Raises:
         LesionError: the note is damaged.
@@ -143,8 +159,11 @@ def kind_of(folder: Path) -> str | None:
     path = folder / MARK
     if not os.path.lexists(path):
         return None
-    with understood(path, "give another folder with --out"):
-        kind = read_object(path, limit=1 << 10)["kind"]
+    with understood(path, advice):
+        try:
+            kind = parse_json(read_text(path, limit=1 << 10), MARK)["kind"]
+        except LesionError as error:  # its words are the reason
+            raise ValueError(str(error).rstrip(".")) from error
         if not isinstance(kind, str) or not _KIND.fullmatch(kind):
             raise ValueError("it names no kind of study")
         return str(kind)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from lesion.core import cost
@@ -10,10 +12,11 @@ from lesion.errors import LesionError
 
 def test_parts_are_noted_one_by_one_and_stand_beside_a_summary_without_changing_it(tmp_path):
     cost.note(tmp_path, "training", {"all-full": 1.5})
-    cost.note(tmp_path, "asking", {"a": 1})
-    cost.note(tmp_path, "asking", {"a": 2})
+    cost.note(tmp_path, "decompositions", {"computed": 1})
+    cost.note(tmp_path, "decompositions", {"computed": 2})
     summary = {"found": 1}
-    assert cost.beside(summary, tmp_path) == {"found": 1, "cost": {"training": {"all-full": 1.5}, "asking": {"a": 2}}}
+    parts = {"training": {"all-full": 1.5}, "decompositions": {"computed": 2}}
+    assert cost.beside(summary, tmp_path) == {"found": 1, "cost": parts}
     assert summary == {"found": 1}
 
 
@@ -22,6 +25,26 @@ def test_where_the_cost_is_missing_or_damaged_nothing_is_known_of_it(text, tmp_p
     if text is not None:
         (tmp_path / cost.FILE).write_bytes(text.encode("utf-8", "surrogateescape"))
     assert cost.read(tmp_path) == {}
+
+
+ASKED = {"model": {"screen": {"answers": 3, "seconds": 0.5}}}
+
+
+@pytest.mark.parametrize("damage", [None, "3", True, -1, [1], {}, "NaN", float("nan"), float("inf"), 10**400])
+def test_a_part_in_which_something_else_than_amounts_stands_counts_as_absent(damage, tmp_path):
+    sound = {"training": {"all-full": 1.5}, "decompositions": {"computed": 2}, "asking": ASKED}
+    (tmp_path / cost.FILE).write_text(json.dumps(sound))
+    assert cost.read(tmp_path) == sound
+    for part, broken in (
+        ("training", {"all-full": damage}),
+        ("decompositions", {"computed": 2, "seconds": damage}),
+        ("asking", {"model": {"screen": {"answers": 3, "seconds": damage}}}),
+        ("asking", {"model": {"screen": {"answers": 3}}}),
+        ("asking", {"model": [1]}),
+        ("training", damage if damage != {} else []),
+    ):
+        (tmp_path / cost.FILE).write_text(json.dumps(sound | {part: broken}))
+        assert cost.read(tmp_path) == {name: value for name, value in sound.items() if name != part}
 
 
 def test_a_folder_that_cannot_be_written_is_named_with_advice(tmp_path):

@@ -64,6 +64,43 @@ def test_a_changed_cell_of_any_column_of_any_table_is_found(folder, table, colum
             opening()
 
 
+WAY_OUT = "(T|t)ake the file from a copy, or run the study into another folder"
+
+
+@pytest.mark.parametrize(
+    ("statement", "rows"),
+    [("DELETE FROM study", "no row"), ("INSERT INTO study SELECT * FROM study", "2 rows")],
+)
+def test_a_store_of_no_study_or_of_two_says_so_and_names_the_way_out(folder, statement, rows):
+    change(folder, statement)
+    for opening in openings(folder):
+        with pytest.raises(LesionError, match=rf"its table 'study' has {rows}, .*{WAY_OUT}"):
+            opening()
+
+
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        ("ALTER TABLE study ADD COLUMN note TEXT", "table 'study' has a column 'note' too many"),
+        ("ALTER TABLE answers DROP COLUMN engine", "table 'answers' lacks the column 'engine'"),
+        ("ALTER TABLE models RENAME COLUMN name TO label", "has a column 'label' too many and lacks the column 'name'"),
+        ("CREATE TABLE notes (text)", "table 'notes' is none that lesion makes"),
+        ("DROP TABLE study", "table 'study' is missing"),
+    ],
+)
+def test_a_table_that_another_program_changed_is_named_with_its_columns(folder, statement, fault):
+    change(folder, "PRAGMA foreign_keys = OFF", statement)
+    for opening in openings(folder):
+        with pytest.raises(LesionError, match=rf"{fault}\. Another program .*{WAY_OUT}"):
+            opening()
+
+
+def test_a_table_with_the_right_columns_in_another_form_is_named(folder):
+    change(folder, "ALTER TABLE study RENAME TO old", "CREATE TABLE study AS SELECT * FROM old", "DROP TABLE old")
+    with pytest.raises(LesionError, match="table 'study' has the right columns in another form"):
+        Store.read(folder)
+
+
 def test_what_is_damaged_and_the_way_out_are_named(folder):
     change(folder, "UPDATE answers SET correct = 1 - correct WHERE edit = '0×0' AND item IN ('1', '3')")
     with pytest.raises(LesionError) as caught:
@@ -120,7 +157,9 @@ def test_a_store_whose_answers_are_an_endless_view_is_refused_at_once(folder):
         "CREATE VIEW answers AS WITH RECURSIVE n (key) AS (SELECT 1 UNION ALL SELECT key + 1 FROM n) SELECT * FROM n",
     )
     for opening in openings(folder):
-        with pytest.raises(LesionError, match=r"its table 'answers' is missing|its view 'answers' is not one of ours"):
+        with pytest.raises(
+            LesionError, match=r"its table 'answers' is missing|its view 'answers' is none that lesion makes"
+        ):
             opening()
 
 

@@ -7,6 +7,7 @@ tells of the work is no part of a summary; reports read it from here.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,15 @@ FILE = "cost.json"
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """What is known of the cost of the study in a folder, by part; nothing where the file is missing or damaged."""
+    """What is known of the cost of the study in a folder, by part.
+
+    Nothing where the file is missing or damaged; a part in which anything but amounts stands counts as absent.
+    """
     try:
-        return stored_object(Path(folder) / FILE, "") or {}
+        parts = stored_object(Path(folder) / FILE, "") or {}
     except LesionError:
         return {}
+    return {name: part for name, part in parts.items() if _USABLE.get(name, _amounts_within)(part)}
 
 
 def note(folder: Path, part: str, cost: Mapping[str, Any]) -> None:
@@ -41,3 +46,28 @@ def note(folder: Path, part: str, cost: Mapping[str, Any]) -> None:
 def beside(summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The summary with the cost of its study under `cost`, for pages and terminals; it is not to be written so."""
     return {**summary, "cost": read(folder)}
+
+
+def _amount(value: object) -> bool:
+    """Whether a value is a number from 0 on; none that is infinite or too large for a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
+
+
+def _amounts(part: object) -> bool:
+    return isinstance(part, dict) and all(map(_amount, part.values()))
+
+
+def _amounts_within(part: object) -> bool:
+    """Whether amounts are all that stands in an object and in the objects of it."""
+    return isinstance(part, dict) and all(_amount(value) or _amounts_within(value) for value in part.values())
+
+
+def _asking(part: object) -> bool:
+    """Whether it has answers and seconds by model and part of the study."""
+    if not isinstance(part, dict) or not all(isinstance(parts, dict) for parts in part.values()):
+        return False
+    spent = [one for parts in part.values() for one in parts.values()]
+    return all(_amounts(one) and {"answers", "seconds"} <= one.keys() for one in spent)
+
+
+_USABLE = {"decompositions": _amounts, "training": _amounts, "asking": _asking}

@@ -75,11 +75,30 @@ def refuse_other_schema(connection: sqlite3.Connection, schema: str, file: Path)
     differing = [one for one in (*theirs, *ours) if theirs.get(one, 0) != ours.get(one, 0)]
     if differing:
         kind, name = differing[0]
+        if differing[0] not in theirs:
+            fault = "is missing"
+        elif differing[0] not in ours:
+            fault = "is none that lesion makes"
+        elif str(theirs[differing[0]]).upper().startswith("CREATE TABLE"):
+            fault = _other_columns(connection, name)
+        else:  # a virtual table, whose columns only its own code knows
+            fault = "is none that lesion makes"
         raise LesionError(
-            f"{file} is not a store as lesion makes it: its {short(kind)} '{short(name)}' is"
-            f" {'missing' if differing[0] not in theirs else 'not one of ours'}. Nothing in it was read; give another"
-            " folder with --out."
+            f"{file} is not a store as lesion makes it: its {short(kind)} '{short(name)}' {fault}. Another program has"
+            " changed the file. Nothing in it was read; take the file from a copy, or run the study into another"
+            " folder."
         )
+
+
+def _other_columns(connection: sqlite3.Connection, table: str) -> str:
+    """How the columns of one of our tables differ from those that lesion makes, as the end of a sentence."""
+    ours = [*(column.strip('"') for column in TABLES.get(table, ())), "checksum"]
+    # `pragma_table_xinfo` reads the schema, not the rows.
+    theirs = [str(name) for _, name, *_ in connection.execute("SELECT * FROM pragma_table_xinfo(?)", (table,))]
+    more = [f"'{short(name, 40)}'" for name in theirs if name not in ours]
+    fewer = [f"'{name}'" for name in ours if name not in theirs]
+    faults = [*(f"has a column {name} too many" for name in more[:3]), *(f"lacks the column {name}" for name in fewer)]
+    return " and ".join(faults) or "has the right columns in another form (other types, order or constraints)"
 
 
 _SCHEMA = "SELECT type, name, sql FROM sqlite_master"
@@ -95,10 +114,18 @@ def refuse_damage(connection: sqlite3.Connection, file: Path) -> None:
     connection.execute("BEGIN")
     try:
         found = _damaged(connection)
+        studies = int(connection.execute("SELECT count(*) FROM study").fetchone()[0])
     finally:
         connection.execute("ROLLBACK")
     if found:
         raise LesionError(_told(found, file))
+    if studies != 1:
+        rows = f"{studies:,} rows" if studies else "no row"
+        raise LesionError(
+            f"{file} is damaged: its table 'study' has {rows}, where one row"
+            " says which study the answers belong to. Nothing was changed in it. Take the file from a copy, or run the"
+            " study into another folder."
+        )
 
 
 @dataclass(frozen=True)
@@ -122,8 +149,6 @@ def _damaged(connection: sqlite3.Connection) -> list[_Damage]:
             columns = TABLES[table]
             values = connection.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE rowid = ?", (row,)).fetchone()
             found.append(_Damage(table, row, _place(table, values), "orphaned"))
-    if not found and connection.execute("SELECT count(*) FROM study").fetchone() != (1,):
-        found.append(_Damage("study", 1, "", "changed"))
     return found
 
 

@@ -127,6 +127,15 @@ def test_decompositions_are_computed_once_for_all_keeps_and_sides_of_a_matrix(tm
     assert summary["search"]["cells"] == 9 * 8
 
 
+def test_a_run_goes_on_where_the_cost_of_the_work_before_it_is_damaged(llama, file, tmp_path):
+    first = run_truncation(study(file), tmp_path / "out", model=llama, make_engine=Known(chance(3)))
+    there = json.loads((tmp_path / "out" / cost.FILE).read_text())
+    damaged = {**there, "decompositions": dict.fromkeys(there["decompositions"])}
+    (tmp_path / "out" / cost.FILE).write_text(json.dumps(damaged))
+    again = run_truncation(study(file), tmp_path / "out", model=llama, make_engine=Known(chance(3)))
+    assert again.summary == first.summary
+
+
 def test_spectra_are_the_singular_values_of_the_searched_matrices(llama, file, tmp_path):
     summary = run_truncation(study(file), tmp_path / "out", model=llama, make_engine=Known(chance(1))).summary
     assert [one["address"] for one in summary["spectra"]] == ["0.mlp.up", "1.mlp.up", "2.mlp.up"]

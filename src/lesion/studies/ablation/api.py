@@ -61,7 +61,8 @@ class AblationResult(StudyResult):
         """
         answers, items = answers_and_items(self.folder)
         folder = self.folder if path is None else Path(path)
-        refuse_another_kind(folder, "layers")
+        if folder != self.folder:
+            refuse_another_kind(folder, "layers")
         return page.write(folder, self.summary, answers, items)
 
     def text(self) -> RenderableType:

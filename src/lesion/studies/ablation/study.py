@@ -129,13 +129,14 @@ class Study(Questions):
             if level is not None and 0 < level < 0.5:
                 raise UsageError(
                     f"Intervals at a level of {level:g} would mostly miss the truth; say --level {1 - level:g}, or give"
-                    f" --stop-when decided, with which --level {level:g} is the false discovery rate allowed."
+                    f" --stop-when decided, with which --level {level:g} limits the false discovery rate."
                 )
             return super().from_options(**options, **({} if level is None else {"level": level}))
         chosen = 0.95 if level is None else level
         if not 0 < chosen < 1:
-            fault = f"is the false discovery rate allowed, say 0.05, not {chosen:g}"
-            raise UsageError(f"With --stop-when, --level {fault}.")
+            raise UsageError(
+                f"With --stop-when, --level 0.95 or 0.05 means a false discovery rate of 5 %; {chosen:g} is no such level."
+            )
         wrong = min(chosen, 1 - chosen)
         stop = {"when": stop_when, "level": wrong, **({} if effect is None else {"effect": effect})}
         return super().from_options(**options, level=1 - wrong, stop=stop)

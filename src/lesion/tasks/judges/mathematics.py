@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 from lesion.tasks.judges import statements
+from lesion.tasks.judges.arithmetic import BITS, bits, computed, exact_decimals
+from lesion.tasks.judges.bases import based, other_bases
 from lesion.tasks.judges.deadline import within
-from lesion.tasks.judges.numerals import VULGAR, quantity, same, spelled, superscripts
+from lesion.tasks.judges.numerals import (
+    CURRENCY,
+    DECIMAL,
+    SPACE,
+    VULGAR,
+    Quantity,
+    plain_fractions,
+    quantity,
+    repeating,
+    same,
+    spelled,
+    superscripts,
+    undressed,
+)
+from lesion.tasks.judges.relations import is_one_sided, one_way
 from lesion.tasks.task import Verdict
 
 SECONDS = 2.0
@@ -22,9 +37,6 @@ LONGEST = 500
 
 TAIL = 20_000
 """Characters at the end of a text in which an answer is looked for."""
-
-BITS = 1e6
-"""Largest number, in bits, that a comparison may have to compute; `9**9**9` has 10⁹."""
 
 _PHRASE = re.compile(
     r"\banswer(?:\s+is|\s*:|\s+would\s+be|\s+equals|\s*=)(?:\s*:)?[\s*]*"
@@ -41,6 +53,9 @@ _MATH = re.compile(
     r"(?<![\\$])\$\$?(?=\S)((?:[^$\\]|\\.){1,500}?)(?<=\S)\$\$?(?!\d)|\\\((.{1,500}?)\\\)|\\\[(.{1,500}?)\\\]",
     re.DOTALL,
 )
+
+_MIXED = re.compile(rf"(?<![\w.,}}/^])(\d+){SPACE}(\d+)/(\d+)(?![\d.,/%\\])")
+_NUMBER_ALONE = re.compile(rf"[-−]?{SPACE}?{DECIMAL}")
 
 
 def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: bool = True) -> Verdict:
@@ -64,6 +79,9 @@ def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: boo
     | `20k`, `20 k`, `20K`, `1.5M`, `2B` in prose | like `20 thousand`, `1.5 million`; in a formula they are variables |
     | `3 million 200 thousand`, `2 thousand 500` | 3200000, 2500 |
     | `2^3`, `2^(1+2)`, `10 - 3`, `3 x 4` | 8, 8, 7, 12 |
+    | `0.1 + 0.2`, `$1.10 + $2.20`, `1½ * 2`, `0.1x + 0.2x` | 3/10, 33/10, 3, 3/10 x: exact, not in binary |
+    | `0.1\overline{6}` | 1/6 |
+    | `4343_6`, `4343₆`, `4343 in base 6` | digits and base; without a base, right for the same digits in any base |
     | `5!` | 120 in a formula and alone behind `####`; 5 in a sentence, where it may be an exclamation |
     | `3 : 4` where the answer begins | the ratio `3:4` |
     | `30 - 16 = 14`, `7 = 10 - 3` | 14, 7: the last side that is one number |
@@ -72,7 +90,10 @@ def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: boo
     | `between 10 and 12, namely 12` | 12 |
     | `between 10 and 12`, `10–12`, `10 to 12`, `10 or 12` | nothing: neither 10 nor 12 is stated |
     | `12 and 10` | nothing: two answers that differ; of `12 apples and 3 pears` the 12 |
-    | `10 < x < 12`, `> 12`, `x ≥ 12`, `more than 12`, `less than 12` in prose | nothing: a bound is no value |
+    | `not 12`, `cannot be 12`, `12 is wrong`, `12 is not the answer`, `neither 10 nor 12` | nothing: it is denied |
+    | `$3$ or $4$`, `not $x$`, `over $12$` | as without dollar signs |
+    | `10 < x < 12`, `x ≥ 12`, `more than 12`, `higher than 12`, `over 12`, `exceeds 12` in prose | nothing: a bound |
+    | `> 12`, `\geq 12`, `\neq 12`, `more than 12`, also in a box | right only for a gold answer written alike |
     | `at least 12`, `at most 12`, `12 or more` | 12: that is how "at least how many" is answered |
     | `12 - 13%` | nothing: a range of percentages or a difference |
     | `10-12` | the difference -2, and neither 10 nor 12 |
@@ -99,7 +120,7 @@ def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: boo
     for candidate in _candidates(text[-TAIL:], complete, words_allowed):
         answer = _clean(candidate)
         if answer:  # the first place decides: a number found elsewhere is not what an unreadable box says
-            if len(answer) <= LONGEST and (quantity(answer) is not None or _parsed(answer)):
+            if len(answer) <= LONGEST and (quantity(answer) is not None or _is_no_value(answer) or _parsed(answer)):
                 return Verdict(any(_equal(answer, _clean(right)) for right in (gold, *aliases)), answer)
             break
     return Verdict(False, None)
@@ -147,27 +168,56 @@ def _stated(rest: str, words_allowed: bool) -> str | None:
     """The value in what follows "the answer is": its first formula or number, behind the last equals sign."""
     sentence = _SENTENCE_END.split(rest.lstrip(), maxsplit=1)[0].strip()
     value = _first_value(sentence)
-    if value:
+    if value or _MATH.search(sentence):
         return value
     return sentence if sentence and (words_allowed or "\\" in sentence) else None
 
 
 def _first_value(sentence: str) -> str | None:
-    formula = _MATH.search(sentence)
-    if formula:
-        return next(group for group in formula.groups() if group)
+    formulas = list(_MATH.finditer(sentence))
+    if formulas:
+        return next((_content(formula) for formula in _stated_formulas(sentence)), None)
     if "\\" in sentence:
-        return sentence
+        value = re.search(r"[\\\d]", sentence)
+        return None if value and statements.unstated(sentence, value.start(), len(sentence)) else sentence
     return spelled(statements.stated(sentence) or "")
 
 
 def _last_value(text: str) -> str | None:
     """The last formula or number of a text, whichever ends later."""
-    last = statements.last(text)
-    formula = max(_MATH.finditer(text), key=re.Match.end, default=None)
+    last = statements.last(_undelimited(text))
+    formula = max(_stated_formulas(text), key=re.Match.end, default=None)
     if formula and (last is None or formula.end() > last[1]):
-        return next(group for group in formula.groups() if group)
+        return _content(formula)
     return spelled(last[0]) if last else None
+
+
+def _stated_formulas(text: str) -> list[re.Match[str]]:
+    """The formulas of a text without those that its words deny or leave open, as in "not $x$" and "$3$ or $4$"."""
+    plain = _undelimited(text)
+    numbers = statements.found(plain)
+    spans = [(begin, end) for _, begin, end in numbers]
+
+    def is_stated(formula: re.Match[str]) -> bool:
+        if _NUMBER_ALONE.fullmatch(_content(formula)):
+            return any(begin < formula.end() and formula.start() < end for begin, end in spans)
+        return not statements.unstated(plain, *formula.span())
+
+    return [formula for formula in _MATH.finditer(text) if is_stated(formula)]
+
+
+def _undelimited(text: str) -> str:
+    """The text with the delimiters of formulas that are one number as spaces, so that every place stays the same."""
+
+    def bare(formula: re.Match[str]) -> str:
+        content = _content(formula)
+        return content.center(len(formula[0])) if _NUMBER_ALONE.fullmatch(content) else formula[0]
+
+    return _MATH.sub(bare, text)
+
+
+def _content(formula: re.Match[str]) -> str:
+    return next(group for group in formula.groups() if group)
 
 
 def _clean(answer: str) -> str:
@@ -185,14 +235,42 @@ def _equal(answer: str, gold: str) -> bool:
         return same(one, other)
     if _plain_latex(answer) == _plain_latex(gold):
         return True
+    if _is_no_value(answer) or _is_no_value(gold) or other_bases(answer, gold):
+        return False
+    one_based, other_based = based(answer), based(gold)
+    if one_based and other_based:
+        return one_based == other_based
+    if one_based or other_based:  # the question says in which base the other is
+        return _equal(one_based[0] if one_based else answer, other_based[0] if other_based else gold)
+    one, other = _computed(answer), _computed(gold)
+    if one is not None and other is not None:
+        return same(one, other)
     return _verified(_parsed(gold), _parsed(answer))
+
+
+def _is_no_value(answer: str) -> bool:
+    """Whether an answer says what the value is not: `> 12`, `more than 12`; it equals only what is written alike."""
+    if is_one_sided(answer):
+        return True
+    plain = undressed(answer)
+    in_words = re.search("[A-Za-z]{3}", plain) and not re.search(r"[\\<>=≤≥≠]", plain)
+    return bool(in_words) and statements.only_unstated(plain)
 
 
 def _plain_latex(answer: str) -> str:
     """The answer with equivalent ways of typesetting made one, for comparison as text."""
-    answer = re.sub(r"\\(?:left|right|displaystyle|[,;: ])|\\?\s+|\$", "", answer)
+    answer = re.sub(r"\\(?:left|right|displaystyle|[,;: ])|\\?\s+|\$", "", one_way(answer))
     answer = re.sub(r"\\(?:text|mathrm|textbf|mbox)\{([^{}]*)\}", r"\1", answer)
     return re.sub(r"\\[dt]frac", r"\\frac", answer)
+
+
+def _computed(answer: str) -> Quantity | None:
+    """The exact value of an answer that is a number or arithmetic on numbers."""
+    number = quantity(answer)
+    if number is not None:
+        return number
+    expressions = [part for part in _parsed(answer) if not isinstance(part, str)]
+    return computed(expressions[0]) if len(expressions) == 1 else None
 
 
 @lru_cache(maxsize=4096)
@@ -207,25 +285,30 @@ def _parsed(answer: str) -> tuple[Any, ...]:
     def read() -> list[Any]:
         boxed = parse(f"\\boxed{{{text}}}", parsing_timeout=None)
         readable = [part for part in boxed if not isinstance(part, str)]
-        return readable or parse(text, parsing_timeout=None, fallback_mode="no_fallback") or boxed
+        found = readable or parse(text, parsing_timeout=None, fallback_mode="no_fallback") or boxed
+        computable = [part for part in found if isinstance(part, str) or bits(part) <= BITS]
+        return [part if isinstance(part, str) else exact_decimals(part) for part in computable]
 
     try:
-        found = within(SECONDS, read)
-        return tuple(part for part in found if isinstance(part, str) or _bits(part) <= BITS)
+        return tuple(within(SECONDS, read))
     except (TimeoutError, RecursionError, MemoryError, OverflowError):
         return ()
 
 
 def _typeset(answer: str) -> str:
-    """Arithmetic typed with `×`, `x`, `÷`, `**`, raised digits or commas between thousands as LaTeX."""
-    text = superscripts(answer)
+    """Arithmetic as it is typed, in LaTeX: `×`, `x`, `÷`, `**`, raised digits, currencies, mixed numbers, `1e3`."""
+    text = repeating(superscripts(re.sub(rf"{CURRENCY}(?={SPACE}?[-−]?[.\d])", "", answer)))
     if text.count("**") == 1:
         text = re.sub(r"(?<=[\d)])\s?\*\*\s?(?=[-\d(])", "^", text)
     text = re.sub(r"\^\s?\(([-+*/\d. ]+)\)", r"^{\1}", text)
     if re.search(r"[\d)]\s?[-+*/×x·÷]", text):
         text = re.sub(r"(?<![\d,(])\d{1,3}(?:,\d{3})+(?![\d,)])", lambda match: match[0].replace(",", ""), text)
-    text = re.sub(r"(?<=[\d)])\s?[×x·]\s?(?=[\d(])", r" \\cdot ", text)
-    return re.sub(r"\^(-?\d+)", r"^{\1}", text).replace("÷", "/").replace("±", r"\pm ")
+    text = _MIXED.sub(
+        lambda match: rf"\left({match[1] or 0}+\frac{{{match[2]}}}{{{match[3]}}}\right)", plain_fractions(text)
+    )
+    text = re.sub(r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([-+]?\d{1,3})(?![\w.])", r"\\left(\1 \\cdot 10^{\2}\\right)", text)
+    text = re.sub(r"(?<=[\d)])\s?[×x·]\s?(?=[\d(\\])", r" \\cdot ", text)
+    return re.sub(r"\^(-?\d+(?:\.\d+)?)", r"^{\1}", text).replace("÷", "/").replace("±", r"\pm ")
 
 
 def _verified(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
@@ -235,44 +318,6 @@ def _verified(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
         return within(SECONDS, lambda: bool(verify(list(gold), list(answer), timeout_seconds=None)))
     except (TimeoutError, RecursionError, MemoryError, OverflowError):
         return False
-
-
-def _bits(expression: Any) -> float:
-    """An upper bound of log2 of the largest number that evaluating a sympy expression can meet.
-
-    math-verify parses without evaluating, so that the bound can be taken before any power is computed.
-    """
-    import sympy  # type: ignore[import-untyped]
-
-    inside = expression.flat() if isinstance(expression, sympy.MatrixBase) else getattr(expression, "args", ())
-    arguments = [_bits(argument) for argument in inside]
-    if max(arguments, default=0.0) > BITS:
-        return math.inf
-    if isinstance(expression, sympy.Number):
-        return _log2(expression)
-    if isinstance(expression, sympy.Pow):
-        base, exponent = arguments
-        return max(base, 1.0) * _power_of_two(exponent)
-    if isinstance(expression, sympy.exp):
-        return 1.5 * _power_of_two(arguments[0])
-    if isinstance(expression, (sympy.factorial, sympy.factorial2, sympy.binomial, sympy.gamma)):
-        return max(arguments[0], 1.0) * _power_of_two(arguments[0])
-    if isinstance(expression, sympy.Mul):
-        return sum(arguments)
-    if isinstance(expression, sympy.Add):
-        return max(arguments) + math.log2(len(arguments) + 1)
-    return max(arguments, default=1.0)
-
-
-def _log2(number: Any) -> float:
-    size = abs(number)
-    if size.is_Rational:  # exact, where a float would overflow
-        return math.log2(max(int(size.p), int(size.q)))
-    return max(0.0, math.log2(size)) if size.is_finite and size > 0 else 0.0
-
-
-def _power_of_two(bits: float) -> float:
-    return 2.0**bits if bits < 60 else math.inf
 
 
 @lru_cache(maxsize=1)

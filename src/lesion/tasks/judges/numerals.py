@@ -39,6 +39,7 @@ COMPOUND = (
 _DRESSED = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\{([^{}]*)\}")
 _DIGITS_APART = re.compile(r"(?<=\d)(?:\\[,; ]|~|\{,\})(?=\d{3})")
 _FRACTION = re.compile(r"\\[dt]?frac\s?(?:\{(\d+)\}|(\d))\s?(?:\{(\d+)\}|(\d))")
+_REPEATING = re.compile(r"(?<![\d.,])(\d{0,20})\.(\d{0,20})\\overline\s?\{(\d{1,20})\}")
 _QUANTITY = re.compile(
     rf"(?P<sign>{SIGN})?\s?(?P<currency>{CURRENCY})?{SPACE}?(?P<inner>[-−])?"
     rf"(?:(?P<whole>\d+(?={SPACE}|\sand\s))?(?:{SPACE}|\sand\s)?(?P<above>\d+)\s?[/⁄]\s?(?P<below>\d+)"
@@ -143,11 +144,32 @@ def _sum(compound: re.Match[str]) -> Quantity | None:
 
 def _typed(text: str) -> str:
     """The text with LaTeX fractions, vulgar fractions, spaced digits and superscripts in one way of writing."""
-    text = _DIGITS_APART.sub(",", _DRESSED.sub(r"\1", text.strip()))
-    text = _FRACTION.sub(lambda match: f" {match[1] or match[2]}/{match[3] or match[4]}", text)
-    text = re.sub(f"[{VULGAR}]", lambda match: " " + unicodedata.normalize("NFKC", match[0]), text)
-    text = re.sub(rf"{SPACE}{{2,}}", " ", superscripts(text))
+    text = _DIGITS_APART.sub(",", undressed(text.strip()))
+    text = _FRACTION.sub(lambda match: f" {match[1] or match[2]}/{match[3] or match[4]}", repeating(text))
+    text = re.sub(rf"{SPACE}{{2,}}", " ", superscripts(plain_fractions(text)))
     return text.strip()
+
+
+def undressed(text: str) -> str:
+    r"""The text without the commands that only choose a typeface: `\text{12 cm}` as `12 cm`."""
+    return _DRESSED.sub(r"\1", text)
+
+
+def plain_fractions(text: str) -> str:
+    """The text with vulgar fractions as digits: `1½` as `1 1/2`."""
+    return re.sub(f"[{VULGAR}]", lambda match: " " + unicodedata.normalize("NFKC", match[0]).replace("⁄", "/"), text)
+
+
+def repeating(text: str) -> str:
+    r"""The text with repeating decimals as fractions: `0.1\overline{6}` as `\frac{15}{90}`."""
+
+    def fraction(match: re.Match[str]) -> str:
+        whole, fixed, period = match[1] or "0", match[2], match[3]
+        once, ever = 10 ** len(fixed), 10 ** len(period) - 1
+        above = (int(whole) * once + int(fixed or 0)) * ever + int(period)
+        return rf"\frac{{{above}}}{{{once * ever}}}"
+
+    return _REPEATING.sub(fraction, text)
 
 
 def superscripts(text: str) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from lesion.tasks.judges.bases import BASE_BEHIND, based
+from lesion.tasks.judges.denials import bounded, denied
 from lesion.tasks.judges.numerals import (
     COMPOUND,
     CURRENCY,
@@ -22,7 +24,9 @@ from lesion.tasks.judges.numerals import (
 )
 
 _RAISED = r"[-−+*/\d. ]{1,30}"
-_POWER = rf"(?:{SPACE}?(?:\^|\*\*){SPACE}?(?:\{{{_RAISED}\}}|\({_RAISED}\)|[-−]?\d+)|[{SUPERSCRIPTS}]+){{0,3}}"
+_POWER = (
+    rf"(?:{SPACE}?(?:\^|\*\*){SPACE}?(?:\{{{_RAISED}\}}|\({_RAISED}\)|[-−]?\d+(?:\.\d+)?)|[{SUPERSCRIPTS}]+){{0,3}}"
+)
 _LETTER = rf"(?:(?-i:{SPACE}?k|[KMB])\b(?!{SPACE}?[-+*/=^×÷·(]))"
 _NUMBER = (
     rf"(?:{SIGN}{SPACE}?)?(?:{CURRENCY}{SPACE}?(?:[-−])?{DECIMAL}{THOUSANDS}|(?:{CURRENCY}{SPACE}?)?{COMPOUND}"
@@ -33,9 +37,11 @@ _TIMES = rf"{SPACE}?(?:[-+*/×÷·⁄−x]{SPACE}?|(?=\([-\d+*/×. ]+\)))"
 _RUN = re.compile(rf"(?<![\w./^]){_TERM}(?:{_TIMES}{_TERM}){{0,40}}", re.IGNORECASE)
 """A number, or numbers joined by signs of arithmetic."""
 
+_BASED = re.compile(BASE_BEHIND, re.IGNORECASE)
+_BASE_BEFORE = re.compile(r"\bbase[ \t-]+$|(?<=\w)_\{?$", re.IGNORECASE)
+_EQUALS = re.compile(r"(?<![<>/])(?<![^\d]!)(?<!^!)=(?!/=)>?")
 _LISTED = re.compile(r"\d+(?:[.,]\d+|:\d\d?(?!\d))+")
 _DASH = re.compile(rf"(?:[-+−–]|minus){SPACE}", re.IGNORECASE)
-_DENIED = re.compile(r"(?:\bnot|n['’]t|\bnever)(?:\s+(?:be|equal(?:\s+to)?|exactly|quite|about))?\s*$", re.IGNORECASE)
 _OPENED = re.compile(r"\b(?:between|from)\s+(?:\w+\s+)?$", re.IGNORECASE)
 _THROUGH = re.compile(r"\s*(?:(?:up\s+)?to|through|until|[–—])\s*", re.IGNORECASE)
 _CLOSED = re.compile(r"\s*(?:\w+\s+)?(?:and|to)\s*", re.IGNORECASE)
@@ -46,13 +52,6 @@ _CORRECTED = re.compile(
     r"(?:it(?:['’]s|\s+is)\s+)?",
     re.IGNORECASE,
 )
-_BOUND_BEFORE = re.compile(
-    r"(?:(?<![-=<>\n])(?:[<>]=?|[≤≥≠])|(?<!no )(?<!not )\b(?:more|less|fewer|greater|larger|smaller)\s+than)"
-    rf"\s*(?:{CURRENCY})?$",
-    re.IGNORECASE,
-)
-_BOUND_BEHIND = re.compile(r"\s*(?:>=?(?!>)|<=?(?![<|/!])(?![a-z][^<>\n]*>)|[≤≥≠])", re.IGNORECASE)
-_TAG = re.compile(r"<[^\s<>][^<>\n]{0,40}>\s*$")
 _POWER_BEHIND = re.compile(r"\^|\*\*\(")
 _IN_POWER = re.compile(r"(?:\^[({]?|\d\*\*\()[^(){}=\s]*$")
 _PERCENTS = re.compile(rf"[^%]*\d{SPACE}?[-−]{SPACE}?{DECIMAL}{SPACE}?(?:%|per\s?cent)", re.IGNORECASE)
@@ -77,18 +76,20 @@ def stated(sentence: str) -> str | None:
     ratio = _RATIO.match(sentence)
     if ratio:
         return ratio[0].strip()
-    firsts = [first for side in re.split(r"(?<![<>])=>?", sentence) if (first := next(_numbers(side), None))]
+    firsts = [first for side in _EQUALS.split(sentence) if (first := next(_numbers(side), None))]
     return next((first for first in reversed(firsts) if _single(first)), firsts[-1] if firsts else None)
 
 
 def last(text: str) -> tuple[str, int] | None:
     """The last number that a text states and where it ends; of a final `7 = 10 - 3` the 7. None without one."""
-    found = list(_found(text))
-    if not found:
+    numbers = list(found(text))
+    if not numbers:
         return None
-    number, begin, end = found[-1]
-    if len(found) > 1 and not _single(number) and text[found[-2][2] : begin].strip() == "=" and _single(found[-2][0]):
-        number = found[-2][0]
+    number, begin, end = numbers[-1]
+    if len(numbers) > 1 and not _single(number):
+        before, _, close = numbers[-2]
+        if text[close:begin].strip() == "=" and _single(before):
+            number = before
     return number, end
 
 
@@ -118,18 +119,18 @@ def given_first(text: str) -> str | None:
 
 def _single(number: str) -> bool:
     """Whether it is one number and no arithmetic."""
-    return quantity(spelled(number)) is not None or _LISTED.fullmatch(number) is not None
+    return quantity(spelled(number)) is not None or _LISTED.fullmatch(number) is not None or based(number) is not None
 
 
 def _numbers(text: str) -> Iterator[str]:
-    for number, _, _ in _found(text):
+    for number, _, _ in found(text):
         yield number
 
 
-def _found(text: str) -> Iterator[tuple[str, int, int]]:
+def found(text: str) -> Iterator[tuple[str, int, int]]:
     """The numbers that a text states, in order, each with its beginning and end."""
-    runs = [_unsigned(text, match.start(), match.end()) for match in _RUN.finditer(text)]
-    dropped = {place for place, (begin, end) in enumerate(runs) if _unstated(text, begin, end)}
+    runs = [_unsigned(text, match.start(), _with_base(text, match.end())) for match in _RUN.finditer(text)]
+    dropped = {place for place, (begin, end) in enumerate(runs) if unstated(text, begin, end)}
     for place, ((begin, end), (following, close)) in enumerate(pairwise(runs)):
         gap = text[end:following]
         if len(gap) > 40:
@@ -151,17 +152,25 @@ def _found(text: str) -> Iterator[tuple[str, int, int]]:
             yield number, begin, end
 
 
-def _unstated(text: str, begin: int, end: int) -> bool:
-    """Whether a number is denied, a bound, part of a power that is not read, or a range of percentages."""
+def unstated(text: str, begin: int, end: int) -> bool:
+    """Whether a number is denied, a bound, a base, part of a power that is not read, or a range of percentages."""
     before, behind = text[max(0, begin - 60) : begin], text[end : end + 60]
     bold = before.endswith("**")
-    if _DENIED.search(before) or (_POWER_BEHIND.match(behind) and not bold) or _IN_POWER.search(before):
+    if (_POWER_BEHIND.match(behind) and not bold) or _IN_POWER.search(before) or _BASE_BEFORE.search(before):
         return True
-    if _PERCENTS.fullmatch(text, begin, end):
-        return True
-    enclosed = before.endswith("<") and behind.startswith(">")  # a number in angle brackets, as in `<12>`
-    bound = _BOUND_BEFORE.search(before) and not _TAG.search(before)
-    return bool(bound or _BOUND_BEHIND.match(behind)) and not enclosed
+    return denied(before, behind) or bool(_PERCENTS.fullmatch(text, begin, end)) or bounded(before, behind)
+
+
+def only_unstated(text: str) -> bool:
+    """Whether a text holds one number, and that one is denied or a bound, as in `more than 12`."""
+    runs = [match.span() for match in _RUN.finditer(text)]
+    return len(runs) == 1 and unstated(text, *runs[0])
+
+
+def _with_base(text: str, end: int) -> int:
+    """Where a number ends with the base that is named behind it."""
+    base = _BASED.match(text, end)
+    return base.end() if base else end
 
 
 def _unsigned(text: str, begin: int, end: int) -> tuple[int, int]:
