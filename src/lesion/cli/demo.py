@@ -66,7 +66,7 @@ def demo(
             recalled = recall_isolation(parts["isolation"])
             assert recalled is not None
             isolation.write(parts["isolation"], *recalled)
-            chapters.append(story.isolation(recalled[0], "isolation/report.html"))
+            chapters.append(story.isolation(recalled.summary, "isolation/report.html"))
             bar.say("4 of 4: parts of spectra are removed")
             found = run_truncation(TruncationStudy.load("demo-truncation"), parts["truncation"], watcher=bar).summary
             truncation.write(parts["truncation"], found)
