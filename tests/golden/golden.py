@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forms import FORMS
 from matplotlib.figure import Figure
 
 from forms import FORMS

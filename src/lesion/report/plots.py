@@ -36,10 +36,10 @@ class Axis:
     @property
     def scale(self) -> alt.Scale:
         """As Altair has it."""
-        ends = [end for end in (self.low, self.high) if end is not None]
-        domain: dict[str, Any] = {"domain": ends} if len(ends) == 2 else {}
-        if self.low is not None and self.high is None:
-            domain = {"domainMin": self.low}
+        ends = {"domainMin": self.low, "domainMax": self.high}
+        domain: dict[str, Any] = {name: end for name, end in ends.items() if end is not None}
+        if len(domain) == 2:
+            domain = {"domain": [self.low, self.high]}
         return alt.Scale(type=self.kind, nice=False, zero=False, **domain)
 
     @property
@@ -166,7 +166,7 @@ def heat(
     """
     columns = list(dict.fromkeys(frame["x"])) if columns is None else list(columns)
     rows = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
-    base = alt.Chart(frame.assign(size=frame["value"].abs())).encode(
+    base = alt.Chart(frame.assign(size=pd.to_numeric(frame["value"]).abs())).encode(
         x=alt.X(
             field="x", type="ordinal", sort=columns, scale=alt.Scale(domain=columns, padding=0.06),
             axis=alt.Axis(title=across, labelAngle=0, domain=False),

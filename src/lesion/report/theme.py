@@ -68,5 +68,5 @@ def light() -> dict[str, str]:
 
 
 def in_light(text: str) -> str:
-    """A text (of SVG or JSON) in which every colour by role is the light one."""
-    return re.sub(r"var\(--(\w+)\)", lambda match: light()[match[1]], text)
+    """A text (a tag of SVG) in which every colour by role is the light one."""
+    return re.sub(r"var\(--(\w+)\)", lambda match: light().get(match[1], match[0]), text)
