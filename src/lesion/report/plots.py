@@ -40,12 +40,15 @@ class Axis:
         domain: dict[str, Any] = {name: end for name, end in ends.items() if end is not None}
         if len(domain) == 2:
             domain = {"domain": [self.low, self.high]}
-        return alt.Scale(type=self.kind, nice=False, zero=False, **domain)
+        if self.kind != "log":
+            domain["zero"] = False
+        return alt.Scale(type=self.kind, nice=False, **domain)
 
     @property
     def axis(self) -> alt.Axis:
         """As Altair has it."""
-        more: dict[str, Any] = {"values": list(self.ticks)} if self.ticks else {}
+        # Vega leaves out every other tick where there are more than it counts.
+        more: dict[str, Any] = {"values": list(self.ticks), "tickCount": len(self.ticks)} if self.ticks else {}
         if self.whole:
             more |= {"tickMinStep": 1, "format": "d"}
         if self.form:

@@ -16,8 +16,9 @@ from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.selection import Count, Selection, count
 from lesion.edits.weights import written
 from lesion.errors import LesionError
-from lesion.files import SUMMARY_BYTES, read_text
+from lesion.files import stored_object
 from lesion.models.load import Model
+from lesion.plain import short
 from lesion.studies.isolation.evaluation import EditedModel
 from lesion.studies.isolation.evaluation_items import Used
 from lesion.studies.isolation.select_weights import method_of
@@ -196,14 +197,15 @@ def read_plan(folder: Path) -> Plan | None:
     Raises:
         LesionError: the file is damaged.
     """
-    path = folder / PLAN
-    if not path.exists():
+    advice = "remove it and run the command again"
+    stored = stored_object(folder / PLAN, advice)
+    if stored is None:
         return None
     try:
-        return Plan.model_validate_json(read_text(path, limit=SUMMARY_BYTES))
+        return Plan.model_validate(stored)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
+        place = short(".".join(map(str, first["loc"])), 80)
         raise LesionError(
-            f"{path} is damaged ({place}: {first['msg']}); remove it and run the command again."
+            f"{folder / PLAN} is damaged ({place}: {short(first['msg'], 120)}); {advice}."
         ) from None

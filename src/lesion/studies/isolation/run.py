@@ -19,7 +19,7 @@ from lesion.core.lock import FolderLock
 from lesion.core.rates import loops
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice
-from lesion.core.values import read_summary
+from lesion.core.values import read_summary, summary_kind
 from lesion.edits.edit import ScaleParameters, parts
 from lesion.edits.files.artefact import EditFile
 from lesion.engines.engine import MakeEngine
@@ -266,9 +266,9 @@ def _stored(folder: Path) -> Isolation | None:
     Raises:
         LesionError: it is damaged, and cannot be made again from the answers.
     """
-    if kind_of(folder) != "isolation":
-        return None
     try:
+        if (kind_of(folder) or summary_kind(folder)) != "isolation":
+            return None
         summary = read_summary(IsolationSummary, folder, "run `lesion isolate` again")
     except LesionError:
         if (folder / STATISTICS).exists():
