@@ -307,7 +307,9 @@ def test_the_page_says_what_a_layer_is_and_which_all_are_compared_with(one, page
     summary = changed(one, study={"layer_zero": "block"}, curve={"layers": layers})
     [_, curve] = figures(summary)[0].panels[0].charts
     assert "NMI with layer 1" in str(specification(curve))
-    assert "Layer 1, the output of block 0, agrees with itself by definition; layer 0 is left out." in drift.page(summary)
+    assert "Layer 1, the output of block 0, agrees with itself by definition; layer 0 is left out." in drift.page(
+        summary
+    )
 
 
 def test_other_clusters_and_measures_without_clusters_have_small_charts_of_their_own(whole):
