@@ -105,12 +105,26 @@ def test_without_a_spread_in_the_data_none_is_drawn(missing):
 def test_guides_tell_of_all_series_in_place_of_the_marks():
     guide = pd.DataFrame({"x": range(4), "tip": [f"layer {x}" for x in range(4)]})
     chart = plots.curves(pd.DataFrame(ROWS), LAYER, SHARE, SERIES, guide=guide)
-    found = layers(chart)
-    assert "tooltip" not in found["point"]["encoding"]
-    assert found["rule"]["encoding"]["tooltip"]["field"] == "tip"
-    assert [row["tip"] for row in rows(chart, found["rule"])] == list(guide["tip"])
+    point = next(layer for layer in drawn(chart)["layer"] if layer.get("mark", {}).get("type") == "point")
+    assert "tooltip" not in point["encoding"]
+    guides = drawn(chart)["layer"][-1]
+    lines, areas = guides["layer"]
+    assert areas["encoding"]["tooltip"]["field"] == "tip"
+    data = drawn(chart)["datasets"][guides["data"]["name"]]
+    assert [(row["x"], row["tip"]) for row in data] == list(guide.itertuples(index=False, name=None))
+    # Of every place of the axis the nearest guide tells.
+    assert [(row["begin"], row["end"]) for row in data] == [(0, 0.5), (0.5, 1.5), (1.5, 2.5), (2.5, 3)]
     [pointer] = drawn(chart)["params"]
-    assert (pointer["select"]["on"], pointer["select"]["nearest"]) == ("pointerover", True)
+    assert pointer["select"]["on"] == "pointerover"
+    assert pointer["views"] == [areas["name"]]
+    assert lines["encoding"]["opacity"]["condition"][0]["param"] == pointer["name"]
+
+
+def test_a_guide_in_one_place_alone_answers_for_the_whole_axis():
+    guide = pd.DataFrame({"x": [2], "tip": ["two"]})
+    [row] = rows(plots.guides(guide, Axis("a", 0.0, 5.0)), {})
+    assert (row["begin"], row["end"]) == (0, 5)
+    plots.guides(guide.iloc[:0], Axis("a"))
 
 
 def test_no_colour_is_written_but_by_role(curves):
@@ -201,4 +215,7 @@ def test_a_legend_for_a_file_names_every_series_in_rows_of_its_width():
     assert places == sorted(places)
     assert len({row["y"] for row in data}) > 1
     kinds = plots.legend([Series("a", dashed=True, area=True), Series("b", dashed=True), Series("c")], 520)
-    assert [row["kind"] for row in next(iter(drawn(kinds)["datasets"].values()))] == ["area", "line", "mark"]
+    drawn_as = [
+        {kind for kind in ("area", "line", "mark") if row[kind]} for row in drawn(kinds)["datasets"].popitem()[1]
+    ]
+    assert drawn_as == [{"area", "line"}, {"line"}, {"mark"}]

@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,12 +109,13 @@ def bundle() -> str:
     """
     import vl_convert
 
-    place = _cache() / f"vega-{vl_convert.__version__}.js"
+    place = _cache() / f"vega-{version('vl-convert-python')}.js"
     try:
         return place.read_text("utf-8")
     except (OSError, UnicodeError):
         pass
-    script = str(vl_convert.javascript_bundle()).replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    script = str(vl_convert.javascript_bundle())  # type: ignore[call-arg]  # its stub asks for what has a default
+    script = script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         replace(place, script)

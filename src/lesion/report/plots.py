@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import altair as alt
@@ -108,7 +109,7 @@ def curves(
     """
     own = frame.assign(low=frame.get("low"), high=frame.get("high"))
     base = alt.Chart(own).encode(x=x(across), color=colour(series, numbers))
-    layers: list[alt.Chart] = []
+    layers: list[alt.Chart | alt.LayerChart] = []
     if spread == "band" and own["low"].notna().any():
         layers.append(
             base.mark_area(opacity=0.16, line=False, invalid="break-paths-show-path-domains").encode(
@@ -128,19 +129,32 @@ def curves(
     return alt.layer(*layers)
 
 
-def guides(frame: pd.DataFrame, across: Axis) -> alt.Chart:
-    """Upright lines that show where the pointer is, and tell `tip`; columns x and tip."""
-    near = alt.selection_point(on="pointerover", nearest=True, fields=["x"], empty=False, clear="pointerout")
-    return (
-        alt.Chart(frame)
+def guides(frame: pd.DataFrame, across: Axis) -> alt.LayerChart:
+    """Upright lines that show where the pointer is, and tell `tip`; columns x and tip, one row per place."""
+    ordered = frame.sort_values("x", ignore_index=True)
+    places = [float(place) for place in ordered["x"]]
+    # Each place answers for what is nearer to it than to the others. (Vega-Lite's own `nearest` loses the tip.)
+    middles = [(former + later) / 2 for former, later in pairwise(places)]
+    first = min([*places[:1], *([across.low] if across.low is not None else [])], default=0.0)
+    last = max([*places[-1:], *([across.high] if across.high is not None else [])], default=0.0)
+    nearby = ordered.assign(begin=[first, *middles][: len(places)], end=[*middles, last][: len(places)])
+    near = alt.selection_point(on="pointerover", fields=["x"], empty=False, clear="pointerout")
+    lines = (
+        alt.Chart(nearby)
         .mark_rule(strokeWidth=1)
+        .encode(x=x(across), opacity=alt.when(near).then(alt.value(0.7)).otherwise(alt.value(0)))
+    )
+    areas = (
+        alt.Chart(nearby)
+        .mark_rect(opacity=0)
         .encode(
-            x=x(across),
-            opacity=alt.when(near).then(alt.value(0.7)).otherwise(alt.value(0)),
+            x=x(across, "begin"),
+            x2=alt.X2(field="end"),
             tooltip=alt.Tooltip(field="tip", type="nominal", title=" "),
         )
         .add_params(near)
     )
+    return alt.layer(lines, areas)
 
 
 def heat(
@@ -204,7 +218,7 @@ def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
         rows.append(
             {"name": one.name, "x": x, "y": row, "end": x + 18, "middle": x + 9, "text": x + 24}
             | {"colour": one.colour or theme.tone(one.index), "shape": theme.SHAPES[one.index % len(theme.SHAPES)]}
-            | {"kind": "area" if one.area else "line" if one.dashed else "mark"}
+            | {"area": one.area, "line": one.dashed, "mark": not one.area and not one.dashed}
         )
         x += room
     frame = pd.DataFrame(rows)
@@ -219,13 +233,13 @@ def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
         y=alt.Y(field="y", type="quantitative", axis=None, scale=alt.Scale(domain=[-0.5, row + 0.5], reverse=True)),
         color=own(alt.Color, "colour"),
     )
-    is_a, end = "datum.kind === '{}'".format, alt.X2(field="end")
+    end = alt.X2(field="end")
     return alt.layer(
-        base.transform_filter(is_a("area")).mark_bar(height=9, opacity=0.3).encode(x=across("x"), x2=end),
-        base.transform_filter(is_a("line")).mark_rule(strokeDash=[3, 4], strokeWidth=1.6).encode(
+        base.transform_filter("datum.area").mark_bar(height=9, opacity=0.3).encode(x=across("x"), x2=end),
+        base.transform_filter("datum.line").mark_rule(strokeDash=[3, 4], strokeWidth=1.6).encode(
             x=across("x"), x2=end
         ),
-        base.transform_filter(is_a("mark")).mark_point(size=50).encode(
+        base.transform_filter("datum.mark").mark_point(size=50).encode(
             x=across("middle"), shape=own(alt.Shape, "shape")
         ),
         base.mark_text(align="left", color=theme.INK).encode(

@@ -60,7 +60,7 @@ def _html(page: Page, specified: Specified) -> str:
         title=page.title,
         version=page.version,
         approximate=page.approximate,
-        figure_panels=lambda figure: [_drawn(panel, specified, carried) for panel in figure.panels],
+        figure_panels=lambda figure: [_drawn(panel, specified, carried, small=figure.small) for panel in figure.panels],
         tone=theme.tone,
         symbol=symbol,
         several_models=len(page.carried["models"]) > 1,
@@ -108,12 +108,13 @@ def _specified(page: Page) -> Specified:
     return found
 
 
-def _drawn(panel: Panel, specified: Specified, carried: list[dict[str, Any]]) -> Drawn:
+def _drawn(panel: Panel, specified: Specified, carried: list[dict[str, Any]], *, small: bool) -> Drawn:
     found = []
     for chart in panel.charts:
         own = specified[id(chart)]
         # The picture is there where no script runs; the script draws the same with numbers on pointing.
-        picture = drawing.apart(drawing.svg(own), f"c{len(carried)}-")
+        still = _still(own) | {"datasets": own["datasets"], "config": own["config"]}
+        picture = drawing.apart(drawing.svg({"width": theme.SMALL, **still} if small else still), f"c{len(carried)}-")
         found.append((Markup(picture), len(carried)))
         carried.append({key: value for key, value in own.items() if key != "config"})
     return Drawn(panel.title, found)
@@ -141,9 +142,15 @@ def _still(specified: dict[str, Any]) -> dict[str, Any]:
     """A chart as part of another, without what follows the pointer."""
     kept = {key: value for key, value in specified.items() if key not in ("config", "datasets", "params")}
     if "layer" in kept:
-        layers = [_still(layer) for layer in kept["layer"]]
-        kept["layer"] = [layer for layer in layers if not _follows_pointer(layer.get("encoding", {}))]
+        kept["layer"] = [_still(layer) for layer in kept["layer"] if not _unseen(layer)]
     return kept
+
+
+def _unseen(layer: dict[str, Any]) -> bool:
+    """Whether a layer is there for the pointer alone."""
+    if "layer" in layer:
+        return all(map(_unseen, layer["layer"]))
+    return layer.get("mark", {}).get("opacity") == 0 or _follows_pointer(layer.get("encoding", {}))
 
 
 def _follows_pointer(encoding: Any) -> bool:

@@ -20,6 +20,8 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"
 """Marks of series, in the same order: no series is told from another by its colour alone."""
 WIDTH, HEIGHT = 520, 260
 """Of a chart in a file, in pixels before scaling; on the page a chart is as wide as its panel."""
+SMALL = 250
+"""The width of a chart's picture in a figure of small panels."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif"
 
 

@@ -13,14 +13,15 @@ from lesion.core.store import Store
 from lesion.core.values import read_summary, summary_kind
 from lesion.errors import UsageError
 from lesion.files import stored_object, understood
+from lesion.studies.drift.result import DriftSummary
 from lesion.studies.isolation.result import IsolationSummary, MatrixCount, Selected
 
 Kind = Literal["layers", "drift", "isolation", "truncation"]
 Unit = Literal["points", "nmi", "share", "nats"]
 FILES: Mapping[str, Kind] = {
-    "drift.json": "drift", "truncation.json": "truncation", "summary.json": "layers",
+    "truncation.json": "truncation", "summary.json": "layers",
 }  # fmt: skip
-"""What marks a folder, by the name of the file that is read; an isolation is known by the `kind` of its summary."""
+"""What marks a folder, by the name of the file that is read; typed summaries are known by their `kind`."""
 FLAT = 0.01
 """A density whose spread is at most this share of its mean has no shape: its method takes as much of every matrix."""
 PLACES: Mapping[str, str] = {"block": "", "attention": "attention, ", "mlp": "MLP, "}
@@ -81,7 +82,12 @@ def read(folder: Path) -> Found:
         LesionError: a file of it is damaged.
     """
     folder = Path(folder)
-    if summary_kind(folder) == "isolation":
+    kind_there = summary_kind(folder)
+    if kind_there == "drift":
+        drift = read_summary(DriftSummary, folder, "run the study again on that folder")
+        assert drift is not None
+        return _drift(folder, drift)
+    if kind_there == "isolation":
         isolation = read_summary(IsolationSummary, folder, "run the study again on that folder")
         assert isolation is not None
         return _isolation(folder, isolation)
@@ -95,7 +101,7 @@ def read(folder: Path) -> Found:
             raise UsageError(_nothing(folder))
         if not isinstance(told, dict):
             raise TypeError("it is no object")
-        reading = {"layers": _layers, "drift": _drift, "truncation": _truncation}
+        reading = {"layers": _layers, "truncation": _truncation}
         found = reading[kind](folder, told)
         study = told.get("study")
         label = study.get("approximate") if isinstance(study, dict) else None
@@ -108,8 +114,8 @@ def _nothing(folder: Path) -> str:
     if (folder / FILE).exists() and not (folder / "summary.json").exists():
         return f"{folder} has answers and no summary yet; `lesion report {folder}` writes one."
     return (
-        f"{folder} holds no study with a number per block: neither the summary.json of `lesion ablate` or `lesion"
-        " isolate` nor drift.json or truncation.json."
+        f"{folder} holds no study with a number per block: neither the summary.json of `lesion ablate`, `lesion"
+        " drift` or `lesion isolate` nor truncation.json."
     )
 
 
@@ -178,30 +184,32 @@ def _stored(folder: Path, names: Sequence[str]) -> dict[str, str | None]:
     return known
 
 
-def _drift(folder: Path, told: Mapping[str, Any]) -> Found:
+def _drift(folder: Path, summary: DriftSummary) -> Found:
     """Of a drift study: NMI with the first layer's clusters after each block, and what each block takes of it.
 
     Layer l of the hidden states is the output of block l − 1, so block b stands between layers b and b + 1. The step
     out of the layer that all are compared with is no loss like the others: that layer agrees with itself at 1, so that
     the step is large by construction. It is left out of the losses, and with them of the ranks.
     """
-    study = told.get("study") or {}
-    task = study.get("task")
-    reference = 1 if study.get("layer_zero") == "block" else 0
-    about = f" · {task}" if isinstance(task, str) and task else ""
-    found: list[Profile | None] = []
-    for model in told["models"]:
-        nmi = {int(layer["layer"]): _number(layer["nmi"]) for layer in model["layers"]}
-        spread = {int(layer["layer"]): _number(layer.get("nmi_std")) for layer in model["layers"]}
-        after = [(n - 1, nmi[n], nmi[n] - spread[n], nmi[n] + spread[n]) for n in nmi if n > 0]
-        lost = [(n, nmi[n] - nmi[n + 1], math.nan, math.nan) for n in nmi if n > reference and n + 1 in nmi]
+    about = f" · {summary.study.task.name}"
+    profiles: list[Profile | None] = []
+    for model in summary.models:
+        nmi = dict(model.curve.along("nmi"))
+        spread = {layer: _number(value.std) for layer, value in nmi.items()}
+        after = [(n - 1, v.mean, v.mean - spread[n], v.mean + spread[n]) for n, v in nmi.items() if n > 0]
+        lost = [
+            (n, value.mean - nmi[n + 1].mean, math.nan, math.nan)
+            for n, value in nmi.items()
+            if n > summary.reference and n + 1 in nmi
+        ]
         more: dict[str, Any] = {"unit": "nmi", "source": folder.name}
-        found.append(_profile(model["model"], "drift", f"drift, NMI lost in the block{about}", lost, **more))
+        profiles.append(_profile(model.name, "drift", f"drift, NMI lost in the block{about}", lost, **more))
         # The curve adds up what the blocks take, so that its ranks are mostly those of the depth.
-        found.append(
-            _profile(model["model"], "drift", f"drift, NMI after the block{about}", after, ranked=False, **more)
+        profiles.append(
+            _profile(model.name, "drift", f"drift, NMI after the block{about}", after, ranked=False, **more)
         )
-    return Found(folder, _present(found), {m["model"]: m.get("fingerprint") for m in told["models"]}, ())
+    notes = (f"{folder.name} is approximate. {summary.approximate}",) if summary.approximate else ()
+    return Found(folder, _present(profiles), {model.name: model.fingerprint for model in summary.models}, notes)
 
 
 def _isolation(folder: Path, summary: IsolationSummary) -> Found:
