@@ -66,7 +66,7 @@ def test_isolate_leaves_statistics_edits_a_summary_and_a_report(found, capsys, c
 
 def test_its_summary_keeps_the_contract(found, checkpoint, data):
     told = summary(found)["isolation"]
-    assert [(one["keep"], one["repeat"], one["edit"]) for one in told["selections"]] == [
+    assert [(one["keep"], one["repeat"], one["file"]) for one in told["selections"]] == [
         (keep, repeat, f"mathneuro-{keep}{f'-repeat{repeat}' if repeat else ''}.edit")
         for keep in (0.1, 0.2)
         for repeat in range(3)
@@ -74,17 +74,15 @@ def test_its_summary_keeps_the_contract(found, checkpoint, data):
     for one in told["selections"]:
         assert all(set(part) == {"block", "matrix", "selected", "total"} for part in one["matrices"])
         assert len(one["matrices"]) == 3 * 7 + 1
-        assert sum(part["selected"] for part in one["matrices"]) == one["selected"] > 0
-        assert sum(part["total"] for part in one["matrices"]) == one["total"]
-        assert one["share"] == one["selected"] / one["total"]
+        assert sum(part["selected"] for part in one["matrices"]) > 0
     # Of two blocks' worth of the same shape the totals are alike: what a user adds up by hand.
     sizes = {part["matrix"]: part["total"] for part in told["selections"][0]["matrices"]}
     assert (sizes["attention.q"], sizes["attention.k"], sizes["mlp.down"]) == (32 * 32, 16 * 32, 32 * 48)
     assert {entry["name"] for entry in told["coverage"] if not entry["scored"]} >= {"model.embed_tokens.weight"}
     assert all(entry["reason"] for entry in told["coverage"] if not entry["scored"])
-    assert [(one["keep"], one["repeats"], len(one["iou"])) for one in told["overlap"]] == [(0.1, 3, 3), (0.2, 3, 3)]
-    for one in told["overlap"]:
-        assert 0 <= one["low"] <= one["mean"] <= one["high"] <= 1
+    assert [(one["keep"], one["repeats"], len(one["iou"])) for one in told["overlaps"]] == [(0.1, 3, 3), (0.2, 3, 3)]
+    for one in told["overlaps"]:
+        assert 0 <= one["mean"]["low"] <= one["mean"]["value"] <= one["mean"]["high"] <= 1
         assert one["chance"] < 0.2
 
 
@@ -97,15 +95,16 @@ def test_evaluate_ends_with_a_table_and_every_file_of_the_report(capsys, checkpo
     assert done.out.splitlines()[-1] == f"report: {out / 'report.html'}"
     assert {"answers.sqlite", "evaluation.csv", "summary.json", "report.html", "plan.json"} <= set(os.listdir(out))
     told = summary(out)["evaluation"]
-    assert [(entry["task"], entry["role"], entry["items"]) for entry in told["tasks"]] == [
+    assert [(entry["name"], entry["role"], entry["items"]) for entry in told["tasks"]] == [
         (str(data[0]), "skill", 4),
         (str(data[1]), "control", 4),
     ]
     for task in told["tasks"]:
         first = task["cells"][0]
-        keys = {"accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected", "truncated", "unparsed"}
-        assert set(first) >= keys
-        assert set(first["random"]) >= {"draws", "accuracy", "lowest", "highest", "beyond", "beyond_low", "beyond_high"}
+        assert all(first["result"][name] is not None for name in ("value", "low", "high"))
+        assert all(first["change"][name] is not None for name in ("value", "low", "high", "p", "p_corrected"))
+        assert set(first["rates"]) == {"truncated", "looped", "unparsed", "nonfinite"}
+        assert all(first["random"][name] is not None for name in ("mean", "lowest", "highest", "drop", "beyond"))
         assert first["random"]["draws"] == 2
     assert {row["task"] for row in table(out / "evaluation.csv")} == {str(file) for file in data}
 
@@ -151,8 +150,9 @@ def test_report_writes_the_page_again_from_the_folder(ours, capsys, checkpoint, 
     else:
         lesion(capsys, *evaluating(checkpoint, data, out, "--edit", found / "mathneuro-0.2.edit"))
     before = {name: (out / name).read_bytes() for name in ("summary.json", "report.html")}
-    for name in before:
-        (out / name).unlink()
+    (out / "report.html").unlink()
+    if ours == "evaluation":  # its numbers are those of the answers in the store
+        (out / "summary.json").unlink()
     done = lesion(capsys, "report", out)
     assert (done.code, done.out.splitlines()[-1]) == (0, f"report: {out / 'report.html'}")
     assert {name: (out / name).read_bytes() for name in before} == before

@@ -77,6 +77,10 @@ class Chromium:
         os.close(self._in)
         shutil.rmtree(self._profile, ignore_errors=True)
 
+    def without_scripts(self) -> None:
+        """Run no script of the pages that are opened from now on, as where a reader has switched them off."""
+        self._send("Emulation.setScriptExecutionDisabled", value=True)
+
     def open(self, url: str) -> None:
         """Load an address and wait until it and its script have run."""
         deadline = time.monotonic() + 30

@@ -8,6 +8,9 @@ import numpy as np
 import pandas as pd
 
 from lesion.statistics.paired import wilson
+from lesion.studies.isolation.evaluation import Evaluation
+from lesion.studies.isolation.result import IsolationSummary
+from lesion.studies.isolation.study import IsolationStudy
 
 SKILL, CONTROLS, TEXT = "primer:arithmetic", ("primer:atlas", "primer:reading"), "primer:text"
 KEEPS = (0.001, 0.01, 0.05, 0.15)
@@ -36,35 +39,36 @@ def hash_of(method: str, keep: float) -> int:
     return sum(ord(character) * 31**i for i, character in enumerate(f"{method}{keep}")) % 2**60
 
 
-def accuracy(percent: float) -> dict[str, float]:
+def measured(percent: float) -> dict[str, Any]:
     right = round(percent * ITEMS / 100)
     low, high = wilson(right, ITEMS)
-    return {"accuracy": right / ITEMS, "low": low, "high": high, "truncated": 0.0, "unparsed": 0.01, "nonfinite": 0.0}
+    rates = {"truncated": 0.0, "unparsed": 0.01, "nonfinite": 0.0}
+    return {"result": {"value": right / ITEMS, "low": low, "high": high}, "rates": rates}
 
 
 def cell(edit: str, task: str, percent: float, random: float | None) -> dict[str, Any]:
-    found = accuracy(percent)
     drop = (BASE[task] - percent) / 100
     spread = None
     if random is not None:
         beyond = (random - percent) / 100
         spread = {
-            "draws": DRAWS, "accuracy": random / 100, "lowest": random / 100 - 0.02,
+            "draws": DRAWS, "mean": random / 100, "lowest": random / 100 - 0.02,
             "highest": min(1, random / 100 + 0.02), "drop": (BASE[task] - random) / 100,
-            "beyond": beyond, "beyond_low": beyond - 0.05, "beyond_high": beyond + 0.05,
+            "beyond": {"value": beyond, "low": beyond - 0.05, "high": beyond + 0.05},
         }  # fmt: skip
-    return {
-        "edit": edit, **found, "drop": drop, "drop_low": drop - 0.04, "drop_high": drop + 0.04,
-        "p": 0.5 if abs(drop) < 0.04 else 1e-6, "p_corrected": 0.9 if abs(drop) < 0.04 else 1e-5, "random": spread,
-    }  # fmt: skip
+    small = abs(drop) < 0.04
+    change = {"value": drop, "low": drop - 0.04, "high": drop + 0.04, "p": 0.5 if small else 1e-6}
+    change["p_corrected"] = 0.9 if small else 1e-5
+    return {"edit": edit, **measured(percent), "change": change, "random": spread}
 
 
 def edit(method: str, keep: float | None, factor: float = 0.0, **more: Any) -> dict[str, Any]:
     total = BLOCKS * sum(SHAPES.values())
     return {
-        "edit": key(method, keep or 0, factor), "label": f"{method}-{keep:g}", "method": method, "keep": keep,
+        "edit": key(method, keep or 0, factor), "label": f"{method}-{keep or 0:g}", "method": method, "keep": keep,
         "samples": 100, "repeat": 0, "factor": factor, "random_of": None, "seed": None,
-        "selected": int(0.6 * (keep or 0) * total), "total": total, "share": 0.6 * (keep or 0), "achieved": factor,
+        "selected": int(0.6 * (keep or 0) * total), "total": total, "achieved": factor,
+        "digest": f"{hash_of(method, keep or 0):016x}", "randoms": [],
     } | more  # fmt: skip
 
 
@@ -80,16 +84,16 @@ def evaluation(*, boost: bool = True) -> dict[str, Any]:
                 cells[task].append(cell(one["edit"], task, LEFT[method, task][i], RANDOM[task][i]))
             ratio = 1 + keep * (8 if method == "mathneuro" else 40)
             scores.append(
-                {"edit": one["edit"], "perplexity": 3.2 * ratio, "low": 3.1 * ratio, "high": 3.3 * ratio,
-                 "ratio": ratio, "ratio_low": ratio * 0.98, "ratio_high": ratio * 1.02,
-                 "random": {"draws": DRAWS, "perplexity": 3.2 * (1 + keep), "lowest": 3.2,
+                {"edit": one["edit"], "result": {"value": 3.2 * ratio, "low": 3.1 * ratio, "high": 3.3 * ratio},
+                 "change": {"value": ratio, "low": ratio * 0.98, "high": ratio * 1.02},
+                 "random": {"draws": DRAWS, "mean": 3.2 * (1 + keep), "lowest": 3.2,
                             "highest": 3.2 * (1 + 2 * keep)}}
             )  # fmt: skip
             for control in CONTROLS:
                 value = (BASE[SKILL] - LEFT[method, SKILL][i] - BASE[control] + LEFT[method, control][i]) / 100
                 differences.append(
-                    {"edit": one["edit"], "skill": SKILL, "control": control, "difference": value, "low": value - 0.07,
-                     "high": value + 0.07}
+                    {"edit": one["edit"], "skill": SKILL, "control": control,
+                     "difference": {"value": value, "low": value - 0.07, "high": value + 0.07}}
                 )  # fmt: skip
             for seed in range(DRAWS):
                 drawn = edit("random", keep, label=f"random-of-{one['label']}", random_of=one["edit"], seed=seed)
@@ -108,17 +112,17 @@ def evaluation(*, boost: bool = True) -> dict[str, Any]:
             for control, gain in zip(CONTROLS, gains[1:], strict=True):
                 value = (gain - gains[0]) / 100
                 differences.append(
-                    {"edit": one["edit"], "skill": SKILL, "control": control, "difference": value, "low": value - 0.04,
-                     "high": value + 0.04}
+                    {"edit": one["edit"], "skill": SKILL, "control": control,
+                     "difference": {"value": value, "low": value - 0.04, "high": value + 0.04}}
                 )  # fmt: skip
     tasks = [
-        {"task": task, "role": "skill" if task == SKILL else "control", "kind": "generate", "items": ITEMS,
-         "chance": 0.0, "baseline": accuracy(BASE[task]), "cells": cells[task]}
+        {"name": task, "role": "skill" if task == SKILL else "control", "kind": "generate", "items": ITEMS,
+         "chance": 0.0, "baseline": measured(BASE[task]), "cells": cells[task]}
         for task in BASE
     ]  # fmt: skip
     tasks.append(
-        {"task": TEXT, "role": "control", "kind": "score", "items": 60, "chance": None,
-         "baseline": {"perplexity": 3.2, "low": 3.1, "high": 3.3, "tokens": 15000}, "cells": scores}
+        {"name": TEXT, "role": "control", "kind": "score", "items": 60, "chance": None,
+         "baseline": {"result": {"value": 3.2, "low": 3.1, "high": 3.3}, "tokens": 15000}, "cells": scores}
     )  # fmt: skip
     return {
         "model": "bundled:llama-base",
@@ -138,9 +142,9 @@ def choice() -> dict[str, Any]:
             {"edit": one, "accuracy": 0.88 + i / 100, "mean_control": 0.99} for i, one in enumerate(candidates)
         ],
         "chosen": candidates[2], "baseline_validation": 0.87, "accuracy_validation": 0.9, "baseline_test": 0.88,
-        "accuracy_test": 0.885, "gain": 0.005, "gain_low": -0.02, "gain_high": 0.03, "p": 0.8,
+        "accuracy_test": 0.885, "gain": {"value": 0.005, "low": -0.02, "high": 0.03, "p": 0.8},
         "rule": "The highest accuracy on the validation items; of equals, the factor nearest to 1.", "random": None,
-        "controls": [{"task": CONTROLS[0], "drop": 0.01, "drop_low": -0.01, "drop_high": 0.03}],
+        "controls": [{"task": CONTROLS[0], "drop": {"value": 0.01, "low": -0.01, "high": 0.03}}],
     }  # fmt: skip
 
 
@@ -164,11 +168,9 @@ def isolation(*, experts: bool = False) -> dict[str, Any]:
                         for each in names
                     ]
             matrices.append({"block": None, "matrix": "head", "selected": int(0.7 * keep * 65536), "total": 65536})
-            selected, total = (sum(matrix[name] for matrix in matrices) for name in ("selected", "total"))
             selections.append(
-                {"method": method, "keep": keep, "samples": 100, "repeat": 0, "edit": f"{method}-{keep:g}.edit",
-                 "label": f"{method}-{keep:g}", "digest": f"{hash_of(method, keep):016x}", "selected": selected,
-                 "total": total, "share": selected / total, "matrices": matrices}
+                {"method": method, "keep": keep, "samples": 100, "repeat": 0, "file": f"{method}-{keep:g}.edit",
+                 "label": f"{method}-{keep:g}", "digest": f"{hash_of(method, keep):016x}", "matrices": matrices}
             )  # fmt: skip
     overlap = []
     for keep in (0.001, 0.05, 0.15):
@@ -176,8 +178,8 @@ def isolation(*, experts: bool = False) -> dict[str, Any]:
             middle = 0.97 - 0.35 / (1 + samples) ** 0.5 - 0.02 * (keep < 0.01)
             pairs = [middle + step / 200 for step in (-2, -1, 0, 1, 2)]
             overlap.append(
-                {"method": "mathneuro", "keep": keep, "samples": samples, "repeats": 5, "iou": pairs, "mean": middle,
-                 "low": pairs[0], "high": pairs[-1], "chance": keep / (2 - keep)}
+                {"method": "mathneuro", "keep": keep, "samples": samples, "repeats": 5, "iou": pairs,
+                 "mean": {"value": middle, "low": pairs[0], "high": pairs[-1]}, "chance": keep / (2 - keep)}
             )  # fmt: skip
     coverage = [
         {"name": f"{block}.{name}", "scored": True, "reason": "", "weights": total}
@@ -194,22 +196,40 @@ def isolation(*, experts: bool = False) -> dict[str, Any]:
         for data in (SKILL, *CONTROLS)
     ]  # fmt: skip
     return {
-        "model": "bundled:llama-base", "fingerprint": "0123456789abcdef", "family": "llama", "blocks": BLOCKS,
-        "dtype": "float32",
-        "skill": SKILL, "controls": list(CONTROLS), "samples": [1, 10, 100, 500], "repeats": 5, "seed": 0,
-        "replacement": False, "disjoint": True, "texts": texts, "selections": selections, "overlap": overlap,
-        "coverage": coverage,
+        "identity": "0" * 64, "study": question().model_dump(mode="json"), "model": "bundled:llama-base",
+        "fingerprint": "0123456789abcdef", "family": "llama", "blocks": BLOCKS, "dtype": "float32", "disjoint": True,
+        "texts": texts, "selections": selections, "overlaps": overlap, "coverage": coverage,
     }  # fmt: skip
 
 
+def question(**values: Any) -> IsolationStudy:
+    """What the made isolation asked for."""
+    own = {"model": "bundled:llama-base", "skill": SKILL, "controls": CONTROLS, "methods": METHODS, "keep": KEEPS}
+    return IsolationStudy.make(name="made", samples=[1, 10, 100, 500], repeats=5, **{**own, **values})
+
+
 def study() -> dict[str, Any]:
-    """The whole summary."""
+    """The whole summary, as its JSON has it."""
     return {
         "isolation": isolation(),
         "evaluation": evaluation(),
-        "study": {"name": "made", "title": "Where the made sums live", "seed": 0, "level": 0.95, "version": "0"},
+        "study": question(title="Where the made sums live").model_dump(mode="json"),
+        "version": "0",
         "notes": ["A note."],
     }
+
+
+def summary(values: dict[str, Any] | None = None, **parts: Any) -> IsolationSummary:
+    """The summary of JSON, or of parts of it, as a value; what is missing is that of the whole study."""
+    given = parts if values is None else values
+    return IsolationSummary.model_validate(
+        given | {key: study()[key] for key in ("study", "version") if key not in given}
+    )
+
+
+def evaluated(values: dict[str, Any] | None = None) -> Evaluation:
+    """An evaluation as a value."""
+    return Evaluation.model_validate(evaluation() if values is None else values)
 
 
 def said(task: str, edit_key: str, item: int) -> str:
@@ -224,7 +244,7 @@ def answers(summary: dict[str, Any], count: int = 6) -> tuple[pd.DataFrame, pd.D
     """Answers to the first items of every task under the baseline and every edit, and the items."""
     rows, items = [], []
     for task in summary["evaluation"]["tasks"]:
-        name = task["task"]
+        name = task["name"]
         items += [(name, f"{name}-{i}", f"question {i} of {name}?", f"gold {i}", "") for i in range(count)]
         for one in ["baseline", *(edited["edit"] for edited in summary["evaluation"]["edits"])]:
             for i in range(count):

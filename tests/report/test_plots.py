@@ -105,12 +105,26 @@ def test_without_a_spread_in_the_data_none_is_drawn(missing):
 def test_guides_tell_of_all_series_in_place_of_the_marks():
     guide = pd.DataFrame({"x": range(4), "tip": [f"layer {x}" for x in range(4)]})
     chart = plots.curves(pd.DataFrame(ROWS), LAYER, SHARE, SERIES, guide=guide)
-    found = layers(chart)
-    assert "tooltip" not in found["point"]["encoding"]
-    assert found["rule"]["encoding"]["tooltip"]["field"] == "tip"
-    assert [row["tip"] for row in rows(chart, found["rule"])] == list(guide["tip"])
+    point = next(layer for layer in drawn(chart)["layer"] if layer.get("mark", {}).get("type") == "point")
+    assert "tooltip" not in point["encoding"]
+    guides = drawn(chart)["layer"][-1]
+    lines, areas = guides["layer"]
+    assert areas["encoding"]["tooltip"]["field"] == "tip"
+    data = drawn(chart)["datasets"][guides["data"]["name"]]
+    assert [(row["x"], row["tip"]) for row in data] == list(guide.itertuples(index=False, name=None))
+    # Of every place of the axis the nearest guide tells.
+    assert [(row["begin"], row["end"]) for row in data] == [(0, 0.5), (0.5, 1.5), (1.5, 2.5), (2.5, 3)]
     [pointer] = drawn(chart)["params"]
-    assert (pointer["select"]["on"], pointer["select"]["nearest"]) == ("pointerover", True)
+    assert pointer["select"]["on"] == "pointerover"
+    assert pointer["views"] == [areas["name"]]
+    assert lines["encoding"]["opacity"]["condition"][0]["param"] == pointer["name"]
+
+
+def test_a_guide_in_one_place_alone_answers_for_the_whole_axis():
+    guide = pd.DataFrame({"x": [2], "tip": ["two"]})
+    [row] = rows(plots.guides(guide, Axis("a", 0.0, 5.0)), {})
+    assert (row["begin"], row["end"]) == (0, 5)
+    plots.guides(guide.iloc[:0], Axis("a"))
 
 
 def test_no_colour_is_written_but_by_role(curves):
@@ -135,7 +149,7 @@ def test_no_colour_is_written_but_by_role(curves):
     ],
 )
 def test_an_axis_has_the_ends_that_it_is_given(axis, scale):
-    plain = {"type": "linear", "nice": False, "zero": False}
+    plain = {"type": "linear", "nice": False} | ({} if axis.kind == "log" else {"zero": False})
     assert axis.scale.to_dict() == plain | scale
 
 

@@ -158,9 +158,11 @@ def test_a_figure_has_one_legend_and_a_figure_without_one_leaves_it_to_its_chart
 
     def legends(chart):
         return [
-            encoding.get("legend", {}) for layer in chart["layer"] for name, encoding in layer["encoding"].items()
+            encoding.get("legend", {})
+            for layer in chart["layer"]
+            for name, encoding in layer.get("encoding", {}).items()
             if name in ("color", "shape")
-        ]  # fmt: skip
+        ]
 
     assert set(map(str, legends(specifications(text)[1][1]))) == {"None"}
     assert None not in legends(own)

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from lesion.studies.isolation.study import IsolationStudy
+
 MODEL, BLOCKS = "made", 6
 
 
@@ -47,15 +49,20 @@ def selection(method: str, keep: float, counts: list[int], repeat: int = 0, samp
     matrices = [{"block": b, "matrix": m, "selected": n, "total": 50} for b, of in enumerate(counts) for m, n in
                 (("attention.q", of // 2), ("mlp.up", of - of // 2))]  # fmt: skip
     head = {"block": None, "matrix": "head", "selected": 7, "total": 1000}
-    return {"method": method, "keep": keep, "samples": samples, "repeat": repeat, "matrices": [*matrices, head]}
+    return {"method": method, "keep": keep, "samples": samples, "repeat": repeat, "file": None, "label": method,
+            "digest": "", "matrices": [*matrices, head]}  # fmt: skip
 
 
 def isolation(
     place: Path, selections: list[dict[str, Any]], fingerprint: str | None = "f1", model: str = MODEL
 ) -> Path:
     """An isolation."""
-    told = {"model": model, "fingerprint": fingerprint, "skill": "sums", "selections": selections}
-    return folder(place, "isolation.json", {"study": "", "identity": "", "isolation": told, "notes": []})
+    study = IsolationStudy.make(model=model, skill="sums", controls=["facts"]).model_dump(mode="json")
+    made = {"identity": "", "study": study, "model": model, "fingerprint": fingerprint or "", "dtype": "float32",
+            "family": "llama", "blocks": 6, "disjoint": True, "texts": [], "selections": selections, "overlaps": [],
+            "coverage": []}  # fmt: skip
+    told = {"kind": "isolation", "version": "0", "study": study, "isolation": made}
+    return folder(place, "summary.json", told)
 
 
 def truncation(place: Path, cells: list[dict[str, Any]], fingerprint: str | None = "f1", model: str = MODEL) -> Path:

@@ -131,7 +131,21 @@ class Folded:
     kind: str = field(default="folded", init=False)
 
 
-Block = Findings | Prose | Figure | Table | Facts | Link | Part | Folded
+@dataclass(frozen=True)
+class Choice:
+    """Blocks of which the reader sees one at a time; all of them where no script runs.
+
+    Attributes:
+        label: of the chooser.
+        options: name and block.
+    """
+
+    label: str
+    options: tuple[tuple[str, Block], ...]
+    kind: str = field(default="choice", init=False)
+
+
+Block = Findings | Prose | Figure | Table | Facts | Link | Part | Folded | Choice
 
 
 @dataclass(frozen=True)
@@ -180,8 +194,10 @@ class Page:
 
 
 def flat(blocks: Sequence[Block]) -> Iterator[Block]:
-    """The blocks and those that are folded in them."""
+    """The blocks and those within them."""
     for block in blocks:
         yield block
         if isinstance(block, Folded):
             yield from flat(block.blocks)
+        if isinstance(block, Choice):
+            yield from flat([option for _, option in block.options])

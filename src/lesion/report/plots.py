@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import altair as alt
@@ -40,12 +41,15 @@ class Axis:
         domain: dict[str, Any] = {name: end for name, end in ends.items() if end is not None}
         if len(domain) == 2:
             domain = {"domain": [self.low, self.high]}
-        return alt.Scale(type=self.kind, nice=False, zero=False, **domain)
+        if self.kind != "log":
+            domain["zero"] = False
+        return alt.Scale(type=self.kind, nice=False, **domain)
 
     @property
     def axis(self) -> alt.Axis:
         """As Altair has it."""
-        more: dict[str, Any] = {"values": list(self.ticks)} if self.ticks else {}
+        # Vega leaves out every other tick where there are more than it counts.
+        more: dict[str, Any] = {"values": list(self.ticks), "tickCount": len(self.ticks)} if self.ticks else {}
         if self.whole:
             more |= {"tickMinStep": 1, "format": "d"}
         if self.form:
@@ -105,7 +109,7 @@ def curves(
     """
     own = frame.assign(low=frame.get("low"), high=frame.get("high"))
     base = alt.Chart(own).encode(x=x(across), color=colour(series, numbers))
-    layers: list[alt.Chart] = []
+    layers: list[alt.Chart | alt.LayerChart] = []
     if spread == "band" and own["low"].notna().any():
         layers.append(
             base.mark_area(opacity=0.16, line=False, invalid="break-paths-show-path-domains").encode(
@@ -125,19 +129,32 @@ def curves(
     return alt.layer(*layers)
 
 
-def guides(frame: pd.DataFrame, across: Axis) -> alt.Chart:
-    """Upright lines that show where the pointer is, and tell `tip`; columns x and tip."""
-    near = alt.selection_point(on="pointerover", nearest=True, fields=["x"], empty=False, clear="pointerout")
-    return (
-        alt.Chart(frame)
+def guides(frame: pd.DataFrame, across: Axis) -> alt.LayerChart:
+    """Upright lines that show where the pointer is, and tell `tip`; columns x and tip, one row per place."""
+    ordered = frame.sort_values("x", ignore_index=True)
+    places = [float(place) for place in ordered["x"]]
+    # Each place answers for what is nearer to it than to the others. (Vega-Lite's own `nearest` loses the tip.)
+    middles = [(former + later) / 2 for former, later in pairwise(places)]
+    first = min([*places[:1], *([across.low] if across.low is not None else [])], default=0.0)
+    last = max([*places[-1:], *([across.high] if across.high is not None else [])], default=0.0)
+    nearby = ordered.assign(begin=[first, *middles][: len(places)], end=[*middles, last][: len(places)])
+    near = alt.selection_point(on="pointerover", fields=["x"], empty=False, clear="pointerout")
+    lines = (
+        alt.Chart(nearby)
         .mark_rule(strokeWidth=1)
+        .encode(x=x(across), opacity=alt.when(near).then(alt.value(0.7)).otherwise(alt.value(0)))
+    )
+    areas = (
+        alt.Chart(nearby)
+        .mark_rect(opacity=0)
         .encode(
-            x=x(across),
-            opacity=alt.when(near).then(alt.value(0.7)).otherwise(alt.value(0)),
+            x=x(across, "begin"),
+            x2=alt.X2(field="end"),
             tooltip=alt.Tooltip(field="tip", type="nominal", title=" "),
         )
         .add_params(near)
     )
+    return alt.layer(lines, areas)
 
 
 def heat(

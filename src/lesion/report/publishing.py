@@ -113,8 +113,8 @@ def _drawn(panel: Panel, specified: Specified, carried: list[dict[str, Any]], *,
     for chart in panel.charts:
         own = specified[id(chart)]
         # The picture is there where no script runs; the script draws the same with numbers on pointing.
-        still = {"width": theme.SMALL, **own} if small else own
-        picture = drawing.apart(drawing.svg(still), f"c{len(carried)}-")
+        still = _still(own) | {"datasets": own["datasets"], "config": own["config"]}
+        picture = drawing.apart(drawing.svg({"width": theme.SMALL, **still} if small else still), f"c{len(carried)}-")
         found.append((Markup(picture), len(carried)))
         carried.append({key: value for key, value in own.items() if key != "config"})
     return Drawn(panel.title, found)
@@ -142,9 +142,15 @@ def _still(specified: dict[str, Any]) -> dict[str, Any]:
     """A chart as part of another, without what follows the pointer."""
     kept = {key: value for key, value in specified.items() if key not in ("config", "datasets", "params")}
     if "layer" in kept:
-        layers = [_still(layer) for layer in kept["layer"]]
-        kept["layer"] = [layer for layer in layers if not _follows_pointer(layer.get("encoding", {}))]
+        kept["layer"] = [_still(layer) for layer in kept["layer"] if not _unseen(layer)]
     return kept
+
+
+def _unseen(layer: dict[str, Any]) -> bool:
+    """Whether a layer is there for the pointer alone."""
+    if "layer" in layer:
+        return all(map(_unseen, layer["layer"]))
+    return layer.get("mark", {}).get("opacity") == 0 or _follows_pointer(layer.get("encoding", {}))
 
 
 def _follows_pointer(encoding: Any) -> bool:

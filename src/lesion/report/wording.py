@@ -12,6 +12,8 @@ SPACE = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
 DASH = "\N{EN DASH}"
 STOPPING_SHARE = 0.5
 """Share of failing answers hitting the token limit from which a loss is said to be one of stopping."""
+ALPHA = 0.05
+"""The p, corrected for multiple comparisons where there are several, up to which an effect counts as evidence."""
 WORTH_SAYING = 0.05
 """The rate of truncated or unread answers from which the terminal's tables mention it."""
 

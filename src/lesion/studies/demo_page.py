@@ -10,16 +10,17 @@ from typing import Any
 from markupsafe import Markup
 
 from lesion.atomic import replace
-from lesion.report import browser
+from lesion.report import browser, drawing, publishing, theme
+from lesion.report.blocks import Series
 from lesion.report.files import rendered, writing
 from lesion.report.finding import Finding
-from lesion.report.trials import evaluation
 from lesion.studies.ablation.invariance import report as invariance
 from lesion.studies.drift import charts as drift_charts
 from lesion.studies.drift import findings as drift_prose
 from lesion.studies.drift import reading as drift_read
 from lesion.studies.isolation import findings as isolation_prose
 from lesion.studies.isolation.report import tradeoffs
+from lesion.studies.isolation.result import IsolationSummary
 from lesion.studies.overlay import charts as overlay_charts
 from lesion.studies.overlay import findings as overlay_prose
 from lesion.studies.overlay.summary import recalled
@@ -105,21 +106,32 @@ def drift(summary: Mapping[str, Any], page: str) -> Chapter:
     )
 
 
-def isolation(summary: Mapping[str, Any], page: str) -> Chapter:
+def isolation(summary: IsolationSummary, page: str) -> Chapter:
     """An isolation: the weights that a skill needs and its controls do not."""
-    found = evaluation(summary)
+    evaluation = summary.evaluation
+    figures = [] if evaluation is None else tradeoffs(evaluation, f"{100 * summary.study.level:g} %")
     panels = [
-        Panel(f"{figure['skill'].name} against {control.name}", (small, large), tuple(figure["legend"]))
-        for figure in (tradeoffs(found) if found is not None else ())
-        for control, small, large in figure["panels"]
+        Panel(panel.title, (picture, picture), tuple((_swatch(series), series.name) for series in figure.legend))
+        for figure in figures
+        for panel in figure.panels
+        for picture in [Markup(drawing.svg(drawing.specification(panel.charts[0])))]
     ]
     return Chapter(
         "Which single weights does arithmetic need that other skills do not?",
-        "Forward passes on texts of each task tell which weights matter to it; those of arithmetic alone are cut,"
+        "Forward passes on texts of each task show which weights matter to it; those of arithmetic alone are cut,"
         " beside random ones, as many in every matrix.",
-        tuple(isolation_prose.findings(found, dict(summary.get("isolation") or {}))),
+        tuple(isolation_prose.findings(summary)),
         tuple(panels),
         page,
+    )
+
+
+def _swatch(series: Series) -> Markup:
+    colour = series.colour or theme.tone(series.index)
+    mark = publishing.symbol(series.index, colour)
+    line = Markup('<path d="M1 7H33" stroke="{}" stroke-dasharray="3 4"/>').format(colour)
+    return Markup('<svg class="swatch" viewBox="0 0 34 14" aria-hidden="true">{}</svg>').format(
+        line if series.dashed else mark
     )
 
 

@@ -25,6 +25,7 @@ from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
 from lesion.studies.drift import report as drift
 from lesion.studies.isolation import report as isolation
+from lesion.studies.isolation import terminal
 from lesion.studies.truncation import report as truncation
 from lesion.studies.tuning import report as tuning
 
@@ -48,7 +49,11 @@ def ablated(summary: Mapping[str, Any]) -> str:
 KINDS: dict[str, tuple[Callable[[], dict], Callable[[dict], str], Callable[[dict], object]]] = {
     "ablation": (lambda: made.study()[0], ablated, tables.text),
     "stopped ablation": (lambda: stopped()[0], ablated, tables.text),
-    "evaluation": (made_isolation.study, isolation.page, isolation.text_tables),
+    "evaluation": (
+        made_isolation.study,
+        lambda values: isolation.page(made_isolation.summary(values)),
+        lambda values: terminal.text_tables(made_isolation.summary(values)),
+    ),
     "truncation": (made_truncation.study, truncation.page, truncation.text_tables),
     "drift": (made_drift.study, drift.page, drift.text_tables),
     "tuning": (made_tuning.made, tuning.page, tuning.text_tables),
@@ -65,7 +70,10 @@ def with_loops(summary: dict[str, Any]) -> dict[str, Any]:
         return [told(one) for one in value] if isinstance(value, list) else value
 
     looping = told(copy.deepcopy(summary))
-    looping["study"] |= loops(4)
+    if "version" in looping:  # of a typed summary
+        looping["approximate"] = loops(4)["approximate"]
+    else:
+        looping["study"] |= loops(4)
     return looping
 
 
@@ -88,7 +96,7 @@ def test_the_share_of_looped_answers_stands_where_that_of_truncated_ones_does(ki
     if kind == "evaluation":  # it was made without rates
         for task in summary["evaluation"]["tasks"]:
             for entry in [task["baseline"], *task["cells"]]:
-                entry |= {"truncated": 0.5, "looped": LOOPED}
+                entry["rates"] = {"truncated": 0.5, "looped": LOOPED}
     assert "%, 37.5 % looped" in words(of_page(summary))
     assert "looped" in printed(of_terminal(summary)).partition("Approximate")[0]
     assert "38 % looped" in printed(of_terminal(summary))

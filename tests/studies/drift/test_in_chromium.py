@@ -1,5 +1,7 @@
 """The drift study's page as a reader uses it, in a real browser; skipped where no Chromium is installed."""
 
+import time
+
 import chromium
 import made_drift as made
 import pytest
@@ -27,6 +29,34 @@ def type_in(tab, text):
         f"(f => {{ f.value = {text!r}; f.dispatchEvent(new Event('input')) }})"
         "(document.querySelector('input[data-filters=tokens]'))"
     )
+
+
+def drawn_again(tab, number):
+    """Scroll to a chart and wait until the script has drawn it in place of its picture."""
+    place = f"document.querySelectorAll('.vega')[{number}]"
+    tab.ask(f"{place}.scrollIntoView({{ block: 'center' }})")
+    deadline = time.monotonic() + 60
+    while not tab.ask(f"{place}.querySelector('svg.marks') !== null"):
+        assert time.monotonic() < deadline, f"chart {number} was not drawn again: {tab.complaints}"
+        time.sleep(0.05)
+
+
+def plot_of(tab, number):
+    """x, y, width and height of the area within the axes of a chart that was drawn again."""
+    return tab.ask(
+        f"(r => [r.x, r.y, r.width, r.height])(document.querySelectorAll('.vega')[{number}]"
+        ".querySelector('.mark-group.role-frame.root .background').getBoundingClientRect())"
+    )
+
+
+def tip(tab, first):
+    """The lines of the tip, once its first line is that one."""
+    deadline = time.monotonic() + 10
+    while not (lines := tab.ask("document.getElementById('tip').textContent").splitlines()) or lines[0] != first:
+        assert time.monotonic() < deadline, lines
+        time.sleep(0.05)
+    assert not tab.ask("document.getElementById('tip').hidden")
+    return lines
 
 
 def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, address):
@@ -80,28 +110,79 @@ def test_the_arrows_walk_through_the_tokens_that_are_shown(tab, address):
     assert tab.ask(f"document.activeElement === {ROWS}[0].querySelector('summary')")
 
 
+def test_charts_become_interactive_as_one_comes_near_them(tab, address):
+    tab.open(address)
+    drawn_again(tab, 1)
+    assert tab.ask("document.querySelectorAll('.vega').length") == tab.ask(
+        "document.querySelectorAll('.vega svg').length"
+    )
+    assert tab.complaints == []
+    assert tab.requests == [address]
+
+
 def test_pointing_at_a_layer_tells_the_numbers_of_all_models(tab, address):
     tab.open(address)
-    place = tab.ask(
-        "(r => [r.x + r.width / 2, r.y + r.height / 2])"
-        "(document.querySelectorAll('.on-wide .hit rect')[3].getBoundingClientRect())"
+    drawn_again(tab, 1)
+    x, y, width, height = plot_of(tab, 1)
+    places = [x + width * (layer + 0.35) / (8 + 0.7) for layer in range(9)]
+    tab.move(places[5] + 4, y + 0.8 * height)
+    tab.move(places[3] + 4, y + 0.8 * height)
+    lines = tip(tab, "layer 3, the output of block 2")
+    assert [line.partition(":")[0] for line in lines[1:]] == list(made.VARIANTS)
+    layer = made.study().models[0].curve.layers[3]
+    assert lines[1] == (
+        f"base: {layer.nmi.mean:.3f} ± {layer.nmi.std:.3f}, null {layer.null.mean:.3f} ± {layer.null.std:.3f}"
     )
-    tab.ask(f"window.scrollTo(0, {place[1]} - 300)")
-    x, y = tab.ask(
-        "(r => [r.x + r.width / 2, r.y + r.height / 2])"
-        "(document.querySelectorAll('.on-wide .hit rect')[3].getBoundingClientRect())"
-    )
-    tab.move(x, y)
-    told = tab.ask("document.getElementById('tip').textContent").splitlines()
-    assert told[0] == "layer 3, the output of block 2"
-    assert [line.partition(":")[0] for line in told[1:]] == list(made.VARIANTS)
-    value = made.study()["models"][0]["layers"][3]
-    assert told[1].startswith(f"base: {value['nmi']:.3f} ± {value['nmi_std']:.3f}, null {value['null']:.3f}")
+    tab.move(2, 2)
+    assert tab.ask("document.getElementById('tip').hidden")
+
+
+def test_pointing_at_a_model_s_row_tells_its_critical_blocks_and_its_hinge(tab, address):
+    tab.open(address)
+    drawn_again(tab, 0)
+    x, y, width, height = plot_of(tab, 0)
+    tab.move(x + width / 2 + 2, y + height * 1.5 / 4)
+    tab.move(x + width / 2, y + height * 1.5 / 4)
+    lines = tip(tab, "instruct")
+    assert lines[1] == "critical: blocks 2, 3"
+    assert lines[2].startswith("hinge at layer 3.")
+
+
+def test_charts_above_one_another_have_their_plots_in_line(tab, address):
+    for width in (1280, 400):
+        with chromium.Chromium(width=width, height=800) as narrow:
+            narrow.open(address)
+            drawn_again(narrow, 0)
+            drawn_again(narrow, 1)
+            (left, _, wide, _), (below, _, wide_below, _) = plot_of(narrow, 0), plot_of(narrow, 1)
+            assert left == pytest.approx(below, abs=3)
+            assert left + wide == pytest.approx(below + wide_below, abs=3)
+
+
+def test_without_a_script_the_pictures_are_there(address):
+    with chromium.Chromium() as tab:
+        tab.without_scripts()
+        tab.open(address)
+        assert tab.ask("document.querySelectorAll('.vega').length") == tab.ask(
+            "[...document.querySelectorAll('.vega > svg')].filter(svg => svg.getBoundingClientRect().height > 40).length"
+        )
+        assert tab.ask("getComputedStyle(document.querySelector('.vega path[stroke]')).stroke").startswith("rgb(")
+        assert not tab.ask("document.querySelector('.scripted').getBoundingClientRect().height")
 
 
 def test_every_table_sorts_by_number(tab, address):
     tab.open(address)
     chromium.assert_tables_sort_by_number(tab)
+
+
+def test_charts_take_the_colours_of_the_page_in_light_and_dark(address):
+    seen = []
+    for dark in (False, True):
+        with chromium.Chromium(dark=dark) as tab:
+            tab.open(address)
+            drawn_again(tab, 1)
+            seen.append(tab.ask("getComputedStyle(document.querySelectorAll('.vega')[1].querySelector('text')).fill"))
+    assert seen == ["rgb(92, 97, 106)", "rgb(164, 169, 179)"]
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -1,159 +1,301 @@
-"""The charts of an isolation, read back from their SVG, and its heat maps."""
+"""The charts of an isolation, read back from their specifications: values, scales and encodings."""
 
-import re
-import xml.etree.ElementTree as ET
+import json
+import math
+from typing import NamedTuple
 
 import made_isolation as made
 import pytest
 
-from lesion.report import trials
-from lesion.studies.isolation import curves, distribution, sweeps, tradeoff
+from lesion.report import drawing, theme
+from lesion.studies.isolation import charts, distribution, sweeps
+from lesion.studies.isolation.result import Isolation
+from lesion.studies.isolation.tradeoff import Mark, tradeoff, unbeaten
 
-NAMESPACE = 'xmlns="http://www.w3.org/2000/svg" '
-
-
-def parsed(markup):
-    return ET.fromstring(str(markup).replace("<svg ", f"<svg {NAMESPACE}", 1))
+SPACE = "\N{NO-BREAK SPACE}"
 
 
-def of_class(root, name):
-    return [element for element in root.iter() if name in element.get("class", "").split()]
+class Layer(NamedTuple):
+    """One layer of a chart: what is drawn, how, and of which rows."""
+
+    mark: dict
+    encoding: dict
+    rows: list[dict]
+
+
+def layers(chart) -> list[Layer]:
+    specified = drawing.specification(chart)
+
+    def flat(part, data):
+        data = part.get("data", data)
+        if "layer" in part:
+            return [layer for inner in part["layer"] for layer in flat(inner, data)]
+        mark = part["mark"] if isinstance(part["mark"], dict) else {"type": part["mark"]}
+        return [Layer(mark, part.get("encoding", {}), specified["datasets"][data["name"]])]
+
+    return flat(specified, specified.get("data"))
+
+
+def of(chart, mark, **properties):
+    """The layers of a mark with these properties."""
+    return [
+        layer
+        for layer in layers(chart)
+        if layer.mark["type"] == mark and all(layer.mark.get(name) == value for name, value in properties.items())
+    ]
+
+
+def scale(chart, channel):
+    return next(
+        layer.encoding[channel]["scale"] for layer in layers(chart) if "scale" in layer.encoding.get(channel, {})
+    )
 
 
 @pytest.fixture(scope="module")
-def found():
-    return trials.evaluation({"evaluation": made.evaluation()})
+def evaluation():
+    return made.evaluated()
 
 
-def panel(found, control=0, regime="prune"):
-    series = sweeps.paths(sweeps.regimes(found.tried)[regime])
-    (skill,) = found.skills
-    chart = tradeoff.panel(found, series, skill, found.controls[control], (560, 380), boost=regime == "boost")
-    return series, parsed(chart)
+def panel(evaluation, control=0, regime="prune"):
+    lines = sweeps.paths(sweeps.regimes(evaluation.tried)[regime])
+    (skill,) = evaluation.skills
+    return tradeoff(evaluation, lines, skill, evaluation.controls[control], boost=regime == "boost")
 
 
-def numbers(path):
-    found = [float(n) for n in re.findall(r"-?[\d.]+", path.get("d"))]
-    return list(zip(found[::2], found[1::2], strict=True))
+def points(chart):
+    """The rows of the marks of edits."""
+    (marks,) = (layer for layer in of(chart, "point") if "shape" in layer.encoding)
+    return marks.rows
 
 
-def test_further_left_is_a_lower_accuracy_on_the_skill_and_further_up_a_higher_one_on_the_control(found):
-    _, root = panel(found)
-    (line,) = (numbers(stroke) for stroke in of_class(root, "stroke") if "t0" in stroke.get("class"))
-    accuracies = list(zip(made.LEFT["mathneuro", made.SKILL], made.LEFT["mathneuro", made.CONTROLS[0]], strict=True))
-    # The plot is linear in both: differences of places are proportional to differences of accuracies.
-    for i in (0, 1):
-        scale = [
-            (line[a][i] - line[0][i]) / (accuracies[a][i] - accuracies[0][i])
-            for a in range(1, 4)
-        ]  # fmt: skip
-        assert scale == pytest.approx([scale[0]] * 3, rel=0.02)
-        assert (scale[0] > 0) == (i == 0)
+def overlaps(*samples):
+    every = Isolation.model_validate(made.isolation()).agreements
+    return [one for one in every if not samples or one.samples in samples]
+
+
+def test_further_right_is_a_higher_accuracy_on_the_skill_and_further_up_a_higher_one_on_the_control(evaluation):
+    chart = panel(evaluation)
+    rows = [row for row in points(chart) if row["series"] == "MathNeuro"]
+    expected = zip(made.LEFT["mathneuro", made.SKILL], made.LEFT["mathneuro", made.CONTROLS[0]], strict=True)
+    assert [(row["x"], row["y"]) for row in rows] == [(x / 100, y / 100) for x, y in expected]
+    for channel in "xy":
+        low, high = scale(chart, channel)["domain"]
+        assert low < high
 
 
 def test_both_accuracies_have_the_same_measure_when_one_of_them_moves_far():
     summary = made.evaluation(boost=False)
     for cell in summary["tasks"][1]["cells"]:
-        cell |= {"accuracy": 0.99, "low": 0.97, "high": 1.0, "random": None}
-    _, root = panel(trials.evaluation({"evaluation": summary}))
-    ticks = [tick.text for tick in of_class(root, "tick")]
-    assert [ticks.count(text) for text in ("0", "25", "50", "75", "100")] == [2] * 5
+        cell |= {"result": {"value": 0.99, "low": 0.97, "high": 1.0}, "random": None}
+    chart = panel(made.evaluated(summary))
+    assert scale(chart, "x")["domain"] == scale(chart, "y")["domain"] == [-0.03, 1.03]
 
 
-def test_less_perplexity_lies_higher(found):
-    _, root = panel(found, control=2)
-    (line,) = (numbers(stroke) for stroke in of_class(root, "stroke") if "t1" in stroke.get("class"))
-    heights = [y for _, y in line]
-    assert heights == sorted(heights)  # perplexity grows with keep; downwards is more
+def test_less_perplexity_lies_higher_on_a_logarithmic_axis_of_few_round_ticks(evaluation):
+    chart = panel(evaluation, control=2)
+    upright = scale(chart, "y")
+    low, high = upright["domain"]
+    assert (upright["type"], low > high) == ("log", True)
+    ticks = next(
+        layer.encoding["y"]["axis"]["values"] for layer in layers(chart) if "axis" in layer.encoding.get("y", {})
+    )
+    assert 2 <= len(ticks) <= 7
+    assert all(high <= tick <= low for tick in ticks)
+    assert all(math.isclose(float(f"{tick:.2g}"), tick) for tick in ticks)
 
 
-def test_every_edit_has_its_mark_its_intervals_and_its_random_controls(found):
-    series, root = panel(found)
-    edits = sum(len(stop.edits) for one in series for stop in one.stops)
-    assert len(of_class(root, "mark")) == len(of_class(root, "point")) == len(of_class(root, "chance")) == edits
-    assert len(of_class(root, "error")) == 2 * edits
-    assert len(of_class(root, "baseline")) == 2
+def test_every_edit_has_its_mark_its_intervals_and_its_random_controls(evaluation):
+    chart = panel(evaluation)
+    edits = {edit.edit: edit for edit in evaluation.tried if not edit.boosts}
+    assert {row["edit"] for row in points(chart)} == set(edits)
+    skill, control = evaluation.skills[0], evaluation.controls[0]
+    bars = [layer.rows for layer in of(chart, "rule") if "color" in layer.encoding]
+    assert len(bars) == 2  # one layer of each direction
+    for row in bars[0]:
+        x, y = skill.effects[row["edit"]].result, control.effects[row["edit"]].result
+        assert (row["x_low"], row["x_high"]) == pytest.approx((x.low, x.high), abs=1e-5)
+        assert (row["y_low"], row["y_high"]) == pytest.approx((y.low, y.high), abs=1e-5)
+    (tie,) = of(chart, "rule", strokeDash=[1, 3])
+    assert len(tie.rows) == len(edits)
+    expected = {(effect.random.mean, effect.result.value) for edit in edits for effect in [skill.effects[edit]]}
+    assert {(row["x"], row["edit_x"]) for row in tie.rows} == expected
+    assert [layer.rows for layer in of(chart, "rule", strokeDash=[6, 4])] == [[{"x": 0.88}], [{"y": 1.0}]]
 
 
-@pytest.mark.parametrize(("regime", "left"), [("prune", True), ("boost", False)])
-def test_the_ideal_corner_is_left_for_pruning_and_right_for_boosting(found, regime, left):
-    _, root = panel(found, regime=regime)
-    (text,) = [element for element in root.iter() if element.text == "ideal"]
-    assert (float(text.get("x")) < 280) == left
+@pytest.mark.parametrize(("regime", "corner"), [("prune", 0), ("boost", "width")])
+def test_the_ideal_corner_is_left_for_pruning_and_right_for_boosting(evaluation, regime, corner):
+    (text,) = (layer for layer in of(panel(evaluation, regime=regime), "text") if layer.rows == [{"text": "ideal"}])
+    assert (text.encoding["x"], text.encoding["y"]) == ({"value": corner}, {"value": 0})
 
 
-def test_pointing_tells_both_tasks_and_the_random_spread(found):
-    _, root = panel(found)
-    tips = [point.get("data-tip").replace("\N{NO-BREAK SPACE}", " ") for point in of_class(root, "point")]
-    (tip,) = [tip for tip in tips if tip.startswith("MathNeuro, keep 5 %, ×0")]
-    assert tip.splitlines()[1:] == [
+def test_pointing_tells_both_tasks_and_the_random_spread_and_a_click_opens_the_answers(evaluation):
+    rows = points(panel(evaluation))
+    (row,) = [row for row in rows if row["tip"].replace(SPACE, " ").startswith("MathNeuro, keep 5 %, ×0")]
+    assert row["tip"].replace(SPACE, " ").splitlines()[1:] == [
         "primer:arithmetic: 20.0 % [15.0, 26.1], drop 68.0 [64.0, 72.0]; random 80.0 % (78.0 % to 82.0 %)",
         "primer:atlas: 90.0 % [85.1, 93.4], drop 10.0 [6.0, 14.0]; random 95.0 % (93.0 % to 97.0 %)",
     ]
+    assert (row["model"], row["task"], row["edit"]) == (evaluation.model, made.SKILL, made.key("mathneuro", 0.05))
 
 
-def test_labels_cover_no_other_label_and_no_mark(found):
-    for control in range(3):
-        _, root = panel(found, control=control)
-        boxes = [
-            (float(t.get("x")), float(t.get("y")), t.get("text-anchor"), 6.2 * len(t.text))
-            for t in of_class(root, "label")
-        ]
-        spans = [(x - {"start": 0, "middle": w / 2, "end": w}[anchor], y, w) for x, y, anchor, w in boxes]
-        for i, (x, y, w) in enumerate(spans):
-            for other_x, other_y, other_w in spans[:i]:
-                assert x + w <= other_x or other_x + other_w <= x or abs(y - other_y) >= 10
+@pytest.mark.parametrize(("regime", "less"), [("prune", False), ("prune", True), ("boost", False)])
+def test_labelled_are_edits_that_no_other_beats_and_no_two_labels_meet(evaluation, regime, less):
+    chart = panel(evaluation, control=2 if less else 0, regime=regime)
+    labels = [row for layer in of(chart, "text") for row in layer.rows if "label" in row and "color" in layer.encoding]
+    marks = points(chart)
+    assert labels
+    right, up = (1 if regime == "boost" else -1), (-1 if less else 1)
+    for label in labels:
+        merits = right * label["x"], up * label["y"]
+        for mark in marks:
+            other = right * mark["x"], up * mark["y"]
+            assert other == merits or other[0] < merits[0] or other[1] < merits[1]
+    (wide, high) = (scale(chart, channel)["domain"] for channel in "xy")
+    for i, one in enumerate(labels):
+        for other in labels[:i]:
+            across = abs(one["x"] - other["x"]) / (wide[1] - wide[0])
+            heights = (math.log(v) if less else v for v in (one["y"], other["y"], *high))
+            here, there, low, top = heights
+            assert across >= 0.08 or abs(here - there) / abs(top - low) >= 0.05
 
 
-def test_a_sweep_passes_through_the_mean_of_repeats(found):
-    series = sweeps.swept(found.tried, "keep")
-    (skill,) = found.skills
-    root = parsed(curves.panel(found, series, skill, "keep", (400, 300)))
-    assert len(of_class(root, "mark")) == len(made.METHODS) * len(made.KEEPS)
-    assert len(of_class(root, "stroke")) == len(made.METHODS)
+def test_equal_marks_do_not_beat_each_other(evaluation):
+    lines = sweeps.paths(sweeps.regimes(evaluation.tried)["prune"])
+    twins = [Mark(line, line.stops[0], 0.5, 0.5) for line in lines[:2]]
+    assert unbeaten(twins, boost=False, less_is_better=False) == twins
+
+
+def with_repeats(number=2):
+    """The made evaluation with repeats of MathNeuro at 5 %, ten points apart."""
+    summary = made.evaluation(boost=False)
+    first = next(edit for edit in summary["edits"] if edit["method"] == "mathneuro" and edit["keep"] == 0.05)
+    for repeat in range(1, number):
+        summary["edits"].append(first | {"edit": f"again{repeat}", "repeat": repeat})
+        for task in summary["tasks"]:
+            cell = next(cell for cell in task["cells"] if cell["edit"] == first["edit"])
+            result = cell["result"] | {"value": cell["result"]["value"] - 0.1 * repeat}
+            task["cells"].append(cell | {"edit": f"again{repeat}", "result": result})
+    return made.evaluated(summary)
+
+
+def test_repeats_are_drawn_as_thin_points_with_their_mean():
+    evaluation = with_repeats()
+    chart = panel(evaluation)
+    (dots,) = of(chart, "circle")
+    assert [row["x"] for row in dots.rows] == pytest.approx([0.2, 0.1])
+    (mean,) = (row for row in points(chart) if row["edit"] == made.key("mathneuro", 0.05))
+    assert mean["x"] == pytest.approx(0.15)
+    assert f"repeat{SPACE}1" in mean["tip"]
+    sweep = charts.sweep(evaluation, sweeps.swept(evaluation.tried, "keep"), evaluation.skills[0], "keep")
+    (dots,) = of(sweep, "circle")
+    assert [row["y"] for row in dots.rows] == pytest.approx([0.2, 0.1])
+    (mean,) = (row for row in points(sweep) if row["edit"] == made.key("mathneuro", 0.05))
+    assert (mean["y"], mean["low"]) == (pytest.approx(0.15), None)
+
+
+def test_a_sweep_has_a_line_per_method_with_intervals_and_random_controls(evaluation):
+    lines = sweeps.swept(evaluation.tried, "keep")
+    (skill,) = evaluation.skills
+    chart = charts.sweep(evaluation, lines, skill, "keep")
+    rows = points(chart)
+    assert {row["edit"] for row in rows} == {edit.edit for edit in evaluation.tried if not edit.boosts}
+    for row in rows:
+        effect = skill.effects[row["edit"]]
+        keep = evaluation.by_edit[row["edit"]].keep
+        assert row["x"] == pytest.approx(keep, rel=0.15)  # beside it, so that marks at one place stay apart
+        assert (row["y"], row["low"], row["high"]) == pytest.approx(
+            (effect.result.value, effect.result.low, effect.result.high), abs=1e-5
+        )
+    (random,) = of(chart, "point", shape="cross")
+    assert len(random.rows) == len(rows)
+    assert scale(chart, "x")["type"] == "log"
+
+
+def test_one_method_has_one_colour_in_every_chart_and_no_two_lines_have_the_same(evaluation):
+    for regime in ("prune", "boost"):
+        lines = sweeps.paths(sweeps.regimes(evaluation.tried)[regime])
+        numbers = charts.line_numbers(evaluation, lines)
+        assert numbers == [evaluation.methods.index(line.method) for line in lines]
+    several = made.evaluation()
+    for edit in several["edits"]:
+        if edit["factor"] > 1:
+            edit["factor"] = 0.5
+            edit["keep"] = 0.01 if edit["edit"].endswith("1.1") else 0.05
+    changed = made.evaluated(several)
+    numbers = charts.line_numbers(changed, sweeps.paths(changed.tried))
+    assert len(set(numbers)) == len(numbers)
 
 
 def test_consistency_has_a_line_per_keep_and_one_of_chance():
-    overlaps = curves.overlaps(made.isolation())
-    root = parsed(curves.consistency(overlaps, (560, 380)))
-    assert len(of_class(root, "stroke")) == len(of_class(root, "baseline")) == 3
-    assert len(of_class(root, "mark")) == len(overlaps)
+    chart = charts.consistency(overlaps())
+    assert len(points(chart)) == len(overlaps())
+    for row in points(chart):
+        assert row["tip"].startswith(row["series"])
+    (chance,) = of(chart, "line", strokeDash=[6, 4])
+    expected = {one.label: one.chance for one in overlaps()}
+    assert {row["series"] for row in chance.rows} == set(expected)
+    for row in chance.rows:
+        assert row["chance"] == pytest.approx(expected[row["series"]], rel=1e-5)
 
 
 def test_chance_crosses_the_whole_chart_where_there_is_only_one_size():
-    overlaps = [one for one in curves.overlaps(made.isolation()) if one.samples == 100]
-    root = parsed(curves.consistency(overlaps, (560, 380)))
-    spans = [re.findall(r"[\d.]+", line.get("d")) for line in of_class(root, "baseline")]
-    assert [float(right) - float(left) for left, _, right in spans] == [560 - curves.LEFT - curves.RIGHT] * 3
+    chart = charts.consistency(overlaps(100))
+    (chance,) = of(chart, "rule", strokeDash=[6, 4])
+    assert "x" not in chance.encoding
+    assert [row["chance"] for row in chance.rows] == pytest.approx([k / (2 - k) for k in (0.001, 0.05, 0.15)], rel=1e-5)
 
 
 def test_two_repeats_have_no_bar_and_say_so():
     isolation = made.isolation()
-    for entry in isolation["overlap"]:
+    for entry in isolation["overlaps"]:
         entry |= {"repeats": 2, "iou": entry["iou"][2:3]}
-    root = parsed(curves.consistency(curves.overlaps(isolation), (560, 380)))
-    assert of_class(root, "error") == []
-    assert all("(one pair, no interval)" in point.get("data-tip") for point in of_class(root, "point"))
+    chart = charts.consistency(Isolation.model_validate(isolation).agreements)
+    assert all(row["low"] is None and "(one pair, no interval)" in row["tip"] for row in points(chart))
 
 
-@pytest.mark.parametrize(("kind", "lines"), [("choose", 1), ("generate", 0)])
-def test_a_control_that_is_chosen_has_a_line_of_chance(kind, lines):
+@pytest.mark.parametrize(("kind", "expected"), [("choose", [[{"y": 0.25}]]), ("generate", [])])
+def test_a_control_that_is_chosen_has_a_line_of_chance(kind, expected):
     summary = made.evaluation(boost=False)
     summary["tasks"][1] |= {"kind": kind, "chance": 0.25}
-    chosen = trials.evaluation({"evaluation": summary})
-    _, root = panel(chosen)
-    guesses = of_class(root, "guess")
-    assert len(guesses) == lines
-    sweep = parsed(curves.panel(chosen, sweeps.swept(chosen.tried, "keep"), chosen.controls[0], "keep", (400, 300)))
-    assert len(of_class(sweep, "guess")) == lines
-    if lines:
-        # A quarter of the way from 0 to 100 %, read off the axis' own numbers.
-        ticks = {tick.text: float(tick.get("y")) - 4 for tick in of_class(root, "tick") if tick.get("x") == "50.0"}
-        assert float(guesses[0].get("d").split()[1].split("H")[0]) == pytest.approx(ticks["25"], abs=0.2)
+    evaluation = made.evaluated(summary)
+    lines = sweeps.swept(evaluation.tried, "keep")
+    control = evaluation.controls[0]
+    for chart in (panel(evaluation), charts.sweep(evaluation, lines, control, "keep")):
+        assert [layer.rows for layer in of(chart, "rule", strokeDash=[1.5, 4])] == expected
+    legend = [series.name for series in charts.legend(evaluation, lines, [*evaluation.skills, control])]
+    assert ("chance" in legend) == (kind == "choose")
+    assert legend[:3] == [line.label for line in lines]
+
+
+def test_a_distribution_has_a_cell_for_every_kind_and_block_with_sums_and_the_head_apart():
+    (one, *_) = distribution.distributions(Isolation.model_validate(made.isolation()))
+    rows = layers(charts.distribution(one))[0].rows
+    cells = {(row["y"], row["x"]): row for row in rows}
+    assert len(rows) == len(cells) == (len(one.kinds) + 1) * (made.BLOCKS + 1) + 1
+    for kind in one.kinds:
+        for block in one.blocks:
+            count = one.at(kind, block)
+            cell = cells[kind, str(block)]
+            assert cell["value"] == pytest.approx(count.share, rel=1e-5)
+            assert f"{count.selected:,} of {count.total:,} weights" in cell["tip"]
+    assert cells["all of the block", "all"]["value"] == pytest.approx(one.whole.share, rel=1e-5)
+    assert [key for key in cells if key[0] == distribution.HEAD] == [(distribution.HEAD, "all")]
+
+
+def test_of_many_blocks_only_the_sums_have_a_number_in_them():
+    isolation = made.isolation()
+    matrices = [m for m in isolation["selections"][0]["matrices"] if m["block"] == 0]
+    many = [m | {"block": block} for block in range(40) for m in matrices]
+    isolation["selections"] = [isolation["selections"][0] | {"matrices": many}]
+    (one,) = distribution.distributions(Isolation.model_validate(isolation))
+    rows = layers(charts.distribution(one))[0].rows
+    assert all((row["text"] != "") == (row["x"] == "all") for row in rows)
 
 
 def test_a_distribution_sums_experts_up_and_keeps_the_head_apart():
-    plain, split = (distribution.distributions(made.isolation(experts=e)) for e in (False, True))
+    plain, split = (
+        distribution.distributions(Isolation.model_validate(made.isolation(experts=e))) for e in (False, True)
+    )
     for one, other in zip(plain, split, strict=True):
         assert other.kinds == [kind.replace("mlp.", "mlp.experts.") for kind in one.kinds]
         assert other.head.share == one.head.share
@@ -162,11 +304,12 @@ def test_a_distribution_sums_experts_up_and_keeps_the_head_apart():
 
 
 def test_sums_over_blocks_kinds_and_everything_agree():
-    for one, entry in zip(distribution.distributions(made.isolation()), made.isolation()["selections"], strict=True):
+    isolation = Isolation.model_validate(made.isolation())
+    for one, selection in zip(distribution.distributions(isolation), isolation.selections, strict=True):
         by_block = sum(one.of_block(block).selected for block in one.blocks)
         by_kind = sum(one.of_kind(kind).selected for kind in one.kinds)
         assert by_block == by_kind == one.whole.selected - one.head.selected
-        assert (one.whole.selected, one.whole.total) == (entry["selected"], entry["total"])
+        assert (one.whole.selected, one.whole.total) == (selection.selected, selection.total)
 
 
 def test_of_many_distributions_first_repeats_are_drawn_first():
@@ -174,10 +317,10 @@ def test_of_many_distributions_first_repeats_are_drawn_first():
     isolation["selections"] = [
         entry | {"repeat": repeat} for repeat in (0, 1, 2) for entry in isolation["selections"][:4]
     ]
-    every = distribution.distributions(isolation)
-    assert [one.repeat for one in distribution.first(every, 6)] == [0, 0, 0, 0, 1, 1]
+    every = distribution.distributions(Isolation.model_validate(isolation))
+    assert [one.selection.repeat for one in distribution.first(every, 6)] == [0, 0, 0, 0, 1, 1]
     assert distribution.first(every, 99) == every
-    assert len({one.slug for one in every}) == len(every)
+    assert len({one.slug for one in every}) == len({one.name for one in every}) == len(every)
 
 
 @pytest.mark.parametrize(
@@ -187,10 +330,31 @@ def test_shares_are_written_for_small_cells(share, text):
     assert distribution.share(share) == text
 
 
-def test_names_are_escaped(found):
+@pytest.mark.parametrize(("low", "high"), [(3.1, 3.4), (1.0, 30.0), (2.0, 2e5), (5.01, 5.02)])
+def test_ticks_of_a_logarithmic_axis_are_two_to_seven_and_within_it(low, high):
+    ticks = charts.round_numbers(low, high)
+    assert 2 <= len(ticks) <= 7
+    assert all(low <= tick <= high for tick in ticks)
+
+
+def test_every_colour_is_one_of_the_theme(evaluation):
+    lines = sweeps.swept(evaluation.tried, "keep")
+    every = [panel(evaluation), charts.sweep(evaluation, lines, evaluation.skills[0], "keep")]
+    every += [charts.consistency(overlaps())]
+    for chart in every:
+        for layer in layers(chart):
+            colour = layer.mark.get("color")
+            assert colour is None or colour.startswith("var(--")
+            domain = layer.encoding.get("color", {}).get("scale", {}).get("range", [])
+            assert set(domain) <= set(theme.TONES)
+
+
+def test_names_of_tasks_and_models_are_data_and_no_part_of_an_expression():
     hostile = made.evaluation(boost=False)
     for task in hostile["tasks"]:
-        task["task"] = '"><script>x</script>' + task["task"]
+        task["name"] = "a.b:c'\"]><script>" + task["name"]
     hostile["selectivity"] = []
-    _, root = panel(trials.evaluation({"evaluation": hostile}))
-    assert not [element for element in root.iter() if element.tag.endswith("script")]
+    chart = panel(made.evaluated(hostile))
+    for layer in layers(chart):
+        for encoding in layer.encoding.values():
+            assert "script" not in json.dumps({key: encoding[key] for key in encoding if key not in ("axis",)})

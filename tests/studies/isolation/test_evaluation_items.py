@@ -96,7 +96,7 @@ def test_an_evaluation_asks_no_calibration_text_where_there_are_enough_others(ll
     for name, of in ((skill, skill), (f"gold:{control}", control)):
         assert len(asked(tmp_path / "told", name)) == 8
         assert not asked(tmp_path / "told", name) & texts(file, of)
-    assert not [note for note in outcome.summary["notes"] if "calibration" in note]
+    assert not [note for note in outcome.summary.notes if "calibration" in note]
 
 
 def test_where_there_are_too_few_all_others_are_asked_and_it_is_said_how_many_are_not(llama, skill, control, tmp_path):
@@ -110,7 +110,7 @@ def test_where_there_are_too_few_all_others_are_asked_and_it_is_said_how_many_ar
                 f"{name}: 3 of the 8 items that are asked were also calibration texts of the edits; 5 of its 20 items"
                 " were not."
             )
-            for note in outcome.summary["notes"]
+            for note in outcome.summary.notes
         )
 
 
@@ -126,7 +126,7 @@ def test_a_folder_with_answers_keeps_its_items_when_edits_of_other_texts_come(ll
     assert (overlap := len(first & texts(files[1], skill))) > 0  # else this shows nothing
     outcome = run_evaluation(what, [read_edit(files[1])], told, random_controls=0, model=llama, make_engine=Oracle())
     assert asked(told, skill) == first
-    assert any(f": {overlap} of the 12 items that are asked" in note for note in outcome.summary["notes"])
+    assert any(f": {overlap} of the 12 items that are asked" in note for note in outcome.summary.notes)
 
 
 def test_a_folder_of_other_questions_does_not_lend_its_items(skill, tmp_path):

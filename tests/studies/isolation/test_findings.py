@@ -1,23 +1,26 @@
 """What is said of an isolation: only what the intervals carry."""
 
-import copy
-
 import made_isolation as made
 import pytest
 
-from lesion.report import trials, wording
-from lesion.studies.isolation import findings as isolation_prose
-from lesion.studies.isolation import selection_findings as selection_prose
+from lesion.report import wording
+from lesion.studies.isolation import findings, selection_findings
+from lesion.studies.isolation.evaluation import Choice
+from lesion.studies.isolation.result import Isolation
 
 
 def told(summary):
-    found = isolation_prose.findings(trials.evaluation(summary), summary.get("isolation") or {})
-    sentences = [sentence for one in found for sentence in (*one.headline, *one.sentences)]
+    every = findings.findings(made.summary(summary))
+    sentences = [sentence for one in every for sentence in (*one.headline, *one.sentences)]
     return " ".join(sentences).replace(wording.SPACE, " ")
 
 
-def only(method, **cells):
-    """One edit of one method, whose cells on the skill are changed."""
+def selected(isolation):
+    return " ".join(selection_findings.selected(Isolation.model_validate(isolation))).replace(wording.SPACE, " ")
+
+
+def only(method, **parts):
+    """One edit of one method, parts of whose cell on the skill are changed."""
     summary = {"evaluation": made.evaluation(boost=False)}
     found = summary["evaluation"]
     key = made.key(method, 0.05)
@@ -25,7 +28,9 @@ def only(method, **cells):
     found["choice"] = None
     for task in found["tasks"]:
         task["cells"] = [cell for cell in task["cells"] if cell["edit"] == key]
-    found["tasks"][0]["cells"][0] |= cells
+    cell = found["tasks"][0]["cells"][0]
+    for name, value in parts.items():
+        cell[name] = value if value is None else cell[name] | value
     found["selectivity"] = [entry for entry in found["selectivity"] if entry["edit"] == key]
     return summary
 
@@ -51,8 +56,7 @@ def test_a_method_that_hurts_everything_is_not_called_selective():
     ("low", "high", "selective"), [(0.01, 0.2, True), (0.0, 0.2, False), (-0.1, 0.2, False), (-0.3, -0.1, False)]
 )
 def test_beyond_random_is_claimed_only_when_the_interval_lies_above_zero(low, high, selective):
-    spread = {"draws": 2, "accuracy": 0.3, "lowest": 0.2, "highest": 0.4, "drop": 0.5, "beyond": 0.1}
-    text = told(only("mathneuro", random=spread | {"beyond_low": low, "beyond_high": high}))
+    text = told(only("mathneuro", random={"draws": 2, "beyond": {"value": 0.1, "low": low, "high": high}}))
     assert ("MathNeuro hurts" in text) == selective
     assert ("No evidence of more loss than with as many random weights" in text) == (not selective)
 
@@ -64,7 +68,7 @@ def test_without_random_controls_nothing_is_called_selective():
 
 
 def test_a_drop_whose_interval_reaches_zero_is_no_evidence():
-    text = told(only("mathneuro", drop=0.02, drop_low=-0.01, drop_high=0.05))
+    text = told(only("mathneuro", change={"value": 0.02, "low": -0.01, "high": 0.05}))
     assert "a drop of 2.0 points [−1.0, 5.0], p corrected < .0001: no evidence of a loss." in text
     assert "MathNeuro hurts" not in text
 
@@ -75,11 +79,12 @@ def test_a_boost_is_judged_by_gains():
     found = summary["evaluation"]
     key = made.key("mathneuro", 0.05, 1.1)
     cell = next(cell for cell in found["tasks"][0]["cells"] if cell["edit"] == key)
-    cell |= {"accuracy": 0.95, "drop": -0.07, "drop_low": -0.1, "drop_high": -0.04, "p_corrected": 0.001}
-    cell["random"] |= {"beyond": -0.06, "beyond_low": -0.1, "beyond_high": -0.02}
+    cell["result"]["value"] = 0.95
+    cell["change"] |= {"value": -0.07, "low": -0.1, "high": -0.04, "p_corrected": 0.001}
+    cell["random"]["beyond"] = {"value": -0.06, "low": -0.1, "high": -0.02}
     for entry in found["selectivity"]:
         if entry["edit"] == key:
-            entry |= {"difference": -0.09, "low": -0.13, "high": -0.05}
+            entry["difference"] = {"value": -0.09, "low": -0.13, "high": -0.05}
     text = told(summary)
     assert "MathNeuro raises primer:arithmetic more than as many random weights and more than every control" in text
     assert "a gain of 7.0 points [4.0, 10.0], p corrected .001." in text
@@ -88,20 +93,20 @@ def test_a_boost_is_judged_by_gains():
 
 def test_it_is_said_when_no_control_has_to_be_generated():
     summary = only("mathneuro")
-    assert "has to be generated here" not in told(summary)
+    assert "has to be generated" not in told(summary)
     for task in summary["evaluation"]["tasks"][1:]:
         task["kind"] = "choose"
-    assert "No control that can tell has to be generated here" in told(summary)
+    assert "No informative control has to be generated" in told(summary)
 
 
 def test_losses_by_running_into_the_token_limit_are_named():
     assert "hit the token limit" not in told(only("mathneuro"))
-    assert "There 60 % of the answers hit the token limit" in told(only("mathneuro", truncated=0.6))
+    assert "60 % of the answers hit the token limit" in told(only("mathneuro", rates={"truncated": 0.6}))
 
 
 def test_answers_that_could_not_be_read_are_named_before_a_skill_is_called_lost():
-    assert "nothing could be read" not in told(only("mathneuro"))
-    assert "From 70 % of the answers nothing could be read" in told(only("mathneuro", unparsed=0.7))
+    assert "could be parsed" not in told(only("mathneuro"))
+    assert "In 70 % of the answers no answer could be parsed" in told(only("mathneuro", rates={"unparsed": 0.7}))
 
 
 @pytest.mark.parametrize(
@@ -110,8 +115,8 @@ def test_answers_that_could_not_be_read_are_named_before_a_skill_is_called_lost(
      (-0.05, -0.01, 0.01, "a loss"), (0.01, 0.03, 0.06, "no evidence of any change")],
 )  # fmt: skip
 def test_the_choice_is_told_by_its_test_items(low, high, p, verdict):
-    choice = made.choice() | {"gain_low": low, "gain_high": high, "p": p}
-    text = isolation_prose.chosen(choice).replace(wording.SPACE, " ")
+    choice = made.choice() | {"gain": {"value": 0.005, "low": low, "high": high, "p": p}}
+    text = findings.chosen(Choice.model_validate(choice), made.evaluated()).replace(wording.SPACE, " ")
     assert f", {verdict}." in text
     assert "On 200 test items that had no part in the choice, accuracy goes from 88.0 % to 88.5 %" in text
 
@@ -127,38 +132,38 @@ def test_without_roles_no_word_is_said_about_selectivity():
 
 
 def test_what_was_selected_is_told_in_counts():
-    text = " ".join(selection_prose.selected(made.isolation())).replace(wording.SPACE, " ")
+    text = selected(made.isolation())
     assert (
         "12 selections of 1,540,096 scored weights, for primer:arithmetic against primer:atlas and primer:reading"
         in text
     )
     assert "MathNeuro, keep 5 %: sets found from 500 texts each agree to an IoU of 0.95 (0.94 to 0.96)" in text
     assert "2 parameters with 65,664 weights were not scored" in text
-    assert "Magnitude, keep 15 %: 228,033 weights, 14.81 %; of every block the same share." in text
+    assert "Magnitude, keep 15 %: 228,033 weights, 14.81 %; the same share of every block." in text
 
 
 def floored(summary, *tasks, chance=0.0, kind="generate"):
     """The controls with the unedited model at 0 to 13.3 % (0 of 25 right) above chance."""
     for task in summary["evaluation"]["tasks"]:
-        if task["task"] in tasks:
-            task["baseline"] |= {"accuracy": chance, "low": chance, "high": chance + 0.133}
+        if task["name"] in tasks:
+            task["baseline"]["result"] = {"value": chance, "low": chance, "high": chance + 0.133}
             task |= {"chance": chance, "kind": kind}
     return summary
 
 
-def test_a_control_at_the_floor_is_not_counted_and_said_to_tell_nothing():
+def test_a_control_at_the_floor_is_not_counted_and_called_uninformative():
     summary = floored(only("mathneuro"), made.CONTROLS[0])
     summary["evaluation"]["tasks"].pop()  # no running text
     text = told(summary)
-    assert "more than every control that can tell." in text
-    assert "primer:atlas cannot tell: the unedited model is at 0.0 % [0.0, 13.3] (chance 0 %)." in text
+    assert "more than every control that is informative." in text
+    assert "primer:atlas is uninformative: the unedited model is at 0.0 % [0.0, 13.3] (chance 0 %)." in text
     assert "primer:atlas drops" not in text
     assert "primer:reading drops" in text
 
 
-def test_without_a_control_that_can_tell_there_is_no_verdict_however_large_the_differences():
+def test_without_an_informative_control_there_is_no_verdict_however_large_the_differences():
     text = told(floored(only("mathneuro"), *made.CONTROLS, chance=0.25, kind="choose"))
-    assert "Whether any edit hurts primer:arithmetic selectively cannot be said: no control that is answered" in text
+    assert "Whether any edit hurts primer:arithmetic selectively cannot be said: no control that is answered is" in text
     assert "Compared with random weights alone, MathNeuro hurts it more." in text
     assert "(chance 25 %)" in text
     assert "more than every control" not in text
@@ -180,10 +185,10 @@ def test_a_control_not_yet_answered_under_an_edit_withholds_the_verdict():
 
 @pytest.mark.parametrize(("p", "selective"), [(0.05, True), (0.051, False), (None, False)])
 def test_the_verdict_needs_a_small_corrected_p_beside_its_intervals(p, selective):
-    text = told(only("mathneuro", p_corrected=p))
+    text = told(only("mathneuro", change={"p_corrected": p}))
     assert ("MathNeuro hurts" in text) == selective
     assert ("no evidence of a loss" in text) == (not selective)
-    assert "p corrected .051: with all edits tried allowed for, no evidence of a loss." in text or p != 0.051
+    assert "p corrected .051: corrected for all edits tried, no evidence of a loss." in text or p != 0.051
 
 
 @pytest.mark.parametrize(
@@ -193,40 +198,47 @@ def test_the_verdict_needs_a_small_corrected_p_beside_its_intervals(p, selective
 def test_running_text_that_gets_worse_than_under_random_weights_is_named_in_the_headline(low, random, suffers):
     summary = only("mathneuro")
     (cell,) = summary["evaluation"]["tasks"][3]["cells"]
-    cell |= {"ratio": 1.99, "ratio_low": low, "ratio_high": 2.27}
-    cell["random"] = None if random is None else {"draws": 3, "perplexity": 3.2 * random, "lowest": 3, "highest": 9}
-    (finding, *_) = isolation_prose.findings(trials.evaluation(summary), {})
+    cell["change"] = {"value": 1.99, "low": low, "high": 2.27}
+    cell["random"] = None if random is None else {"draws": 3, "mean": 3.2 * random, "lowest": 3, "highest": 9}
+    (finding, *_) = findings.findings(made.summary(summary))
     expected = f"With MathNeuro, running text suffers too (×1.99 [{low:.3g}, 2.27] on primer:text)."
     assert (expected in [line.replace(wording.SPACE, " ") for line in finding.headline]) == suffers
     assert ("running text suffers too" in finding.sentences[0]) == suffers
 
 
 def test_running_text_under_an_edit_that_is_not_selective_is_named_in_its_own_sentence_only():
-    (finding, *_) = isolation_prose.findings(trials.evaluation(only("wanda")), {})
+    (finding, *_) = findings.findings(made.summary(only("wanda")))
     assert "running text suffers too" in finding.sentences[0]
     assert not any("running text" in line for line in finding.headline)
 
 
 def test_two_repeats_are_one_pair_without_a_spread():
     isolation = made.isolation()
-    for entry in isolation["overlap"]:
-        entry |= {"repeats": 2, "iou": entry["iou"][2:3], "low": None, "high": None}
-    text = " ".join(selection_prose.selected(isolation)).replace(wording.SPACE, " ")
+    for entry in isolation["overlaps"]:
+        entry |= {"repeats": 2, "iou": entry["iou"][2:3], "mean": {"value": entry["mean"]["value"]}}
+    text = selected(isolation)
     assert "agree to an IoU of 0.95 (one pair, no interval) over 2 repeats" in text
 
 
-def test_a_control_that_cannot_tell_is_not_told_as_spared_by_the_choice():
+def test_an_uninformative_control_is_not_told_as_spared_by_the_choice():
     summary = floored({"evaluation": made.evaluation()}, made.CONTROLS[0])
-    assert "primer:atlas cannot tell." in isolation_prose.chosen(made.choice(), trials.evaluation(summary))
+    evaluation = made.evaluated(summary["evaluation"])
+    assert "primer:atlas is uninformative." in findings.chosen(evaluation.choice, evaluation)
 
 
-def test_prose_survives_every_missing_part():
-    whole = made.evaluation()
-    for task in copy.deepcopy(whole)["tasks"]:
-        for name in ("drop", "drop_low", "random", "truncated", "ratio", "ratio_low"):
-            summary = copy.deepcopy({"evaluation": whole})
-            for cell in next(t for t in summary["evaluation"]["tasks"] if t["task"] == task["task"])["cells"]:
-                cell[name] = None
-            assert told(summary)
-    for name in ("edits", "tasks", "selectivity", "choice"):
-        told({"evaluation": whole | {name: []}} if name != "edits" else {"evaluation": {"edits": [], "tasks": []}})
+@pytest.mark.parametrize("lacking", ["drop", "interval", "random"])
+def test_what_was_not_measured_is_said(lacking):
+    parts = {
+        "drop": {"change": {"value": None}},
+        "interval": {"change": {"low": None, "high": None}},
+        "random": {"random": {"beyond": {"value": None}}},
+    }[lacking]
+    text = told(only("mathneuro", **parts))
+    assert "MathNeuro hurts" not in text
+    assert {"drop": "", "interval": "without an interval", "random": "have no interval to compare with"}[
+        lacking
+    ] in text
+
+
+def test_where_nothing_was_measured_it_is_said():
+    assert told({"evaluation": None}) == "Nothing has been measured yet."

@@ -16,9 +16,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    summary = made.study()
+    summary = made.summary(made.study())
     place = tmp_path_factory.mktemp("report") / "report.html"
-    place.write_text(isolation.page(summary, *made.answers(summary)), encoding="utf-8")
+    place.write_text(isolation.page(summary, *made.answers(made.study())), encoding="utf-8")
     return place.as_uri()
 
 
@@ -34,7 +34,7 @@ def test_the_chooser_shows_one_distribution_at_a_time(tab, address):
     assert tab.ask(shown) == ["0"]
     tab.ask(
         "(s => { s.value = '5'; s.dispatchEvent(new Event('change')) })"
-        "(document.querySelector('select[data-shows=distribution]'))"
+        "(document.querySelector('select[data-shows=Selection]'))"
     )
     assert tab.ask(shown) == ["5"]
 
@@ -46,12 +46,18 @@ def test_every_table_sorts_by_number(tab, address):
 
 def test_pointing_at_an_edit_tells_its_numbers_and_a_click_opens_its_answers(tab, address):
     tab.open(address)
-    key = made.key("mathneuro", 0.05)
-    tab.ask("document.getElementById('tradeoff').scrollIntoView({behavior: 'instant'})")
-    place = (
-        f"[...document.querySelectorAll('.point')].find(e => e.dataset.edit === '{key}' && e.getClientRects().length)"
+    tab.ask("document.getElementById('trade-off').scrollIntoView({behavior: 'instant'})")
+    # Vega draws the marks of a layer as paths with what they tell as their data.
+    marks = (
+        "[...document.querySelectorAll('#trade-off .vega svg path')].filter(e => e.__data__?.datum?.edit"
+        " && e.__data__.mark.marktype === 'symbol')"
     )
-    x, y = tab.ask(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({place}.getBoundingClientRect())")
+    for _ in range(200):
+        if tab.ask(f"{marks}.length"):
+            break
+        time.sleep(0.05)
+    key = tab.ask(f"{marks}[0].__data__.datum.edit")
+    x, y = tab.ask(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({marks}[0].getBoundingClientRect())")
     tab.move(x, y)
     for _ in range(40):
         if not tab.ask("document.getElementById('tip').hidden"):

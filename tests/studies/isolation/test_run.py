@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
+from lesion.studies.isolation.result import IsolationSummary
 from lesion.studies.isolation.run import recall_isolation, run_evaluation, run_isolation
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from tiny import model, tiny, tokenizer
@@ -60,17 +60,17 @@ def test_a_study_ends_with_selections_answers_and_the_numbers_of_both(llama, dat
     oracle, listener = Oracle(), Listener()
     outcome = run_isolation(study(data), tmp_path / "out", watcher=listener, model=llama, make_engine=oracle)
     assert (outcome.asked, outcome.planned) == (2 * 4 * ITEMS, 2 * 4 * ITEMS)
-    assert set(outcome.summary) == {"isolation", "evaluation", "study", "notes"}
-    (selection,) = outcome.summary["isolation"]["selections"]
-    (own,) = (entry for entry in outcome.summary["evaluation"]["edits"] if entry["random_of"] is None)
-    assert (own["digest"], own["selected"], own["keep"]) == (selection["digest"], selection["selected"], 0.2)
-    assert own["edit"] == f"{selection['label']}@{selection['digest']}×0"
-    assert [(e["task"], e["role"]) for e in outcome.summary["evaluation"]["tasks"]] == [
+    (selection,) = outcome.summary.isolation.selections
+    (own,) = (entry for entry in outcome.summary.evaluation.edits if entry.random_of is None)
+    assert (own.digest, own.selected, own.keep) == (selection.digest, selection.selected, 0.2)
+    assert own.edit == f"{selection.label}@{selection.digest}×0"
+    assert [(task.name, task.role) for task in outcome.summary.evaluation.tasks] == [
         (str(data[0]), "skill"),
         (str(data[1]), "control"),
     ]
-    assert outcome.summary["study"]["name"] == "s"
-    assert json.loads(json.dumps(outcome.summary)) == outcome.summary
+    assert outcome.summary.study.name == "s"
+    assert (tmp_path / "out/summary.json").read_text() == outcome.summary.text()
+    assert IsolationSummary.model_validate_json(outcome.summary.text()) == outcome.summary
 
 
 def test_what_a_run_returns_is_what_the_folder_remembers(llama, data, tmp_path):
@@ -78,9 +78,9 @@ def test_what_a_run_returns_is_what_the_folder_remembers(llama, data, tmp_path):
     outcome = run_isolation(what, tmp_path / "out", model=llama, make_engine=Oracle())
     summary, answers, items = recall_isolation(tmp_path / "out")
     assert summary == outcome.summary
-    assert outcome.summary["evaluation"]["choice"] is not None
+    assert outcome.summary.evaluation.choice is not None
     assert (len(answers), len(items)) == (outcome.planned, 2 * ITEMS)
-    assert (summary["study"]["title"], summary["study"]["level"]) == (what.title, 0.9)
+    assert (summary.study.title, summary.study.level) == (what.title, 0.9)
 
 
 def test_without_tasks_nothing_is_asked_and_the_folder_remembers_the_study(llama, data, tmp_path):
@@ -91,9 +91,7 @@ def test_without_tasks_nothing_is_asked_and_the_folder_remembers_the_study(llama
     assert not (tmp_path / "out" / "answers.sqlite").exists()
     summary, answers, items = recall_isolation(tmp_path / "out")
     assert (summary, answers, items) == (outcome.summary, None, None)
-    told = {"name": "s", "title": "Only selections", "seed": 4, "level": 0.95}
-    assert summary["study"].items() >= told.items()
-    assert "evaluation" not in summary
+    assert (summary.study, summary.evaluation) == (what, None)
 
 
 def test_a_second_run_observes_and_asks_nothing(llama, data, tmp_path, monkeypatch):
@@ -126,14 +124,14 @@ def test_when_the_engine_dies_the_next_run_ends_with_the_same_summary(lives, lla
     whole = run_isolation(study(data), tmp_path / "whole", model=llama, make_engine=Oracle())
     with pytest.raises(RuntimeError, match="the engine died"):
         run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle(lives))
-    recalled = recall_isolation(tmp_path / "out")[0]
-    assert recalled["isolation"] == whole.summary["isolation"]
-    assert len(recalled["evaluation"]["edits"]) == 3
+    recalled = recall_isolation(tmp_path / "out").summary
+    assert recalled.isolation == whole.summary.isolation
+    assert len(recalled.evaluation.edits) == 3
     oracle = Oracle()
     rest = run_isolation(study(data), tmp_path / "out", model=llama, make_engine=oracle)
     assert len(oracle.asked) == 2 * 4 * ITEMS - lives
-    assert json.dumps(rest.summary) == json.dumps(whole.summary)
-    assert (tmp_path / "out/isolation.json").read_bytes() == (tmp_path / "whole/isolation.json").read_bytes()
+    assert rest.summary == whole.summary
+    assert (tmp_path / "out/summary.json").read_bytes() == (tmp_path / "whole/summary.json").read_bytes()
 
 
 def test_items_that_edits_were_made_from_and_that_are_asked_are_noted(llama, data, tmp_path):
@@ -141,7 +139,7 @@ def test_items_that_edits_were_made_from_and_that_are_asked_are_noted(llama, dat
     for file in data:
         assert (
             f"{file}: all {ITEMS} items that are asked were also calibration texts of the edits; isolate with fewer"
-            " texts (--samples) to keep them apart." in outcome.summary["notes"]
+            " texts (--samples) to keep them apart." in outcome.summary.notes
         )
 
 
@@ -180,13 +178,30 @@ def test_a_folder_that_cannot_be_made_is_told(place, llama, data, tmp_path):
         run_isolation(study(data), tmp_path / place, model=llama, make_engine=Oracle())
 
 
-def test_a_folder_with_neither_recalls_nothing_and_damage_is_told(tmp_path):
+def test_a_folder_with_neither_recalls_nothing(tmp_path):
     assert recall_isolation(tmp_path) is None
     assert recall_isolation(tmp_path / "absent") is None
-    for damage in ("", "{", "[]", '{"isolation": {}}', '{"study": "kep = 1", "isolation": {}, "notes": []}'):
-        (tmp_path / "isolation.json").write_text(damage)
-        with pytest.raises(LesionError, match=r"isolation\.json is damaged .*run `lesion isolate` again"):
-            recall_isolation(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"kind": "isolation"}', '{"study": "kep = 1", "isolation": {}}'])
+def test_damage_is_told_and_the_same_study_mends_it(damage, llama, data, tmp_path):
+    what = study(data, tasks=[])
+    whole = run_isolation(what, tmp_path / "out", model=llama)
+    (tmp_path / "out/summary.json").write_text(damage)
+    with pytest.raises(LesionError, match=r"summary\.json is damaged .*run `lesion isolate` again"):
+        recall_isolation(tmp_path / "out")
+    assert run_isolation(what, tmp_path / "out", model=llama).summary == whole.summary
+    assert recall_isolation(tmp_path / "out").summary == whole.summary
+
+
+def test_an_evaluation_needs_no_summary_to_be_recalled(llama, data, edits, tmp_path):
+    outcome = asked(llama, data, edits, tmp_path / "out")
+    for damage in (None, "{"):
+        (tmp_path / "out/summary.json").unlink()
+        if damage is not None:
+            (tmp_path / "out/summary.json").write_text(damage)
+        assert recall_isolation(tmp_path / "out").summary == outcome.summary
+        asked(llama, data, edits, tmp_path / "out")
 
 
 # What follows: evaluating edits from files.
@@ -211,39 +226,39 @@ def test_files_give_the_numbers_that_the_study_they_come_from_gives(llama, data,
     from_files = asked(llama, data, edits, tmp_path / "files", random_controls=2)
     what = study(data, methods=["mathneuro", "wanda"])
     whole = run_isolation(what, tmp_path / "study", model=llama, make_engine=Oracle())
-    ours, theirs = (outcome.summary["evaluation"] for outcome in (from_files, whole))
-    assert ours["tasks"] == theirs["tasks"]
-    assert ours["edits"] == theirs["edits"]
-    assert ours["selectivity"] == theirs["selectivity"]
+    ours, theirs = (outcome.summary.evaluation for outcome in (from_files, whole))
+    assert ours.tasks == theirs.tasks
+    assert ours.edits == theirs.edits
+    assert ours.selectivity == theirs.selectivity
 
 
 def test_each_file_is_asked_under_its_own_factor_or_under_those_given(llama, data, edits, tmp_path):
     own = save_edit(tmp_path / "boost.edit", ScaleParameters(Magnitude(0.1), 1.25), llama)
     summary = asked(llama, data, [edits[0], own], tmp_path / "own", random_controls=0).summary
-    assert [(e["method"], e["factor"]) for e in summary["evaluation"]["edits"]] == [
+    assert [(edit.method, edit.factor) for edit in summary.evaluation.edits] == [
         ("mathneuro", 0.0),
         ("magnitude", 1.25),
     ]
     summary = asked(llama, data, [edits[0], own], tmp_path / "two", random_controls=0, factors=[0.5, 2.0]).summary
-    assert [(e["method"], e["factor"]) for e in summary["evaluation"]["edits"]] == [
+    assert [(edit.method, edit.factor) for edit in summary.evaluation.edits] == [
         (method, factor) for method in ("mathneuro", "magnitude") for factor in (0.5, 2.0)
     ]
 
 
 def test_the_skill_of_an_edit_is_known_from_its_file(llama, data, edits, tmp_path):
-    summary = asked(llama, data, edits, tmp_path / "out").summary["evaluation"]
-    assert [entry["role"] for entry in summary["tasks"]] == ["skill", "control"]
-    assert summary["edits"][0]["samples"] == 3
-    elsewhere = asked(llama, data[1:], edits, tmp_path / "else").summary["evaluation"]
-    assert [entry["role"] for entry in elsewhere["tasks"]] == [None]
+    summary = asked(llama, data, edits, tmp_path / "out").summary.evaluation
+    assert [task.role for task in summary.tasks] == ["skill", "control"]
+    assert summary.edits[0].samples == 3
+    elsewhere = asked(llama, data[1:], edits, tmp_path / "else").summary.evaluation
+    assert [task.role for task in elsewhere.tasks] == [None]
 
 
 def test_without_edits_the_baseline_alone_is_asked(llama, data, tmp_path):
     oracle = Oracle()
     outcome = asked(llama, data, [], tmp_path / "out", oracle)
     assert oracle.edits == ["baseline"]
-    assert outcome.summary["evaluation"]["edits"] == []
-    assert recall_isolation(tmp_path / "out")[0] == outcome.summary
+    assert outcome.summary.evaluation.edits == ()
+    assert recall_isolation(tmp_path / "out").summary == outcome.summary
 
 
 def test_one_file_given_twice_is_asked_once(llama, data, edits, tmp_path):
@@ -257,22 +272,21 @@ def test_a_further_file_in_the_same_folder_is_all_that_is_asked(llama, data, edi
     oracle = Oracle()
     outcome = asked(llama, data, edits[1:], tmp_path / "out", oracle, random_controls=1)
     assert len(oracle.asked) == 2 * 2 * ITEMS
-    assert [e["method"] for e in outcome.summary["evaluation"]["edits"]] == ["mathneuro", "random", "wanda", "random"]
-    assert recall_isolation(tmp_path / "out")[0] == outcome.summary
+    assert [edit.method for edit in outcome.summary.evaluation.edits] == ["mathneuro", "random", "wanda", "random"]
+    assert recall_isolation(tmp_path / "out").summary == outcome.summary
 
 
 def test_an_evaluation_into_the_folder_of_its_isolation_keeps_the_numbers_of_both(llama, data, edits):
     outcome = asked(llama, data, edits, edits[0].parent)
-    assert [one["method"] for one in outcome.summary["isolation"]["selections"]] == ["mathneuro", "wanda"]
-    assert recall_isolation(edits[0].parent)[0] == outcome.summary
+    assert [one.method for one in outcome.summary.isolation.selections] == ["mathneuro", "wanda"]
+    assert recall_isolation(edits[0].parent).summary == outcome.summary
 
 
 def test_choosing_on_validation_items_is_part_of_the_numbers(llama, data, edits, tmp_path):
-    choice = asked(llama, data, edits, tmp_path / "out", factors=[0.0, 0.5], validation=0.5).summary["evaluation"][
-        "choice"
-    ]
-    assert (choice["skill"], choice["validation_items"], choice["test_items"]) == (str(data[0]), 3, 3)
-    assert len(choice["candidates"]) == 4
+    outcome = asked(llama, data, edits, tmp_path / "out", factors=[0.0, 0.5], validation=0.5)
+    choice = outcome.summary.evaluation.choice
+    assert (choice.skill, choice.validation_items, choice.test_items) == (str(data[0]), 3, 3)
+    assert len(choice.candidates) == 4
 
 
 def test_an_edit_made_for_another_model_is_refused_unless_forced(data, edits, tmp_path):
@@ -301,6 +315,7 @@ from pathlib import Path
 sys.path[:0] = {paths!r}
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.core import inference
+from lesion.studies.isolation.result import IsolationSummary
 from lesion.studies.isolation.run import run_isolation
 from lesion.studies.isolation.study import IsolationStudy
 inference.COMMIT_EVERY = 0.0
@@ -386,7 +401,7 @@ def test_nor_one_of_data_that_has_changed_or_of_another_model(llama, data, tmp_p
 def test_but_it_takes_further_shares_and_methods(llama, data, tmp_path):
     _isolated(study(data, tasks=[]), llama, tmp_path / "out")
     again = _isolated(study(data, tasks=[], keep=[0.1], methods=["wanda"]), llama, tmp_path / "out")
-    assert [one["edit"] for one in again.summary["isolation"]["selections"]] == ["wanda-0.1.edit"]
+    assert [one.file for one in again.summary.isolation.selections] == ["wanda-0.1.edit"]
     assert {file.name for file in (tmp_path / "out").glob("*.edit")} == {"mathneuro-0.2.edit", "wanda-0.1.edit"}
 
 
@@ -400,7 +415,7 @@ def test_edits_that_the_folder_did_not_isolate_are_noted(llama, data, tmp_path):
             evaluation(data), [file], tmp_path / "out", random_controls=1, model=llama, make_engine=Oracle()
         )
         assert (
-            any("not among the selections that this folder's isolation made" in n for n in outcome.summary["notes"])
+            any("not among the selections that this folder's isolation made" in n for n in outcome.summary.notes)
             == noted
         )
 
@@ -413,8 +428,8 @@ def test_the_skill_and_what_was_seen_are_known_under_every_way_to_type_a_file(ll
         model="tiny:llama", items=ITEMS, tasks=["./skill.jsonl"], decoding={"max_new_tokens": 3}
     )
     outcome = run_evaluation(asked, [file], tmp_path / "e", random_controls=1, model=llama, make_engine=Oracle())
-    assert outcome.summary["evaluation"]["tasks"][0]["role"] == "skill"
-    assert any(n.startswith("./skill.jsonl: 4 of the 6 items") for n in outcome.summary["notes"])
+    assert outcome.summary.evaluation.tasks[0].role == "skill"
+    assert any(n.startswith("./skill.jsonl: 4 of the 6 items") for n in outcome.summary.notes)
     with pytest.raises(UsageError, match="cannot be its own control"):
         IsolationStudy.make(model="m", skill="skill.jsonl", controls=["./skill.jsonl"])
 
@@ -436,4 +451,4 @@ def test_a_selection_made_anew_on_other_weights_is_noted(llama, data, tmp_path):
         model=other,
         make_engine=Oracle(),
     )
-    assert any("its selection was made anew on the weights of tiny:other" in n for n in outcome.summary["notes"])
+    assert any("its selection was made anew on the weights of tiny:other" in n for n in outcome.summary.notes)

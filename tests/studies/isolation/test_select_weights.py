@@ -46,24 +46,23 @@ def done(what: IsolationStudy, llama, folder: Path):
 def test_every_method_leaves_its_selection_as_a_file_that_reads_back_as_the_same(llama, data, tmp_path):
     found = done(study(data, methods=list(METHODS), samples=12), llama, tmp_path / "out")
     assert [file.name for file in found.files] == [f"{method}-0.2.edit" for method in METHODS]
-    for file, made, entry in zip(found.files, found.made, found.summary["selections"], strict=True):
+    for file, made, entry in zip(found.files, found.made, found.result.selections, strict=True):
         again = read_edit(file)
         (selection,) = again.selections.values()
         assert (selection.digest, again.factors) == (made.selection.digest, (0.0,))
-        assert (entry["edit"], entry["digest"], entry["method"]) == (file.name, selection.digest, made.method)
+        assert (entry.file, entry.digest, entry.method) == (file.name, selection.digest, made.method)
         masks = {address: selection.mask(address, matrix.read()) for address, matrix in llama.anatomy.scored.items()}
         told = {
-            f"{part['block']}.{part['matrix']}" if part["block"] is not None else part["matrix"]: part
-            for part in entry["matrices"]
+            f"{part.block}.{part.matrix}" if part.block is not None else part.matrix: part for part in entry.matrices
         }
-        assert {address: part["selected"] for address, part in told.items()} == {
+        assert {address: part.selected for address, part in told.items()} == {
             address: int(mask.sum()) for address, mask in masks.items()
         }
-        assert {address: part["total"] for address, part in told.items()} == {
+        assert {address: part.total for address, part in told.items()} == {
             address: mask.numel() for address, mask in masks.items()
         }
-        assert entry["selected"] == sum(int(mask.sum()) for mask in masks.values())
-        assert entry["share"] == entry["selected"] / entry["total"]
+        assert entry.selected == sum(int(mask.sum()) for mask in masks.values())
+        assert entry.share == entry.selected / entry.total
 
 
 def test_files_of_several_sizes_repeats_and_shares_have_names_of_their_own(llama, data, tmp_path):
@@ -80,7 +79,7 @@ def test_files_of_several_sizes_repeats_and_shares_have_names_of_their_own(llama
     )
     assert len({read_edit(file).digest for file in found.files}) == len(found.files)
     # Overlap: one pair of repeats for each share and size, none for what sees no data.
-    assert [(one["method"], one["keep"], one["samples"], len(one["iou"])) for one in found.summary["overlap"]] == [
+    assert [(one.method, one.keep, one.samples, len(one.iou)) for one in found.result.overlaps] == [
         ("mathneuro", keep, size, 1) for keep in (0.1, 0.2) for size in (2, 3)
     ]
 
@@ -91,20 +90,20 @@ def test_shares_that_differ_by_very_little_do_not_overwrite_each_other(llama, da
 
 
 def test_the_summary_tells_texts_coverage_and_provenance(llama, data, tmp_path):
-    found = done(study(data, repeats=2, seed=3), llama, tmp_path / "out").summary
-    assert (found["model"], found["fingerprint"], found["blocks"]) == ("tiny:llama", llama.fingerprint, 3)
-    assert (found["skill"], found["controls"]) == (str(data[0]), [str(data[1])])
-    assert (found["samples"], found["repeats"], found["seed"], found["disjoint"]) == ([3], 2, 3, True)
-    assert [(entry["data"], entry["role"], entry["repeat"], entry["texts"]) for entry in found["texts"]] == [
+    found = done(study(data, repeats=2, seed=3), llama, tmp_path / "out").result
+    assert (found.model, found.fingerprint, found.blocks) == ("tiny:llama", llama.fingerprint, 3)
+    assert (found.study.skill, found.study.controls) == (str(data[0]), (str(data[1]),))
+    assert (found.study.samples, found.study.repeats, found.study.seed, found.disjoint) == ((3,), 2, 3, True)
+    assert [(entry.data, entry.role, entry.repeat, entry.texts) for entry in found.texts] == [
         (str(data[0]), "skill", 0, 3),
         (str(data[0]), "skill", 1, 3),
         (str(data[1]), "control", 0, 3),
         (str(data[1]), "control", 1, 3),
     ]
-    assert all(entry["tokens"] > 0 and entry["cut"] == 0 for entry in found["texts"])
-    scored = {entry["name"] for entry in found["coverage"] if entry["scored"]}
+    assert all(entry.tokens > 0 and entry.cut == 0 for entry in found.texts)
+    scored = {entry.name for entry in found.coverage if entry.scored}
     assert scored == set(llama.anatomy.scored)
-    assert sum(entry["weights"] for entry in found["coverage"]) == sum(
+    assert sum(entry.weights for entry in found.coverage) == sum(
         parameter.numel() for parameter in llama.network.parameters()
     )
 
@@ -119,8 +118,7 @@ def test_the_weights_are_only_read(llama, data, tmp_path):
 def test_a_second_run_leaves_the_same_numbers(llama, data, tmp_path):
     first = done(study(data), llama, tmp_path / "out")
     second = done(study(data), llama, tmp_path / "out")
-    assert second.summary == first.summary
-    assert second.notes == first.notes
+    assert second.result == first.result
 
 
 def test_texts_longer_than_the_context_are_cut_counted_and_told(llama, data, tmp_path):
@@ -129,24 +127,24 @@ def test_texts_longer_than_the_context_are_cut_counted_and_told(llama, data, tmp
         ({"id": f"{n}", "prompt": "so " * (100 if n < 2 else 5) + f"{n}", "answer": "y"} for n in range(4)),
     )
     found = done(study((long, data[1]), samples=4), llama, tmp_path / "out")
-    assert f"{long}: 2 of 4 calibration texts were longer than the context and were cut." in found.notes
-    (skill,) = (entry for entry in found.summary["texts"] if entry["role"] == "skill")
+    assert f"{long}: 2 of 4 calibration texts were longer than the context and were cut." in found.result.notes
+    (skill,) = (entry for entry in found.result.texts if entry.role == "skill")
     # Two of 256 tokens, the context; two of `<s>`, five times `so `, a digit and the answer.
-    assert (skill["cut"], skill["tokens"]) == (2, 2 * 256 + 2 * (1 + 15 + 1 + 1))
+    assert (skill.cut, skill.tokens) == (2, 2 * 256 + 2 * (1 + 15 + 1 + 1))
 
 
 def test_repeats_that_cannot_be_disjoint_are_noted(llama, data, tmp_path):
     found = done(study(data, samples=8, repeats=2), llama, tmp_path / "out")
-    assert any("too few items for 2 repeats without a common text" in note for note in found.notes)
-    assert found.summary["disjoint"] is False
+    assert any("too few items for 2 repeats without a common text" in note for note in found.result.notes)
+    assert found.result.disjoint is False
 
 
 def test_a_selection_that_is_empty_is_noted_and_the_others_are_kept(llama, data, tmp_path):
     # The whole of every matrix is in the control's share, and so nothing is left of the skill's.
     found = done(study(data, keep=[1.0, 0.2]), llama, tmp_path / "out")
     assert [file.name for file in found.files] == ["mathneuro-0.2.edit"]
-    assert [one["keep"] for one in found.summary["selections"]] == [0.2]
-    assert any("mathneuro-1 is empty on tiny:llama" in note for note in found.notes)
+    assert [one.keep for one in found.result.selections] == [0.2]
+    assert any("mathneuro-1 is empty on tiny:llama" in note for note in found.result.notes)
 
 
 def test_where_every_selection_is_empty_or_everything_it_is_an_error(llama, data, tmp_path):
@@ -159,22 +157,22 @@ def test_where_every_selection_is_empty_or_everything_it_is_an_error(llama, data
 
 def test_too_few_neurons_for_lape_is_noted(llama, data, tmp_path):
     found = done(study(data, keep=0.9, methods=["lape"], samples=12), llama, tmp_path / "out")
-    assert any(note.startswith("lape-0.9: only ") and "fewer than the 129" in note for note in found.notes)
+    assert any(note.startswith("lape-0.9: only ") and "fewer than the 129" in note for note in found.result.notes)
 
 
 def test_experts_that_saw_no_token_are_told_and_never_selected(data, tmp_path):
     mixtral = model("mixtral")
     found = done(study(data, samples=1), mixtral, tmp_path / "out")
     silent = {
-        entry["name"].rpartition(".")[0]
-        for entry in found.summary["coverage"]
-        if entry["reason"] == "no token of the skill came to it"
+        entry.name.rpartition(".")[0]
+        for entry in found.result.coverage
+        if entry.reason == "no token of the skill came to it"
     }
-    (entry,) = found.summary["selections"]
-    for part in entry["matrices"]:
-        if f"{part['block']}.{part['matrix']}".rpartition(".")[0] in silent:
-            assert part["selected"] == 0
-    assert any(note.startswith(f"{len(silent)} experts saw no token") for note in found.notes) == bool(silent)
+    (entry,) = found.result.selections
+    for part in entry.matrices:
+        if f"{part.block}.{part.matrix}".rpartition(".")[0] in silent:
+            assert part.selected == 0
+    assert any(note.startswith(f"{len(silent)} experts saw no token") for note in found.result.notes) == bool(silent)
 
 
 @pytest.mark.parametrize("place", ["file", "file/below"])

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from lesion.core.values import Estimate
 from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import UsageError
 from lesion.studies.isolation import study as isolation_study
-from lesion.studies.isolation.selections import METHODS, Made, Overlap, coverage, selections, survey
+from lesion.studies.isolation.selections import METHODS, Made, coverage, mean_overlap, selections, survey
 from tiny import model
 
 
@@ -109,7 +110,7 @@ def test_counts_and_overlaps_are_those_of_a_brute_force_over_whole_masks(llama):
         ]
         naive = [(a & b).sum() / (a | b).sum() for a, b in itertools.combinations(own, 2)]
         assert one.iou == pytest.approx(naive)
-        assert one.mean == pytest.approx(np.mean(naive))
+        assert one.mean.value == pytest.approx(np.mean(naive))
 
 
 def test_a_selection_overlaps_wholly_with_itself_and_a_single_draw_has_no_overlap(llama):
@@ -128,7 +129,7 @@ def test_chance_is_what_random_sets_of_the_same_sizes_overlap_by(llama):
         for seed in range(4)
         for number, one in enumerate(like)
     ]
-    simulated = [survey(drawn[at : at + 3], llama)[1][0].mean for at in range(0, len(drawn), 3)]
+    simulated = [survey(drawn[at : at + 3], llama)[1][0].mean.value for at in range(0, len(drawn), 3)]
     assert by_method.chance == pytest.approx(np.mean(simulated), rel=0.05)
     # Against an independent formula, where all matrices have one share s: s² / (2s − s²), nearly.
     made = [Made("m", 0.1, 1, n, Magnitude(0.1)) for n in range(2)]
@@ -138,7 +139,8 @@ def test_chance_is_what_random_sets_of_the_same_sizes_overlap_by(llama):
 def test_two_empty_selections_have_no_overlap_to_tell(llama):
     nothing = [Made("m", 0.1, 1, n, Magnitude(0.1, ("9.mlp.up",))) for n in range(2)]
     counts, (found,) = survey(nothing, llama)
-    assert np.isnan(found.iou[0])
+    assert found.iou == (None,)
+    assert found.mean.value is None
     assert found.chance == 0
     assert sum(c.selected for c in counts[0]) == 0
 
@@ -146,36 +148,38 @@ def test_two_empty_selections_have_no_overlap_to_tell(llama):
 def test_the_interval_of_an_overlap_is_the_jackknife_over_repeats():
     table = np.zeros((5, 5))
     table[np.triu_indices(5, 1)] = iou = (0.50, 0.55, 0.45, 0.60, 0.52, 0.48, 0.61, 0.40, 0.58, 0.47)
-    found = Overlap("m", 0.1, 10, 5, iou, 0.1)
+    found = mean_overlap(iou, 5)
     left = [np.delete(np.delete(table, r, 0), r, 1).sum() / 6 for r in range(5)]
     spread = np.sqrt(4 / 5 * np.sum((np.array(left) - np.mean(left)) ** 2))
     mean = np.mean(iou)
-    assert found.interval() == pytest.approx((mean - 1.959964 * spread, mean + 1.959964 * spread))
+    assert found.value == pytest.approx(mean)
+    assert (found.low, found.high) == pytest.approx((mean - 1.959964 * spread, mean + 1.959964 * spread))
 
 
 def test_of_fewer_than_three_repeats_nothing_is_known_of_the_spread():
-    assert Overlap("m", 0.1, 10, 2, (0.5,), 0.1).interval() is None
+    assert mean_overlap((0.5,), 2) == Estimate(value=0.5)
 
 
 def test_repeats_that_all_agree_alike_have_an_interval_of_one_point():
-    assert Overlap("m", 0.1, 10, 3, (0.5, 0.5, 0.5), 0.1).interval() == pytest.approx((0.5, 0.5))
+    found = mean_overlap((0.5, 0.5, 0.5), 3)
+    assert (found.low, found.high) == pytest.approx((0.5, 0.5))
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "mixtral", "llama_tied"])
 def test_coverage_names_every_weight_of_the_model_once(family):
     whole = model(family)
     found = coverage(whole, observed(whole, 1))
-    assert sum(weights for _, _, _, weights in found) == sum(p.numel() for p in whole.network.parameters())
-    assert len({name for name, *_ in found}) == len(found)
-    assert all(scored == (not reason) for _, scored, reason, _ in found)
-    assert {name for name, scored, *_ in found if scored} == set(whole.anatomy.scored)
+    assert sum(entry.weights for entry in found) == sum(p.numel() for p in whole.network.parameters())
+    assert len({entry.name for entry in found}) == len(found)
+    assert all(entry.scored == (not entry.reason) for entry in found)
+    assert {entry.name for entry in found if entry.scored} == set(whole.anatomy.scored)
 
 
 def test_what_saw_no_token_or_was_not_observed_is_told_with_its_reason(llama):
     seen = observed(llama, 1, unseen=("0.mlp.up",))
     readers = {address: key for address, key in seen.readers.items() if address != "1.attention.q"}
     seen = Inputs(seen.sums, readers, 1, 100, seen.provenance)
-    told = {name: reason for name, _, reason, _ in coverage(llama, seen) if name in llama.anatomy.scored and reason}
+    told = {one.name: one.reason for one in coverage(llama, seen) if one.name in llama.anatomy.scored and one.reason}
     assert set(told) == {"0.mlp.up", "1.attention.q"}
     assert "no token of the skill" in told["0.mlp.up"]
     assert "was not seen" in told["1.attention.q"]

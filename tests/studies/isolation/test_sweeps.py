@@ -3,18 +3,22 @@
 import made_isolation as made
 import pytest
 
-from lesion.report import trials
 from lesion.studies.isolation import sweeps
 
 
 def edits(*keeps_and_factors, **more):
     found = [made.edit("mathneuro", keep, factor) | more for keep, factor in keeps_and_factors]
-    summary = {"evaluation": {"model": "m", "edits": found, "tasks": []}}
-    return trials.evaluation(summary).tried
+    return evaluation(found).tried
 
 
-def places(series):
-    return {one.label.replace("\N{NO-BREAK SPACE}", " "): [stop.at for stop in one.stops] for one in series}
+def evaluation(entries):
+    return made.evaluated(
+        {"model": "m", "dtype": "float32", "edits": entries, "tasks": [], "selectivity": [], "choice": None}
+    )
+
+
+def places(lines):
+    return {one.label.replace("\N{NO-BREAK SPACE}", " "): [stop.at for stop in one.stops] for one in lines}
 
 
 def test_keeps_of_one_method_form_one_line_in_ascending_order():
@@ -31,9 +35,9 @@ def test_keeps_under_several_factors_are_several_lines_named_by_the_factor():
 
 
 def test_repeats_stand_together():
-    summary = {"edits": [made.edit("wanda", 0.05) | {"edit": f"e{i}", "repeat": i} for i in range(3)], "tasks": []}
-    (series,) = sweeps.paths(trials.evaluation({"evaluation": summary}).tried)
-    assert [len(stop.edits) for stop in series.stops] == [3]
+    repeats = [made.edit("wanda", 0.05) | {"edit": f"e{i}", "repeat": i} for i in range(3)]
+    (line,) = sweeps.paths(evaluation(repeats).tried)
+    assert [len(stop.edits) for stop in line.stops] == [3]
 
 
 def test_pruning_does_not_share_an_axis_with_two_boosts():
@@ -46,8 +50,7 @@ def test_a_single_place_is_no_sweep():
 
 
 def test_random_controls_of_others_are_no_lines():
-    found = made.evaluation()
-    tried = trials.evaluation({"evaluation": found}).tried
+    tried = made.evaluated().tried
     assert {edit.method for edit in tried} == set(made.METHODS)
     assert len(tried) == len(made.METHODS) * len(made.KEEPS) + 3
 
@@ -63,5 +66,5 @@ def test_pruning_and_boosting_are_told_apart():
 def test_an_edit_made_by_hand_keeps_its_own_name(keep):
     (edit,) = edits((0.05, 0), method="custom", keep=keep, label="mine-and-yours")
     assert edit.method_name == "mine-and-yours"
-    (series,) = sweeps.paths([edit])
-    assert series.label == "mine-and-yours"
+    (line,) = sweeps.paths([edit])
+    assert line.label == "mine-and-yours"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import RenderableType
+from typing_extensions import override
 
 from lesion.arguments import validated
 from lesion.core.functions import runs
@@ -18,22 +19,21 @@ from lesion.edits.files.artefact import EditFile, read_edit
 from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.models.load import Model
-from lesion.plain import tame
 from lesion.progress import Watcher
-from lesion.studies.isolation import report as isolation_page
-from lesion.studies.isolation import tables as evaluation_tables
+from lesion.report.blocks import Chapter
+from lesion.studies.isolation import report as page
+from lesion.studies.isolation import tables, terminal
 from lesion.studies.isolation.method import METHOD
+from lesion.studies.isolation.result import IsolationSummary
 from lesion.studies.isolation.run import recall_isolation, run_evaluation
 from lesion.studies.isolation.study import SAMPLES, EvaluationStudy
 
 
 @dataclass(frozen=True)
-class IsolationResult(StudyResult):
+class IsolationResult(StudyResult[IsolationSummary]):
     """A skill that has been isolated, or edits that have been evaluated: the numbers, and the edits as files.
 
     Attributes:
-        folder: where sums, edits and answers lie; a temporary one, removed when Python ends, unless it was named.
-        summary: what `summary.json` holds.
         asked: answers asked for by this run, without those stored before.
         planned: answers that the study consists of; 0 where it was not run now.
     """
@@ -44,30 +44,30 @@ class IsolationResult(StudyResult):
     @property
     def edits(self) -> dict[str, Path]:
         """The `.edit` files by name: `mathneuro-0.05`."""
-        made = self.summary.get("isolation", {}).get("selections", ())
-        return {Path(one["edit"]).stem: self.folder / one["edit"] for one in made if one["edit"]}
+        selections = self.summary.isolation.selections if self.summary.isolation else ()
+        return {Path(one.file).stem: self.folder / one.file for one in selections if one.file}
 
     @property
     def table(self) -> pd.DataFrame:
         """One row per task and edit, random controls beside it: what `evaluation.csv` holds."""
-        return evaluation_tables.cells(self.summary)
+        return tables.evaluation(self.summary).frame
 
+    @override
     def report(self) -> Path:
-        """Write the report into the folder and return the path of `report.html`.
-
-        Raises:
-            LesionError: the folder cannot be written.
-        """
         recalled = recall_isolation(self.folder)
         assert recalled is not None
-        return isolation_page.write(self.folder, *recalled)
+        return page.write(self.folder, *recalled)
 
+    @override
     def text(self) -> RenderableType:
-        """The tables for a terminal."""
-        return isolation_page.text_tables(tame(self.summary))
+        return terminal.text_tables(self.summary)
 
+    @override
+    def chapter(self) -> Chapter:
+        return page.chapter(self.summary)
+
+    @override
     def done(self) -> list[str]:
-        """How many answers were asked for."""
         return [progress_line("asked", self.asked, self.planned, " answers")] if self.planned else []
 
 
@@ -93,8 +93,8 @@ def isolate(
     """Find the weights that a skill needs and its controls do not, with forward passes only.
 
     Example:
-        >>> found = lesion.isolate("bundled:llama-base", "primer:arithmetic", ["primer:atlas", "primer:reading"])
-        >>> edit = lesion.read_edit(found.edits["mathneuro-0.05"])
+        >>> result = lesion.isolate("bundled:llama-base", "primer:arithmetic", ["primer:atlas", "primer:reading"])
+        >>> edit = lesion.read_edit(result.edits["mathneuro-0.05"])
 
     Raises:
         UsageError: a task does not exist or has too few items, or a value is wrong.
@@ -151,8 +151,8 @@ def evaluate(
         watcher: is told how it goes.
 
     Example:
-        >>> told = lesion.evaluate(model, found.edits.values(), ["primer:arithmetic", "primer:atlas"], factor=[0, 1.1])
-        >>> told.table[["edit", "task", "accuracy", "drop_low", "drop_high", "random_lowest", "random_highest"]]
+        >>> result = lesion.evaluate(model, edits.values(), ["primer:arithmetic", "primer:atlas"], factor=[0, 1.1])
+        >>> result.table[["edit", "task", "accuracy", "drop_low", "drop_high", "random_lowest", "random_highest"]]
 
     Raises:
         UsageError: a task does not exist, or a value is wrong.

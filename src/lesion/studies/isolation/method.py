@@ -50,7 +50,7 @@ class Isolation(Method[IsolationStudy]):
         from lesion.studies.isolation.run import recall_isolation
 
         recalled = recall_isolation(folder)
-        return None if recalled is None else IsolationResult(folder, recalled[0])
+        return None if recalled is None else IsolationResult(folder, recalled.summary)
 
 
 METHOD = Isolation()

@@ -1,273 +1,330 @@
-"""The report of an isolation and of its evaluation: one self-contained page, and the files beside it."""
+"""The report of an isolation and of its evaluation, in reading order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from lesion.atomic import replace
 from lesion.edits.edit import BASELINE
-from lesion.report import browser, trials, wording
-from lesion.report.evidence import ALPHA
-from lesion.report.files import finite, plain_json, rendered, spreadsheet, writing
-from lesion.report.heat import heat_class
-from lesion.report.trials import Asked, Effect, Evaluation
-from lesion.studies.isolation import curves, distribution, sweeps, tradeoff
-from lesion.studies.isolation import figures as isolation_figures
-from lesion.studies.isolation import findings as isolation_prose
-from lesion.studies.isolation import tables as evaluation_tables
+from lesion.plain import visible
+from lesion.report import browser, wording
+from lesion.report.blocks import Block, Chapter, Choice, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
+from lesion.report.publishing import html, publish
+from lesion.report.wording import ALPHA
+from lesion.studies.isolation import charts, findings, sweeps, tables
+from lesion.studies.isolation.distribution import Distribution, distributions, first, share
+from lesion.studies.isolation.evaluation import ABOVE_CHANCE, EvaluatedTask, Evaluation
+from lesion.studies.isolation.result import Isolation, IsolationSummary
 from lesion.studies.isolation.sweeps import Along
-from lesion.studies.isolation.tables import text_tables as text_tables
+from lesion.studies.isolation.tradeoff import tradeoff
 
-SIZES = ((400, 300), (560, 380))  # width and height of a panel in SVG units, on a phone and with room
-TEXT = ("data", "role", "style", "samples", "repeat", "texts", "tokens", "cut")
-UNTOLD = ("title", "approximate")
+MOST_MAPS = 16
+"""At most so many distributions are drawn; the CSV file has them all."""
+UNTOLD = {"kind", "title"}
 """Entries of the study that the page tells elsewhere."""
-MOST_MAPS, MOST_PICTURES = 48, 16
-"""At most so many distributions are drawn in the page, and as PNG files; the CSV file has them all."""
+READING = (
+    "An edit is selective when it changes the skill, changes it more than as many random weights per matrix, and more"
+    " than every control that is answered and informative: each by its interval, and p on the skill, corrected for all"
+    f" edits tried (Holm), is at most {ALPHA:g}. Running text is not answered; whether it suffers is said apart.",
+    f"A control is uninformative when the unedited model is not at least {wording.points(ABOVE_CHANCE, 0)} points above"
+    " chance by the lower limit of its interval: it has nothing to lose.",
+    "At least one control should also be generated: damage to generating any text would otherwise look like a loss of"
+    " the skill.",
+    "Random controls show whether this many weights anywhere would have done as well. Few draws show little of their"
+    " spread.",
+    "A truncated or unparsed answer counts as wrong if the judge found no right answer in it. Where those rates rise"
+    " with the drop, read the answers before speaking of a lost skill.",
+    "No evidence is not evidence of nothing: the interval says what was ruled out.",
+)
 
 
 def write(
-    folder: Path, summary: Mapping[str, Any], answers: pd.DataFrame | None = None, items: pd.DataFrame | None = None
+    folder: Path,
+    summary: IsolationSummary,
+    answers: pd.DataFrame | None = None,
+    items: pd.DataFrame | None = None,
 ) -> Path:
-    """Write `report.html`, `summary.json`, the tables as CSV and `figures/*.png` into a folder, each whole.
+    """Write `report.html`, `summary.json`, the tables as CSV and the figures as PNG and SVG, each whole.
 
     Args:
         folder: made if it is not there; files of an earlier report are replaced.
-        summary: what `summary.json` holds: any of `isolation`, `evaluation`, `study` and `notes`.
-        answers: columns model_name, edit (the key of stored answers), task, item, text, tokens, finish, correct,
-            parsed; without them the page has no item browser.
-        items: columns task, item, question, gold, group.
+        summary: all numbers.
+        answers: from `Store.answers`; without them the page has no item browser.
+        items: from `Store.items`.
 
     Returns:
         The path of `report.html`.
 
     Raises:
-        LesionError: the summary does not have the form that a study writes, or the folder cannot be written.
+        LesionError: the folder cannot be written.
     """
-    isolation = summary.get("isolation") or {}
-    text = page(summary, answers, items)
-    tables = {
-        "selections.csv": evaluation_tables.selections(summary) if isolation.get("selections") else None,
-        "overlap.csv": evaluation_tables.overlap(summary) if isolation.get("overlap") else None,
-        "evaluation.csv": evaluation_tables.cells(summary) if summary.get("evaluation") else None,
-    }
-    maps = distribution.first(distribution.distributions(isolation), MOST_PICTURES)
-    drawn = isolation_figures.drawn(trials.evaluation(summary), maps, curves.overlaps(isolation))
-    with writing(Path(folder), "isolation") as found:
-        for name, png in drawn.items():
-            replace(found / "figures" / name, png)
-        for name, table in tables.items():
-            if table is not None:
-                replace(found / name, spreadsheet(table))
-        replace(found / "summary.json", plain_json(summary))
-        html = found / "report.html"
-        replace(html, text)
-    return html
+    path = publish(Path(folder), "isolation", report(summary, answers, items))
+    summary.write(Path(folder))
+    return path
 
 
 def page(
-    summary: Mapping[str, Any],
+    summary: IsolationSummary,
     answers: pd.DataFrame | None = None,
     items: pd.DataFrame | None = None,
     budget: int = browser.BUDGET,
 ) -> str:
-    """The text of `report.html`: no request leaves it; texts of models and tasks are never parsed.
+    """The text of `report.html`; `budget`: characters of questions and answers that it carries at most."""
+    return html(report(summary, answers, items, budget))
 
-    Args:
-        summary: as for `write`.
-        answers: as for `write`.
-        items: as for `write`.
-        budget: characters of questions and answers that the item browser carries at most.
 
-    Raises:
-        LesionError: the summary does not have the form that a study writes.
-    """
-    isolation = dict(summary.get("isolation") or {})
-    study = dict(summary.get("study") or {})
-    found = trials.evaluation(summary)
-    overlaps = curves.overlaps(isolation)
-    distributions = distribution.distributions(isolation)
-    level = float(study.get("level") or 0.95)
-    return rendered(
-        "isolation.html.jinja",
-        _carried(found, answers, items, budget),
-        title=study.get("title") or _title(isolation, found),
-        eyebrow="evaluation of edits" if not isolation else "isolation of a skill",
-        version=study.get("version") or "",
-        level=f"{100 * level:g} %",
-        approximate=wording.approximate(study),
-        findings=isolation_prose.findings(found, isolation),
-        found=found,
-        tradeoffs=[] if found is None else tradeoffs(found),
-        sweeps=[] if found is None else _sweeps(found),
-        distributions=distributions,
-        maps=distribution.first(distributions, MOST_MAPS),
-        share=distribution.share,
-        heat_class=heat_class,
-        consistency=_consistency(overlaps) if overlaps else None,
-        rows=[] if found is None else _rows(found),
-        nonfinite=found is not None and any(effect.nonfinite for _, effect in _rows(found)),
-        broken=[]
-        if found is None
-        else [(task, edit) for task in found.tasks for edit in found.tried if edit.key in task.broken],
-        choice=None if found is None or not found.choice else _choice(found.choice),
-        name_of=lambda key: found.edits[key].name if found is not None and key in found.edits else key,
-        coverage=_coverage(isolation),
-        texts=[dict.fromkeys(TEXT) | dict(entry) for entry in isolation.get("texts") or ()],
-        several_models=answers is not None and not answers.empty and answers["model_name"].nunique() > 1,
-        details=_details(study, isolation, found),
-        notes=summary.get("notes") or [],
-        signed=wording.signed,
-        above_chance=trials.ABOVE_CHANCE,
-        alpha=ALPHA,
+def report(
+    summary: IsolationSummary,
+    answers: pd.DataFrame | None = None,
+    items: pd.DataFrame | None = None,
+    budget: int = browser.BUDGET,
+) -> Page:
+    """What the page holds."""
+    evaluation, isolation = summary.evaluation, summary.isolation
+    carried = _carried(evaluation, answers, items, budget)
+    sections = [_findings(summary)]
+    if evaluation is not None:
+        sections += _evaluation(summary, evaluation, browsable=bool(carried["cells"]))
+    if isolation is not None:
+        sections += _isolation(isolation)
+    sections.append(_study(summary, browsable=bool(carried["cells"])))
+    files = [tables.matrices(isolation)] if isolation is not None and isolation.selections else []
+    files += [tables.evaluation(summary)] if evaluation is not None else []
+    return Page(
+        title=visible(summary.study.title or _title(summary)),
+        eyebrow="isolation of a skill" if isolation is not None else "evaluation of edits",
+        sections=tuple(sections),
+        version=summary.version,
+        approximate=summary.approximate or "",
+        carried=carried,
+        tables=tuple(files),
     )
 
 
-def _carried(
-    found: Evaluation | None, answers: pd.DataFrame | None, items: pd.DataFrame | None, budget: int
-) -> dict[str, Any]:
-    """What the item browser reads: the baseline and every edit that is no random control, on tasks with answers."""
-    if found is None or answers is None or items is None or answers.empty or items.empty:
-        return dict(browser.NOTHING)
-    names = [task.name for task in found.tasks if not task.scored]
-    labels = {str(BASELINE): "unedited"} | {edit.key: edit.name for edit in found.tried}
-    wanted = answers[answers["task"].isin(names) & answers["edit"].isin(labels)]
-    said = browser.said(wanted)
-    models = list(dict.fromkeys(model for model, _, _ in said))
-    cells = [
-        browser.Cell(model, task.name, key, _with_drop(label, task, key), said[model, task.name, key])
-        for model in models
-        for task in found.tasks
-        for key, label in labels.items()
-        if (model, task.name, key) in said
-    ]
-    shown = [name for name in names if any(cell.task == name for cell in cells)]
-    return browser.bundled(cells, models, shown, items, budget) if cells else dict(browser.NOTHING)
+def chapter(summary: IsolationSummary) -> Chapter:
+    """What the study adds to a page over several studies."""
+    evaluation = summary.evaluation
+    return Chapter(
+        "Which single weights does arithmetic need that other skills do not?",
+        "Forward passes on texts of each task show which weights matter to it; those of arithmetic alone are cut,"
+        " beside random ones, as many in every matrix.",
+        tuple(findings.findings(summary)),
+        () if evaluation is None else tuple(tradeoffs(evaluation, _level(summary))),
+    )
 
 
-def _with_drop(label: str, task: Asked, key: str) -> str:
-    effect = task.effects.get(key)
-    return label if effect is None or effect.change is None else f"{label}, drop {wording.points(effect.change)}"
+def _findings(summary: IsolationSummary) -> Section:
+    blocks: list[Block] = [Findings(tuple(findings.findings(summary)))]
+    if summary.evaluation is not None:
+        blocks.append(
+            Prose((
+                "Baseline and edits answered the same items, with the same prompts and decoding. Brackets are"
+                f" {_level(summary)} intervals; where one reaches across 0, nothing is claimed.",
+            ))
+        )  # fmt: skip
+        blocks.append(tables.unedited(summary.evaluation, loops=bool(summary.approximate)))
+    return Section("Findings", "Findings", tuple(blocks))
 
 
-def tradeoffs(found: Evaluation) -> list[dict[str, Any]]:
-    """One figure per skill and direction (pruning, boosting), with a panel per control that was asked."""
-    figures = []
-    for skill in found.skills:
-        for regime, edits in sweeps.regimes(found.tried).items():
-            series, boost = sweeps.paths(edits), regime == "boost"
-            controls = sweeps.comparable(found, skill, edits)
-            panels = [
-                (control, *(tradeoff.panel(found, series, skill, control, size, boost=boost) for size in SIZES))
-                for control in controls
-            ]
-            if panels:
-                legend = curves.legend(found, series)
-                drawn = {"skill": skill, "boost": boost, "legend": legend, "panels": panels}
-                figures.append(drawn | {"guessed": _guessed([skill, *controls])})
-    return figures
+def _level(summary: IsolationSummary) -> str:
+    return f"{100 * summary.study.level:g}{wording.SPACE}%"
 
 
-def _sweeps(found: Evaluation) -> list[dict[str, Any]]:
-    """Accuracy along the share kept and along the factor, where at least one series has two places."""
-    figures = []
-    ways: tuple[Along, ...] = ("keep", "factor")
-    for along in ways:
-        series = sweeps.swept(found.tried, along)
-        tasks = [
-            task
-            for task in found.tasks
-            if any(edit.key in task.effects for one in series for stop in one.stops for edit in stop.edits)
-        ]
-        panels = [(task, *(curves.panel(found, series, task, along, size) for size in SIZES)) for task in tasks]
-        if panels:
-            drawn = {"along": along, "legend": curves.legend(found, series), "panels": panels}
-            figures.append(drawn | {"guessed": _guessed(tasks)})
-    return figures
-
-
-def _guessed(tasks: Sequence[Asked]) -> bool:
-    """Whether a line of chance is drawn in any of the tasks' panels."""
-    return any(task.guessed is not None for task in tasks)
-
-
-def _consistency(overlaps: Sequence[curves.Overlap]) -> dict[str, Any]:
-    legend = [(curves.swatch(index, index), label) for index, label in enumerate(curves.labels(overlaps))]
-    drawn = {name: curves.consistency(overlaps, size) for name, size in zip(("narrow", "wide"), SIZES, strict=True)}
-    return {"legend": legend, "overlaps": overlaps, **drawn}
-
-
-def _rows(found: Evaluation) -> list[tuple[Asked, Effect]]:
-    """The rows of the table: every task under every edit that is no random control; those stand in its columns."""
-    return [(task, task.effects[edit.key]) for task in found.tasks for edit in found.tried if edit.key in task.effects]
-
-
-def _coverage(isolation: Mapping[str, Any]) -> dict[str, Any]:
-    """What was not scored, by name; what was, summed up by kind of matrix."""
-    entries = isolation.get("coverage") or ()
-    kinds: dict[str, list[int]] = {}
-    for entry in entries:
-        if entry.get("scored"):
-            block, _, rest = str(entry["name"]).partition(".")
-            kind = distribution.kind_of(rest) if block.isdecimal() and rest else str(entry["name"])
-            counted = kinds.setdefault(kind, [0, 0])
-            counted[0] += 1
-            counted[1] += int(entry.get("weights") or 0)
-    return {
-        "unscored": [
-            {"name": entry["name"], "reason": entry.get("reason") or "", "weights": entry.get("weights")}
-            for entry in entries
-            if not entry.get("scored")
-        ],
-        "scored": [(kind, matrices, weights) for kind, (matrices, weights) in kinds.items()],
-    }
-
-
-def _choice(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """The choice with everything that its table names."""
-    known = dict.fromkeys(("validation_items", "skill", "rule", "chosen"), "") | dict(choice)
-    columns = dict.fromkeys(("edit", "accuracy", "mean_control"))
-    return known | {"candidates": [columns | dict(entry) for entry in choice.get("candidates") or ()]}
-
-
-def _title(isolation: Mapping[str, Any], found: Evaluation | None) -> str:
-    """The title of a study that has none of its own."""
-    if isolation:
-        return f"Where {isolation.get('skill') or 'a skill'} lies in {isolation.get('model') or 'a model'}"
-    return f"Edits of {found.model}" if found is not None and found.model else "Edits"
-
-
-def _details(study: Mapping[str, Any], isolation: Mapping[str, Any], found: Evaluation | None) -> list[tuple[str, str]]:
-    """The study's own entries, and those of the isolation and the evaluation that are not tables."""
-    told: list[tuple[str, str]] = [(str(name), _plain(value)) for name, value in study.items() if name not in UNTOLD]
-    for name in (
-        *("model", "fingerprint", "family", "blocks", "skill", "controls", "samples", "repeats"),
-        *("seed", "replacement", "disjoint", "dtype"),
-    ):
-        if isolation.get(name) is not None:
-            told.append(
-                (name if name != "seed" or "seed" not in study else "seed of the texts", _plain(isolation[name]))
-            )
-    if found is not None:
-        if not isolation:
-            told.append(("model", found.model))
-        if found.dtype and found.dtype != isolation.get("dtype"):
-            told.append(("dtype" if not isolation.get("dtype") else "dtype of the evaluation", _plain(found.dtype)))
-        roles = (
-            f"{task.name} ({wording.counted(task.items, 'item')}, {task.role or 'no role'})" for task in found.tasks
+def _evaluation(summary: IsolationSummary, evaluation: Evaluation, *, browsable: bool) -> Iterator[Section]:
+    figures = list(tradeoffs(evaluation, _level(summary)))
+    if figures:
+        click = "; click it to see the answers" if browsable else ""
+        how = (
+            "A point is the edited model. Cutting is the more selective the further left a point lies at the height of"
+            f" the dashed line; boosting, the further right. Point at a mark to read its numbers{click}."
         )
-        told.append(("tasks", ", ".join(roles)))
-        told.append(("edits", f"{len(found.tried)}, and {len(found.edits) - len(found.tried)} random controls"))
-    return told
+        yield Section("Trade-off", "What the skill loses, and what its controls keep", (Prose((how,)), *figures))
+    figures = list(_sweeps(evaluation, _level(summary)))
+    if figures:
+        yield Section("Sweeps", "Every task along the sweep", tuple(figures))
+    cells = tables.cells(evaluation)
+    if not len(cells.frame) and not cells.caption:
+        return
+    how = (
+        f"Accuracies in %, drops in percentage points, perplexities and their ratio to the unedited model's, with"
+        f" {_level(summary)} intervals; p by the exact paired test. Random: the mean of as many random weights per"
+        " matrix, from the lowest to the highest draw; beyond random: how much more the edit drops than they do."
+    )
+    blocks: list[Block] = [Prose((how,)), cells]
+    for table in (tables.selectivity(evaluation), tables.candidates(evaluation)):
+        if len(table.frame):
+            blocks += [Prose(title=table.title), table]
+    yield Section("Table", "Every task under every edit", tuple(blocks))
+
+
+def tradeoffs(evaluation: Evaluation, level: str) -> Iterator[Figure]:
+    """One figure per skill and direction (pruning, boosting), with a panel per control that was answered."""
+    for skill in evaluation.skills:
+        for regime, edits in sweeps.regimes(evaluation.tried).items():
+            lines, boost = sweeps.paths(edits), regime == "boost"
+            controls = sweeps.comparable(evaluation, skill, edits)
+            if not controls:
+                continue
+            name = "tradeoff" if len(evaluation.skills) == 1 else f"tradeoff-{evaluation.skills.index(skill)}"
+            less = " Perplexity is drawn with less at the top." if any(task.scored for task in controls) else ""
+            yield Figure(
+                name=f"{name}-{regime}",
+                panels=tuple(
+                    Panel((tradeoff(evaluation, lines, skill, control, boost=boost),), _heading(control))
+                    for control in controls
+                ),
+                caption=f"{'Boosting' if boost else 'Cutting'} the weights selected for {_heading(skill)}, a panel per"
+                f" control. Bars: {level} intervals; small dots: repeats, with their mean. Grey, tied to its edit: as"
+                " many random weights per matrix, from the lowest to the highest draw. Labelled (share taken of every"
+                f" matrix, or the factor): edits that no other edit beats on both tasks.{less}",
+                legend=charts.legend(evaluation, lines, [skill, *controls]),
+            )
+
+
+def _sweeps(evaluation: Evaluation, level: str) -> Iterator[Figure]:
+    """Accuracy along the share kept and along the factor, where at least one line has two places."""
+    ways: dict[Along, str] = {
+        "keep": "Against the share taken of every matrix (logarithmic)",
+        "factor": "Against the factor on the selected weights",
+    }
+    for along, words in ways.items():
+        lines = sweeps.swept(evaluation.tried, along)
+        edits = [edit.edit for line in lines for stop in line.stops for edit in stop.edits]
+        tasks = [task for task in evaluation.tasks if any(edit in task.effects for edit in edits)]
+        if lines and tasks:
+            yield Figure(
+                name=f"sweep-{along}",
+                panels=tuple(Panel((charts.sweep(evaluation, lines, task, along),), _heading(task)) for task in tasks),
+                caption=f"{words}. Bars: {level} intervals; grey beside them: matched random controls, from the lowest"
+                " to the highest draw. Marks of several methods at one place stand side by side.",
+                legend=charts.legend(evaluation, lines, tasks),
+            )
+
+
+def _heading(task: EvaluatedTask) -> str:
+    """`primer:atlas (control, n = 200)`."""
+    about = f"n{wording.SPACE}={wording.SPACE}{task.items:,}"
+    return f"{task.name} ({f'{task.role}, ' if task.role else ''}{about})"
+
+
+def _isolation(isolation: Isolation) -> Iterator[Section]:
+    every = distributions(isolation)
+    drawn = [one for one in first(every, MOST_MAPS) if one.blocks]
+    if drawn:
+        options = tuple((one.name, _map(one)) for one in drawn)
+        blocks: list[Block] = [Choice("Selection", options)]
+        if len(drawn) < len(every):
+            blocks.append(Prose((f"{len(drawn)} of {len(every)} selections are drawn; all are in selections.csv.",)))
+        yield Section("Distribution", "Where the selected weights lie", tuple(blocks))
+    overlaps = isolation.agreements
+    if overlaps:
+        single = " Two repeats are one pair, which has no bar." if any(one.repeats == 2 for one in overlaps) else ""
+        figure = Figure(
+            name="consistency",
+            panels=(Panel((charts.consistency(overlaps),)),),
+            caption="Overlap (intersection over union, IoU) between the sets selected from repeated draws of texts,"
+            f" mean over pairs; bars from the lowest to the highest pair.{single}",
+            legend=charts.overlap_legend(overlaps),
+        )
+        numbers = Folded("The numbers", (tables.overlap(isolation),))
+        yield Section("Consistency", "Would other texts have selected the same?", (figure, numbers))
+    if isolation.selections:
+        own: list[Block] = [tables.selections(isolation)]
+        if isolation.texts:
+            own += [Prose(title="Calibration texts"), tables.texts(isolation)]
+        yield Section("Selections", "The selections", tuple(own))
+    if isolation.coverage:
+        yield Section("Coverage", "What was scored, and what was not", (tables.coverage(isolation),))
+
+
+def _map(one: Distribution) -> Figure:
+    return Figure(
+        name=f"distribution-{one.slug}",
+        panels=(Panel((charts.distribution(one),), one.name),),
+        caption=f"{one.name}: {one.whole.selected:,} of {one.whole.total:,} scored weights,"
+        f" {wording.percent(one.whole.share, 2)}. Share of weights selected, in %, per block (columns) and matrix"
+        " (rows); experts of a block are summed up. The colour is full at"
+        f" {share(one.full)}{wording.SPACE}%.",
+    )
+
+
+def _study(summary: IsolationSummary, *, browsable: bool) -> Section:
+    blocks: list[Block] = [Facts(tuple(_facts(summary)))]
+    if summary.notes:
+        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
+    reading: Sequence[str] = READING if summary.evaluation is not None else READING[-1:]
+    if browsable:
+        reading = [*reading, "Answers under the random controls are left out of this page; they are in the store."]
+    blocks.append(Prose(items=tuple(reading), title="How to read this", quiet=False))
+    return Section("Study", "The study", tuple(blocks))
+
+
+def _title(summary: IsolationSummary) -> str:
+    """The title of a study that has none of its own."""
+    if summary.isolation is not None:
+        return f"Where {summary.isolation.study.skill} lies in {summary.isolation.model}"
+    return f"Edits of {summary.evaluation.model}" if summary.evaluation else "Edits"
+
+
+def _facts(summary: IsolationSummary) -> list[tuple[str, str]]:
+    """The study's own entries, and those of the isolation and the evaluation that are not tables."""
+    isolation, evaluation = summary.isolation, summary.evaluation
+    facts = _entries(summary.study.model_dump(mode="json", exclude_none=True, exclude=UNTOLD))
+    if isolation is not None:
+        if isolation.study != summary.study:
+            names = {"skill", "controls", "methods", "keep", "samples", "repeats", "seed", "replacement"}
+            own = isolation.study.model_dump(mode="json", include=names)
+            facts += [(f"{name} of the isolation", value) for name, value in _entries(own)]
+        facts += _entries(isolation.model_dump(include={"fingerprint", "family", "blocks", "disjoint"}))
+        facts.append(("weights in", isolation.dtype))
+    if evaluation is not None:
+        if isolation is None or evaluation.dtype != isolation.dtype:
+            facts.append(("weights in" if isolation is None else "weights in the evaluation", evaluation.dtype))
+        random = len(evaluation.edits) - len(evaluation.tried)
+        facts.append(("edits", f"{len(evaluation.tried)}, and {wording.counted(random, 'random control')}"))
+    return [(name, visible(value)) for name, value in facts if value]
+
+
+def _entries(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name.replace("_", " "), _plain(value)) for name, value in values.items()]
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        parts = {name: part for name, part in value.items() if part is not None}
+        return ", ".join(_plain(part) if len(parts) == 1 else f"{name} {_plain(part)}" for name, part in parts.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(_plain, value))
-    return value if isinstance(value, str) else str(finite(value))
+    return str(value)
+
+
+def _carried(
+    evaluation: Evaluation | None, answers: pd.DataFrame | None, items: pd.DataFrame | None, budget: int
+) -> dict[str, Any]:
+    """What the item browser reads: the baseline and every edit that is no random control, on tasks with answers."""
+    if evaluation is None or answers is None or items is None or answers.empty or items.empty:
+        return dict(browser.NOTHING)
+    names = [task.name for task in evaluation.tasks if not task.scored]
+    labels = {str(BASELINE): "unedited"} | {edit.edit: edit.name for edit in evaluation.tried}
+    wanted = answers[answers["task"].isin(names) & answers["edit"].isin(labels)]
+    said = browser.said(wanted)
+    models = list(dict.fromkeys(model for model, _, _ in said))
+    cells = [
+        browser.Cell(model, task.name, edit, _with_drop(label, task, edit), said[model, task.name, edit])
+        for model in models
+        for task in evaluation.tasks
+        for edit, label in labels.items()
+        if (model, task.name, edit) in said
+    ]
+    shown = [name for name in names if any(cell.task == name for cell in cells)]
+    return browser.bundled(cells, models, shown, items, budget) if cells else dict(browser.NOTHING)
+
+
+def _with_drop(label: str, task: EvaluatedTask, edit: str) -> str:
+    drop = task.effects[edit].change.value if edit in task.effects else None
+    return label if drop is None else f"{label}, drop {wording.points(drop)}"

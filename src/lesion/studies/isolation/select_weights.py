@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from lesion.activations.calibration import Calibration
 from lesion.edits.edit import ScaleParameters
@@ -16,28 +15,27 @@ from lesion.edits.selections.selection import Count, Selection, check_extent, fi
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.progress import Watcher
-from lesion.studies.isolation.activation_cache import draw_texts, observe_all
-from lesion.studies.isolation.selections import METHODS, Made, Overlap, coverage, selections, survey
+from lesion.studies.isolation.activation_cache import draw_texts, identity, observe_all
+from lesion.studies.isolation.result import CalibrationTexts, Isolation, MatrixCount, Selected
+from lesion.studies.isolation.selections import METHODS, Made, coverage, selections, survey
 from lesion.studies.isolation.study import IsolationStudy
 
 
 @dataclass(frozen=True, eq=False)
-class Isolation:
+class Isolated:
     """What isolating left behind.
 
     Attributes:
         made: every selection that is neither empty nor everything, fixed to the model.
         counts: how much of every matrix each holds.
         files: the `.edit` file of each.
-        summary: the numbers, as in `summary.json` under `isolation`.
-        notes: what the person should know.
+        result: the numbers, as in `summary.json` under `isolation`.
     """
 
     made: tuple[Made, ...]
     counts: tuple[tuple[Count, ...], ...]
     files: tuple[Path, ...]
-    summary: dict[str, Any]
-    notes: tuple[str, ...]
+    result: Isolation
 
 
 def isolate(
@@ -46,7 +44,7 @@ def isolate(
     folder: Path,
     watcher: Watcher,
     texts: Mapping[str, Calibration] | None = None,
-) -> Isolation:
+) -> Isolated:
     """Make the selections of a study into a folder: its statistics, one `.edit` file per selection, and the numbers.
 
     Args:
@@ -89,10 +87,23 @@ def isolate(
         name = folder / f"{_stem(made[place], study)}.edit"
         edit = ScaleParameters(made[place].selection, 0.0)
         files.append(save_edit(name, edit, model, selected=counts[place]))
-    shown = [_entry(made[p], counts[p], file.name) for p, file in zip(kept, files, strict=True)]
-    summary = _summary(study, model, texts, observed, shown, overlaps, next(iter(skill.values())))
+    result = Isolation(
+        identity=identity(study, model, texts),
+        study=study,
+        model=model.name,
+        fingerprint=model.fingerprint,
+        dtype=str(model.dtype).removeprefix("torch."),
+        family=model.anatomy.family,
+        blocks=len(model.anatomy.blocks),
+        disjoint=all(drawn.disjoint for drawn in texts.values()),
+        texts=tuple(_texts_read(study, observed)),
+        selections=tuple(_selected(made[p], counts[p], file.name) for p, file in zip(kept, files, strict=True)),
+        overlaps=tuple(overlaps),
+        coverage=tuple(coverage(model, next(iter(skill.values())))),
+        notes=tuple(notes),
+    )
     held = tuple(tuple(counts[place]) for place in kept)
-    return Isolation(tuple(made[place] for place in kept), held, tuple(files), summary, tuple(notes))
+    return Isolated(tuple(made[place] for place in kept), held, tuple(files), result)
 
 
 def _of_neurons(made: Sequence[Made]) -> list[str]:
@@ -147,74 +158,34 @@ def _stem(one: Made, study: IsolationStudy) -> str:
     return f"{one.method}-{keep}{size}" + (f"-repeat{one.repeat}" if one.repeat else "")
 
 
-def _entry(one: Made, counts: Sequence[Count], file: str | None) -> dict[str, Any]:
-    selected, total = sum(c.selected for c in counts), sum(c.total for c in counts)
-    return {
-        "method": one.method,
-        "keep": one.keep,
-        "samples": one.samples,
-        "repeat": one.repeat,
-        "edit": file,
-        "label": one.selection.label,
-        "digest": one.selection.digest,
-        "selected": selected,
-        "total": total,
-        "share": selected / total,
-        "matrices": [{"block": c.block, "matrix": c.matrix, "selected": c.selected, "total": c.total} for c in counts],
-    }
+def _selected(one: Made, counts: Sequence[Count], file: str) -> Selected:
+    return Selected(
+        method=one.method,
+        keep=one.keep,
+        samples=one.samples,
+        repeat=one.repeat,
+        file=file,
+        label=one.selection.label,
+        digest=one.selection.digest,
+        matrices=tuple(MatrixCount(block=c.block, matrix=c.matrix, selected=c.selected, total=c.total) for c in counts),
+    )
 
 
-def _summary(
-    study: IsolationStudy,
-    model: Model,
-    texts: Mapping[str, Calibration],
-    observed: Mapping[str, Mapping[tuple[int, int], Inputs]],
-    shown: list[dict[str, Any]],
-    overlaps: Sequence[Overlap],
-    first: Inputs,
-) -> dict[str, Any]:
-    return {
-        "model": model.name,
-        "fingerprint": model.fingerprint,
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "family": model.anatomy.family,
-        "blocks": len(model.anatomy.blocks),
-        "skill": study.skill,
-        "controls": list(study.controls),
-        "samples": list(study.samples),
-        "repeats": study.repeats,
-        "seed": study.seed,
-        "replacement": study.replacement,
-        "disjoint": all(drawn.disjoint for drawn in texts.values()),
-        "texts": [
-            {
-                "data": data,
-                "role": "skill" if data == study.skill else "control",
-                "samples": samples,
-                "repeat": repeat,
-                "texts": inputs.texts,
-                "tokens": inputs.tokens,
-                "cut": sum(p.cut for p in inputs.provenance),
-                "style": inputs.provenance[0].style if inputs.provenance else None,
-            }
-            for data, draws in observed.items()
-            for (samples, repeat), inputs in draws.items()
-        ],
-        "selections": shown,
-        "overlap": [
-            {
-                **{key: value for key, value in asdict(one).items() if key != "iou"},
-                "iou": list(one.iou),
-                "mean": one.mean,
-                **dict(zip(("low", "high"), one.interval() or (None, None), strict=True)),
-            }
-            for one in overlaps
-        ],
-        "coverage": [
-            {"name": name, "scored": scored, "reason": reason, "weights": weights}
-            for name, scored, reason, weights in coverage(model, first)
-        ],
-    }
+def _texts_read(
+    study: IsolationStudy, observed: Mapping[str, Mapping[tuple[int, int], Inputs]]
+) -> Iterator[CalibrationTexts]:
+    for data, draws in observed.items():
+        for (samples, repeat), inputs in draws.items():
+            yield CalibrationTexts(
+                data=data,
+                role="skill" if data == study.skill else "control",
+                samples=samples,
+                repeat=repeat,
+                texts=inputs.texts,
+                tokens=inputs.tokens,
+                cut=sum(p.cut for p in inputs.provenance),
+                style=inputs.provenance[0].style if inputs.provenance else None,
+            )
 
 
 def method_of(selection: Selection) -> tuple[str, float | None]:

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from lesion.core.values import Estimate
 from lesion.edits.selections.inputs import Inputs
 from lesion.edits.selections.neurons import LAPE
 from lesion.edits.selections.selection import Count, Selection
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import UsageError, nearest
 from lesion.models.load import Model
+from lesion.studies.isolation.result import Coverage, Overlap
 
 Make = Callable[[Inputs, Sequence[Inputs], float], Selection]
 
@@ -92,38 +94,21 @@ def selections(
     ]
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """How much the repeats of one selection agree.
+def mean_overlap(iou: Sequence[float], repeats: int, z: float = 1.959963984540054) -> Estimate:
+    """The mean over pairs of repeats, with its interval by the jackknife over repeats, since pairs share repeats.
 
-    Attributes:
-        iou: intersection over union of every pair of repeats, over all matrices together.
-        chance: the same for random sets of the same size per matrix, in expectation over the sets' sizes.
+    Args:
+        iou: of the pairs, in the order of `itertools.combinations`.
+        repeats: how many; with fewer than three there is no interval.
+        z: normal quantile of the interval.
     """
-
-    method: str
-    keep: float
-    samples: int
-    repeats: int
-    iou: tuple[float, ...]
-    chance: float
-
-    @property
-    def mean(self) -> float:
-        """The mean over pairs."""
-        return float(np.mean(self.iou))
-
-    def interval(self, z: float = 1.959963984540054) -> tuple[float, float] | None:
-        """Limits of the mean by the jackknife over repeats: pairs that share a repeat are not independent.
-
-        None with fewer than three repeats: there is nothing to leave out.
-        """
-        if self.repeats < 3:
-            return None
-        pairs = list(itertools.combinations(range(self.repeats), 2))
-        left = [np.mean([v for v, p in zip(self.iou, pairs, strict=True) if r not in p]) for r in range(self.repeats)]
-        spread = math.sqrt((self.repeats - 1) / self.repeats * float(np.sum((np.array(left) - np.mean(left)) ** 2)))
-        return max(0.0, self.mean - z * spread), min(1.0, self.mean + z * spread)
+    mean = float(np.mean(iou))
+    if repeats < 3:
+        return Estimate(value=mean)
+    pairs = list(itertools.combinations(range(repeats), 2))
+    left = [np.mean([v for v, p in zip(iou, pairs, strict=True) if r not in p]) for r in range(repeats)]
+    spread = math.sqrt((repeats - 1) / repeats * float(np.sum((np.array(left) - np.mean(left)) ** 2)))
+    return Estimate(value=mean, low=max(0.0, mean - z * spread), high=min(1.0, mean + z * spread))
 
 
 def survey(made: Sequence[Made], model: Model) -> tuple[list[list[Count]], list[Overlap]]:
@@ -152,22 +137,29 @@ def survey(made: Sequence[Made], model: Model) -> tuple[list[list[Count]], list[
                 union[group][pair] += sizes[a] + sizes[b] - common
                 by_chance = sizes[a] * sizes[b] / weight.numel()
                 expected[group][:, pair] += by_chance, sizes[a] + sizes[b] - by_chance
-    overlaps = [
-        Overlap(
-            *group,
-            len(places),
-            tuple(float(b / u) if u else math.nan for b, u in zip(both[group], union[group], strict=True)),
-            float(expected[group][0].sum() / max(1.0, expected[group][1].sum())),
+    overlaps = []
+    for (method, keep, samples), places in groups.items():
+        if len(places) < 2:
+            continue
+        group = method, keep, samples
+        iou = [float(b / u) if u else math.nan for b, u in zip(both[group], union[group], strict=True)]
+        overlaps.append(
+            Overlap(
+                method=method,
+                keep=keep,
+                samples=samples,
+                repeats=len(places),
+                iou=tuple(iou),
+                mean=mean_overlap(iou, len(places)),
+                chance=float(expected[group][0].sum() / max(1.0, expected[group][1].sum())),
+            )
         )
-        for group, places in groups.items()
-        if len(places) > 1
-    ]
     return counts, overlaps
 
 
-def coverage(model: Model, observed: Inputs) -> list[tuple[str, bool, str, int]]:
-    """What was scored, what was not, and why: (name, scored, reason, weights) for every parameter and matrix."""
-    found = []
+def coverage(model: Model, observed: Inputs) -> list[Coverage]:
+    """What was scored, what was not, and why, for every parameter and matrix."""
+    entries = []
     for address, matrix in model.anatomy.scored.items():
         sums = observed.of(address)
         if sums is None:
@@ -176,9 +168,11 @@ def coverage(model: Model, observed: Inputs) -> list[tuple[str, bool, str, int]]
             reason = "no token of the skill came to it"
         else:
             reason = ""
-        found.append((address, not reason, reason, matrix.shape[0] * matrix.shape[1]))
+        weights = matrix.shape[0] * matrix.shape[1]
+        entries.append(Coverage(name=address, scored=not reason, reason=reason, weights=weights))
     head = None if model.anatomy.head is None else model.anatomy.head.parameter
     for name, reason in model.anatomy.uncovered:
         if name != head:
-            found.append((name, False, reason, model.network.get_parameter(name).numel()))
-    return found
+            weights = model.network.get_parameter(name).numel()
+            entries.append(Coverage(name=name, scored=False, reason=reason, weights=weights))
+    return entries

@@ -1,278 +1,236 @@
-"""The trade-off plot as inline SVG: accuracy on the skill against a control, a line per method, keeps labelled.
+"""The trade-off chart: accuracy on the skill against a control, a line per method.
 
 After Christ et al. (2024, Figures 2 and 3): the ideal of pruning is the top left (the skill lost, the control kept),
-that of boosting the top right. Colours come from the style sheet by class; every text is escaped.
+that of boosting the top right. Edits that no other beats in both are labelled; the rest tell their numbers on pointing.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from markupsafe import Markup
+import altair as alt
+import pandas as pd
 
-from lesion.report import charts, scales, wording
-from lesion.report.scales import Scale
-from lesion.report.trials import Asked, Edited, Effect, Evaluation, mean
-from lesion.studies.isolation.sweeps import Series, Stop
+from lesion.report import plots, theme, wording
+from lesion.report.plots import Axis
+from lesion.studies.isolation.charts import CHANCE, UNEDITED, effect_text, line_numbers, near, result_axis, results
+from lesion.studies.isolation.evaluation import EvaluatedTask, Evaluation, mean
+from lesion.studies.isolation.sweeps import Line, Stop
 
-LEFT, RIGHT, TOP, BOTTOM = 56.0, 14.0, 12.0, 40.0
-
-
-@dataclass
-class Labels:
-    """Places already taken by texts and marks, so that no label covers another."""
-
-    taken: list[tuple[float, float, float, float]] = field(default_factory=list)
-
-    def free(self, box: tuple[float, float, float, float]) -> bool:
-        """Whether a box (left, top, right, bottom) covers no other."""
-        left, top, right, bottom = box
-        return all(right < a or left > c or bottom < b or top > d for a, b, c, d in self.taken)
-
-    def take(self, box: tuple[float, float, float, float]) -> bool:
-        """Take a box (left, top, right, bottom) where it covers no other."""
-        free = self.free(box)
-        if free:
-            self.taken.append(box)
-        return free
+HEIGHT = 320
+LABEL = 0.09, 0.06
+"""Room of a label, as shares of the chart's width and height."""
 
 
-@dataclass(frozen=True)
-class Plane:
-    """Where accuracies on a skill and a control lie in a chart."""
+class Mark(NamedTuple):
+    """A stop in the plane of two tasks: the means over its edits."""
 
-    x: Scale
-    y: Scale
-    width: int
-    height: int
+    line: Line
+    stop: Stop
+    x: float
+    y: float
 
 
-def panel(
-    found: Evaluation, series: Sequence[Series], skill: Asked, control: Asked, size: tuple[int, int], *, boost: bool
-) -> Markup:
-    """One chart: every series with its intervals, random controls in grey, the unedited model as a dashed cross.
-
-    Dotted: chance, where answers are chosen.
+def tradeoff(
+    evaluation: Evaluation, lines: Sequence[Line], skill: EvaluatedTask, control: EvaluatedTask, *, boost: bool
+) -> alt.LayerChart:
+    """Every line with its intervals, random controls in grey, the unedited model dashed, chance dotted.
 
     Args:
-        found: for the colours of methods.
-        series: what is drawn.
+        evaluation: what was measured.
+        lines: what is drawn.
         skill: whose accuracy goes to the right.
         control: whose accuracy, or perplexity, goes upwards.
-        size: width and height in SVG units.
         boost: the ideal corner is the top right.
     """
-    plane = _plane(series, skill, control, size)
-    places = Labels()
-    parts = [*scales.axes(plane.x, plane.y, (f"accuracy on {skill.name}, %", _upwards(control)), plane.height)]
-    parts.append(_ideal(plane, places, boost=boost))
-    parts.append(_baseline(plane, skill, control))
-    strokes, marks, texts, hits = [], [], [], []
-    for index, one in enumerate(series):
-        colour = found.colours.index(one.stops[0].edits[0].method_name) % charts.SERIES
-        line = []
-        for stop in one.stops:
-            at = _middle(stop, skill, control, plane)
-            if at is None:
-                continue
-            line.append(at)
-            places.take((at[0] - 4, at[1] - 4, at[0] + 4, at[1] + 4))
-            marks.append(_stop(stop, at, skill, control, plane, colour, index))
-            hits.extend(_hits(stop, skill, control, plane, found.model))
-        if len(line) > 1:
-            stroke = "L".join(f"{x:.1f} {y:.1f}" for x, y in line)
-            strokes.append(Markup('<path class="stroke t{}" d="M{}"/>').format(colour, stroke))
-    for one in series:
-        for stop in one.stops:
-            at = _middle(stop, skill, control, plane)
-            if at is not None and (text := stop_name(one, stop)):
-                texts.append(_label(text, at, places, plane))
-    name = f"{skill.name} against {control.name} under every edit; the numbers stand in the table of the evaluation."
-    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        plane.width, plane.height, name, Markup("").join(parts + strokes + marks + texts + hits)
-    )
-
-
-def stop_name(series: Series, stop: Stop) -> str:
-    """What varies along a series, at one of its stops: `5 %` or `×1.1`; empty for an edit without a keep."""
-    if series.along == "factor":
-        return wording.factor(stop.at)
-    return "" if stop.at != stop.at else wording.keep(stop.at)
-
-
-def numbers(task: Asked, effect: Effect) -> str:
-    """An effect in words: the value and its change with intervals, and the random controls beside it."""
-    if task.scored:
-        told = f"perplexity {wording.perplexity(effect.value)} {wording.plain_interval(effect.low, effect.high)}"
-        if effect.change is not None:
-            told += f", ×{effect.change:.3f} {wording.plain_interval(effect.change_low, effect.change_high)}"
-    else:
-        told = f"{wording.percent(effect.value)} {wording.interval(effect.low, effect.high)}"
-        if effect.change is not None:
-            interval = wording.interval(effect.change_low, effect.change_high)
-            told += f", drop {wording.points(effect.change)} {interval}"
-    spread = effect.random
-    if spread is not None and spread.mean is not None:
-        write = wording.perplexity if task.scored else wording.percent
-        told += f"; random {write(spread.mean)} ({write(spread.lowest)} to {write(spread.highest)})"
-    return told
-
-
-def _plane(series: Sequence[Series], skill: Asked, control: Asked, size: tuple[int, int]) -> Plane:
-    edits = [edit for one in series for stop in one.stops for edit in stop.edits]
-    width, height = size
-
-    def values(task: Asked) -> list[float | None]:
-        found = [task.value, task.low, task.high, task.guessed]
-        for effect in (task.effects.get(edit.key) for edit in edits):
-            if effect is not None:
-                found += [effect.value, effect.low, effect.high]
-                if effect.random is not None:
-                    found += [effect.random.lowest, effect.random.highest]
-        return found
-
-    upwards = (height - BOTTOM, TOP)
+    edits = [edit.edit for line in lines for stop in line.stops for edit in stop.edits]
     # One measure for both accuracies: a trifle of the control must not look like the loss of the skill.
-    closer = all(scales.near(values(task)) for task in (skill, control) if not task.scored)
-    return Plane(
-        x=scales.shares(values(skill), LEFT, width - RIGHT, closer=closer),
-        y=scales.ratios(values(control), *upwards, reversed=True)
-        if control.scored
-        else scales.shares(values(control), *upwards, closer=closer),
-        width=width,
-        height=height,
-    )
-
-
-def _upwards(control: Asked) -> str:
-    return f"perplexity on {control.name}" if control.scored else f"accuracy on {control.name}, %"
-
-
-def _ideal(plane: Plane, places: Labels, *, boost: bool) -> Markup:
-    top = plane.y.end
-    corner = plane.x.end if boost else plane.x.start
-    towards = -1 if boost else 1
-    x = corner + towards * 8
-    places.take((min(x, x + towards * 34), top + 20, max(x, x + towards * 34), top + 36))
-    return Markup(
-        '<path class="ideal" d="M{:.1f} {:.1f}h{}a52 52 0 0 {} {} 52Z"/>'
-        '<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="{}">ideal</text>'
-    ).format(corner, top, towards * 52, 0 if boost else 1, -towards * 52, x, top + 32, "end" if boost else "start")
-
-
-def _baseline(plane: Plane, skill: Asked, control: Asked) -> Markup:
-    found = Markup("")
-    if skill.value is not None:
-        found += Markup('<path class="baseline" d="M{:.1f} {:.1f}V{:.1f}"/>').format(
-            plane.x.at(skill.value), plane.y.start, plane.y.end
-        )
-    if control.value is not None:
-        found += Markup('<path class="baseline" d="M{:.1f} {:.1f}H{:.1f}"/>').format(
-            plane.x.start, plane.y.at(control.value), plane.x.end
-        )
-    if skill.guessed is not None:
-        found += Markup('<path class="guess" d="M{:.1f} {:.1f}V{:.1f}"/>').format(
-            plane.x.at(skill.guessed), plane.y.start, plane.y.end
-        )
-    if control.guessed is not None:
-        found += Markup('<path class="guess" d="M{:.1f} {:.1f}H{:.1f}"/>').format(
-            plane.x.start, plane.y.at(control.guessed), plane.x.end
-        )
-    return found
-
-
-def _both(edit: Edited, skill: Asked, control: Asked) -> tuple[Effect, Effect] | None:
-    one, other = skill.effects.get(edit.key), control.effects.get(edit.key)
-    return None if one is None or other is None else (one, other)
-
-
-def _middle(stop: Stop, skill: Asked, control: Asked, plane: Plane) -> tuple[float, float] | None:
-    measured = [both for edit in stop.edits if (both := _both(edit, skill, control)) is not None]
-    x, y = (mean(both[i].value for both in measured) for i in (0, 1))
-    return None if x is None or y is None else (plane.x.at(x), plane.y.at(y))
-
-
-def _stop(
-    stop: Stop, at: tuple[float, float], skill: Asked, control: Asked, plane: Plane, colour: int, index: int
-) -> Markup:
-    """The mark of a stop: one edit with its intervals, or thin points for its repeats and their mean."""
-    found = Markup("")
-    for edit in stop.edits:
-        both = _both(edit, skill, control)
-        if both is None:
-            continue
-        found += _random(both, at, plane)
-        x, y = plane.x.at(both[0].value), plane.y.at(both[1].value)
-        if len(stop.edits) > 1:
-            found += Markup('<circle class="repeat" cx="{:.1f}" cy="{:.1f}" r="2"/>').format(x, y)
-            continue
-        if both[0].low is not None and both[0].high is not None:
-            ends = (plane.x.at(both[0].low), y, plane.x.at(both[0].high))
-            found += Markup('<path class="error" d="M{:.1f} {:.1f}H{:.1f}"/>').format(*ends)
-        if both[1].low is not None and both[1].high is not None:
-            ends = (x, plane.y.at(both[1].low), plane.y.at(both[1].high))
-            found += Markup('<path class="error" d="M{:.1f} {:.1f}V{:.1f}"/>').format(*ends)
-    return Markup('<g class="t{}">{}{}</g>').format(colour, found, charts.mark(*at, 4.2, index))
-
-
-def _random(both: tuple[Effect, Effect], at: tuple[float, float], plane: Plane) -> Markup:
-    """The matched random controls: a grey cross from the lowest to the highest, tied to their edit."""
-    spreads = [effect.random for effect in both]
-    if any(s is None or s.mean is None or s.lowest is None or s.highest is None for s in spreads):
-        return Markup("")
-    (x, x_low, x_high), (y, y_low, y_high) = (
-        tuple(scale.at(value) for value in (s.mean, s.lowest, s.highest) if value is not None)
-        for s, scale in zip(spreads, (plane.x, plane.y), strict=True)
-        if s is not None
-    )
-    return Markup(
-        '<g class="chance"><path class="tie" d="M{:.1f} {:.1f}L{:.1f} {:.1f}"/><path d="M{:.1f} {:.1f}H{:.1f}"/>'
-        '<path d="M{:.1f} {:.1f}V{:.1f}"/><circle cx="{:.1f}" cy="{:.1f}" r="2.4"/></g>'
-    ).format(*at, x, y, x_low, y, x_high, x, y_low, y_high, x, y)
-
-
-def _label(text: str, at: tuple[float, float], places: Labels, plane: Plane) -> Markup:
-    """A text beside a mark, where there is room; none where there is not: pointing tells it."""
-    wide = 6.2 * len(text)
-    for x, y, anchor in (
-        (at[0] + 7, at[1] - 4, "start"),
-        (at[0] + 7, at[1] + 12, "start"),
-        (at[0] - 7, at[1] - 4, "end"),
-        (at[0] - 7, at[1] + 12, "end"),
-        (at[0], at[1] - 9, "middle"),
-        (at[0], at[1] + 17, "middle"),
-    ):
-        left = {"start": x, "end": x - wide, "middle": x - wide / 2}[anchor]
-        inside = left >= plane.x.start and left + wide <= plane.width and plane.y.end <= y - 9 and y <= plane.y.start
-        if inside and places.take((left, y - 9, left + wide, y + 1)):
-            return Markup('<text class="label small" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(
-                x, y, anchor, text
-            )
-    return Markup("")
-
-
-def _hits(stop: Stop, skill: Asked, control: Asked, plane: Plane, model: str) -> list[Markup]:
-    """Invisible discs over the marks: pointing at one tells its numbers, a click opens the answers."""
-    found = []
-    for edit in stop.edits:
-        both = _both(edit, skill, control)
-        if both is None:
-            continue
-        told = [edit.name] + [
-            f"{task.name}: {numbers(task, effect)}" for task, effect in zip((skill, control), both, strict=True)
+    closer = all(near(results(task, edits)) for task in (skill, control) if not task.scored)
+    across, upright = (result_axis(task, edits, closer=closer) for task in (skill, control))
+    x, y = plots.x(across), plots.y(upright)
+    labels, numbers = [line.label for line in lines], line_numbers(evaluation, lines)
+    colour = plots.colour(labels, numbers)
+    marks = middles(lines, skill, control)
+    layers = [*_ideal(boost=boost), *_levels(skill, control, across, upright)]
+    random = pd.DataFrame(_random(marks, skill, control))
+    if not random.empty:
+        grey = alt.Chart(random).encode()
+        layers += [
+            grey.mark_rule(color=theme.SOFT, strokeDash=[1, 3], opacity=0.55).encode(
+                x=x, y=y, x2=alt.X2(field="edit_x"), y2=alt.Y2(field="edit_y")
+            ),
+            grey.mark_rule(color=theme.SOFT, opacity=0.8).encode(
+                x=plots.x(across, "x_low"), x2=alt.X2(field="x_high"), y=y
+            ),
+            grey.mark_rule(color=theme.SOFT, opacity=0.8).encode(
+                x=x, y=plots.y(upright, "y_low"), y2=alt.Y2(field="y_high")
+            ),
         ]
-        found.append(
-            Markup(
-                '<circle class="point" data-tip="{}" data-model="{}" data-task="{}" data-edit="{}" '
-                'cx="{:.1f}" cy="{:.1f}" r="9"/>'
-            ).format(
-                Markup("&#10;").join(told),
-                model,
-                skill.name,
-                edit.key,
-                plane.x.at(both[0].value),
-                plane.y.at(both[1].value),
-            )
+    points = pd.DataFrame(_edits(evaluation, marks, skill, control))
+    if points.empty:
+        return alt.layer(*layers).properties(height=HEIGHT)
+    tip = alt.Tooltip(field="tip", type="nominal", title=" ")
+    single, repeated = (points[points["single"] == chosen] for chosen in (True, False))
+    if not single.empty:
+        base = alt.Chart(single).encode(color=colour)
+        layers += [
+            base.mark_rule(opacity=0.5).encode(x=plots.x(across, "x_low"), x2=alt.X2(field="x_high"), y=y),
+            base.mark_rule(opacity=0.5).encode(x=x, y=plots.y(upright, "y_low"), y2=alt.Y2(field="y_high")),
+        ]
+    means = pd.DataFrame(_means(evaluation, marks, skill, control))
+    base = alt.Chart(means).encode(color=colour)
+    layers.append(base.mark_line().encode(x=x, y=y, order=alt.Order(field="order", type="quantitative")))
+    if not repeated.empty:
+        dots = alt.Chart(repeated).mark_circle(size=16, opacity=0.6)
+        layers.append(dots.encode(x=x, y=y, color=colour, tooltip=tip))
+    layers.append(base.mark_point(size=46).encode(x=x, y=y, shape=plots.shape(labels, numbers), tooltip=tip))
+    layers += _labels(marks, across, upright, colour, boost=boost)
+    return alt.layer(*layers).properties(height=HEIGHT)
+
+
+def middles(lines: Sequence[Line], skill: EvaluatedTask, control: EvaluatedTask) -> list[Mark]:
+    """The stops that were evaluated on both tasks."""
+    marks = []
+    for line in lines:
+        for stop in line.stops:
+            both = [edit.edit for edit in stop.edits if edit.edit in skill.effects and edit.edit in control.effects]
+            x, y = (mean(task.effects[edit].result.value for edit in both) for task in (skill, control))
+            if x is not None and y is not None:
+                marks.append(Mark(line, stop, x, y))
+    return marks
+
+
+def stop_name(line: Line, stop: Stop) -> str:
+    """What varies along a line, at one of its stops: `5 %` or `×1.1`; empty for an edit without a keep."""
+    if line.along == "factor":
+        return wording.factor(stop.at)
+    return "" if math.isnan(stop.at) else wording.keep(stop.at)
+
+
+def unbeaten(marks: Sequence[Mark], *, boost: bool, less_is_better: bool) -> list[Mark]:
+    """The marks that no other beats on skill and control together (the Pareto front), towards the ideal corner."""
+
+    def merits(mark: Mark) -> tuple[float, float]:
+        return (mark.x if boost else -mark.x), (-mark.y if less_is_better else mark.y)
+
+    def beaten(mark: Mark) -> bool:
+        own = merits(mark)
+        others = (merits(other) for other in marks)
+        return any(other != own and other[0] >= own[0] and other[1] >= own[1] for other in others)
+
+    return [mark for mark in marks if not beaten(mark)]
+
+
+def _labels(marks: Sequence[Mark], across: Axis, upright: Axis, colour: alt.Color, *, boost: bool) -> list[alt.Chart]:
+    """Labels of the unbeaten marks on their ideal side, where by definition no other mark lies."""
+    kept: list[tuple[float, float]] = []
+    rows = []
+    for mark in unbeaten(marks, boost=boost, less_is_better=upright.kind == "log"):
+        place = _share(mark.x, across), _share(mark.y, upright)
+        text = stop_name(mark.line, mark.stop)
+        if not text or any(abs(place[0] - x) < LABEL[0] and abs(place[1] - y) < LABEL[1] for x, y in kept):
+            continue
+        kept.append(place)
+        edge = place[0] > 1 - LABEL[0] if boost else place[0] < LABEL[0]
+        rows.append({"series": mark.line.label, "x": mark.x, "y": mark.y, "label": text, "edge": edge})
+    layers = []
+    for edge in (False, True):
+        frame = pd.DataFrame([row for row in rows if row["edge"] == edge])
+        if frame.empty:
+            continue
+        align: dict[str, Any] = {"align": "left", "dx": 6} if boost != edge else {"align": "right", "dx": -6}
+        base = alt.Chart(frame).encode(
+            x=plots.x(across), y=plots.y(upright), text=alt.Text(field="label", type="nominal")
         )
-    return found
+        style: dict[str, Any] = {"dy": -8, "fontWeight": "bold", **align}
+        layers.append(base.mark_text(color=theme.PAPER, stroke=theme.PAPER, strokeWidth=3, **style))
+        layers.append(base.mark_text(**style).encode(color=colour))
+    return layers
+
+
+def _share(value: float, axis: Axis) -> float:
+    """Where a value lies along an axis, 0…1."""
+    assert axis.low is not None
+    assert axis.high is not None
+    low, high = (axis.low, axis.high) if axis.kind == "linear" else (math.log(axis.low), math.log(axis.high))
+    return ((value if axis.kind == "linear" else math.log(value)) - low) / (high - low)
+
+
+def _edits(
+    evaluation: Evaluation, marks: Sequence[Mark], skill: EvaluatedTask, control: EvaluatedTask
+) -> list[dict[str, Any]]:
+    """A row for every edit: its results with intervals, whether it stands alone at its stop, and what it tells."""
+    rows = []
+    for mark in marks:
+        for edit in mark.stop.edits:
+            if edit.edit not in skill.effects or edit.edit not in control.effects:
+                continue
+            x, y = skill.effects[edit.edit], control.effects[edit.edit]
+            rows.append(
+                {"series": mark.line.label, "x": x.result.value, "x_low": x.result.low, "x_high": x.result.high}
+                | {"y": y.result.value, "y_low": y.result.low, "y_high": y.result.high}
+                | {"single": len(mark.stop.edits) == 1, "tip": _tip(evaluation, edit.edit, skill, control)}
+                | {"model": evaluation.model, "task": skill.name, "edit": edit.edit}
+            )
+    return rows
+
+
+def _means(
+    evaluation: Evaluation, marks: Sequence[Mark], skill: EvaluatedTask, control: EvaluatedTask
+) -> list[dict[str, Any]]:
+    """A row for every stop, in the order of its line."""
+    rows = []
+    for order, mark in enumerate(marks):
+        edits = [e.edit for e in mark.stop.edits if e.edit in skill.effects and e.edit in control.effects]
+        tip = "\n".join(_tip(evaluation, edit, skill, control) for edit in edits)
+        rows.append(
+            {"series": mark.line.label, "order": order, "x": mark.x, "y": mark.y, "tip": tip}
+            | {"model": evaluation.model, "task": skill.name, "edit": edits[0]}
+        )
+    return rows
+
+
+def _tip(evaluation: Evaluation, edit: str, skill: EvaluatedTask, control: EvaluatedTask) -> str:
+    lines = [f"{task.name}: {effect_text(task, task.effects[edit])}" for task in (skill, control)]
+    return "\n".join([evaluation.name_of(edit), *lines])
+
+
+def _random(marks: Sequence[Mark], skill: EvaluatedTask, control: EvaluatedTask) -> list[dict[str, float | None]]:
+    """The matched random controls of every edit: their means with the lowest and highest, and the edit's mark."""
+    rows = []
+    for mark in marks:
+        for edit in mark.stop.edits:
+            x, y = (task.effects[edit.edit].random if edit.edit in task.effects else None for task in (skill, control))
+            if x is not None and y is not None:
+                rows.append(
+                    {"x": x.mean, "x_low": x.lowest, "x_high": x.highest, "edit_x": mark.x}
+                    | {"y": y.mean, "y_low": y.lowest, "y_high": y.highest, "edit_y": mark.y}
+                )
+    return rows
+
+
+def _levels(skill: EvaluatedTask, control: EvaluatedTask, across: Axis, upright: Axis) -> list[alt.Chart]:
+    """The unedited model as dashed lines of both tasks, and chance as dotted ones."""
+    layers = []
+    for value, style in ((skill.baseline.result.value, UNEDITED), (skill.chance_line, CHANCE)):
+        if value is not None:
+            layers.append(alt.Chart(pd.DataFrame([{"x": value}])).mark_rule(**style).encode(x=plots.x(across)))
+    for value, style in ((control.baseline.result.value, UNEDITED), (control.chance_line, CHANCE)):
+        if value is not None:
+            layers.append(alt.Chart(pd.DataFrame([{"y": value}])).mark_rule(**style).encode(y=plots.y(upright)))
+    return layers
+
+
+def _ideal(*, boost: bool) -> list[alt.Chart]:
+    """The ideal corner: top right for a boost, else top left."""
+    corner = alt.Chart(pd.DataFrame([{"text": "ideal"}])).encode(
+        x=alt.value("width" if boost else 0), y=alt.value(0), tooltip=alt.value(None)
+    )
+    first, last = (math.pi, 1.5 * math.pi) if boost else (0.5 * math.pi, math.pi)
+    side: dict[str, Any] = {"align": "right", "dx": -8} if boost else {"align": "left", "dx": 8}
+    return [
+        corner.mark_arc(theta=first, theta2=last, outerRadius=52, color=theme.SHARE, opacity=0.22),
+        corner.mark_text(dy=40, color=theme.SOFT, **side).encode(text=alt.Text(field="text", type="nominal")),
+    ]

@@ -14,13 +14,14 @@ from lesion.core.values import read_summary, summary_kind
 from lesion.errors import UsageError
 from lesion.files import stored_object, understood
 from lesion.studies.drift.result import DriftSummary
+from lesion.studies.isolation.result import IsolationSummary, MatrixCount, Selected
 
 Kind = Literal["layers", "drift", "isolation", "truncation"]
 Unit = Literal["points", "nmi", "share", "nats"]
 FILES: Mapping[str, Kind] = {
-    "isolation.json": "isolation", "truncation.json": "truncation", "summary.json": "layers",
+    "truncation.json": "truncation", "summary.json": "layers",
 }  # fmt: skip
-"""What marks a folder, by the name of the file that is read; a drift is known by the `kind` of its summary."""
+"""What marks a folder, by the name of the file that is read; typed summaries are known by their `kind`."""
 FLAT = 0.01
 """A density whose spread is at most this share of its mean has no shape: its method takes as much of every matrix."""
 PLACES: Mapping[str, str] = {"block": "", "attention": "attention, ", "mlp": "MLP, "}
@@ -81,10 +82,15 @@ def read(folder: Path) -> Found:
         LesionError: a file of it is damaged.
     """
     folder = Path(folder)
-    if summary_kind(folder) == "drift":
+    kind_there = summary_kind(folder)
+    if kind_there == "drift":
         drift = read_summary(DriftSummary, folder, "run the study again on that folder")
         assert drift is not None
         return _drift(folder, drift)
+    if kind_there == "isolation":
+        isolation = read_summary(IsolationSummary, folder, "run the study again on that folder")
+        assert isolation is not None
+        return _isolation(folder, isolation)
     name, kind = next(((name, kind) for name, kind in FILES.items() if (folder / name).is_file()), ("", None))
     if kind is None:
         raise UsageError(_nothing(folder))
@@ -95,9 +101,9 @@ def read(folder: Path) -> Found:
             raise UsageError(_nothing(folder))
         if not isinstance(told, dict):
             raise TypeError("it is no object")
-        reading = {"layers": _layers, "isolation": _isolation, "truncation": _truncation}
+        reading = {"layers": _layers, "truncation": _truncation}
         found = reading[kind](folder, told)
-        study = told.get("study")  # the text of it, in an isolation
+        study = told.get("study")
         label = study.get("approximate") if isinstance(study, dict) else None
         return replace(found, notes=(*found.notes, f"{folder.name} is approximate. {label}")) if label else found
 
@@ -108,8 +114,8 @@ def _nothing(folder: Path) -> str:
     if (folder / FILE).exists() and not (folder / "summary.json").exists():
         return f"{folder} has answers and no summary yet; `lesion report {folder}` writes one."
     return (
-        f"{folder} holds no study with a number per block: neither the summary.json of `lesion ablate` or `lesion"
-        " drift` nor isolation.json or truncation.json."
+        f"{folder} holds no study with a number per block: neither the summary.json of `lesion ablate`, `lesion"
+        " drift` or `lesion isolate` nor truncation.json."
     )
 
 
@@ -206,50 +212,53 @@ def _drift(folder: Path, summary: DriftSummary) -> Found:
     return Found(folder, _present(profiles), {model.name: model.fingerprint for model in summary.models}, notes)
 
 
-def _isolation(folder: Path, told: Mapping[str, Any]) -> Found:
+def _isolation(folder: Path, summary: IsolationSummary) -> Found:
     """Of an isolation: the share of each block's weights that a method selects; repeats are averaged.
 
-    Of every method the smallest share and the most texts speak: larger shares hold the smaller ones.
+    Of every method the smallest share and the most texts are taken: larger shares hold the smaller ones.
+
+    Raises:
+        UsageError: edits were evaluated there, and nothing was isolated.
     """
-    isolation = told["isolation"]
-    model, skill = str(isolation["model"]), isolation.get("skill")
-    about = f" · {skill}" if isinstance(skill, str) and skill else ""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for entry in isolation["selections"]:
-        if entry.get("matrices") and entry.get("method") != "random":
-            groups.setdefault(str(entry["method"]), []).append(entry)
-    found: list[Profile | None] = []
+    isolation = summary.isolation
+    if isolation is None:
+        raise UsageError(_nothing(folder))
+    groups: dict[str, list[Selected]] = {}
+    for selection in isolation.selections:
+        if selection.matrices:
+            groups.setdefault(selection.method, []).append(selection)
+    profiles: list[Profile | None] = []
     notes: list[str] = []
-    for method, entries in groups.items():
-        keep = min(_number(entry.get("keep")) for entry in entries)
-        of_keep = [entry for entry in entries if _number(entry.get("keep")) == keep] or entries
-        most = max(int(entry.get("samples") or 0) for entry in of_keep)
-        used = [entry for entry in of_keep if int(entry.get("samples") or 0) == most]
-        densities = [_density(entry["matrices"]) for entry in used]
+    for method, selections in groups.items():
+        keep = min(selection.keep for selection in selections)
+        of_keep = [selection for selection in selections if selection.keep == keep]
+        most = max(selection.samples for selection in of_keep)
+        used = [selection for selection in of_keep if selection.samples == most]
+        densities = [_density(selection.matrices) for selection in used]
         blocks = sorted(set.intersection(*(set(one) for one in densities)))
         means = {block: sum(one[block] for one in densities) / len(densities) for block in blocks}
-        label = f"density · {method}, {100 * keep:g} %{about}" if math.isfinite(keep) else f"density · {method}{about}"
+        label = f"density · {method}, {100 * keep:g} % · {isolation.study.skill}"
         if means and max(means.values()) - min(means.values()) <= FLAT * (sum(means.values()) / len(means)):
             notes.append(f"{folder.name}: {method} takes as much of every block, so that its density has no shape.")
             continue
         ends = {b: (min(one[b] for one in densities), max(one[b] for one in densities)) for b in blocks}
         rows = ((b, means[b], *(ends[b] if len(densities) > 1 else (math.nan, math.nan))) for b in blocks)
-        found.append(_profile(model, "isolation", label, rows, unit="share", source=folder.name))
-        if len(used) < len(entries):
+        profiles.append(_profile(isolation.model, "isolation", label, rows, unit="share", source=folder.name))
+        if len(used) < len(selections):
             notes.append(
-                f"{folder.name}: of {len(entries)} selections by {method} those of the smallest share"
-                f"{f' from {most:,} texts' if most else ''} are drawn."
+                f"{folder.name}: of {len(selections)} selections by {method} those of the smallest share"
+                f" from {most:,} texts are drawn."
             )
-    return Found(folder, _present(found), {model: isolation.get("fingerprint")}, tuple(notes))
+    return Found(folder, _present(profiles), {isolation.model: isolation.fingerprint}, tuple(notes))
 
 
-def _density(matrices: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+def _density(matrices: Sequence[MatrixCount]) -> dict[int, float]:
     """Selected of all weights of every block; the output head is of no block."""
     counts: dict[int, tuple[int, int]] = {}
     for matrix in matrices:
-        if matrix.get("block") is not None:
-            selected, total = counts.get(int(matrix["block"]), (0, 0))
-            counts[int(matrix["block"])] = (selected + int(matrix["selected"]), total + int(matrix["total"]))
+        if matrix.block is not None:
+            selected, total = counts.get(matrix.block, (0, 0))
+            counts[matrix.block] = (selected + matrix.selected, total + matrix.total)
     return {block: selected / total for block, (selected, total) in counts.items() if total}
 
 

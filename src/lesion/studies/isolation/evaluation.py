@@ -1,0 +1,279 @@
+"""The result of an evaluation: what each edit changes in each task, beside its matched random controls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from statistics import fmean
+from typing import Literal
+
+from lesion.core.values import Estimate, Number, Value
+from lesion.report import wording
+
+METHOD_NAMES = {
+    "mathneuro": "MathNeuro",
+    "wanda": "Wanda",
+    "wanda-rows": "Wanda per row",
+    "lape": "LAPE",
+    "magnitude": "magnitude",
+    "random": "random",
+}
+"""How methods are written for people; others as they are."""
+ABOVE_CHANCE = 0.10
+"""A control is informative only if the lower limit of its unedited accuracy is at least this far above chance: a task
+at the floor before an edit has nothing to lose, and would look spared by every edit."""
+
+
+class EditedModel(Value):
+    """One edit of an evaluation: what was selected, how, and by what it was multiplied.
+
+    Attributes:
+        edit: its text form, under which its answers are stored.
+        label, digest: of its selection.
+        method, keep, samples, repeat: how it came about; None where not known.
+        factor: that selected weights are multiplied by.
+        random_of: text form of the edit whose matched random control it is, or None.
+        seed: of the draw, for a random control.
+        randoms: text forms of its matched random controls.
+        selected, total: weights.
+        achieved: the factor that the selected weights really got, after rounding: Σ|w| after ÷ before, signed.
+    """
+
+    edit: str
+    label: str
+    digest: str
+    method: str
+    keep: float | None
+    samples: int | None
+    repeat: int | None
+    factor: float
+    random_of: str | None
+    seed: int | None
+    randoms: tuple[str, ...] = ()
+    selected: int
+    total: int
+    achieved: Number
+
+    @property
+    def share(self) -> float:
+        """Selected of all scored weights, in 0…1."""
+        return self.selected / self.total
+
+    @property
+    def boosts(self) -> bool:
+        """Whether it enlarges the weights: then a gain of the skill is sought."""
+        return self.factor > 1
+
+    @property
+    def method_name(self) -> str:
+        """`MathNeuro`; the selection's own label where the method is not known."""
+        return self.label if self.method == "custom" else METHOD_NAMES.get(self.method, self.method)
+
+    @property
+    def name(self) -> str:
+        """`MathNeuro, keep 5 %, ×0`, with the repeat where there are several."""
+        parts = [self.method_name]
+        if self.keep is not None:
+            parts.append(f"keep{wording.SPACE}{wording.keep(self.keep)}")
+        if self.repeat:
+            parts.append(f"repeat{wording.SPACE}{self.repeat}")
+        if self.random_of is not None and self.seed is not None:
+            parts.append(f"seed{wording.SPACE}{self.seed}")
+        return f"{', '.join(parts)}, {wording.factor(self.factor)}"
+
+
+class Rates(Value):
+    """How answers ended, as shares in 0…1 (`lesion.core.rates`); None for running text."""
+
+    truncated: Number = None
+    looped: Number = None
+    unparsed: Number = None
+    nonfinite: Number = None
+
+
+class Baseline(Value):
+    """The unedited model: its accuracy in 0…1, or its perplexity and on how many tokens."""
+
+    result: Estimate
+    rates: Rates = Rates()
+    tokens: int | None = None
+
+
+class RandomControls(Value):
+    """The matched random controls of an edit on a task.
+
+    Attributes:
+        mean: of their accuracies, or perplexities, with the lowest and the highest.
+        drop: their mean drop; None for running text.
+        beyond: how much more the edit drops than they do; None for running text.
+    """
+
+    draws: int
+    mean: Number
+    lowest: Number
+    highest: Number
+    drop: Number = None
+    beyond: Estimate = Estimate(value=None)
+
+
+class TaskUnderEdit(Value):
+    """What one edit did to one task.
+
+    Attributes:
+        edit: text form of the edit.
+        result: accuracy in 0…1, or perplexity; None where that is not a finite number.
+        change: drop in accuracy, or ratio of perplexities to the baseline's; p is McNemar's exact test.
+    """
+
+    edit: str
+    result: Estimate
+    change: Estimate
+    rates: Rates = Rates()
+    random: RandomControls | None = None
+
+
+class EvaluatedTask(Value):
+    """One task: the unedited model and every edit on the same items.
+
+    Attributes:
+        kind: `generate`, `choose`, or `score` for running text, which is measured by perplexity.
+        chance: the accuracy of guessing in 0…1; None for perplexity or where it is not known.
+    """
+
+    name: str
+    role: Literal["skill", "control"] | None
+    kind: str
+    items: int
+    chance: Number
+    baseline: Baseline
+    cells: tuple[TaskUnderEdit, ...]
+
+    @cached_property
+    def effects(self) -> dict[str, TaskUnderEdit]:
+        """By edit, those with a finite result."""
+        return {cell.edit: cell for cell in self.cells if cell.result.value is not None}
+
+    @property
+    def broken(self) -> frozenset[str]:
+        """The edits under which the result is not a finite number."""
+        return frozenset(cell.edit for cell in self.cells if cell.result.value is None)
+
+    @property
+    def scored(self) -> bool:
+        """Whether it is measured by perplexity, of which less is better."""
+        return self.kind == "score"
+
+    @property
+    def informative(self) -> bool:
+        """Whether the unedited model is surely above chance (by `ABOVE_CHANCE`), so that a loss could show."""
+        low = self.baseline.result.low
+        if self.scored or low is None or self.chance is None:
+            return False
+        return low - self.chance >= ABOVE_CHANCE - 1e-9
+
+    @property
+    def chance_line(self) -> float | None:
+        """Where charts draw chance: only where answers are chosen."""
+        return self.chance if self.kind == "choose" else None
+
+
+class Selectivity(Value):
+    """How much more an edit takes from the skill than from a control: the difference of their drops."""
+
+    edit: str
+    skill: str
+    control: str
+    difference: Estimate
+
+
+class Candidate(Value):
+    """An edit among which one is chosen: its accuracy on validation items, and the mean over the controls'."""
+
+    edit: str
+    accuracy: float
+    mean_control: Number
+
+
+class RandomGain(Value):
+    """The chosen edit against its random controls on test items: their accuracy, and how much more it gains."""
+
+    draws: int
+    accuracy: float
+    gain_beyond: Estimate
+
+
+class ControlDrop(Value):
+    """What the chosen edit costs a control on its test items."""
+
+    task: str
+    drop: Estimate
+
+
+class Choice(Value):
+    """The edit chosen on validation items, and what it did on test items that had no part in choosing it."""
+
+    skill: str
+    rule: str
+    validation_items: int
+    test_items: int
+    candidates: tuple[Candidate, ...]
+    chosen: str
+    baseline_validation: float
+    accuracy_validation: float
+    baseline_test: float
+    accuracy_test: float
+    gain: Estimate
+    random: RandomGain | None
+    controls: tuple[ControlDrop, ...]
+
+
+class Evaluation(Value):
+    """Everything that an evaluation measured."""
+
+    model: str
+    dtype: str
+    edits: tuple[EditedModel, ...]
+    tasks: tuple[EvaluatedTask, ...]
+    selectivity: tuple[Selectivity, ...]
+    choice: Choice | None
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def by_edit(self) -> dict[str, EditedModel]:
+        """The edits by their text form."""
+        return {edit.edit: edit for edit in self.edits}
+
+    @cached_property
+    def tried(self) -> tuple[EditedModel, ...]:
+        """The edits that are not the random control of another."""
+        return tuple(edit for edit in self.edits if edit.random_of is None)
+
+    @property
+    def skills(self) -> list[EvaluatedTask]:
+        """The tasks whose place was sought."""
+        return [task for task in self.tasks if task.role == "skill"]
+
+    @property
+    def controls(self) -> list[EvaluatedTask]:
+        """The tasks that must survive."""
+        return [task for task in self.tasks if task.role == "control"]
+
+    @property
+    def methods(self) -> list[str]:
+        """Names of methods in the order of their colours."""
+        return list(dict.fromkeys(edit.method_name for edit in self.tried))
+
+    def name_of(self, edit: str) -> str:
+        """The name of an edit by its text form; the text form itself where it is not known."""
+        return self.by_edit[edit].name if edit in self.by_edit else edit
+
+    def difference(self, edit: str, skill: str, control: str) -> Estimate | None:
+        """The selectivity of an edit against a control; None where it was not worked out."""
+        wanted = (edit, skill, control)
+        return next((d.difference for d in self.selectivity if (d.edit, d.skill, d.control) == wanted), None)
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of the known values, or None."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
