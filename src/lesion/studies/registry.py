@@ -28,6 +28,7 @@ _OWN = (
     "lesion.studies.truncation.method",
     "lesion.studies.drift.method",
     "lesion.labs.recall.method",
+    "lesion.labs.memory.method",
     "lesion.studies.ablation.method",
 )
 
