@@ -8,7 +8,7 @@ from commandline import lesion
 from lesion.bounds import MOST, check
 from lesion.engines.config import EngineChoice
 from lesion.errors import UsageError
-from lesion.labs.memory.recipe import Recipe as Memory
+from lesion.labs.memory.study import MemoryStudy
 from lesion.labs.recall.recipe import preset
 from lesion.studies.ablation.study import Study
 from lesion.studies.drift.study import DriftStudy
@@ -72,7 +72,7 @@ def test_python_refuses_the_same():
         lambda: IsolationStudy.make(kind="isolation", model="m", skill="s", controls=["c"], samples=10**12),
         lambda: Study.make(models=["m"], tasks=["t"], items=10**12),
         lambda: Study.make(models=["m"], tasks=["t"], seed=10**5000),
-        lambda: Memory(codes="gaussian", width=10**7),
+        lambda: MemoryStudy.make(codes="gaussian", width=10**7),
         lambda: preset("quick", vocabulary=10**8),
         lambda: EngineChoice(workers=10**8),
         lambda: find("fewshot:9999:primer:arithmetic"),

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
     from lesion.engines.config import EngineChoice
     from lesion.errors import LesionError, UsageError
+    from lesion.labs.memory.api import MemoryResult
     from lesion.labs.recall.api import RecallResult
     from lesion.models.load import Model, load
     from lesion.studies.ablation.api import AblationResult, ablate
@@ -58,6 +59,7 @@ _HOME = {
     "isolate": "lesion.studies.isolation.api",
     "IsolationResult": "lesion.studies.isolation.api",
     "overlay": "lesion.studies.overlay.api",
+    "MemoryResult": "lesion.labs.memory.api",
     "OverlayResult": "lesion.studies.overlay.api",
     "RecallResult": "lesion.labs.recall.api",
     "truncate": "lesion.studies.truncation.api",
@@ -105,6 +107,7 @@ __all__ = [
     "LesionError",
     "Magnitude",
     "MathNeuro",
+    "MemoryResult",
     "Model",
     "OverlayResult",
     "Random",

@@ -29,6 +29,7 @@ _OWN = (
     "lesion.studies.drift.method",
     "lesion.studies.tuning.method",
     "lesion.labs.recall.method",
+    "lesion.labs.memory.method",
 )
 
 

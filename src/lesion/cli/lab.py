@@ -81,13 +81,25 @@ def memory(
     noise: Annotated[float, typer.Option(help="Probability that the common class replaces the target.")] = 0.6,
     codes: Annotated[str, typer.Option(help="Codes: orthonormal or gaussian.")] = "orthonormal",
     steps: Annotated[int, typer.Option(help="Number of steps of full-batch gradient descent.")] = 20_000,
+    draws: Annotated[int, typer.Option(help="Number of draws of every random control.")] = 16,
     seed: Annotated[int, typer.Option(help="Random seed of codes, controls and batches.")] = 0,
 ) -> None:
     """Train an associative memory with noise; show where in its spectrum the noise lies and what truncation does."""
     from lesion.cli import memory as memory_command
-    from lesion.labs.memory.recipe import Recipe
+    from lesion.labs.memory.study import MemoryStudy
 
-    memory_command.train(Recipe(classes, inputs, width, noise, codes, steps, seed=seed), out)
+    study = MemoryStudy.make(
+        name="memory",
+        classes=classes,
+        inputs=inputs,
+        width=width,
+        noise=noise,
+        codes=codes,
+        steps=steps,
+        draws=draws,
+        seed=seed,
+    )
+    memory_command.train(study, out)
 
 
 @app.command()

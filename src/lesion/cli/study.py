@@ -78,8 +78,8 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output fo
 
 
 def _report(folder: Path) -> None:
-    from lesion.cli import memory, overlay
+    from lesion.cli import overlay
     from lesion.registry import recall
 
-    if not (overlay.show(folder) or memory.show(folder)):
+    if not overlay.show(folder):
         show(recall(folder))

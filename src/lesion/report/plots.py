@@ -5,7 +5,8 @@ A plot is an Altair chart over a data frame; what a study adds (a null, a thresh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -252,3 +253,58 @@ def _tip(frame: pd.DataFrame, guide: pd.DataFrame | None) -> dict[str, Any]:
     if guide is not None or "tip" not in frame:
         return {}
     return {"tooltip": alt.Tooltip(field="tip", type="nominal", title=" ")}
+
+
+def ratio_axis(title: str, values: Iterable[float | int | None], *, whole: bool = False, own: bool = False) -> Axis:
+    """A logarithmic axis that holds all values above 0, with at most seven round ticks.
+
+    Args:
+        title: of the axis.
+        values: those that are not above 0 are left out.
+        whole: whether only whole numbers have a tick.
+        own: the values themselves have the ticks, and no round numbers.
+    """
+    known = sorted({float(value) for value in values if value is not None and value > 0})
+    low, high = (known[0], known[-1]) if known else (1.0, 10.0)
+    room = max(1.08 if high > low else 1.6, (high / low) ** 0.06)
+    ticks = known if own else [tick for tick in _round(low / room, high * room) if not whole or tick % 1 == 0]
+    return Axis(title, low / room, high * room, form=",.9~g", kind="log", ticks=tuple(ticks))
+
+
+def _round(low: float, high: float) -> list[float]:
+    """Round numbers between two others, at most seven."""
+    for marks in ((1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.5, 3, 4, 5, 7), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        ticks = [mark * 10.0**power for power in powers for mark in marks if low <= mark * 10.0**power <= high]
+        if 2 <= len(ticks) <= 7:
+            return ticks
+    return [low, math.sqrt(low * high), high] if len(ticks) < 2 else ticks[:: -(-len(ticks) // 7)]
+
+
+def points(
+    frame: pd.DataFrame, across: Axis, upright: Axis, series: Sequence[str], *, numbers: Sequence[int] | None = None
+) -> alt.LayerChart:
+    """A mark at every place, with a bar from `low` to `high`; columns series, x, y, low and high."""
+    base = alt.Chart(frame).encode(x=x(across), color=colour(series, numbers))
+    bars = base.transform_filter("isValid(datum.low)").mark_rule(opacity=0.55, strokeWidth=1.2)
+    return alt.layer(
+        bars.encode(y=y(upright, "low"), y2=alt.Y2(field="high")),
+        base.mark_point().encode(y=y(upright), shape=shape(series, numbers)),
+    )
+
+
+def dashed(
+    frame: pd.DataFrame, across: Axis, upright: Axis, series: Sequence[str], *, numbers: Sequence[int] | None = None
+) -> alt.Chart:
+    """A dashed line for every series: a prediction beside what was measured; columns series, x, y."""
+    line = alt.Chart(frame).mark_line(strokeDash=[3, 4], strokeWidth=1.6)
+    return line.encode(x=x(across), y=y(upright), color=colour(series, numbers))
+
+
+def level(height: float, upright: Axis, *, colour: str = theme.SOFT, dash: tuple[float, float] = (2, 4)) -> alt.Chart:
+    """A dashed line across the plot at a height of reference."""
+    return (
+        alt.Chart(pd.DataFrame([{"y": height}]))
+        .mark_rule(color=colour, strokeDash=list(dash), strokeWidth=1.4)
+        .encode(y=y(upright))
+    )

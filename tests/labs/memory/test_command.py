@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import math
-
 import pytest
 
+import lesion as python
 from commandline import lesion
 from lesion.core.lock import FolderLock
-from lesion.labs.memory import lab, sizes, slopes
-from lesion.labs.memory.recipe import Recipe
+from lesion.labs.memory import run, sizes, slopes
+from lesion.labs.memory.result import MemorySummary
+from lesion.labs.memory.run import recall_memory
 from lesion.outputs import own
+from lesion.report import drawing
+from memories import memory
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
     monkeypatch.setattr(sizes, "CLASSES", (2, 4))
+    monkeypatch.setattr(sizes, "NOISES", (0.3,))
     monkeypatch.setattr(sizes, "SEEDS", 2)
     monkeypatch.setattr(slopes, "VOCABULARIES", (8, 16, 32))
     monkeypatch.setattr(slopes, "SEEDS", 3)
     monkeypatch.setattr(slopes, "BATCH", 400)
     monkeypatch.setattr(slopes, "RESAMPLES", 50)
+    # What the pictures show is specified in test_report.py.
+    monkeypatch.setattr(drawing, "svg", lambda specified: "<svg></svg>")
+    monkeypatch.setattr(drawing, "png_file", lambda drawn: b"")
 
 
 OPTIONS = ("--classes", 4, "--width", 24, "--noise", 0.6, "--steps", 600)
@@ -31,16 +36,16 @@ def test_the_command_writes_a_summary_and_a_page_and_prints_where_the_noise_lies
     left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path / "m")
     assert left.code == 0, left.err
     assert sorted(file.name for file in (tmp_path / "m").iterdir()) == [
-        "lesion.json", "lock", "report.html", "summary.json",
+        "figures", "lesion.json", "lock", "report.html", "summary.json",
     ]  # fmt: skip
-    summary = json.loads((tmp_path / "m" / "summary.json").read_text())
-    assert summary["recipe"] | {"classes": 4, "inputs": 4, "width": 24, "noise": 0.6, "steps": 600} == summary["recipe"]
-    assert summary["full"]["clean_accuracy"] == 0
-    assert summary["full"]["p_noise"] == pytest.approx(0.6, abs=0.01)
-    assert summary["full"]["noise"]["side"] == "top"
+    summary = MemorySummary.model_validate_json((tmp_path / "m" / "summary.json").read_text())
+    assert summary.study == memory(4, 4, 24, 0.6, steps=600, name="memory")
+    assert summary.full.clean_accuracy == 0
+    assert summary.full.p_noise == pytest.approx(0.6, abs=0.01)
+    assert summary.full.noise.side == "top"
     said = " ".join(left.out.split())
     assert "With the 3 smallest of 4 singular values kept, clean accuracy goes from 0 % to 100 %" in said
-    for words in ("Truncations of W", "Where the noise lies", "orthonormal, m = 4 ", "First gradient step", "report: "):
+    for words in ("Truncations of W", "Where the noise lies", "orthonormal 4 4 ▼→", "First gradient step", "report: "):
         assert words in said
 
 
@@ -53,19 +58,20 @@ def test_the_same_command_gives_the_same_numbers_and_another_seed_others(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "explained"),
     [
-        (("--classes", 1), "at least 2"),
-        (("--width", 3), "--width 3 has no room for 5 orthonormal codes"),
-        (("--noise", "nan"), "--noise nan"),
+        (("--classes", 1), "from 2 to 256, not 1"),
+        (("--width", 3), "3 has no room for 5 orthonormal codes"),
+        (("--noise", "nan"), "not NaN"),
         (("--noise", 1), "below 1"),
-        (("--codes", "gausian"), "(nearest: gaussian)"),
+        (("--codes", "gausian"), "orthonormal or gaussian"),
+        (("--draws", 0), "draws must be"),
     ],
 )
-def test_wrong_options_are_told_before_anything_is_trained(wrong, told, tmp_path, capsys):
+def test_wrong_options_are_explained_before_anything_is_trained(wrong, explained, tmp_path, capsys):
     left = lesion(capsys, "lab", "memory", "--classes", 4, *wrong, "--out", tmp_path / "m")
     assert left.code == 2
-    assert told in left.complaint
+    assert explained in left.complaint
     assert not (tmp_path / "m").exists()
 
 
@@ -102,7 +108,7 @@ def test_its_own_folder_is_only_read_again_and_another_recipe_refused(tmp_path, 
     other = lesion(capsys, "lab", "memory", *OPTIONS, "--seed", 1, "--out", tmp_path)
     assert other.code == 2
     assert "seed 0 instead of 1" in other.complaint
-    monkeypatch.setattr(lab, "run_memory", None)
+    monkeypatch.setattr(run, "measured", None)
     (tmp_path / "report.html").unlink()
     again = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path)
     assert (again.code, again.out) == (0, first.out)
@@ -128,7 +134,36 @@ def test_a_summary_that_is_not_whole_is_told(tmp_path, capsys):
     for command in (("report", tmp_path), ("lab", "memory", *OPTIONS, "--out", tmp_path)):
         left = lesion(capsys, *command)
         assert left.code == 1
-        assert "has no recipe, full" in left.complaint
+        assert "is damaged" in left.complaint
+        assert "delete it and run the same study again" in left.complaint
+
+
+def test_a_study_file_and_python_give_what_the_command_gives(tmp_path, capsys):
+    (tmp_path / "m.toml").write_text('kind = "memory"\nclasses = 4\nwidth = 24\nnoise = 0.6\nsteps = 600\n')
+    for command in (("run", tmp_path / "m.toml"), ("lab", "memory", *OPTIONS)):
+        left = lesion(capsys, *command, "--out", tmp_path / command[0])
+        assert left.code == 0, left.err
+    by_file, by_command = (recall_memory(tmp_path / name) for name in ("run", "lab"))
+    result = python.study(tmp_path / "m.toml", out=tmp_path / "python")
+    assert isinstance(result, python.MemoryResult)
+    unnamed = [summary.model_copy(update={"study": None}) for summary in (by_file, by_command, result.summary)]
+    assert unnamed[0] == unnamed[1] == unnamed[2]
+    assert lesion(capsys, "run", tmp_path / "m.toml", "--out", tmp_path / "lab").code == 0
+    refused = lesion(capsys, "run", tmp_path / "m.toml", "--workers", 2, "--out", tmp_path / "lab")
+    assert "leave --workers and --ray out" in refused.complaint
+
+
+def test_an_interrupted_memory_keeps_nothing_and_is_started_anew(tmp_path, capsys, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sizes, "sweep", interrupted)
+        left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path)
+    assert left.code == 130
+    assert "the same command starts it anew" in " ".join((left.out + left.err).split())
+    assert "is not finished" in lesion(capsys, "report", tmp_path).complaint
+    assert lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path).code == 0
 
 
 class Counting:
@@ -151,29 +186,25 @@ class Counting:
 @pytest.mark.parametrize(("steps", "width"), [(1234, 24), (7, 24), (500, 5)])
 def test_progress_comes_to_exactly_what_was_announced(steps, width):
     watcher = Counting()
-    lab.run_memory(Recipe(4, None, width, 0.6, steps=steps), watcher)
+    run.measured(memory(4, None, width, 0.6, steps=steps), watcher)
     assert watcher.done == watcher.begun
 
 
 def test_the_notes_say_what_the_numbers_cannot_show():
     watcher = Counting()
-    summary = lab.run_memory(Recipe(3, None, 4, 0.5, steps=20), watcher)
-    assert any("ties between f* and the common class" in note for note in summary["notes"])
-    assert any("no room for orthonormal codes of 4 classes" in note for note in summary["notes"])
-    assert watcher.notes == summary["notes"]
-    summary = lab.run_memory(Recipe(3, None, 24, 0.0, steps=20))
-    assert any("Without noise" in note for note in summary["notes"])
-    slopes_of = {(row["trigger"], row["signal"]): row["exact"] for row in summary["first_step"]["slopes"]}
-    assert math.isnan(slopes_of["constant", "feed_forward"])
+    summary = run.measured(memory(3, None, 4, 0.5, steps=20), watcher)
+    assert any("ties between f* and the common class" in note for note in summary.notes)
+    assert any("no room for orthonormal codes of 4 classes" in note for note in summary.notes)
+    assert tuple(watcher.notes) == summary.notes
+    summary = run.measured(memory(3, None, 24, 0.0, steps=20))
+    assert any("Without noise" in note for note in summary.notes)
+    assert summary.first_step.power("constant", "feed_forward").exact is None
 
 
 def test_the_training_of_the_summary_follows_the_closed_form_where_there_is_one():
     for inputs, known in ((6, True), (7, False)):
-        training = lab.run_memory(Recipe(3, inputs, 24, 0.4, steps=50))["training"]
-        for point in training:
-            assert ("predicted" in point) is known
+        for moment in run.measured(memory(3, inputs, 24, 0.4, steps=50)).training:
+            assert (moment.predicted is not None) is known
             if known:
-                of = point["predicted"]
-                assert sorted([of["signal"], of["signal"], of["noise"]]) == pytest.approx(
-                    sorted(point["singular_values"]), abs=1e-9
-                )
+                signal, noise = moment.predicted.signal, moment.predicted.noise
+                assert sorted([signal, signal, noise]) == pytest.approx(sorted(moment.singular_values), abs=1e-9)

@@ -1,28 +1,25 @@
-"""The memory lab's page and its sentences say what the numbers say, and only that."""
+"""The memory laboratory's page, charts and sentences say what the numbers say, and only that."""
 
 from __future__ import annotations
 
 import html
 import io
-import json
 import re
-from copy import deepcopy
 
 import chromium
+import numpy as np
 import pytest
 from rich.console import Console
 
-from lesion.labs.memory import findings as memory_prose
-from lesion.labs.memory import lab, sizes, slopes
-from lesion.labs.memory import report as memory
-from lesion.labs.memory import size_findings as memory_sizes
-from lesion.labs.memory import tables as memory_tables
-from lesion.labs.memory.recipe import Recipe
-from lesion.report import line_charts
-from lesion.report.files import plain_json
+from lesion.core.values import Estimate, read_summary
+from lesion.labs.memory import charts, report, run, size_findings, sizes, slopes, tables
+from lesion.labs.memory import findings as prose
+from lesion.labs.memory.result import MemorySummary
+from lesion.report import drawing, plots
+from memories import memory
 
 
-def run(**options):
+def measured(**options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sizes, "CLASSES", (2, 3, 4))
         patch.setattr(sizes, "NOISES", (0.3, 0.5))
@@ -31,17 +28,39 @@ def run(**options):
         patch.setattr(slopes, "SEEDS", 3)
         patch.setattr(slopes, "BATCH", 400)
         patch.setattr(slopes, "RESAMPLES", 50)
-        return lab.run_memory(Recipe(**{"classes": 4, "width": 24, "noise": 0.6, "steps": 600} | options))
+        return run.measured(memory(**{"classes": 4, "width": 24, "noise": 0.6, "steps": 600} | options))
 
 
 @pytest.fixture(scope="module")
 def summary():
-    return run()
+    return measured()
 
 
-def told(summary):
+def changed(value, /, **changes):
+    """A value with other values of some keys; a function is given the old one."""
+    return value.model_copy(
+        update={key: new(getattr(value, key)) if callable(new) else new for key, new in changes.items()}
+    )
+
+
+def each(change):
+    """What changes every value of a list."""
+    return lambda values: tuple(change(value) for value in values)
+
+
+def with_last_places(summary, change, **more):
+    """A summary in which `change` gives the last side of every size."""
+
+    def of_size(size):
+        last = changed(size.last, side=change(size))
+        return changed(size, places=(*size.places[:-1], last), **more)
+
+    return changed(summary, sizes=each(of_size))
+
+
+def sentences(summary):
     return "\n".join(
-        sentence for one in memory_prose.findings(summary) for sentence in (*one.headline, *one.sentences)
+        sentence for finding in prose.findings(summary) for sentence in (*finding.headline, *finding.sentences)
     ).replace("\N{NO-BREAK SPACE}", " ")
 
 
@@ -49,204 +68,310 @@ def words(page):
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
+def terminal(summary):
+    console = Console(width=80, file=io.StringIO())
+    console.print(tables.text(summary))
+    return console.file.getvalue()
+
+
 def test_the_findings_stand_in_the_page_with_the_numbers_of_the_summary(summary):
-    page = words(memory.page(summary))
-    for sentence in told(summary).split("\n"):
+    page = words(report.page(summary))
+    for sentence in sentences(summary).split("\n"):
         assert " ".join(sentence.split()) in page
-    full = summary["full"]
-    assert f"gives f* a probability of {full['p_correct']:.3f} and the common class {full['p_noise']:.3f}" in page
-    (dropped,) = [r for r in summary["truncated"] if (r["side"], r["rank"]) == ("bottom", 3)]
-    assert f"clean loss from {full['clean_loss']:.3f} to {dropped['clean_loss']:.3f} nats" in page
+    full = summary.full
+    assert f"gives f* a probability of {full.p_correct:.3f} and the common class {full.p_noise:.3f}" in page
+    (dropped,) = [row for row in summary.truncated if (row.side, row.rank) == ("bottom", 3)]
+    assert f"clean loss from {full.clean_loss:.3f} to {dropped.clean_loss.mean:.3f} nats" in page
+    assert summary.best == dropped
 
 
-def test_a_summary_read_back_from_its_file_makes_the_same_page(tmp_path, summary):
-    path = memory.write(tmp_path / "new", summary)
-    assert path.read_text("utf-8") == memory.page(summary)
-    again = json.loads((tmp_path / "new" / "summary.json").read_text("utf-8"))
-    assert memory.page(again) == memory.page(summary)
+def test_a_summary_read_back_from_its_file_is_the_same(tmp_path, summary):
+    quiet = measured(noise=0.0, steps=20)
+    for name, value in (("noisy", summary), ("quiet", quiet)):
+        (tmp_path / name).mkdir()
+        value.write(tmp_path / name)
+        assert read_summary(MemorySummary, tmp_path / name, "") == value
+
+
+def test_the_report_has_the_page_and_its_figures(tmp_path, summary):
+    path = report.write(tmp_path, summary)
+    assert path.read_text("utf-8") == report.page(summary)
+    names = {"training", "truncation", "sizes-orthonormal", "sizes-gaussian", "first-step"}
+    assert {file.name for file in (tmp_path / "figures").iterdir()} == {
+        f"{name}.{kind}" for name in names for kind in ("png", "svg")
+    }
 
 
 def test_truncation_that_helps_nothing_is_not_said_to_help(summary):
-    worse = deepcopy(summary)
-    for row in worse["truncated"]:
-        if row["rank"] != 4:
-            row["clean_loss"] += 5
-    assert "No part of the spectrum has a smaller clean loss than the whole" in told(worse)
-    assert "accuracy goes from" not in told(worse)
-    assert "accuracy goes from" in told(summary)
+    def worse(row):
+        loss = row.clean_loss
+        return row if row.rank == 4 else changed(row, clean_loss=changed(loss, mean=loss.mean + 5))
+
+    text = sentences(changed(summary, truncated=each(worse)))
+    assert "No part of the spectrum has a smaller clean loss than the whole" in text
+    assert "accuracy goes from" not in text
+    assert "accuracy goes from" in sentences(summary)
 
 
-def test_the_side_that_is_told_is_the_side_that_was_measured(summary):
-    assert "m = 2: bottom at α = 0.3, 0.5, 0.6. It changed sides during training at α = 0.6." in told(summary)
-    assert "m = 4: top at α = 0.3, 0.5, 0.6. It changed sides during training at α = 0.3." in told(summary)
-    turned = deepcopy(summary)
-    for row in turned["sizes"]:
-        row["places"][-1]["side"] = "bottom"
-        row["flips"] = []
-    assert "m = 4: bottom at α = 0.3, 0.5, 0.6. At α = 0.3, 0.5 and 0.6 it is not yet on the side of its limit" in told(
-        turned
-    )
-    assert "the noise lies at the bottom of the spectrum at every size and α" in told(turned)
+def test_the_side_that_is_named_is_the_side_that_was_measured(summary):
+    assert "m = 2: bottom at α = 0.3, 0.5, 0.6. It changed sides during training at α = 0.6." in sentences(summary)
+    assert "m = 4: top at α = 0.3, 0.5, 0.6. It changed sides during training at α = 0.3." in sentences(summary)
+    text = sentences(with_last_places(summary, lambda size: "bottom", flips=()))
+    assert "m = 4: bottom at α = 0.3, 0.5, 0.6. Not yet on the side of its limit: α = 0.3, 0.5 and 0.6." in text
+    assert "the noise lies at the bottom of the spectrum at every size and α" in text
 
 
 def test_the_settings_that_a_cut_cleans_are_counted(summary):
-    plain = [row for row in summary["sizes"] if row["codes"] == "orthonormal"]
-    cleaned = [
-        row for row in plain if row["cuts"]["without_largest"]["clean_loss"] <= 0.1 * row["cuts"]["full"]["clean_loss"]
-    ]
+    plain = [size for size in summary.sizes if size.codes == "orthonormal"]
+    cleaned = [size for size in plain if size.cuts.without_largest.clean_loss <= 0.1 * size.cuts.full.clean_loss]
     assert 0 < len(cleaned) < len(plain)
     assert (
-        f"Dropping only the largest singular value takes away at least 90 % of the clean loss in {len(cleaned)} of"
-        f" {len(plain)} settings" in told(summary)
+        f"Dropping only the largest singular value removes at least 90 % of the clean loss in {len(cleaned)} of"
+        f" {len(plain)} settings" in sentences(summary)
     )
 
 
-def test_signals_on_batches_are_told_beside_what_spreads_around_them(summary):
-    plain = deepcopy(summary)
-    for point in plain["first_step"]["points"]:
-        for one in point["draws"]:
-            one |= {"feed_forward": 0.5, "feed_forward_width": 0.25, "value": 0.01, "value_spread": 0.1}
-    assert "On batches at V = 32 the feed-forward's signal is 2 times the width" in told(plain)
-    assert "recall's mean is 0.1 times the spread over its tokens" in told(plain)
+def with_points(summary, draws, **levels):
+    """A summary whose exact levels, and those of all batches, are others."""
+    points = each(lambda point: changed(point, draws=each(lambda draw: changed(draw, **draws)), **levels))
+    return changed(summary, first_step=changed(summary.first_step, points=points))
+
+
+def test_signals_on_batches_are_reported_beside_what_spreads_around_them(summary):
+    draws = {"feed_forward": 0.5, "feed_forward_width": 0.25, "value": 0.01, "value_spread": 0.1}
+    text = sentences(with_points(summary, draws))
+    assert "On batches at V = 32 the feed-forward's signal is 2 times the standard deviation" in text
+    assert "recall's mean is 0.1 times its standard deviation over tokens" in text
 
 
 def test_draws_that_disagree_are_named(summary):
-    mixed = deepcopy(summary)
-    for row in mixed["sizes"]:
-        agree = (row["codes"], row["classes"]) != ("gaussian", 3)
-        row["places"][-1]["side"] = "top" if agree else None
-    assert "in 3 the draws disagree among themselves" in told(mixed)
-    assert "They disagree: m = 3 with α = 0.3, m = 3 with α = 0.5, m = 3 with α = 0.6." in told(mixed)
+    mixed = with_last_places(summary, lambda size: None if (size.codes, size.classes) == ("gaussian", 3) else "top")
+    assert "in 3 the draws disagree" in sentences(mixed)
+    assert "Draws disagree: m = 3 with α = 0.3, m = 3 with α = 0.5, m = 3 with α = 0.6." in sentences(mixed)
 
 
 def test_without_noise_nothing_is_said_of_a_noise_that_is_not_there():
-    quiet = run(noise=0.0, steps=50)
-    text = words(memory.page(quiet))
-    assert "nan" not in text.lower()
+    quiet = measured(noise=0.0, steps=50)
+    text = words(report.page(quiet))
+    assert not re.search(r"\bnan\b", sentences(quiet).lower())
     assert "Without noise nothing has to be forgotten" in text
     assert "There was no noise to learn" in text
-    said = memory_prose.findings(quiet)[-1]
-    assert said.headline[0].startswith("Without noise nothing pushes from q or from any token to τ")
-    assert not any("learns the noise" in sentence or "feed-forward" in sentence for sentence in said.sentences)
-    again = json.loads(plain_json(quiet))
-    assert memory.page(again) == memory.page(quiet)
+    finding = prose.findings(quiet)[-1]
+    assert finding.headline[0].startswith("Without noise nothing pushes from q or from any token to τ")
+    assert not any("learns the noise" in sentence or "feed-forward" in sentence for sentence in finding.sentences)
 
 
 def test_numbers_in_sentences_have_no_powers_of_ten_and_a_minus_of_their_own(summary):
-    made = deepcopy(summary)
-    for point in made["first_step"]["points"]:
-        point |= {"value": 1e-6, "value_noise": 0.0393}
-        for one in point["draws"]:
-            one |= {"value": -0.01, "value_spread": 0.1}
-    assert "39,300 times its signal" in told(made)
-    assert "recall's mean is −0.1 times" in told(made)
-    for row in made["first_step"]["slopes"]:
-        row |= {"slope": float("nan")} if "slope" in row else {}
-    assert "grows with no measurable power of the vocabulary" in told(made)
+    made = with_points(summary, {"value": -0.01, "value_spread": 0.1}, value=1e-6, value_noise=0.0393)
+    assert "39,300 times recall's at V = 32" in sentences(made)
+    assert "recall's mean is −0.1 times" in sentences(made)
+    unknown = each(lambda power: changed(power, batches=power.batches and Estimate(value=None)))
+    made = changed(summary, first_step=changed(summary.first_step, powers=unknown))
+    assert "feed-forward's signal q → τ has no measurable power of V" in sentences(made)
 
 
 def test_a_spectrum_of_one_value_is_compared_with_no_other():
-    single = run(classes=3, width=1, codes="gaussian", steps=50)
-    assert "W has a single singular value, with 1.000 of the common class's code" in told(single)
-    assert "largest other" not in told(single)
+    single = measured(classes=3, width=1, codes="gaussian", steps=50)
+    assert "W has a single singular value, with 1.000 of the common class's code" in sentences(single)
+    assert "largest other" not in sentences(single)
 
 
 def test_the_side_is_said_to_depend_only_on_what_was_varied(summary):
-    narrow = run(classes=2, width=3, noise=0.7, steps=5)
-    assert "after 5 steps depends on α; m = 2 alone has room here." in told(narrow)
-    assert "depends on the number of classes m and on α." in told(summary)
-    turned = deepcopy(summary)
-    for row in turned["sizes"]:
-        row["places"][-1]["side"] = "top" if row["classes"] > 2 else "bottom"
-    assert "depends on the number of classes m." in told(turned)
+    narrow = measured(classes=2, width=3, noise=0.7, steps=5)
+    assert "after 5 steps depends on α; m = 2 alone has room here." in sentences(narrow)
+    assert "depends on the number of classes m and on α." in sentences(summary)
+    turned = with_last_places(summary, lambda size: "top" if size.classes > 2 else "bottom")
+    assert "depends on the number of classes m." in sentences(turned)
 
 
-def test_sizes_that_the_sweep_leaves_out_are_told():
-    assert sizes.left_out(Recipe(classes=64, width=80)) == [
+def test_sizes_that_the_sweep_leaves_out_are_named():
+    assert sizes.left_out(memory(classes=64, width=80)) == [
         "The sweep over sizes goes up to 32 classes: the memory of 64 is not part of it."
     ]
-    assert "codes of 10, 20, 32 classes" in sizes.left_out(Recipe(classes=10, width=9, codes="gaussian"))[0]
-    assert sizes.left_out(Recipe()) == []
+    assert "codes of 10, 20, 32 classes" in sizes.left_out(memory(classes=10, width=9, codes="gaussian"))[0]
+    assert sizes.left_out(memory()) == []
 
 
 def test_the_terminals_names_of_codes_are_whole_with_many_noises():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sizes, "NOISES", (0.1, 0.3, 0.5, 0.6, 0.7))
         patch.setattr(sizes, "CLASSES", (2,))
-        found = lab.run_memory(Recipe(classes=2, width=8, noise=0.25, steps=5))
-    console = Console(width=80, file=io.StringIO())
-    console.print(memory_tables.text(found))
-    said = console.file.getvalue()
-    assert "orthonormal, m" in said
-    assert "…" not in said
+        many = run.measured(memory(classes=2, width=8, noise=0.25, steps=5))
+    text = terminal(many)
+    assert re.search(r"^\s+orthonormal +2 +2 ", text, re.MULTILINE)
+    assert "0.25" in text
+    assert "…" not in text
+    assert r"\n" not in text
 
 
 def test_a_width_with_no_room_for_any_size_has_a_page_without_sizes():
-    narrow = run(classes=3, width=1, codes="gaussian", steps=50)
-    text = memory.page(narrow)
-    assert narrow["sizes"] == []
+    narrow = measured(classes=3, width=1, codes="gaussian", steps=50)
+    text = report.page(narrow)
+    assert narrow.sizes == ()
     assert 'id="sizes"' not in text
     assert "<b>Figure 3.</b>" in text
     assert "W has a single component" in text
+    assert "No size of the sweep fits into this width." in terminal(narrow)
 
 
 @pytest.mark.parametrize("inputs", [4, 7])
 @pytest.mark.parametrize("noise", [0.2, 0.5])
-def test_every_recipe_makes_a_page_and_a_table(inputs, noise):
-    found = run(inputs=inputs, noise=noise, codes="gaussian", steps=30)
-    assert "An associative memory of 4 classes" in memory.page(found)
-    memory_tables.text(found)
+def test_every_study_makes_a_page_and_a_table(inputs, noise):
+    summary = measured(inputs=inputs, noise=noise, codes="gaussian", steps=30)
+    assert "An associative memory of 4 classes" in report.page(summary)
+    assert "Truncations of W" in terminal(summary)
 
 
-def test_the_rows_of_the_terminal_are_those_next_to_both_ends():
-    rows = [{"rank": k, "side": side, "control": None} for k in range(21) for side in ("top", "bottom")]
-    rows.append({"rank": 0, "side": None, "control": "deletion"})
-    found = [(row["rank"], row["side"]) for row in memory_tables.shown(rows)]
-    assert {rank for rank, _ in found} == {0, 1, 2, 3, 17, 18, 19, 20}
-    assert found.count((20, "top")) + found.count((20, "bottom")) == 1
-    assert (0, None) in found
-
-
-def test_a_point_lies_where_its_numbers_say():
-    curve = line_charts.Curve("a", 0, (line_charts.Point(10.0, 2.0), line_charts.Point(1000.0, 4.0)), "marked")
-    size = (400, 300)
-    x = memory.scales.ratios([1.0, 10_000.0], 0.0, 400.0)
-    y = line_charts.upwards([4.0], size)
-    drawn = line_charts.chart("A chart", [curve], x, y, ("step", "value"), size)
-    places = [
-        tuple(map(float, found)) for found in re.findall(r'class="point"[^>]* cx="([\d.]+)" cy="([\d.]+)"', drawn)
+def test_every_truncation_has_one_row_and_the_terminal_those_next_to_both_ends():
+    summary = measured(classes=20, width=24, steps=5)
+    table = tables.truncations(summary)
+    ranks = list(table.frame["rank"])
+    assert len(ranks) == 20 + 19 + 19 + 1  # the largest, the smallest, random; nothing kept
+    assert ranks.count(20) == ranks.count(0) == 1
+    section = terminal(summary).partition("Truncations of W")[2].partition("Where the noise lies")[0]
+    shown = [
+        line.split()[0]
+        for line in section.splitlines()
+        if re.match(r"\s+(\d+ (largest|smallest|random)|all|none)", line)
     ]
-    (low, high) = places
-    # Halfway in the logarithm between 10 and 1,000 is 100, the middle of 1 … 10,000.
-    assert (low[0] + high[0]) / 2 == pytest.approx(200, abs=0.2)
-    floor = 300 - line_charts.BOTTOM
-    assert (floor - high[1]) / (floor - low[1]) == pytest.approx(2, abs=0.01)
-    assert "step 1000: 4" in drawn
+    assert set(shown) == {"1", "2", "3", "17", "18", "19", "all", "none"}
+    (best,) = [row for row in table.records if table.mark(row)]
+    assert best["clean_loss"] == summary.best.clean_loss.mean
 
 
-@pytest.mark.parametrize("high", [1e-6, 0.7, 1.0, 3.0, 99.0, 12345.0])
-def test_an_upward_axis_has_a_few_round_ticks_and_room_for_the_highest_value(high):
-    axis = line_charts.upwards([0.0, high], (400, 300))
-    assert axis.high > high
-    assert 2 <= len(axis.ticks) <= 8
-    assert all(0 <= value <= axis.high for value, _ in axis.ticks)
+def layers(chart):
+    """The data and encodings of every layer of a chart."""
+    specified = drawing.specification(chart)
+
+    def inner(part):
+        if "layer" in part:
+            for layer in part["layer"]:
+                yield from inner({**layer, "data": layer.get("data", part.get("data"))})
+        else:
+            yield specified["datasets"][part["data"]["name"]], part["mark"]["type"], part["encoding"]
+
+    return list(inner(specified))
 
 
-def test_the_sweep_is_one_line_per_size_and_kind_of_codes(summary):
-    found = [(line.codes, line.classes, line.inputs) for line in memory_sizes.lines(summary["sizes"])]
-    assert len(found) == len(set(found)) == 8
-    for line in memory_sizes.lines(summary["sizes"]):
-        assert [row["noise"] for row in line.rows] == [0.3, 0.5, 0.6]
-    assert memory_sizes.places(None) == ""
+def points_of(chart, mark):
+    """(series, x, y) of every row that is drawn with a mark."""
+    return [(row["series"], row["x"], row["y"]) for data, kind, _ in layers(chart) if kind == mark for row in data]
+
+
+def test_the_spectrum_is_drawn_with_the_noise_apart_from_the_others(summary):
+    chart = charts.spectrum_chart(summary)
+    lines = points_of(chart, "line")
+    for moment in summary.training:
+        values = list(moment.singular_values)
+        of_noise = values.pop(moment.noise.rank - 1)
+        assert (charts.NOISE, moment.step, pytest.approx(of_noise, rel=1e-5)) in lines
+        assert (charts.OTHERS, moment.step, pytest.approx(max(values), rel=1e-5)) in lines
+        assert (charts.CLOSED_NOISE, moment.step, pytest.approx(moment.predicted.noise, rel=1e-5)) in lines
+    (band,) = [data for data, kind, _ in layers(chart) if kind == "area"]
+    lows = {row["x"]: row["low"] for row in band if row["series"] == charts.OTHERS}
+    assert lows[600] == pytest.approx(min(summary.full.singular_values), rel=1e-5)
+
+
+@pytest.mark.parametrize(("measure", "factor"), [("clean_accuracy", 100), ("p_noise", 100), ("clean_loss", 1)])
+def test_truncations_are_drawn_by_side_with_their_controls_and_the_level_of_nothing_kept(summary, measure, factor):
+    chart = charts.truncation_chart(summary, measure)
+    lines = points_of(chart, "line")
+    for row in summary.truncated:
+        if row.control != "deletion":
+            place = (charts.SIDES[row.control or row.side], row.rank, factor * row.of(measure).mean)
+            assert pytest.approx(place[2], rel=1e-5, abs=1e-9) in [y for name, x, y in lines if (name, x) == place[:2]]
+    heights = [row["y"] for data, kind, _ in layers(chart) if kind == "rule" for row in data if set(row) == {"y"}]
+    assert heights == [pytest.approx(factor * summary.deletion.of(measure).mean, rel=1e-5)]
+    bars = [row for data, kind, _ in layers(chart) if kind == "rule" for row in data if row.get("low") is not None]
+    assert {row["x"] for row in bars} == {row.rank for row in summary.truncated if row.tied}
+
+
+def test_ratios_are_drawn_on_two_logarithmic_axes_and_the_least_stand_at_the_foot(summary):
+    for codes in ("orthonormal", "gaussian"):
+        drawn = charts.sizes_drawn(summary, codes)
+        assert {(size.classes, size.inputs) for size in drawn} == {(2, 2), (3, 3), (4, 4)}
+        for noise in summary.noises:
+            chart = charts.ratio_chart(summary, codes, noise)
+            lines = points_of(chart, "line")
+            expected = [
+                (f"m = {size.classes}", place.step, pytest.approx(max(place.ratio.mean, charts.FOOT), rel=1e-5))
+                for size in drawn
+                if size.noise == noise
+                for place in size.places
+            ]
+            assert lines == expected
+            _, _, encoding = next(layer for layer in layers(chart) if layer[1] == "line")
+            assert encoding["x"]["scale"]["type"] == encoding["y"]["scale"]["type"] == "log"
+            low, high = encoding["y"]["scale"]["domain"]
+            assert low < 1 < high
+            assert all(low < y < high for _, _, y in lines)
+
+
+def test_signals_are_drawn_exactly_for_every_trigger_and_with_batches_where_there_are_some(summary):
+    step = summary.first_step
+    for trigger in charts.TRIGGERS:
+        chart = charts.signal_chart(step, trigger)
+        exact = points_of(chart, "line")
+        assert exact == [
+            (name, point.vocabulary, pytest.approx(point.of(signal), rel=1e-5))
+            for point in step.under(trigger)
+            for signal, name in charts.SIGNALS.items()
+            if point.of(signal) > 0
+        ]
+        batches = points_of(chart, "point")
+        assert bool(batches) == (trigger == "constant")
+    for name, vocabulary, mean in points_of(charts.signal_chart(step, "constant"), "point"):
+        (signal,) = [key for key, value in charts.SIGNALS.items() if value == name]
+        (point,) = [point for point in step.under("constant") if point.vocabulary == vocabulary]
+        assert mean == pytest.approx(np.mean([draw.of(signal) for draw in point.draws]), rel=1e-5)
+
+
+@pytest.mark.parametrize("values", [[1e-7, 0.3], [1, 20_000], [0.02, 9.9], [5], [3, 3.1], [1, 10**8], [], [0, -1, 2]])
+def test_a_logarithmic_axis_has_a_few_round_ticks_and_room_for_every_value_above_zero(values):
+    axis = plots.ratio_axis("step", values)
+    assert all(axis.low < value < axis.high for value in values if value > 0)
+    assert 2 <= len(axis.ticks) <= 7
+    assert all(axis.low <= tick <= axis.high * (1 + 1e-12) for tick in axis.ticks)
+    assert plots.ratio_axis("V", [16, 32, 64], own=True).ticks == (16, 32, 64)
+    assert all(tick % 1 == 0 for tick in plots.ratio_axis("step", [1, 9], whole=True).ticks)
+
+
+def test_the_sweep_is_one_row_per_size_and_kind_of_codes(summary):
+    table = tables.places(summary, tables.first_and_last)
+    assert [(row["codes"], row["classes"], row["inputs"]) for row in table.records] == [
+        (codes, *size) for codes in ("orthonormal", "gaussian") for size in ((2, 2), (3, 3), (4, 4), (4, 16))
+    ]
+    assert [column.title for column in table.columns[3:]] == ["α = 0.3", "α = 0.5", "α = 0.6"]
+    (four,) = [size for size in summary.sizes if (size.codes, size.key) == ("orthonormal", (4, 4, 0.3))]
+    (flip,) = four.flips
+    text = table.columns[3].write(table.records[2]).replace("\N{NO-BREAK SPACE}", " ")
+    ratios = (four.first.ratio.mean, four.last.ratio.mean)
+    assert text == f"▼ {ratios[0]:.2f} → ▲ {ratios[1]:.2f} ({flip.after}–{flip.before})"
+    assert len(tables.cuts(summary).frame) == len(summary.sizes)
+    assert size_findings.size_name(4, 16).replace("\N{NO-BREAK SPACE}", " ") == "m = 4, 16 inputs"
+
+
+def test_the_tables_of_the_first_step_have_every_power_and_level(summary):
+    step = summary.first_step
+    powers = tables.powers(summary).records
+    assert [(row["trigger"], row["exact"], row["late"]) for row in powers] == [
+        (power.trigger, power.exact, power.late) for power in step.powers
+    ]
+    assert [bool(row["text"]) for row in powers] == [power.trigger == "constant" for power in step.powers]
+    rows = tables.levels(summary).records
+    assert len(rows) == len(step.points) + len(step.under("constant"))
+    (row,) = [r for r in rows if (r["trigger"], r["measured"], r["vocabulary"]) == ("constant", "batches, mean", 32)]
+    draws = step.under("constant")[-1].draws
+    assert row["value_spread"] == pytest.approx(np.mean([draw.value_spread for draw in draws]))
 
 
 @pytest.mark.skipif(chromium.found() is None, reason="no Chromium on this machine")
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
 def test_in_a_browser_the_page_makes_no_request_no_complaint_and_never_scrolls_sideways(tmp_path, summary, width, dark):
-    path = memory.write(tmp_path, summary)
+    path = report.write(tmp_path, summary)
     with chromium.Chromium(width=width, height=800, dark=dark) as tab:
         tab.open(path.as_uri())
         assert [request for request in tab.requests if not request.startswith(("file:", "data:"))] == []
         assert tab.complaints == []
         assert tab.ask("document.documentElement.scrollWidth") == width
-        assert tab.ask("document.querySelectorAll('svg.chart').length") == 2 + 3 + 2 * 3 + 3
+        assert tab.ask("document.querySelectorAll('.vega svg').length") == 2 + 3 + 2 * 3 + 3

@@ -97,8 +97,8 @@ def test_the_signals_are_the_formulas_of_the_derivation(size, noise):
         share, at = 0.0, float(setting.unigram[TRIGGER])
         for _ in range(48):  # S: positions behind a trigger; the last position is the trigger by force
             share, at = share + at / 50, (1 - at) * float(setting.unigram[TRIGGER])
-        assert found["feed_forward"] == pytest.approx(noise - (1 - noise) / (size - 2))
-        assert found["value"] == pytest.approx((1 - noise) ** 2 * share / (size - 2))
+        assert found.feed_forward == pytest.approx(noise - (1 - noise) / (size - 2))
+        assert found.value == pytest.approx((1 - noise) ** 2 * share / (size - 2))
 
 
 def test_the_feed_forward_signal_does_not_fall_with_the_vocabulary_and_the_value_signal_does():

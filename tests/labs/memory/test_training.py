@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 from lesion.labs.memory import orthonormal
 from lesion.labs.memory.data import mixture, targets
 from lesion.labs.memory.model import codes, logits, probabilities, weight
-from lesion.labs.memory.recipe import Recipe
 from lesion.labs.memory.spectrum import spectrum
 from lesion.labs.memory.training import descend, measured_steps, rate
+from memories import memory
 
 
 def trained(recipe, steps):
     of_codes = codes(recipe)
-    to_learn = mixture(recipe.classes, recipe.number, recipe.noise)
+    to_learn = mixture(recipe.classes, recipe.inputs, recipe.noise)
     return of_codes, {step: one[0] for step, one in descend([of_codes], to_learn[None], steps)}
 
 
 def by_autograd(recipe, of_codes, steps):
     """W itself, moved by torch's own gradient of the expected cross-entropy summed over inputs."""
     w_u, w_e = torch.tensor(of_codes.outputs), torch.tensor(of_codes.inputs)
-    to_learn = torch.tensor(mixture(recipe.classes, recipe.number, recipe.noise))
+    to_learn = torch.tensor(mixture(recipe.classes, recipe.inputs, recipe.noise))
     moved = torch.zeros(recipe.width, recipe.width, dtype=torch.float64, requires_grad=True)
     for _ in range(steps):
         loss = -(to_learn * torch.log_softmax(w_u @ moved @ w_e, dim=0)).sum()
@@ -37,7 +37,7 @@ def by_autograd(recipe, of_codes, steps):
 @pytest.mark.parametrize("kind", ["orthonormal", "gaussian"])
 @pytest.mark.parametrize("inputs", [3, 7])
 def test_the_coefficients_move_as_w_does_under_autograd(kind, inputs):
-    recipe = Recipe(3, inputs, 9, 0.35, kind)
+    recipe = memory(3, inputs, 9, 0.35, kind)
     of_codes, found = trained(recipe, [1, 40])
     for step, one in found.items():
         expected = by_autograd(recipe, of_codes, step)
@@ -46,7 +46,7 @@ def test_the_coefficients_move_as_w_does_under_autograd(kind, inputs):
 
 
 def test_memories_trained_together_move_as_each_alone():
-    recipes = [Recipe(3, None, 12, noise, kind, seed=s) for s, (noise, kind) in enumerate(
+    recipes = [memory(3, None, 12, noise, kind, seed=s) for s, (noise, kind) in enumerate(
         [(0.1, "orthonormal"), (0.6, "gaussian"), (0.3, "gaussian")]
     )]  # fmt: skip
     made = [codes(recipe) for recipe in recipes]
@@ -64,7 +64,7 @@ def test_memories_trained_together_move_as_each_alone():
     noise=st.floats(0, 0.9),
 )
 def test_the_spectrum_with_orthonormal_codes_is_that_of_the_three_numbers(classes, repeats, noise):
-    recipe = Recipe(classes, repeats * classes, 40, noise)
+    recipe = memory(classes, repeats * classes, 40, noise)
     steps = [1, 3, 150]
     of_codes, found = trained(recipe, steps)
     for three, one in zip(orthonormal.numbers(classes, noise, steps), found.values(), strict=True):
@@ -77,7 +77,7 @@ def test_the_spectrum_with_orthonormal_codes_is_that_of_the_three_numbers(classe
 
 @pytest.mark.parametrize(("classes", "ratio"), [(2, 0.577), (3, 1.0), (4, 1.342), (20, 4.146)])
 def test_half_noise_has_the_late_ratio_from_the_first_step_on(classes, ratio):
-    _, found = trained(Recipe(classes, None, 32, 0.5), [1, 30, 1000])
+    _, found = trained(memory(classes, None, 32, 0.5), [1, 30, 1000])
     for one in found.values():
         values = np.linalg.svd(one, compute_uv=False)
         apart = np.sort(np.abs(values - np.median(values))) if classes > 3 else None
@@ -111,7 +111,7 @@ def test_above_its_threshold_and_only_there_noise_is_on_top_after_the_first_step
 
 @pytest.mark.parametrize("kind", ["orthonormal", "gaussian"])
 def test_the_trained_memory_predicts_the_mixture(kind):
-    recipe = Recipe(5, 9, 20, 0.3, kind)
+    recipe = memory(5, 9, 20, 0.3, kind)
     of_codes, found = trained(recipe, [20_000])
     predicted = probabilities(logits(of_codes, found[20_000]))
     np.testing.assert_allclose(predicted, mixture(5, 9, 0.3), atol=2e-3)
@@ -119,7 +119,7 @@ def test_the_trained_memory_predicts_the_mixture(kind):
 
 
 def test_a_step_always_descends_however_much_codes_overlap():
-    recipe = Recipe(12, 20, 6, 0.4, "gaussian")
+    recipe = memory(12, 20, 6, 0.4, "gaussian")
     of_codes = codes(recipe)
     to_learn = mixture(12, 20, 0.4)
     losses = [
@@ -137,15 +137,15 @@ def test_measured_steps_are_both_ends_and_evenly_spaced_in_their_logarithm():
 
 
 def test_orthonormal_codes_are_orthonormal_and_follow_the_seed():
-    of = codes(Recipe(4, 7, 8, seed=3))
+    of = codes(memory(4, 7, 8, seed=3))
     np.testing.assert_allclose(of.output_gram, np.eye(5), atol=1e-12)
     np.testing.assert_allclose(of.input_gram, np.eye(7), atol=1e-12)
-    np.testing.assert_array_equal(of.inputs, codes(Recipe(4, 7, 8, seed=3)).inputs)
-    assert not np.allclose(of.inputs, codes(Recipe(4, 7, 8, seed=4)).inputs)
+    np.testing.assert_array_equal(of.inputs, codes(memory(4, 7, 8, seed=3)).inputs)
+    assert not np.allclose(of.inputs, codes(memory(4, 7, 8, seed=4)).inputs)
 
 
 def test_the_spectrum_is_that_of_w_with_singular_vectors_that_make_it_again():
-    recipe = Recipe(6, 11, 9, 0.3, "gaussian")
+    recipe = memory(6, 11, 9, 0.3, "gaussian")
     of_codes, found = trained(recipe, [50])
     of = spectrum(of_codes, found[50])
     whole = weight(of_codes, found[50])

@@ -17,7 +17,7 @@ def mixture(classes: int, inputs: int, noise: float) -> Float64[np.ndarray, "out
     Outputs 0 … classes − 1 are the targets, output number `classes` is c. Training on these columns is training on the
     expected cross-entropy: nothing is sampled.
     """
-    found = np.zeros((classes + 1, inputs))
-    found[targets(classes, inputs), np.arange(inputs)] = 1 - noise
-    found[classes] = noise
-    return found
+    distribution = np.zeros((classes + 1, inputs))
+    distribution[targets(classes, inputs), np.arange(inputs)] = 1 - noise
+    distribution[classes] = noise
+    return distribution

@@ -1,231 +1,197 @@
-"""What a memory lab found, in sentences made from its numbers."""
+"""What a memory shows, in sentences made from its numbers."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from lesion.labs.memory import size_findings as memory_sizes
+from lesion.labs.memory import size_findings
+from lesion.labs.memory.result import FirstStep, Measures, MemorySummary, Moment, Power, Truncated
 from lesion.labs.memory.size_findings import SIDES
 from lesion.report import wording
 from lesion.report.finding import Finding
 
 
-def findings(summary: Mapping[str, Any]) -> list[Finding]:
-    """The findings of a `summary.json` of the memory lab."""
-    sizes = memory_sizes.findings(summary["sizes"], summary["recipe"]["width"])
-    return [_full(summary), _truncated(summary), *sizes, _first_step(summary)]
+def findings(summary: MemorySummary) -> list[Finding]:
+    """The findings, in the order of the page."""
+    sizes = size_findings.findings(summary.sizes, summary.study.width)
+    return [_full(summary), _truncated(summary), *sizes, _first_step(summary.first_step)]
 
 
-def best(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The part of the spectrum with the smallest clean loss, fewest components dropped among equals."""
-    rank = max(row["rank"] for row in rows)
-    return min(
-        (row for row in rows if row["control"] is None and row["rank"] < rank),
-        key=lambda row: (row["clean_loss"], -row["rank"]),
-    )
-
-
-def part(row: Mapping[str, Any], rank: int) -> str:
+def part(row: Truncated, rank: int) -> str:
     """`the 19 smallest of 20 singular values kept`."""
-    if row["control"] == "deletion" or row["rank"] == 0:
+    if row.control == "deletion" or row.rank == 0:
         return "nothing kept"
-    if row["rank"] == rank:
+    if row.rank == rank:
         return "everything kept"
-    if row["control"] == "random":
-        return f"projected onto {row['rank']} of {rank} random directions"
-    size = "largest" if row["side"] == "top" else "smallest"
-    many = f"the {size}" if row["rank"] == 1 else f"the {row['rank']} {size}"
+    if row.control == "random":
+        return f"projected onto {row.rank} of {rank} random directions"
+    size = "largest" if row.side == "top" else "smallest"
+    many = f"the {size}" if row.rank == 1 else f"the {row.rank} {size}"
     return f"{many} of {rank} singular values kept"
 
 
-def _full(summary: Mapping[str, Any]) -> Finding:
-    full, recipe, noise = summary["full"], summary["recipe"], summary["noise"]
-    place = full["noise"]
+def _full(summary: MemorySummary) -> Finding:
+    full, noise = summary.full, summary.study.noise
+    place = full.noise
     headline = (
-        f"After {wording.counted(full['step'], 'step')} the full memory gives f* a probability of"
-        f" {_p(full['p_correct'])} and the common class {_p(full['p_noise'])}; it was trained on {_p(1 - noise)}"
-        f" and {_p(noise)}."
+        f"After {wording.counted(full.step, 'step')} the full memory gives f* a probability of {_p(full.p_correct)} and"
+        f" the common class {_p(full.p_noise)}; it was trained on {_p(1 - noise)} and {_p(noise)}."
     )
-    if place["side"] == "absent":
+    if place.side == "absent":
         return Finding("The full memory", (headline,), (f"The code of the common class is {SIDES['absent']}.",))
     sentences = []
     if noise == 0:
-        sentences.append("There was no noise to learn: the common class is one wrong answer more.")
-    if len(full["singular_values"]) == 1:
+        sentences.append("There was no noise to learn: the common class is only one more wrong answer.")
+    if len(full.singular_values) == 1:
         sentences.append(
-            f"W has a single singular value, with {_p(place['alignment'])} of the common class's code: there is no"
-            " other that it could lie above or below."
+            f"W has a single singular value, with {_p(place.alignment)} of the common class's code: there is no other"
+            " to lie above or below."
         )
         return Finding("The full memory", (headline,), tuple(sentences))
     sentences.append(
-        f"The code of the common class lies {SIDES[place['side']]}: what holds most of it ({_p(place['alignment'])})"
-        f" has {place['ratio']:.3g} times the largest other singular value."
+        f"The noise lies {SIDES[place.side]}: the part that holds most of the common class's code"
+        f" ({_p(place.alignment)}) has {place.ratio:.3g} times the largest other singular value."
     )
-    first = summary["training"][0]
-    if first["noise"]["side"] != place["side"]:
-        sentences.append(f"After the first step it was {SIDES[first['noise']['side']]}: it moved during training.")
-    if "predicted" in full:
-        worst = max(
-            abs(found - predicted) / max(point["singular_values"])
-            for point in summary["training"]
-            for found, predicted in zip(point["singular_values"], _predicted(point, recipe["classes"]), strict=False)
-        )
+    first = summary.training[0].noise
+    if first.side != place.side:
+        sentences.append(f"After the first step it was {SIDES[first.side]}; it moved during training.")
+    errors = [_error(moment, summary.study.classes) for moment in summary.training if moment.predicted]
+    if errors:
         sentences.append(
-            f"The closed form for orthonormal codes gives the same spectrum at every measured step, to"
-            f" {wording.figures(max(worst, 1e-16), 1)} of its largest value."
+            "The closed form for orthonormal codes gives the same spectrum at every measured step, to"
+            f" {wording.figures(max(*errors, 1e-16), 1)} of the largest value."
         )
     return Finding("The full memory", (headline,), tuple(sentences))
 
 
-def _predicted(point: Mapping[str, Any], classes: int) -> list[float]:
-    of = point["predicted"]
-    return sorted([of["signal"]] * (classes - 1) + [of["noise"]], reverse=True)
+def _error(moment: Moment, classes: int) -> float:
+    """The largest distance of a singular value from the closed form, as a share of the largest singular value."""
+    assert moment.predicted is not None
+    predicted = sorted([moment.predicted.signal] * (classes - 1) + [moment.predicted.noise], reverse=True)
+    distances = [abs(a - b) for a, b in zip(moment.singular_values, predicted, strict=False)]
+    return max(distances) / max(moment.singular_values)
 
 
-def _truncated(summary: Mapping[str, Any]) -> Finding:
-    rows, full = summary["truncated"], summary["full"]
-    rank = max(row["rank"] for row in rows)
-    if rank < 2:
+def _truncated(summary: MemorySummary) -> Finding:
+    full, rank, best = summary.full, summary.rank, summary.best
+    if best is None:
         return Finding("Truncation", ("W has a single component: there is nothing to keep a part of.",), ())
-    found = best(rows)
     # Truncation helps where the whole does worse on clean inputs.
-    helps = found["clean_loss"] < full["clean_loss"]
-    headline = (
-        f"With {part(found, rank)}, clean accuracy goes from {wording.percent(full['clean_accuracy'], 0)} to"
-        f" {wording.percent(found['clean_accuracy'], 0)}, p of the common class from {_p(full['p_noise'])} to"
-        f" {_p(found['p_noise'])}, and clean loss from {full['clean_loss']:.3f} to {found['clean_loss']:.3f} nats."
-    )
-    if not helps:
+    if best.clean_loss.mean < full.clean_loss:
         headline = (
-            f"No part of the spectrum has a smaller clean loss than the whole ({full['clean_loss']:.3f} nats); the"
-            f" nearest is {part(found, rank)} ({found['clean_loss']:.3f})."
+            f"With {part(best, rank)}, clean accuracy goes from {wording.percent(full.clean_accuracy, 0)} to"
+            f" {wording.percent(best.clean_accuracy.mean, 0)}, p of the common class from {_p(full.p_noise)} to"
+            f" {_p(best.p_noise.mean)}, and clean loss from {full.clean_loss:.3f} to {best.clean_loss.mean:.3f} nats."
+        )
+    else:
+        headline = (
+            f"No part of the spectrum has a smaller clean loss than the whole ({full.clean_loss:.3f} nats); the nearest"
+            f" is {part(best, rank)} ({best.clean_loss.mean:.3f})."
         )
     sentences = []
-    control = next((r for r in rows if r["control"] == "random" and r["rank"] == found["rank"]), None)
-    if control is not None:
+    of_rank = [row for row in summary.truncated if row.rank == best.rank]
+    random = next((row for row in of_rank if row.control == "random"), None)
+    if random is not None:
+        p, loss = random.p_noise, random.clean_loss
         sentences.append(
-            f"A random projection of the same rank ({wording.counted(control['draws'], 'draw')}): accuracy"
-            f" {wording.percent(control['clean_accuracy'], 0)}, p of the common class {_p(control['p_noise'])}"
-            f" [{_p(control['low']['p_noise'])}, {_p(control['high']['p_noise'])}], clean loss"
-            f" {control['clean_loss']:.3f} [{control['low']['clean_loss']:.3f}, {control['high']['clean_loss']:.3f}]."
+            f"A random projection of the same rank ({wording.counted(random.draws, 'draw')}, [lowest, highest]):"
+            f" accuracy {wording.percent(random.clean_accuracy.mean, 0)}, p of the common class {_p(p.mean)}"
+            f" [{_p(p.low)}, {_p(p.high)}], clean loss {loss.mean:.3f} [{loss.low:.3f}, {loss.high:.3f}]."
         )
-    other = "top" if found["side"] == "bottom" else "bottom"
-    opposite = next((r for r in rows if r["side"] == other and r["rank"] == found["rank"] and not r["control"]), None)
-    if opposite is not None and found["rank"]:
+    opposite = next((row for row in of_rank if row.side not in (None, best.side)), None)
+    if opposite is not None and best.rank:
         sentences.append(
             f"From the other side, {part(opposite, rank)}: accuracy"
-            f" {wording.percent(opposite['clean_accuracy'], 0)}, p of the common class {_p(opposite['p_noise'])}, clean"
-            f" loss {opposite['clean_loss']:.3f}."
+            f" {wording.percent(opposite.clean_accuracy.mean, 0)}, {_p_and_loss(opposite.means)}."
         )
-    nothing = next(r for r in rows if r["control"] == "deletion")
-    sentences.append(
-        f"With nothing kept: p of the common class {_p(nothing['p_noise'])}, clean loss {nothing['clean_loss']:.3f}."
-    )
+    sentences.append(f"With nothing kept: {_p_and_loss(summary.deletion.means)}.")
     return Finding("Truncation", (headline,), tuple(sentences))
 
 
-def _first_step(summary: Mapping[str, Any]) -> Finding:
-    found = summary["first_step"]
-    of = {(row["trigger"], row["signal"]): row for row in found["slopes"]}
-    sizes = [point["vocabulary"] for point in found["points"]]
-    last = next(p for p in reversed(found["points"]) if p["trigger"] == "constant")
+def _p_and_loss(measures: Measures) -> str:
+    return f"p of the common class {_p(measures.p_noise)}, clean loss {measures.clean_loss:.3f}"
+
+
+def _first_step(step: FirstStep) -> Finding:
+    sizes = [point.vocabulary for point in step.points]
     between = f"Between vocabularies of {min(sizes)} and {max(sizes)}"
+    headline, sentences = (_without_noise if step.noise == 0 else _with_noise)(step, between)
+    zipf, uniform = (number(step.power(trigger, "value").exact) for trigger in ("zipf", "uniform"))
     rarer = (
-        f"Where the trigger becomes rarer with the vocabulary, recall's exact power is"
-        f" {_number(of['zipf', 'value']['exact'])} (π ∝ 1/rank) and {_number(of['uniform', 'value']['exact'])}"
-        " (π even)."
+        f"Where the trigger becomes rarer with V, recall's exact power is {zipf} (π ∝ 1/rank), {uniform} (π uniform)."
     )
-    told = _without_noise if found["noise"] == 0 else _with_noise
-    headline, sentences = told(of, last, between)
     return Finding("The first gradient step", (headline,), (*sentences, rarer))
 
 
-Slopes = Mapping[tuple[str, str], Mapping[str, Any]]
-
-
-def _without_noise(of: Slopes, last: Mapping[str, Any], between: str) -> tuple[str, list[str]]:
-    """Of the three signals there is recall's alone."""
-    value = of["constant", "value"]
+def _without_noise(step: FirstStep, between: str) -> tuple[str, list[str]]:
+    """Without noise there is only recall's signal."""
+    last, value = step.under("constant")[-1], step.power("constant", "value")
     headline = (
-        "Without noise nothing pushes from q or from any token to τ: there is no signal of the feed-forward to compare."
-        f" {between} the attention-value signal towards recall grows with {_slope(value)} of the vocabulary; exactly,"
-        f" {_number(value['exact'])}."
+        "Without noise nothing pushes from q or from any token to τ, so that the feed-forward has no signal to compare."
+        f" {between} the attention-value signal towards recall {_scaling(value)}."
     )
-    sentences = [f"Between the two largest vocabularies its exact power is {_number(value['late'])}."]
-    if last["draws"]:
-        over = _mean_of(last["draws"], "value") / _mean_of(last["draws"], "value_spread")
+    sentences = [f"Between the two largest vocabularies its exact power is {number(value.late)}."]
+    if last.sampled:
         sentences.append(
-            f"On batches at V = {last['vocabulary']} recall's mean is {_times(over)} times the spread over its tokens."
+            f"On batches at V = {last.vocabulary} recall's mean is"
+            f" {_times(last.sampled.value / last.sampled.value_spread)} times its standard deviation over tokens."
         )
     return headline, sentences
 
 
-def _with_noise(of: Slopes, last: Mapping[str, Any], between: str) -> tuple[str, list[str]]:
-    forward, value, noisy = (of["constant", signal] for signal in ("feed_forward", "value", "value_noise"))
+def _with_noise(step: FirstStep, between: str) -> tuple[str, list[str]]:
+    forward, value = step.power("constant", "feed_forward"), step.power("constant", "value")
+    last, noise = step.under("constant")[-1], step.power("constant", "value_noise")
     headline = (
-        f"{between} the feed-forward's signal towards q → τ grows with {_slope(forward)} of the vocabulary, the"
-        f" attention-value signal towards recall with {_slope(value)}; exactly, {_number(forward['exact'])} and"
-        f" {_number(value['exact'])}."
+        f"{between} the feed-forward's signal q → τ {_scaling(forward)}, the attention-value signal towards recall"
+        f" {_scaling(value)}."
     )
     sentences = [
-        f"Between the two largest vocabularies the exact powers are {_number(forward['late'])} and"
-        f" {_number(value['late'])}.",
+        f"Between the two largest vocabularies the exact powers are {number(forward.late)} and {number(value.late)}."
     ]
-    if last["value"] > 0 and last["feed_forward"] > 0:
+    if last.value > 0 and last.feed_forward > 0:
         sentences.append(
-            f"At V = {last['vocabulary']} the feed-forward's signal is"
-            f" {last['feed_forward'] / last['value']:,.0f} times the attention-value one."
+            f"At V = {last.vocabulary} the feed-forward's signal is {_times(last.feed_forward / last.value)} times the"
+            " attention-value one."
         )
-    if last["draws"]:
-        forward_over, value_over = (
-            _mean_of(last["draws"], signal) / _mean_of(last["draws"], width)
-            for signal, width in (("feed_forward", "feed_forward_width"), ("value", "value_spread"))
-        )
+    if sampled := last.sampled:
         sentences.append(
-            f"On batches at V = {last['vocabulary']} the feed-forward's signal is"
-            f" {_times(forward_over)} times the width of what is pushed from q to other tokens;"
-            f" recall's mean is {_times(value_over)} times the spread over its tokens."
+            f"On batches at V = {last.vocabulary} the feed-forward's signal is"
+            f" {_times(sampled.feed_forward / sampled.feed_forward_width)} times the standard deviation of q → other"
+            f" tokens; recall's mean is {_times(sampled.value / sampled.value_spread)} times its standard deviation"
+            " over tokens."
         )
     times = ""
-    if last["value"] > 0 and last["value_noise"] > 0:
-        times = f", {_times(last['value_noise'] / last['value'])} times its signal at V = {last['vocabulary']}"
-    sentences.append(
-        f"Attention also learns the noise, from every token: with {_slope(noisy)}"
-        f" (exactly {_number(noisy['exact'])}){times}."
-    )
+    if last.value > 0 and last.value_noise > 0:
+        times = f" and is {_times(last.value_noise / last.value)} times recall's at V = {last.vocabulary}"
+    sentences.append(f"Attention also learns the noise, from every token: that signal {_scaling(noise)}{times}.")
     return headline, sentences
 
 
-def _mean_of(draws: Sequence[Mapping[str, float]], name: str) -> float:
-    return sum(one[name] for one in draws) / len(draws)
+def _scaling(power: Power) -> str:
+    """`scales as V to the power 0.362 [0.218, 0.582] (exactly 0.350)`."""
+    exactly = f"(exactly {number(power.exact)})"
+    if power.batches is None or power.batches.value is None:
+        return f"has no measurable power of V {exactly}"
+    return f"scales as V to the power {batches_text(power)} {exactly}"
 
 
-def _slope(row: Mapping[str, Any]) -> str:
-    """`the power 0.362 [0.218, 0.582]`."""
-    if row.get("slope") is None or math.isnan(row["slope"]):
-        return "no measurable power"
-    return f"the power {_number(row['slope'])} {_between(row)}".rstrip()
+def batches_text(power: Power) -> str:
+    """`0.362 [0.218, 0.582]`: on batches; empty where none was drawn."""
+    if power.batches is None:
+        return ""
+    low, high = power.batches.low, power.batches.high
+    interval = "" if low is None or high is None else f" [{number(low)},{wording.SPACE}{number(high)}]"
+    return number(power.batches.value) + interval
+
+
+def number(value: float | None) -> str:
+    """Three decimals; a dash where there is no number."""
+    return wording.DASH if value is None else f"{value:.3f}".replace("-", wording.MINUS)
 
 
 def _times(value: float) -> str:
     """Two digits, or more where the number itself has more: `0.13`, `16`, `39,300`."""
     text = f"{value:,.0f}" if abs(value) >= 100 else wording.figures(value, 2)
     return text.replace("-", wording.MINUS)
-
-
-def _between(row: Mapping[str, Any]) -> str:
-    low, high = row.get("low"), row.get("high")
-    if low is None or high is None or math.isnan(low):
-        return ""
-    return f"[{_number(low)},{wording.SPACE}{_number(high)}]"
-
-
-def _number(value: float | None) -> str:
-    if value is None or math.isnan(value):
-        return wording.DASH
-    return f"{value:.3f}".replace("-", wording.MINUS)
 
 
 def _p(value: float) -> str:

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float64
 
-from lesion.labs.memory.recipe import Recipe
+from lesion.labs.memory.study import MemoryStudy
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Codes:
         return np.linalg.qr(self.outputs.T)[0], np.linalg.qr(self.inputs)[0]
 
 
-def codes(recipe: Recipe) -> Codes:
-    """The codes of a recipe, drawn by its seed."""
-    random = np.random.default_rng([recipe.seed, 0])
-    outputs = random.standard_normal((recipe.width, recipe.classes + 1))
-    inputs = random.standard_normal((recipe.width, recipe.number))
-    if recipe.codes == "orthonormal":
+def codes(study: MemoryStudy) -> Codes:
+    """The codes of a study's memory, drawn by its seed; gaussian ones have independent entries of variance 1/width."""
+    random = np.random.default_rng([study.seed, 0])
+    outputs = random.standard_normal((study.width, study.classes + 1))
+    inputs = random.standard_normal((study.width, study.inputs))
+    if study.codes == "orthonormal":
         return Codes(np.linalg.qr(outputs)[0].T, np.linalg.qr(inputs)[0])
-    return Codes(outputs.T / recipe.width**0.5, inputs / recipe.width**0.5)
+    return Codes(outputs.T / study.width**0.5, inputs / study.width**0.5)
 
 
 def weight(of_codes: Codes, coefficients: Float64[np.ndarray, "outputs inputs"]) -> Float64[np.ndarray, "width width"]:

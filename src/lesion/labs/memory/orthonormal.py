@@ -44,7 +44,7 @@ def threshold(classes: int) -> float:
 def numbers(classes: int, noise: float, steps: Sequence[int]) -> list[tuple[float, float, float]]:
     """(a, b, g) after each of the steps (ascending) of gradient descent at rate 1, from zero."""
     a = b = g = 0.0
-    found, wanted = [], set(steps)
+    after, measured = [], set(steps)
     for step in range(1, max(steps) + 1):
         top = max(a, b, g)
         of_a, of_b, of_g = math.exp(a - top), math.exp(b - top), math.exp(g - top)
@@ -52,9 +52,9 @@ def numbers(classes: int, noise: float, steps: Sequence[int]) -> list[tuple[floa
         a += 1 - noise - of_a / total
         b += noise - of_b / total
         g -= of_g / total
-        if step in wanted:
-            found.append((a, b, g))
-    return found
+        if step in measured:
+            after.append((a, b, g))
+    return after
 
 
 def singular_values(classes: int, repeats: int, three: tuple[float, float, float]) -> tuple[float, float]:

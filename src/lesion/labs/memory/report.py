@@ -1,32 +1,41 @@
-"""The report of the memory lab: one self-contained page, and `summary.json` beside it."""
+"""The report of a memory, in reading order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from lesion.atomic import replace
-from lesion.labs.memory import charts as memory_charts
-from lesion.labs.memory import findings as memory_prose
-from lesion.labs.memory import size_findings as memory_sizes
-from lesion.labs.memory import tables as memory_tables
-from lesion.labs.memory.charts import MEASURES, TRIGGERS
-from lesion.report import browser, line_charts, scales, wording
-from lesion.report.files import finite, plain_json, rendered, writing
-from lesion.report.line_charts import BOTTOM, LEFT, RIGHT, TOP, Curve
-from lesion.report.scales import Scale
+from lesion.labs.memory import charts, tables
+from lesion.labs.memory import findings as prose
+from lesion.labs.memory.result import MemorySummary
+from lesion.plain import visible
+from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
+from lesion.report.publishing import html, publish
 
-NARROW = (400, 290)  # width and height of a chart in SVG units
-ROUNDING = 1e-15
+READING = (
+    "Logits of input i are W_U W W_E e_i with frozen codes; W is trained from zero by full-batch gradient descent on"
+    " the expected cross-entropy. The target is f*(i) with probability 1 − α and one common class with probability α.",
+    "With α below one half the argmax of the full memory is right already: truncation then changes probability and"
+    " loss. At one half it ties.",
+    "A truncation shows something about the spectrum only where it does better than a random projection of the same"
+    " rank and than keeping nothing.",
+    "The gradient compares one association with another. All recall associations together are a larger gradient than"
+    " one of them.",
+)
+TRAINING = (
+    "Spectrum: singular values of W against the step (logarithmic); the noise lies where the left singular vectors hold"
+    " most of the common class's code. Predictions: mean probabilities that the full memory gives to f*(i) and to the"
+    " common class."
+)
+TRUNCATION = (
+    "Clean accuracy, probability of the common class, and −log p of f* against the number of components of W kept."
+    " Keeping the smallest drops the largest. Random: projected onto as many random directions of W's own range, mean"
+    " with a band from the lowest to the highest draw. Bars: cuts through equal singular values, where chance decides"
+    " which are kept. Equal logits are chosen among at random."
+)
 
 
-def write(folder: Path, summary: Mapping[str, Any]) -> Path:
-    """Write `report.html` and `summary.json` into a folder, each whole.
-
-    Args:
-        folder: made if it is not there; files of an earlier report are replaced.
-        summary: what `lesion.labs.memory.lab.run_memory` returns, or `summary.json` read back.
+def write(folder: Path, summary: MemorySummary) -> Path:
+    """Write `report.html` and the figures as PNG and SVG, each whole.
 
     Returns:
         The path of `report.html`.
@@ -34,142 +43,111 @@ def write(folder: Path, summary: Mapping[str, Any]) -> Path:
     Raises:
         LesionError: the folder cannot be written.
     """
-    text = page(summary)
-    with writing(Path(folder), "memory", figures=False) as place:
-        replace(place / "summary.json", plain_json(summary))
-        replace(place / "report.html", text)
-    return Path(folder) / "report.html"
+    return publish(Path(folder), "memory", report(summary))
 
 
-def page(summary: Mapping[str, Any]) -> str:
-    """The text of `report.html`: no request leaves it."""
-    sizes = summary["sizes"]
-    rows = summary["truncated"]
-    return rendered(
-        "memory.html.jinja",
-        dict(browser.NOTHING),
-        title=f"An associative memory of {summary['recipe']['classes']} classes with noise {summary['noise']:g}",
-        version="",
-        findings=memory_prose.findings(summary),
-        recipe=[(str(name), str(finite(value))) for name, value in summary["recipe"].items()],
-        notes=summary.get("notes") or [],
-        training=_training(summary),
-        truncations=_truncations(rows),
-        rows=memory_tables.told_once(rows),
-        rank=max(row["rank"] for row in rows),
-        kept=memory_tables.kept,
-        sizes=[_along(sizes, kind) for kind in ("orthonormal", "gaussian")] if sizes else [],
-        noises=sorted({row["noise"] for row in sizes}),
-        lines=memory_sizes.lines(sizes),
-        places=memory_sizes.places,
-        cuts=memory_sizes.CUTS,
-        marks=memory_sizes.MARKS,
-        slopes=_slopes(summary["first_step"]),
-        first_step=summary["first_step"],
-        triggers=TRIGGERS,
-        signals=memory_charts.SIGNALS,
-        number=memory_tables.number,
-        level=_level,
+def page(summary: MemorySummary) -> str:
+    """The text of `report.html`."""
+    return html(report(summary))
+
+
+def report(summary: MemorySummary) -> Page:
+    """What the page holds."""
+    study = summary.study
+    sections = [_findings(summary), _training(summary), _truncation(summary)]
+    if summary.sizes:
+        sections.append(_sizes(summary))
+    sections += [_first_step(summary), _study(summary)]
+    return Page(
+        title=visible(study.title or f"An associative memory of {study.classes} classes with noise {study.noise:g}"),
+        eyebrow="associative memory",
+        sections=tuple(sections),
+        version=summary.version,
+        approximate=summary.approximate or "",
     )
 
 
-def _level(value: float) -> str:
-    """A gradient in two digits; what is only rounding is 0."""
-    return wording.figures(value, 2).replace("-", wording.MINUS) if abs(value) > ROUNDING else "0"
+def _findings(summary: MemorySummary) -> Section:
+    blocks: list[Block] = [Findings(tuple(prose.findings(summary)))]
+    if summary.notes:
+        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
+    return Section("Findings", "Findings", tuple(blocks))
 
 
-def _steps(curves: Sequence[Curve], size: tuple[int, int]) -> Scale:
-    return scales.ratios([point.x for curve in curves for point in curve.points], LEFT, size[0] - RIGHT)
+def _training(summary: MemorySummary) -> Section:
+    panels = (
+        Panel((charts.spectrum_chart(summary),), "Spectrum of W"),
+        Panel((charts.probability_chart(summary),), "What the full memory predicts"),
+    )
+    figure = Figure("training", panels, TRAINING, charts.spectrum_legend(summary))
+    return Section("Training", "The spectrum over training", (figure,))
 
 
-def _heights(curves: Sequence[Curve]) -> list[float]:
-    found = []
-    for curve in curves:
-        for point in curve.points:
-            found += [value for value in (point.y, point.low, point.high) if value is not None]
-    return found
+def _truncation(summary: MemorySummary) -> Section:
+    panels = tuple(
+        Panel((charts.truncation_chart(summary, measure),), heading)
+        for measure, (heading, _) in charts.MEASURES.items()
+    )
+    figure = Figure("truncation", panels, TRUNCATION, charts.truncation_legend(), small=True, columns=3)
+    numbers = Folded("The numbers", (tables.truncations(summary),))
+    return Section("Truncation", "What is left when part of the spectrum is kept", (figure, numbers))
 
 
-def _training(summary: Mapping[str, Any]) -> dict[str, Any]:
-    spectrum = memory_charts.spectrum(summary["training"])
-    learned = memory_charts.probabilities(summary["training"])
-    return {
-        "legend": line_charts.legend([*spectrum, *learned]),
-        "panels": [
-            (
-                "Spectrum of W",
-                line_charts.chart(
-                    "Singular values over training", spectrum, _steps(spectrum, NARROW),
-                    line_charts.upwards(_heights(spectrum), NARROW), ("step", "singular value"), NARROW,
-                ),
+def _sizes(summary: MemorySummary) -> Section:
+    figures = tuple(
+        Figure(
+            name=f"sizes-{codes}",
+            panels=tuple(
+                Panel((charts.ratio_chart(summary, codes, noise),), f"α = {noise:g}") for noise in summary.noises
             ),
-            (
-                "What the full memory predicts",
-                line_charts.chart(
-                    "Probabilities over training", learned, _steps(learned, NARROW),
-                    scales.shares(_heights(learned), NARROW[1] - BOTTOM, TOP, closer=False),
-                    ("step", "mean probability, %"), NARROW, summary["noise"],
-                ),
+            caption=(
+                f"{codes.capitalize()} codes: σ of the noise over the largest other σ over training, both axes"
+                " logarithmic; one input per class. Above the dotted line the noise is on top; what is below"
+                f" {charts.FOOT:g} stands at the foot."
+                + (" Bands go from the lowest to the highest draw of codes." if codes == "gaussian" else "")
             ),
-        ],
-    }  # fmt: skip
-
-
-def _truncations(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    panels = []
-    rank = max(row["rank"] for row in rows)
-    nothing = next(row for row in rows if row["control"] == "deletion")
-    stride = next(s for s in (1, 2, 4, 5, 10, 20, 50, 100) if rank / s <= 8)
-    ticks = tuple((float(k), str(k)) for k in range(0, rank + 1, stride))
-    x = Scale(-0.02 * rank, 1.02 * rank, LEFT, NARROW[0] - RIGHT, ticks) if rank else scales.numbers([0.0], LEFT, 300.0)
-    for measure, name in MEASURES.items():
-        curves = memory_charts.truncation(rows, measure)
-        if measure == "clean_loss":
-            y = line_charts.upwards(_heights(curves), NARROW)
-        else:
-            y = scales.shares(_heights(curves), NARROW[1] - BOTTOM, TOP, closer=False)
-        drawn = line_charts.chart(
-            f"{name} against the components kept", curves, x, y, ("components kept", name), NARROW, nothing[measure]
+            legend=charts.ratio_legend(summary, codes),
+            small=True,
+            columns=3,
         )
-        panels.append((name, drawn))
-    return {"legend": line_charts.legend(memory_charts.truncation(rows, "p_noise")), "panels": panels}
+        for codes in dict.fromkeys(size.codes for size in summary.sizes)
+    )
+    blocks: list[Block] = [
+        tables.places(summary, tables.first_and_last),
+        Folded("What dropping one component does at every size", (tables.cuts(summary),)),
+        *figures,
+    ]
+    return Section("Sizes", "Which side holds the noise, at which sizes", tuple(blocks))
 
 
-def _along(rows: Sequence[Mapping[str, Any]], kind: str) -> dict[str, Any]:
-    noises = sorted({row["noise"] for row in rows})
-    by_noise = {noise: memory_charts.along_training(rows, noise, kind) for noise in noises}
-    every = [curve for curves in by_noise.values() for curve in curves]
-    heights = [max(value, 0.02) for value in _heights(every)]  # what is less stands at the foot
-    y = scales.ratios(heights, NARROW[1] - BOTTOM, TOP)
-    axes = ("step", "σ of the noise over the largest other σ")
-    return {
-        "kind": kind,
-        "legend": line_charts.legend(by_noise[noises[0]]),
-        "panels": [
-            (
-                f"α = {noise:g}",
-                line_charts.chart(
-                    f"Where the noise lies over training at α = {noise:g}", curves, _steps(every, NARROW), y, axes,
-                    NARROW, 1.0,
-                ),
-            )
-            for noise, curves in by_noise.items()
-        ],
-    }  # fmt: skip
+def _first_step(summary: MemorySummary) -> Section:
+    step = summary.first_step
+    about = (
+        "Noisy in-context recall at zero weights and uniform attention: the gradient of the feed-forward from the"
+        " trigger q to the noise token τ, and of the attention-value matrix from a token to itself (recall) and to τ;"
+        f" each over its mean towards the other tokens. α = {step.noise:g}, {step.length} tokens."
+    )
+    figure = Figure(
+        name="first-step",
+        panels=tuple(
+            Panel((charts.signal_chart(step, trigger),), f"{name[0].upper()}{name[1:]}")
+            for trigger, name in charts.TRIGGERS.items()
+        ),
+        caption=(
+            "Both axes logarithmic. Lines: exact, for orthonormal codes. Marks: means over batches of"
+            f" {step.batch:,} sequences with gaussian codes of width {step.width}; bars from the lowest to the highest"
+            " batch."
+        ),
+        legend=charts.signal_legend(),
+        small=True,
+        columns=3,
+    )
+    everything = Folded("Signals and what stands around them", (tables.levels(summary),))
+    title = "What the first gradient step learns, against the vocabulary"
+    return Section("First step", title, (Prose((about,)), figure, tables.powers(summary), everything))
 
 
-def _slopes(first_step: Mapping[str, Any]) -> dict[str, Any]:
-    by_trigger = {trigger: memory_charts.signals(first_step, trigger) for trigger in TRIGGERS}
-    every = [curve for curves in by_trigger.values() for curve in curves]
-    heights = [point.y for curve in every for point in curve.points]
-    sizes = sorted({float(point["vocabulary"]) for point in first_step["points"]})
-    x = scales.ratios(sizes, LEFT, NARROW[0] - RIGHT, "count")
-    y = scales.ratios(heights, NARROW[1] - BOTTOM, TOP)
-    axes = ("vocabulary V", "gradient, signal")
-    return {
-        "legend": line_charts.legend(every),
-        "panels": [
-            (wording.short(name, 60), line_charts.chart(name, by_trigger[trigger], x, y, axes, NARROW))
-            for trigger, name in TRIGGERS.items()
-        ],
-    }
+def _study(summary: MemorySummary) -> Section:
+    values = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
+    facts = tuple((name, visible(str(value))) for name, value in values.items())
+    return Section("Study", "The study", (Facts(facts), Prose(items=READING, title="How to read this", quiet=False)))

@@ -1,11 +1,10 @@
-"""The memory lab's sweep over sizes: in sentences, and as the tables of the page and the terminal."""
+"""The sweep over sizes in sentences: which side of the spectrum holds the noise, and which cut removes it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
+from lesion.labs.memory.result import ClosedForm, Size
 from lesion.report import wording
 from lesion.report.finding import Finding
 
@@ -13,176 +12,138 @@ SIDES = {
     "top": "at the top of the spectrum",
     "bottom": "at the bottom of the spectrum",
     "between": "in the middle of the spectrum",
-    "tied": "among equal singular values, which no truncation by size can part",
+    "tied": "among equal singular values, which no truncation by size can separate",
     "absent": "not in W at all",
 }
-MARKS = {"top": "▲", "bottom": "▼", "between": "◆", "tied": "=", "absent": wording.DASH, None: "?"}
-CUTS = {
-    "full": "whole",
-    "without_largest": "without the largest",
-    "without_smallest": "without the smallest",
-    "largest_alone": "the largest alone",
-    "random": "a random direction less",
-}
-KINDS = ("orthonormal", "gaussian")
 LITTLE = 0.1
 """A truncation cleans when it leaves at most this share of the whole memory's clean loss."""
 
-Row = Mapping[str, Any]
 
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the tables: a size under one kind of codes, with its row for every noise (None where not tried)."""
-
-    codes: str
-    classes: int
-    inputs: int
-    rows: tuple[Row | None, ...]
-
-    @property
-    def name(self) -> str:
-        """`gaussian, m = 4, 16 inputs`."""
-        return f"{self.codes}, {_size(self.classes, self.inputs)}"
-
-
-def lines(rows: Sequence[Row]) -> list[Line]:
-    """The sweep by codes and size."""
-    noises = sorted({row["noise"] for row in rows})
-    found = {(row["codes"], row["classes"], row["inputs"], row["noise"]): row for row in rows}
-    sizes = list(dict.fromkeys((row["classes"], row["inputs"]) for row in rows))
-    return [
-        Line(kind, classes, inputs, tuple(found.get((kind, classes, inputs, noise)) for noise in noises))
-        for kind in KINDS
-        for classes, inputs in sizes
-    ]
-
-
-def places(row: Row | None) -> str:
-    """`▼ 0.32 → ▲ 1.20`: where the noise lies after the first and after the last step, with its ratio."""
-    if row is None:
-        return ""
-    return " → ".join(
-        f"{MARKS[place['side']]}{wording.SPACE}{place['ratio']:.2f}" for place in (row["places"][0], row["places"][-1])
-    )
-
-
-def findings(rows: Sequence[Row], width: int) -> list[Finding]:
+def findings(sizes: Sequence[Size], width: int) -> list[Finding]:
     """Which side holds the noise with orthonormal and with gaussian codes, and which cut cleans."""
-    if not rows:
+    if not sizes:
         return []
-    steps = rows[0]["places"][-1]["step"]
-    plain = [row for row in rows if row["codes"] == "orthonormal"]
-    headline = _headline(plain, steps)
-    alone = [row for row in plain if row["inputs"] == row["classes"]]
-    sentences = [_of_size([row for row in alone if row["classes"] == m]) for m in sorted({r["classes"] for r in alone})]
+    return [_orthonormal([size for size in sizes if size.codes == "orthonormal"]), _gaussian(sizes, width)]
+
+
+def _orthonormal(sizes: Sequence[Size]) -> Finding:
+    single = [size for size in sizes if size.inputs == size.classes]
+    sentences = [
+        _of_classes([size for size in single if size.classes == classes])
+        for classes in sorted({size.classes for size in single})
+    ]
     worst = max(
-        abs(place["ratio"] - predicted)
-        for row in plain
-        for place, predicted in zip(row["places"], row["predicted"], strict=True)
+        abs(place.ratio.mean - predicted)
+        for size in sizes
+        for place, predicted in zip(size.places, _form(size).ratios, strict=True)
     )
     sentences.append(
         "Closed form and training agree on σ_noise/σ_signal at every size, noise and measured step to"
         f" {wording.figures(max(worst, 1e-16), 1)}."
     )
+    last_of = {(size.classes, size.noise): size.last.ratio.mean for size in single}
     repeated = [
-        abs(one["places"][-1]["ratio"] - other["places"][-1]["ratio"])
-        for one in plain
-        for other in alone
-        if one["inputs"] > one["classes"] and (one["classes"], one["noise"]) == (other["classes"], other["noise"])
+        abs(size.last.ratio.mean - last_of[size.classes, size.noise])
+        for size in sizes
+        if size.inputs > size.classes and (size.classes, size.noise) in last_of
     ]
     if repeated:
-        sentences.append(
-            "With several inputs of every class the ratio differs by"
-            f" {wording.figures(max(repeated), 1)} at most from that with one."
-        )
-    told = Finding("Sizes, orthonormal codes", (headline,), (*sentences, *_cleaning(plain)))
-    return [told, _gaussian(rows, width)]
+        sentences.append(f"Several inputs per class change the ratio by {wording.figures(max(repeated), 1)} at most.")
+    return Finding("Sizes, orthonormal codes", (_headline(sizes),), (*sentences, *_cleaning(sizes)))
 
 
-def _headline(rows: Sequence[Row], steps: int) -> str:
+def _form(size: Size) -> ClosedForm:
+    assert size.closed_form is not None
+    return size.closed_form
+
+
+def _headline(sizes: Sequence[Size]) -> str:
     """On what the side depends: on the number of classes, on α, on both, or on neither."""
     of_noise: dict[float, set[str | None]] = {}
-    of_size: dict[int, set[str | None]] = {}
-    for row in rows:
-        side = row["places"][-1]["side"]
-        of_noise.setdefault(row["noise"], set()).add(side)
-        of_size.setdefault(row["classes"], set()).add(side)
+    of_classes: dict[int, set[str | None]] = {}
+    for size in sizes:
+        of_noise.setdefault(size.noise, set()).add(size.last.side)
+        of_classes.setdefault(size.classes, set()).add(size.last.side)
+    steps = wording.counted(sizes[0].last.step, "step")
     only = ""
-    if len(of_size) == 1:
-        (classes,) = of_size
+    if len(of_classes) == 1:
+        (classes,) = of_classes
         only = f"; m{wording.SPACE}={wording.SPACE}{classes} alone has room here"
-    ends = set().union(*of_size.values())
+    ends = set().union(*of_classes.values())
     if len(ends) == 1:
         where, every = SIDES[ends.pop() or "between"], "α" if only else "size and α"
-        return f"After {wording.counted(steps, 'step')} the noise lies {where} at every {every}{only}."
-    on = []
+        return f"After {steps} the noise lies {where} at every {every}{only}."
+    factors = []
     if any(len(sides) > 1 for sides in of_noise.values()):
-        on.append("on the number of classes m")
-    if any(len(sides) > 1 for sides in of_size.values()):
-        on.append("on α")
-    return f"Which side holds the noise after {wording.counted(steps, 'step')} depends {wording.listed(on)}{only}."
+        factors.append("on the number of classes m")
+    if any(len(sides) > 1 for sides in of_classes.values()):
+        factors.append("on α")
+    return f"Which side holds the noise after {steps} depends {wording.listed(factors)}{only}."
 
 
-def _of_size(of: Sequence[Row]) -> str:
+def _of_classes(sizes: Sequence[Size]) -> str:
+    """One number of classes: `m = 4: bottom at α = 0.1; top at α = 0.3, 0.5. …`."""
     sides: dict[str, list[str]] = {}
     short: list[str] = []
-    for row in of:
-        side = row["places"][-1]["side"] or "between"
-        sides.setdefault(side, []).append(f"{row['noise']:g}")
-        if side != ("top" if row["late"] > 1 + 1e-9 else "bottom") and abs(row["late"] - 1) > 1e-9:
-            short.append(f"{row['noise']:g}")
-    told = "; ".join(f"{side} at α = {', '.join(noises)}" for side, noises in sides.items())
-    moved = [f"{row['noise']:g}" for row in of if row["flips"]]
-    told += f". It changed sides during training at α = {wording.listed(moved)}" if moved else ""
-    told += f". At α = {wording.listed(short)} it is not yet on the side of its limit" if short else ""
+    for size in sizes:
+        side, late = size.last.side or "between", _form(size).late
+        sides.setdefault(side, []).append(f"{size.noise:g}")
+        if side != ("top" if late > 1 + 1e-9 else "bottom") and abs(late - 1) > 1e-9:
+            short.append(f"{size.noise:g}")
+    text = "; ".join(f"{side} at α = {', '.join(noises)}" for side, noises in sides.items())
+    moved = [f"{size.noise:g}" for size in sizes if size.flips]
+    text += f". It changed sides during training at α = {wording.listed(moved)}" if moved else ""
+    text += f". Not yet on the side of its limit: α = {wording.listed(short)}" if short else ""
+    form = _form(sizes[0])
     return (
-        f"m = {of[0]['classes']}: {told}. The closed form has the noise on top after the first step above"
-        f" α = {of[0]['threshold']:.3g}, and a ratio of {of[0]['late']:.3g} in the limit."
+        f"m = {sizes[0].classes}: {text}. Closed form: on top after the first step above"
+        f" α = {form.threshold:.3g}, ratio {form.late:.3g} in the limit."
     )
 
 
-def _cleaning(rows: Sequence[Row]) -> list[str]:
-    found = []
+def _cleaning(sizes: Sequence[Size]) -> list[str]:
+    """In which settings each of three cuts removes most of the clean loss."""
+    sentences = []
     for cut, name in (
         ("without_largest", "Dropping only the largest singular value"),
         ("without_smallest", "Dropping only the smallest"),
         ("random", "Dropping a random direction instead"),
     ):
-        which = [row for row in rows if row["cuts"][cut]["clean_loss"] <= LITTLE * row["cuts"]["full"]["clean_loss"]]
+        cleaned = [size for size in sizes if size.cuts.of(cut).clean_loss <= LITTLE * size.cuts.full.clean_loss]
         by_size: dict[str, list[str]] = {}
-        for row in which:
-            by_size.setdefault(_size(row["classes"], row["inputs"]), []).append(f"{row['noise']:g}")
-        told = "; ".join(f"{size} at α = {', '.join(noises)}" for size, noises in by_size.items())
-        found.append(
-            f"{name} takes away at least {100 * (1 - LITTLE):g} % of the clean loss in {len(which)} of {len(rows)}"
-            f" settings{': ' + told if told else ''}."
+        for size in cleaned:
+            by_size.setdefault(size_name(size.classes, size.inputs), []).append(f"{size.noise:g}")
+        where = "; ".join(f"{name} at α = {', '.join(noises)}" for name, noises in by_size.items())
+        sentences.append(
+            f"{name} removes at least {100 * (1 - LITTLE):g} % of the clean loss in {len(cleaned)} of"
+            f" {len(sizes)} settings{': ' + where if where else ''}."
         )
-    return found
+    return sentences
 
 
-def _gaussian(rows: Sequence[Row], width: int) -> Finding:
-    pairs = [
-        (other, plain) for line in lines(rows) if line.codes == "orthonormal" for plain in line.rows if plain
-        for other in rows
-        if other["codes"] == "gaussian" and all(other[key] == plain[key] for key in ("classes", "inputs", "noise"))
-    ]  # fmt: skip
-    same = [one for one, other in pairs if one["places"][-1]["side"] == other["places"][-1]["side"] is not None]
-    mixed = [one for one, _ in pairs if one["places"][-1]["side"] is None]
-    apart = [one for one, _ in pairs if one not in same and one not in mixed]
+def _gaussian(sizes: Sequence[Size], width: int) -> Finding:
+    plain = {size.key: size for size in sizes if size.codes == "orthonormal"}
+    drawn = [size for size in sizes if size.codes == "gaussian" and size.key in plain]
+    mixed = [size for size in drawn if size.last.side is None]
+    agreeing = [size for size in drawn if size.last.side is not None]
+    same = [size for size in agreeing if size.last.side == plain[size.key].last.side]
+    other = [size for size in agreeing if size.last.side != plain[size.key].last.side]
     headline = (
-        f"With gaussian codes of width {width} all {pairs[0][0]['draws']} draws have the noise on the same side as"
-        f" orthonormal codes in {len(same)} of {len(pairs)} settings; in {len(mixed)} the draws disagree among"
-        f" themselves, in {len(apart)} they agree on another side."
+        f"With gaussian codes (width {width}, {wording.counted(drawn[0].draws, 'draw')}) the noise is on the side of"
+        f" orthonormal codes in every draw in {len(same)} of {len(drawn)} settings; in {len(mixed)} the draws disagree,"
+        f" in {len(other)} they agree on another side."
     )
     sentences = [
-        f"{name}: " + ", ".join(f"{_size(r['classes'], r['inputs'])} with α = {r['noise']:g}" for r in of) + "."
-        for name, of in (("They disagree", mixed), ("Another side", apart))
-        if of
+        f"{name}: "
+        + ", ".join(f"{size_name(size.classes, size.inputs)} with α = {size.noise:g}" for size in group)
+        + "."
+        for name, group in (("Draws disagree", mixed), ("Another side", other))
+        if group
     ]
-    return Finding("Sizes, gaussian codes", (headline,), (*sentences, *_cleaning([one for one, _ in pairs])))
+    return Finding("Sizes, gaussian codes", (headline,), (*sentences, *_cleaning(drawn)))
 
 
-def _size(classes: int, inputs: int) -> str:
-    size = f"m{wording.SPACE}={wording.SPACE}{classes}"
-    return size if inputs == classes else f"{size}, {inputs} inputs"
+def size_name(classes: int, inputs: int) -> str:
+    """`m = 4`, `m = 4, 16 inputs`."""
+    name = f"m{wording.SPACE}={wording.SPACE}{classes}"
+    return name if inputs == classes else f"{name}, {inputs} inputs"

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from lesion.labs.memory.model import Codes
+from lesion.labs.memory.result import Place, Side
 
 EQUAL = 1e-7
 """Singular values nearer to each other than this share of the largest are equal: rounding alone parts them."""
-SIDES = ("top", "between", "bottom", "tied", "absent")
 
 
 @dataclass(frozen=True)
@@ -33,24 +33,6 @@ class Spectrum:
     right: Float64[np.ndarray, "rank width"]
     alignment: Float64[np.ndarray, " rank"]
     groups: tuple[slice, ...]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where in a spectrum the noise lies: the group of singular values with the most of the common class's code.
-
-    Attributes:
-        side: `top` or `bottom` of the spectrum, or `between`; `tied` where it has equals; `absent` where W does not
-            move the common class apart from the others: rank, ratio and alignment are then 0.
-        rank: number of its first singular value, from 1.
-        ratio: σ of the noise over the largest other σ; above 1, the noise is on top.
-        alignment: how much of the common class's code it holds, 0 … 1.
-    """
-
-    side: str
-    rank: int
-    ratio: float
-    alignment: float
 
 
 def spectrum(of_codes: Codes, coefficients: Float64[np.ndarray, "outputs inputs"]) -> Spectrum:
@@ -75,18 +57,18 @@ def noise_place(of: Spectrum) -> Place:
     """Where the noise lies."""
     held = [float(of.alignment[group].sum()) for group in of.groups]
     if max(held, default=0.0) < EQUAL:
-        return Place("absent", 0, 0.0, 0.0)
-    found = int(np.argmax(held))
-    group = of.groups[found]
-    others = [of.values[other.start] for i, other in enumerate(of.groups) if i != found]
+        return Place(side="absent", rank=0, ratio=0.0, alignment=0.0)
+    index = int(np.argmax(held))
+    group = of.groups[index]
+    others = [of.values[other.start] for i, other in enumerate(of.groups) if i != index]
     ratio = float(of.values[group.start] / max(others)) if others else 1.0
-    return Place(_side(of.groups, found), group.start + 1, ratio, held[found])
+    return Place(side=_side(of.groups, index), rank=group.start + 1, ratio=ratio, alignment=held[index])
 
 
-def _side(groups: Sequence[slice], found: int) -> str:
-    group = groups[found]
+def _side(groups: Sequence[slice], index: int) -> Side:
+    group = groups[index]
     if group.stop - group.start > 1:
         return "tied"
-    if found == 0:
+    if index == 0:
         return "top"
-    return "bottom" if found == len(groups) - 1 else "between"
+    return "bottom" if index == len(groups) - 1 else "between"

@@ -32,12 +32,15 @@ than the feed-forward's by √V only.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from lesion.labs.memory.result import Levels, Trigger
+
 TRIGGER, NOISE = 0, 1
-TRIGGERS = ("constant", "zipf", "uniform")
+TRIGGERS: tuple[Trigger, ...] = get_args(Trigger)
 CONSTANT_SHARE = 0.2
 
 
@@ -56,16 +59,16 @@ class Setting:
     vocabulary: int
     noise: float = 0.5
     length: int = 64
-    trigger: str = "constant"
+    trigger: Trigger = "constant"
 
     @property
     def unigram(self) -> Float64[np.ndarray, " vocabulary"]:
         """π; the trigger is token 0, τ token 1."""
         ranks = np.arange(1.0, self.vocabulary + 1)
-        found = 1 / ranks if self.trigger == "zipf" else np.ones(self.vocabulary)
+        weights = 1 / ranks if self.trigger == "zipf" else np.ones(self.vocabulary)
         if self.trigger == "constant":
-            found[TRIGGER] = CONSTANT_SHARE * (self.vocabulary - 1) / (1 - CONSTANT_SHARE)
-        return found / found.sum()
+            weights[TRIGGER] = CONSTANT_SHARE * (self.vocabulary - 1) / (1 - CONSTANT_SHARE)
+        return weights / weights.sum()
 
 
 @dataclass(frozen=True)
@@ -109,11 +112,11 @@ def sequences(
     recalled = random.integers(2, setting.vocabulary, batch)
     follow = np.where(random.random((batch, setting.length)) < setting.noise, NOISE, recalled[:, None])
     free = np.searchsorted(np.cumsum(setting.unigram)[:-1], random.random((batch, setting.length)), side="right")
-    found = free.astype(np.int64)
+    tokens = free.astype(np.int64)
     for t in range(1, setting.length):
-        found[:, t] = np.where(found[:, t - 1] == TRIGGER, follow[:, t], free[:, t])
-    found[:, -1] = TRIGGER
-    return found, follow[:, 0]
+        tokens[:, t] = np.where(tokens[:, t - 1] == TRIGGER, follow[:, t], free[:, t])
+    tokens[:, -1] = TRIGGER
+    return tokens, follow[:, 0]
 
 
 def sampled(setting: Setting, batch: int, width: int, seed: int) -> Gradients:
@@ -138,30 +141,20 @@ def sampled(setting: Setting, batch: int, width: int, seed: int) -> Gradients:
     return Gradients(feed_forward, value)
 
 
-def levels(found: Gradients) -> dict[str, float]:
-    """The signals and what stands around them; *others* are the tokens that are neither q nor τ.
-
-    A signal is told as what it adds to the right logit over the mean of the other tokens' logits: softmax sees nothing
-    else.
-
-    Returns:
-        `feed_forward`: q → τ, over q → others; `feed_forward_other` and `feed_forward_width`: mean and standard
-        deviation of q → others; `value`: recall, v → v over v → others, mean over v; `value_spread`: its standard
-        deviation over v; `value_noise`: v → τ over v → others, mean over v; `value_other` and `value_width`: mean and
-        standard deviation of v → others.
-    """
+def levels(gradients: Gradients) -> Levels:
+    """The signals in the gradients, and what stands around them."""
     rest = slice(2, None)
-    square = found.value[rest, rest]
+    square = gradients.value[rest, rest]
     apart = ~np.eye(len(square), dtype=bool)
     others = square.sum(axis=0, where=apart) / (len(square) - 1)
     recall = np.diag(square) - others
-    return {
-        "feed_forward": float(found.feed_forward[NOISE] - found.feed_forward[rest].mean()),
-        "feed_forward_other": float(found.feed_forward[rest].mean()),
-        "feed_forward_width": float(found.feed_forward[rest].std()),
-        "value": float(recall.mean()),
-        "value_spread": float(recall.std()),
-        "value_noise": float((found.value[NOISE, rest] - others).mean()),
-        "value_other": float(others.mean()),
-        "value_width": float(square[apart].std()),
-    }
+    return Levels(
+        feed_forward=float(gradients.feed_forward[NOISE] - gradients.feed_forward[rest].mean()),
+        feed_forward_other=float(gradients.feed_forward[rest].mean()),
+        feed_forward_width=float(gradients.feed_forward[rest].std()),
+        value=float(recall.mean()),
+        value_spread=float(recall.std()),
+        value_noise=float((gradients.value[NOISE, rest] - others).mean()),
+        value_other=float(others.mean()),
+        value_width=float(square[apart].std()),
+    )

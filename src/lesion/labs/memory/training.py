@@ -10,7 +10,8 @@ from jaxtyping import Float64
 from lesion.labs.memory.model import Codes
 from lesion.progress import Silent, Watcher
 
-TOLD_EVERY = 500  # steps between two words to the watcher
+REPORTED_EVERY = 500
+"""Steps between two reports to the watcher."""
 
 
 def measured_steps(steps: int, most: int = 28) -> list[int]:
@@ -43,7 +44,7 @@ def descend(
         of_codes: codes of each run.
         mixtures: Y, the distribution of outputs given each input, of each run.
         steps: step numbers in ascending order; training ends with the last.
-        watcher: is told of steps done, `TOLD_EVERY` at a time; whoever calls has begun.
+        watcher: is told of steps done, `REPORTED_EVERY` at a time; the caller has called its `begin`.
     """
     watcher = watcher or Silent()
     plain = all(np.allclose(c.output_gram, np.eye(len(c.output_gram))) for c in of_codes) and all(
@@ -53,16 +54,16 @@ def descend(
     inputs = np.stack([c.input_gram for c in of_codes])
     rates = np.array([rate(c) for c in of_codes])[:, None, None]
     coefficients = np.zeros_like(mixtures)
-    wanted = set(steps)
+    measured = set(steps)
     for step in range(1, steps[-1] + 1):
         # With orthonormal codes both products are by the unit matrix: most of the work of a step.
-        found = coefficients.copy() if plain else outputs @ coefficients @ inputs
-        found -= found.max(axis=1, keepdims=True)
-        np.exp(found, out=found)
-        found /= found.sum(axis=1, keepdims=True)
-        coefficients -= rates * (found - mixtures)
-        if step % TOLD_EVERY == 0:
-            watcher.answered(TOLD_EVERY)
-        if step in wanted:
+        softmax = coefficients.copy() if plain else outputs @ coefficients @ inputs
+        softmax -= softmax.max(axis=1, keepdims=True)
+        np.exp(softmax, out=softmax)
+        softmax /= softmax.sum(axis=1, keepdims=True)
+        coefficients -= rates * (softmax - mixtures)
+        if step % REPORTED_EVERY == 0:
+            watcher.answered(REPORTED_EVERY)
+        if step in measured:
             yield step, coefficients.copy()
-    watcher.answered(steps[-1] % TOLD_EVERY)
+    watcher.answered(steps[-1] % REPORTED_EVERY)

@@ -1,0 +1,135 @@
+"""The memory laboratory at work: train one memory, watch its spectrum, truncate it, check the theory over sizes."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+from lesion.core.lock import FolderLock
+from lesion.core.values import read_summary
+from lesion.errors import LesionError, UsageError
+from lesion.labs.memory import orthonormal, sizes, slopes
+from lesion.labs.memory.data import mixture, targets
+from lesion.labs.memory.model import codes, logits
+from lesion.labs.memory.result import MemorySummary, Moment, SingularValues, Truncated
+from lesion.labs.memory.spectrum import noise_place, spectrum
+from lesion.labs.memory.study import MemoryStudy
+from lesion.labs.memory.training import descend, measured_steps
+from lesion.labs.memory.truncation import measure, truncations
+from lesion.outputs import kind_of
+from lesion.progress import Silent, Watcher
+
+KIND = "memory"
+_AGAIN = "delete it and run the same study again"
+
+
+def run_memory(study: MemoryStudy, folder: Path, watcher: Watcher | None = None) -> MemorySummary:
+    """Measure a study's memory and write `summary.json`; a finished study of the same memory is only read.
+
+    Args:
+        folder: made if it is not there.
+        watcher: is told how it goes.
+
+    Raises:
+        UsageError: the folder holds another memory, or something else.
+        LesionError: another process writes in it, it cannot be written, or what it holds is damaged.
+    """
+    folder = Path(folder)
+    lock = FolderLock(folder, KIND)
+    try:
+        summary = read_summary(MemorySummary, folder, _AGAIN)
+        if summary is None:
+            summary = measured(study, watcher)
+            summary.write(folder)
+        else:
+            _refuse_another(folder, summary.study, study)
+        return summary
+    finally:
+        lock.release()
+
+
+def recall_memory(folder: Path) -> MemorySummary | None:
+    """The summary of a memory in a folder; None where the folder is not of this laboratory.
+
+    Raises:
+        LesionError: the file is damaged, or the study did not come to its end.
+    """
+    folder = Path(folder)
+    if kind_of(folder) != KIND:
+        return None
+    summary = read_summary(MemorySummary, folder, _AGAIN)
+    if summary is None:
+        raise LesionError(f"The memory in {folder} is not finished; run the same study into that folder again.")
+    return summary
+
+
+def _refuse_another(folder: Path, there: MemoryStudy, here: MemoryStudy) -> None:
+    if there.identity() == here.identity():
+        return
+    decisive = [key for key in MemoryStudy.model_fields if key not in MemoryStudy.SILENT]
+    pairs = [(key, getattr(there, key), getattr(here, key)) for key in decisive]
+    differing = [f"{key} {theirs} instead of {ours}" for key, theirs, ours in pairs if theirs != ours]
+    raise UsageError(
+        f"{folder} holds another memory ({', '.join(differing)}); give another folder with --out, or delete that one."
+    )
+
+
+def measured(study: MemoryStudy, watcher: Watcher | None = None) -> MemorySummary:
+    """Everything that is measured for a study; the same study gives the same numbers on one machine."""
+    watcher = watcher or Silent()
+    watcher.begin("memory", study.steps * (1 + sizes.trainings(study)), 0, "steps")
+    training, truncated = _memory(study, watcher)
+    of_sizes = sizes.sweep(study, watcher)
+    watcher.begin("first step", slopes.work(), 0, "batches")
+    first_step = slopes.first_step(study.noise, study.seed, watcher)
+    notes = sizes.left_out(study)
+    if study.noise == 0:
+        notes.append("Without noise nothing has to be forgotten: the common class is only one more wrong answer.")
+    if study.noise == 0.5:
+        notes.append("At noise 0.5 the full memory ties between f* and the common class: judge by p and loss.")
+    for note in notes:
+        watcher.note(note)
+    return MemorySummary(
+        version=version("lesion"),
+        study=study,
+        training=training,
+        truncated=truncated,
+        sizes=of_sizes,
+        first_step=first_step,
+        notes=notes,
+    )
+
+
+def _memory(study: MemoryStudy, watcher: Watcher) -> tuple[list[Moment], list[Truncated]]:
+    """Training and truncations of the study's own memory."""
+    of_codes = codes(study)
+    to_learn = mixture(study.classes, study.inputs, study.noise)
+    wanted = targets(study.classes, study.inputs)
+    steps = measured_steps(study.steps)
+    predicted = _predicted(study, steps)
+    training: list[Moment] = []
+    for index, (step, coefficients) in enumerate(descend([of_codes], to_learn[None], steps, watcher)):
+        of_step = spectrum(of_codes, coefficients[0])
+        training.append(
+            Moment(
+                step=step,
+                singular_values=of_step.values.tolist(),
+                alignment=of_step.alignment.tolist(),
+                noise=noise_place(of_step),
+                predicted=predicted[index] if predicted else None,
+                **dict(measure(logits(of_codes, coefficients[0]), wanted)),
+            )
+        )
+    return training, truncations(of_codes, of_step, wanted, study.draws, study.seed)
+
+
+def _predicted(study: MemoryStudy, steps: list[int]) -> list[SingularValues]:
+    """The closed form after each of the steps; empty where there is none."""
+    repeats, remainder = divmod(study.inputs, study.classes)
+    if study.codes != "orthonormal" or remainder:
+        return []
+    values = [
+        orthonormal.singular_values(study.classes, repeats, three)
+        for three in orthonormal.numbers(study.classes, study.noise, steps)
+    ]
+    return [SingularValues(signal=of_signal, noise=of_noise) for of_signal, of_noise in values]

@@ -1,0 +1,76 @@
+"""The study of the memory laboratory: one associative memory and what is measured on it, as validated TOML."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from lesion.core.study_file import Number, StudyFile, Whole
+
+MOST_CLASSES = 256
+"""Beyond this a study takes many minutes."""
+MOST_INPUTS = 4 * MOST_CLASSES
+
+
+class MemoryStudy(StudyFile):
+    """A linear associative memory with noise, its truncations, a sweep over sizes, and the first step of recall.
+
+    Every input has one of `classes` targets, input i the target i mod `classes`; the common class of the noise is one
+    output more. A training is a matter of seconds, so that nothing of it is kept when it is interrupted.
+
+    Example:
+        >>> MemoryStudy.make(classes=4, width=24).inputs
+        4
+    """
+
+    FORM: ClassVar[str] = "lesion memory"
+
+    kind: Literal["memory"] = Field(default="memory", description="memory")
+    classes: Annotated[Whole, Field(ge=2, le=MOST_CLASSES)] = Field(
+        default=20, description=f"a whole number of target classes from 2 to {MOST_CLASSES}"
+    )
+    inputs: Annotated[Whole, Field(ge=2, le=MOST_INPUTS)] = Field(
+        default=None,
+        validate_default=True,
+        description=f"a whole number from the number of classes to {MOST_INPUTS}",
+    )
+    noise: Annotated[Number, Field(ge=0, lt=1)] = Field(default=0.6, description="a probability from 0 to below 1")
+    codes: Literal["orthonormal", "gaussian"] = Field(default="orthonormal", description="orthonormal or gaussian")
+    width: Annotated[Whole, Field(ge=1)] = Field(
+        default=128, validate_default=True, description="a whole number from 1"
+    )
+    steps: Annotated[Whole, Field(ge=1)] = Field(default=20_000, description="a whole number from 1")
+    draws: Annotated[Whole, Field(ge=1)] = Field(default=16, description="a whole number from 1")
+    seed: Annotated[Whole, Field(ge=0)] = Field(default=0, description="a whole number from 0")
+
+    @field_validator("inputs", mode="before")
+    @classmethod
+    def _as_many_as_classes(cls, value: Any, about: Any) -> Any:
+        return about.data.get("classes", 2) if value is None else value
+
+    @field_validator("inputs")
+    @classmethod
+    def _every_class_has_an_input(cls, value: int, about: Any) -> int:
+        classes = about.data.get("classes", 2)
+        if value < classes:
+            raise ValueError(
+                f"{value} inputs for {classes} target classes; every class needs an input of its own: give at least"
+                f" {classes} inputs, or fewer classes."
+            )
+        return value
+
+    @field_validator("width")
+    @classmethod
+    def _has_room(cls, value: int, about: Any) -> int:
+        """Orthonormal codes need as many dimensions as there are outputs, and as there are inputs."""
+        if about.data.get("codes") != "orthonormal" or not {"classes", "inputs"} <= about.data.keys():
+            return value
+        classes, inputs = about.data["classes"], about.data["inputs"]
+        needed = max(classes + 1, inputs)
+        if value < needed:
+            raise ValueError(
+                f"{value} has no room for {needed} orthonormal codes ({classes} target classes and the common class,"
+                f" {inputs} inputs); give a width of at least {needed}, or gaussian codes."
+            )
+        return value

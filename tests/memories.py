@@ -1,0 +1,19 @@
+"""Studies of the memory laboratory, as tests write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lesion.labs.memory.study import MemoryStudy
+
+
+def memory(
+    classes: int = 20,
+    inputs: int | None = None,
+    width: int = 128,
+    noise: float = 0.6,
+    codes: str = "orthonormal",
+    **more: Any,
+) -> MemoryStudy:
+    """A study from its first keys."""
+    return MemoryStudy.make(classes=classes, inputs=inputs, width=width, noise=noise, codes=codes, **more)
