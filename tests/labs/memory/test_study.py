@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lesion.studies.registry import load_study, method_of
+from lesion.registry import load_study, method_of
 
 from lesion.errors import UsageError
 from lesion.labs.memory.model import codes

@@ -114,7 +114,9 @@ def _sizes(summary: MemorySummary) -> Section:
     )
     blocks: list[Block] = [
         tables.places(summary, tables.first_and_last),
-        Folded("What dropping one component does at every size", (tables.cuts(summary),)),
+        Folded(
+            "Every size: when the noise changed sides, and what dropping one component does", (tables.cuts(summary),)
+        ),
         *figures,
     ]
     return Section("Sizes", "Which side holds the noise, at which sizes", tuple(blocks))

@@ -46,8 +46,6 @@ LEVEL_NAMES = {
     "value_other": "v → others, mean",
     "value_width": "v → others, std",
 }
-FEW = 5
-"""With so many noises a side and its ratio stand in one line of the terminal's table."""
 MOST_ROWS = 4
 """At most so many ranks from each end of the spectrum are printed; summary.json has them all."""
 ROUNDING = 1e-15
@@ -69,7 +67,7 @@ def truncations(summary: MemorySummary) -> Table:
             *(Column(name, HEADINGS[name], row=_spread(name)) for name in MEASURES),
         ),
         title=f"Truncations of W: components kept, of {rank}",
-        caption="Means over draws [lowest, highest]. Boxed: the part of the spectrum with the smallest clean loss.",
+        caption="Means over draws [lowest, highest].",
         mark=lambda row: bool(row["best"]),
     )
 
@@ -121,14 +119,13 @@ def places(summary: MemorySummary, write: Write) -> Table:
         (
             Column("codes", "Codes", number=False),
             Column("classes", "m"),
-            Column("inputs", "Inputs"),
+            Column("inputs", "n"),
             *(Column(f"ratio {a:g}", f"α = {a:g}", row=_column(f"text {a:g}")) for a in summary.noises),
         ),
         title="Where the noise lies",
         caption=(
             "σ of the noise over the largest other σ, after the first step → after the last; for gaussian codes the"
-            f" mean over draws. {MARKS_KEY}. In parentheses: the steps between which it changed sides. m: number of"
-            " classes."
+            f" mean over draws. {MARKS_KEY}. m classes, n inputs."
         ),
     )
 
@@ -138,24 +135,24 @@ def _column(key: str) -> Callable[[Any], str]:
 
 
 def first_and_last(size: Size) -> str:
-    """`▼ 0.32 → ▲ 1.20 (6–9)`: where the noise lies after the first and after the last step, with its ratio."""
-    text = f"{_place(size.first)} → {_place(size.last)}"
-    return f"{text} ({', '.join(_steps(size))})" if size.flips else text
+    """`▼ 0.32 → ▲ 1.20`: where the noise lies after the first and after the last step, with its ratio."""
+    return f"{_place(size.first)} → {_place(size.last)}"
 
 
 def _place(place: SizePlace) -> str:
     return f"{MARKS[place.side]}{wording.SPACE}{place.ratio.mean:.2f}"
 
 
-def _steps(size: Size) -> list[str]:
-    return [f"{flip.after:,}{wording.DASH}{flip.before:,}" for flip in size.flips]
+def _flips(size: Size) -> str:
+    return ", ".join(f"{flip.after:,}{wording.DASH}{flip.before:,}" for flip in size.flips)
 
 
 def cuts(summary: MemorySummary) -> Table:
-    """What dropping one component does at every size: clean loss, and p of the common class."""
+    """At every size, when the noise changed sides, and what dropping a component does: clean loss and p of c."""
     rows = []
     for size in sorted(summary.sizes, key=lambda size: (size.codes == "gaussian", *size.key)):
         row: dict[str, Any] = {"codes": size.codes, "classes": size.classes, "inputs": size.inputs, "noise": size.noise}
+        row["flips"] = _flips(size)
         for name in Cuts.model_fields:
             row |= {name: size.cuts.of(name).clean_loss, f"p {name}": size.cuts.of(name).p_noise}
         rows.append(row)
@@ -165,14 +162,16 @@ def cuts(summary: MemorySummary) -> Table:
         (
             Column("codes", "Codes", number=False),
             Column("classes", "m"),
-            Column("inputs", "Inputs"),
+            Column("inputs", "n"),
             Column("noise", "α", lambda noise: f"{noise:g}"),
+            Column("flips", "Changed sides", number=False),
             *(Column(name, title, row=_loss_and_p(name)) for name, title in CUTS.items()),
         ),
         title="Cuts at every size",
         caption=(
-            "Clean loss in nats after the last step, and p, the mean probability of the common class; means over draws"
-            " of codes, of random directions, and of what is kept among equal singular values."
+            "Changed sides: between which steps. Then clean loss in nats after the last step, and p, the mean"
+            " probability of the common class; means over draws of codes, of random directions, and of what is kept"
+            " among equal singular values."
         ),
     )
 
@@ -243,7 +242,7 @@ def text(summary: MemorySummary) -> RenderableType:
     headlines = Text()
     for finding in findings(summary):
         headlines.append(f"{finding.subject}: ", style="bold").append(f"{' '.join(finding.headline)}\n")
-    key = f"{MARKS_KEY}; σ of the noise over the largest other σ, after the last step."
+    key = f"{MARKS_KEY}; σ of the noise over the largest other σ, after the last step. m classes, n inputs."
     triggers = "; ".join(f"{name}: {meaning}" for name, meaning in TRIGGERS.items())
     return Group(
         headlines,
@@ -282,6 +281,6 @@ def _terminal_places(summary: MemorySummary) -> RenderableType:
 
     table = places(summary, sides_and_ratio).terminal()
     # Of many noises the numbers stand below the marks, so that 80 columns hold the names of the codes.
-    for column in table.columns if len(summary.noises) <= FEW else table.columns[:3]:
+    for column in table.columns[:3]:
         column.no_wrap = True
     return table
