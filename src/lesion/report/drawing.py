@@ -52,7 +52,12 @@ def svg(specified: dict[str, Any]) -> str:
     drawn = re.sub(r' (?:aria-\w+|role|pointer-events|class)="[^"]*"', "", drawn)
     drawn = re.sub(r'<path d="[^"]*" display="none"/>|<path d="M0,0h0v0h0Z"/>| opacity="1"', "", drawn)
     drawn = re.sub(r' font-family="[^"]*"', "", drawn).replace("<svg ", f'<svg font-family="{theme.FONT}" ', 1)
-    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", drawn)
+    return re.sub(r"<[^>]*>", _shorter, drawn)
+
+
+def _shorter(tag: re.Match[str]) -> str:
+    """A tag of SVG with its coordinates to a hundredth of a pixel; texts between tags keep their digits."""
+    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag[0])
 
 
 def apart(drawn: str, prefix: str) -> str:

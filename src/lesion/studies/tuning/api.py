@@ -8,28 +8,27 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import RenderableType
+from typing_extensions import override
 
 from lesion.arguments import validated
-from lesion.core.cost import beside
 from lesion.core.result import StudyResult, progress_line
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
 from lesion.models.load import Model
-from lesion.plain import tame
 from lesion.progress import Watcher
 from lesion.studies.tuning import report as page
-from lesion.studies.tuning import tables as tuning_tables
+from lesion.studies.tuning import tables
+from lesion.studies.tuning.folder import training_seconds
+from lesion.studies.tuning.result import TuningSummary
 from lesion.studies.tuning.run import run_tuning
 from lesion.studies.tuning.study import TuningStudy
 
 
 @dataclass(frozen=True)
-class TuningResult(StudyResult):
+class TuningResult(StudyResult[TuningSummary]):
     """A tuning that has been run: its numbers, and the tuned model where there is one.
 
     Attributes:
-        folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
-        summary: what `summary.json` holds.
         model: the folder of the tuned model, for `lesion.load`; None in a study of several arms or seeds.
         trained: trainings that this run had to do.
         planned: trainings that the study consists of; 0 where it was not run now.
@@ -41,21 +40,18 @@ class TuningResult(StudyResult):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per arm, task and seed: what `tuning.csv` holds."""
-        return tuning_tables.csv(self.summary)
+        """One row per arm, seed and task, as `tuning.csv`; accuracies and changes in 0…1."""
+        return tables.every(self.summary).frame
 
+    @override
     def report(self) -> Path:
-        """Write the report into the folder and return the path of `report.html`.
-
-        Raises:
-            LesionError: the folder cannot be written.
-        """
         return page.write(self.folder, self.summary)
 
+    @override
     def text(self) -> RenderableType:
-        """The tables for a terminal."""
-        return page.text_tables(tame(beside(self.summary, self.folder)))
+        return tables.text_tables(self.summary, training_seconds(self.folder))
 
+    @override
     def done(self) -> list[str]:
         """How many trainings there were, and where the model lies."""
         trained = progress_line("trained", self.trained, self.planned, already="trained already")
@@ -100,7 +96,7 @@ def tune(
         rows: of a step.
         learning_rate: the largest; of several, the best on held-out training items is kept.
         adapter: train low-rank adapters of this rank (LoRA), merged at the end, in place of the blocks.
-        controls: tasks that should survive, asked before and after.
+        controls: tasks that should survive, evaluated before and after.
         study: the folder of a layer study of this model and task; without it, an ablation is run in the folder.
         items: test items of the task.
         control_items: test items of each control, at most.
@@ -126,7 +122,7 @@ def tune(
         UsageError: a task, layer, budget, rank or number of items cannot be, or a model is not in float32.
         LesionError: the model cannot be loaded, TRL is not installed, or the folder belongs to something else.
     """
-    asked = TuningStudy.make(
+    study_file = TuningStudy.make(
         name="tuning",
         model=model.name if isinstance(model, Model) else model,
         task=task,
@@ -158,5 +154,5 @@ def tune(
     )
     loaded = {model.name: as_it_is(model)} if isinstance(model, Model) else None
     with folder_of(out) as folder:
-        outcome = run_tuning(asked, folder, watcher=watcher, models=loaded)
+        outcome = run_tuning(study_file, folder, watcher=watcher, models=loaded)
     return TuningResult(outcome.folder, outcome.summary, outcome.model)
