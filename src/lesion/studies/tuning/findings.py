@@ -98,8 +98,8 @@ def _rule(summary: TuningSummary) -> str:
         rate = f"learning rate {study.learning_rates[0]:g}"
     return (
         "Rule: it pays if the intervals of critical minus random blocks and of the gain of critical blocks lie above 0;"
-        " it does not pay if the former lies below one point; otherwise it cannot be told. All arms:"
-        f" {wording.counted(study.steps, 'step')} of the same {study.rows} rows in the same order,"
+        " it does not pay if the former lies below one point; otherwise it cannot be told. All arms: the same"
+        f" {wording.counted(study.steps, 'step')} of {study.rows} rows in the same order,"
         f" {wording.counted(len(study.seeds), 'seed')}, {rate}."
     )
 
