@@ -84,5 +84,23 @@ def _old_change(change: Json) -> Json:
     return {"mean": change["value"], **{name: change[name] for name in ("low", "high", "seeds")}}
 
 
-FORMS: dict[str | None, Callable[[Json], Json]] = {"tuning": old_tuning}
+def old_overlay(summary: Json) -> Json:
+    """The recorded form of an overlay."""
+    return {
+        "kind": "overlay",
+        "models": [
+            {
+                **{name: model[name] for name in ("model", "fingerprint", "correlations", "needed")},
+                "profiles": [
+                    {name: value for name, value in profile.items() if name != "model"} for profile in model["profiles"]
+                ],
+            }
+            for model in summary["models"]
+        ],
+        "study": {"folders": summary["folders"], "version": summary["version"]},
+        "notes": summary["notes"],
+    }
+
+
+FORMS: dict[str | None, Callable[[Json], Json]] = {"tuning": old_tuning, "overlay": old_overlay}
 """By the kind of a summary, what gives its recorded form."""

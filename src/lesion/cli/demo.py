@@ -36,7 +36,7 @@ def demo(
     from lesion.studies.isolation.run import recall_isolation, run_isolation
     from lesion.studies.isolation.study import IsolationStudy
     from lesion.studies.overlay import report as overlay
-    from lesion.studies.overlay.summary import profiles, summarise
+    from lesion.studies.overlay.summary import summarise
     from lesion.studies.truncation import report as truncation
     from lesion.studies.truncation.run import run_truncation
     from lesion.studies.truncation.study import TruncationStudy
@@ -74,9 +74,9 @@ def demo(
         except KeyboardInterrupt:
             bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
             raise
-    laid = summarise(profiles(list(parts.values())))
-    overlay.write(out / "overlay", laid)
-    chapters.append(story.overlay(laid, "overlay/report.html"))
+    compared = summarise(list(parts.values()))
+    overlay.write(out / "overlay", compared)
+    chapters.append(story.overlay(compared, "overlay/report.html"))
     path = story.write(out, TITLE, chapters, version("lesion"))
     for chapter in chapters:
         say("")

@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from lesion.atomic import replace
-from lesion.report import browser
+from lesion.report import browser, drawing
 from lesion.report.files import rendered, writing
 from lesion.report.finding import Finding
 from lesion.report.trials import evaluation
@@ -22,7 +22,7 @@ from lesion.studies.isolation import findings as isolation_prose
 from lesion.studies.isolation.report import tradeoffs
 from lesion.studies.overlay import charts as overlay_charts
 from lesion.studies.overlay import findings as overlay_prose
-from lesion.studies.overlay.summary import recalled
+from lesion.studies.overlay.result import OverlaySummary
 from lesion.studies.truncation import cells as truncation_cells
 from lesion.studies.truncation import findings as truncation_prose
 
@@ -134,20 +134,19 @@ def truncation(summary: Mapping[str, Any], page: str) -> Chapter:
     )
 
 
-def overlay(summary: Mapping[str, Any], page: str) -> Chapter:
+def overlay(summary: OverlaySummary, page: str) -> Chapter:
     """What all studies say of a model's blocks, over one axis: pictures of the model that most studies looked at."""
-    models = recalled(summary).models
-    most = max(models, key=lambda of: len({profile.kind for profile in of.profiles}))
+    findings = overlay_prose.findings(summary.models)
+    most = max(summary.models, key=lambda model: len({profile.kind for profile in model.profiles}))
     panels = []
-    for profile in most.profiles:
-        narrow, wide = (overlay_charts.chart(most, profile, size) for size in overlay_charts.SIZES)
-        title = f"{profile.label} ({overlay_charts.UNITS[profile.unit]})"
-        panels.append(Panel(title, (narrow, wide)))
-    told = [finding for of, finding in zip(models, overlay_prose.findings(models), strict=True) if of is most]
+    for number, profile in enumerate(most.profiles):
+        chart = overlay_charts.profile_chart(most, profile)
+        picture = Markup(drawing.apart(drawing.svg(drawing.specification(chart)), f"overlay{number}-"))
+        panels.append(Panel("", (picture, picture)))
     return Chapter(
         "Do the methods point at the same blocks?",
         "Every study gives each block a number; here they stand over one axis, and ranks are compared over blocks.",
-        tuple(told),
+        tuple(finding for finding in findings if finding.subject == most.model),
         tuple(panels),
         page,
     )
