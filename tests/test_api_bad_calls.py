@@ -36,6 +36,7 @@ from lesion.studies.ablation import api as api_ablation
 from lesion.studies.drift import api as api_drift
 from lesion.studies.isolation import api as api_isolation
 from lesion.studies.overlay import api as api_overlay
+from lesion.studies.overlay.result import OverlaySummary
 from lesion.studies.truncation import api as api_truncation
 from lesion.studies.tuning import api as api_tune
 from tiny import model
@@ -169,7 +170,10 @@ def good(llama, tmp_path_factory) -> dict[str, tuple[Callable[..., Any], dict[st
         "LAPE": (lesion.LAPE, {"skill": inputs, "controls": [inputs], "keep": 0.1}),
         "Random": (lesion.Random, {"like": share}),
         "AblationResult.report": (result.report, {}),
-        "OverlayResult.report": (api_overlay.OverlayResult({}).report, {"folder": place}),
+        "OverlayResult.report": (
+            api_overlay.OverlayResult(OverlaySummary(version="", folders=(), models=())).report,
+            {"folder": place},
+        ),
         "EditFile.fit": (file.fit, {"model": llama}),
         "EditFile.with_factor": (file.with_factor, {"factor": 0.5}),
         "Selection.fixed": (share.fixed, {"model": llama}),
@@ -192,7 +196,7 @@ NAMES = [
 GIVEN = {"LesionError", "UsageError", "Model"} | {name for name in lesion.__all__ if name.endswith("Result")}
 
 
-REFUSED = {"overlay", "AblationResult.report", "OverlayResult.report"}  # here there is nothing to report on
+REFUSED = {"overlay", "AblationResult.report"}  # here there is nothing to report on
 
 
 class Reached(Exception):  # noqa: N818

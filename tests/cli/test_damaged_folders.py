@@ -12,7 +12,6 @@ import pytest
 
 from commandline import lesion
 from lesion.errors import LesionError
-from lesion.studies.overlay.summary import profiles as read
 from lesion.studies.overlay.summary import summarise
 
 
@@ -88,4 +87,4 @@ def test_studies_with_something_else_in_one_place_are_laid_over_each_other_or_re
     file = next(draw.choice(folders).glob("*.json"))
     file.write_text(json.dumps(broken(json.loads(file.read_text(encoding="utf-8")), draw)), encoding="utf-8")
     with contextlib.suppress(LesionError):  # anything else would be an error that nobody foresaw
-        summarise(read(folders))
+        summarise(folders)

@@ -39,10 +39,10 @@ def test_an_overlay_leaves_page_and_tables_and_report_writes_it_anew(capsys, fol
     assert lesion(capsys, "report", out).code == 0
     assert {file: file.read_bytes() for file in out.rglob("*.*")} == before
     assert lesion(capsys, "overlay", *folders, "--out", out).code == 0
-    told = library.overlay(*folders)
-    assert told.summary == json.loads((out / "summary.json").read_text("utf-8"))
-    assert set(told.table["kind"]) == {"layers", "drift"}
-    assert len(told.correlations) == 1
+    result = library.overlay(*folders)
+    assert result.summary.text() == (out / "summary.json").read_text("utf-8")
+    assert set(result.table["kind"]) == {"layers", "drift"}
+    assert len(result.correlations) == 1
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_a_study_file_compares_arms_over_seeds_and_gives_a_verdict(capsys, check
     done = lesion(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "out")
     assert done.code == 0, done.err
     summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
-    assert [arm["arm"] for arm in summary["arms"]] == ["critical", "least", "random", "all-adapter", "all-full"]
+    assert [arm["name"] for arm in summary["arms"]] == ["critical", "least", "random", "all-adapter", "all-full"]
     assert len({arm["parameters"] for arm in summary["arms"][:3]}) == 1
     assert summary["arms"][3]["parameters"] <= summary["arms"][0]["parameters"]
     assert summary["verdict"]["word"] in ("pays", "does not pay", "cannot tell")
@@ -124,8 +124,8 @@ def test_from_python_it_is_the_same(checkpoint, tmp_path):
         validation_items=5,
         out=tmp_path,
     )
-    assert tuned.summary["arms"][0]["arm"] == "0-1"
-    assert len(tuned.summary["arms"][0]["rates"]) == 2
+    assert tuned.summary.arms[0].name == "0-1"
+    assert len(tuned.summary.arms[0].rates) == 2
     assert tuned.table["task"].tolist() == ["sums"]
     assert tuned.report() == tmp_path / "report.html"
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.network.state_dict().items())
@@ -143,5 +143,5 @@ def test_the_bundled_model_is_tuned_on_the_primer(capsys, tmp_path):
     summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
     # Without the very first block nothing works, whatever else is critical.
     assert 0 in summary["arms"][0]["blocks"][0]
-    assert summary["baseline"][1]["accuracy"] == 1.0
+    assert summary["baseline"][1]["accuracy"]["value"] == 1.0
     assert load(tmp_path / "model").anatomy.family == "llama"

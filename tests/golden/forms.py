@@ -4,5 +4,6 @@ from __future__ import annotations
 
 import forms_isolation
 import forms_memory
+import forms_tuning
 
-FORMS = {**forms_isolation.FORMS, **forms_memory.FORMS}
+FORMS = {**forms_isolation.FORMS, **forms_memory.FORMS, **forms_tuning.FORMS}

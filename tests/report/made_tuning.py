@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lesion.core.rates import loops
 from lesion.statistics.over_seeds import crossed
 from lesion.statistics.paired import wilson
-from lesion.studies.tuning.arms import label
-from lesion.studies.tuning.summary import COMPARED, verdict
+from lesion.studies.tuning.result import TuningSummary
+from lesion.studies.tuning.study import TuningStudy
+from lesion.studies.tuning.summary import differences_of, verdict
 
 GAINS = {"critical": 0.10, "least": 0.02, "random": 0.03, "all-adapter": 0.06, "all-full": 0.12}
 BLOCKS = {"critical": [0, 2], "least": [1, 4], "all-adapter": list(range(8)), "all-full": list(range(8))}
@@ -25,7 +25,10 @@ def made(
     model: str = "bundled:llama-base",
     task: str = "primer:arithmetic",
     spread: float = 0.01,
-) -> dict[str, Any]:
+    stop_loops: int | None = None,
+    looped: float = 0.0,
+    title: str | None = None,
+) -> TuningSummary:
     """A summary in which every arm has gained about as much as given, and lost about so much on each control."""
     gains = GAINS if gains is None else gains
     controls = {"primer:atlas": -0.01} if controls is None else controls
@@ -33,30 +36,29 @@ def made(
     tasks = {task: 0.0, **controls}
     ease = {name: rng.random(items) for name in tasks}
     baseline = {name: ease[name] < 0.8 for name in tasks}
-    right: dict[tuple[str, str], np.ndarray] = {}
+    right: dict[str, np.ndarray] = {}
     arms = []
     for arm, gain in gains.items():
         entries = []
         for name, lost in tasks.items():
             shifts = (gain if name == task else lost) + spread * rng.standard_normal((seeds, 1))
             noisy = ease[name][None] + 0.02 * rng.standard_normal((seeds, items))
-            right[arm, name] = noisy < 0.8 + shifts
-            change = crossed(right[arm, name], np.repeat(baseline[name][None], seeds, 0))
+            correct = noisy < 0.8 + shifts
+            if name == task:
+                right[arm] = correct
+            change = crossed(correct, np.repeat(baseline[name][None], seeds, 0))
             entries.append(
                 {
                     "task": name,
                     "items": items,
-                    "accuracy": float(right[arm, name].mean()),
-                    "seeds": [_accuracy(row) for row in right[arm, name]],
-                    "truncated": 0.0,
-                    "unparsed": 0.0,
-                    "change": _told(change),
+                    "accuracy": float(correct.mean()),
+                    "seeds": [_accuracy(row, looped) for row in correct],
+                    "change": {"value": change.mean, "low": change.low, "high": change.high, "seeds": change.seeds},
                 }
             )
         arms.append(
             {
-                "arm": arm,
-                "label": label(arm),
+                "name": arm,
                 "blocks": [BLOCKS.get(arm, [seed, seed + 2]) for seed in range(seeds)],
                 "rank": 19 if arm == "all-adapter" else None,
                 "parameters": {"all-full": 1_476_608, "all-adapter": 355_072}.get(arm, 369_152),
@@ -64,7 +66,6 @@ def made(
                 "rates": [{"rate": rate, "validation": 0.8 + rate, "seeds": [0.8] * seeds} for rate in rates]
                 if len(rates) > 1
                 else [],
-                "end": "largest" if len(rates) > 1 else None,
                 "tasks": entries,
                 "curves": [
                     {
@@ -77,45 +78,34 @@ def made(
                 ],
             }
         )
-    differences = [
-        {"first": a, "second": b, **_told(crossed(right[a, task], right[b, task]))}
-        for a, b in COMPARED
-        if a in gains and b in gains
-    ]
-    return {
-        "kind": "tuning",
-        "study": {
-            "name": "tuning",
-            "title": None,
-            "seed": 0,
-            "seeds": list(range(seeds)),
-            "level": 0.95,
-            "steps": 10,
-            "rows": 32,
-            "learning_rates": list(rates),
-            "budget": 2,
-            "adapter": None,
-            "examples": 320,
-            "validation_items": 200 if len(rates) > 1 else 0,
+    study = TuningStudy.make(
+        name="tuning", model=model, task=task, controls=list(controls), arms=list(gains), seeds=list(range(seeds)),
+        steps=10, rows=32, learning_rates=list(rates), budget=2, stop_loops=stop_loops, title=title,
+    )  # fmt: skip
+    summary = TuningSummary.model_validate(
+        {
             "version": "0.1.0",
-        },
-        "model": {"name": model, "blocks": 8, "parameters": 1_738_880, "fingerprint": "831e39a35e2498d9"},
-        "task": task,
-        "controls": list(controls),
-        "layers": {"from": None, "items": 100, "drops": [0.9, 0.3, 0.88, 0.5, 0.4, 0.8, 0.6, 0.85], "critical": [0, 2]},
-        "random_from": [1, 3, 4, 5, 6, 7] if "random" in gains else None,
-        "baseline": [{"task": name, "items": items, **_accuracy(baseline[name])} for name in tasks],
-        "arms": arms,
-        "differences": differences,
-        "notes": [],
-        "verdict": verdict(arms, differences),
-    }
+            "approximate": loops(stop_loops).get("approximate"),
+            "study": study,
+            "examples": 320,
+            "held_out": 200 if len(rates) > 1 else 0,
+            "model": {"name": model, "blocks": 8, "parameters": 1_738_880, "fingerprint": "831e39a35e2498d9"},
+            "layers": {
+                "source": None, "items": 100, "drops": [0.9, 0.3, 0.88, 0.5, 0.4, 0.8, 0.6, 0.85], "critical": [0, 2],
+            },
+            "random_from": [1, 3, 4, 5, 6, 7] if "random" in gains else None,
+            "baseline": [
+                {"task": name, "items": items, "accuracy": _accuracy(baseline[name], looped)} for name in tasks
+            ],
+            "arms": arms,
+            "differences": differences_of(right, 0.95),
+            "verdict": None,
+        }
+    )  # fmt: skip
+    return summary.model_copy(update={"verdict": verdict(summary.arms, summary.differences)})
 
 
-def _accuracy(right: np.ndarray) -> dict[str, float]:
+def _accuracy(right: np.ndarray, looped: float) -> dict[str, float]:
     low, high = wilson(int(right.sum()), len(right))
-    return {"accuracy": float(right.mean()), "low": low, "high": high, "truncated": 0.0, "unparsed": 0.01}
-
-
-def _told(one: Any) -> dict[str, Any]:
-    return {"mean": one.mean, "low": one.low, "high": one.high, "seeds": list(one.seeds)}
+    shares = {"truncated": looped, "looped": looped, "unparsed": 0.01, "nonfinite": 0.0}
+    return {"value": float(right.mean()), "low": low, "high": high, **shares}

@@ -1,16 +1,17 @@
-"""`lesion overlay`: lay what several finished studies tell of a model's blocks over each other, on one page."""
+"""`lesion overlay`: compare what several finished studies say of a model's blocks, on one page."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lesion.cli.terminal import Terminal, say
-from lesion.errors import LesionError, UsageError
-from lesion.files import stored_object
-from lesion.plain import tame
+from lesion.errors import UsageError
+
+if TYPE_CHECKING:
+    from lesion.studies.overlay.result import OverlaySummary
 
 
 def overlay(
@@ -24,11 +25,11 @@ def overlay(
     """Compare the block profiles of several studies, with rank correlations."""
     from lesion.core.lock import FolderLock
     from lesion.outputs import refuse_another_kind
-    from lesion.studies.overlay.summary import profiles, summarise
+    from lesion.studies.overlay.summary import summarise
 
     _refuse_study(out, folders)
     refuse_another_kind(out, "overlay")
-    summary = summarise(profiles(folders, seed))
+    summary = summarise(folders, seed)
     lock = FolderLock(out, "overlay")
     try:
         _show(out, summary)
@@ -37,8 +38,14 @@ def overlay(
 
 
 def show(folder: Path) -> bool:
-    """Write the page of an overlay anew from its summary and print its tables; False where the folder has none."""
-    summary = _summary(folder)
+    """Regenerate the page of an overlay from its summary and print its tables; False where the folder has none."""
+    from lesion.core.values import read_summary
+    from lesion.outputs import kind_of
+    from lesion.studies.overlay.result import OverlaySummary
+
+    if kind_of(folder) != "overlay":
+        return False
+    summary = read_summary(OverlaySummary, folder, "run `lesion overlay` again")
     if summary is None:
         return False
     _show(folder, summary)
@@ -50,20 +57,12 @@ def _refuse_study(out: Path, folders: list[Path]) -> None:
         raise UsageError(f"{out} is one of the studies: its report would be written over. Give another --out.")
 
 
-def _summary(folder: Path) -> dict[str, Any] | None:
-    try:
-        told = stored_object(folder / "summary.json", "")
-    except LesionError:
-        return None
-    return told if told is not None and told.get("kind") == "overlay" else None
-
-
-def _show(out: Path, summary: dict[str, Any]) -> None:
-
+def _show(out: Path, summary: OverlaySummary) -> None:
     from lesion.studies.overlay import report as page
+    from lesion.studies.overlay import tables
 
     path = page.write(out, summary)
-    Terminal().print(page.text_tables(tame(summary)))
-    for note in summary["notes"]:
+    Terminal().print(tables.text_tables(summary))
+    for note in summary.notes:
         Terminal().note(note)
     say(f"report: {path}")

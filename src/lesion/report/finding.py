@@ -13,8 +13,10 @@ class Finding:
         subject: the model, and the edit where it is not the plain block switched off.
         headline: the sentences to be read first.
         sentences: one per task.
+        badge: a verdict in a word beside the subject, and its mood: `yes`, `no` or neither.
     """
 
     subject: str
     headline: tuple[str, ...]
     sentences: tuple[str, ...] = ()
+    badge: tuple[str, str] | None = None

@@ -308,3 +308,41 @@ def level(height: float, upright: Axis, *, colour: str = theme.SOFT, dash: tuple
         .mark_rule(color=colour, strokeDash=list(dash), strokeWidth=1.4)
         .encode(y=y(upright))
     )
+def forest(
+    frame: pd.DataFrame, across: Axis, *, repeats: pd.DataFrame | None = None, rows: Sequence[str] | None = None
+) -> alt.LayerChart:
+    """Estimates with their intervals, each in a row of its own, over an axis with a line at 0.
+
+    Args:
+        frame: columns y (the name of the row), x, low, high, colour (of `theme`) and tip.
+        across: the horizontal axis.
+        repeats: columns y, x and colour: the single runs that an estimate is the mean of, drawn small beneath it.
+        rows: names of the rows from the top; by default as they come.
+    """
+    names = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
+    row = alt.Y(
+        field="y", type="nominal", sort=names, scale=alt.Scale(domain=names),
+        axis=alt.Axis(title=None, minExtent=0, maxExtent=200, labelLimit=190, labelColor=theme.INK),
+    )  # fmt: skip
+    own = alt.Color(field="colour", type="nominal", scale=None, legend=None)
+
+    def at(field: str) -> alt.X:
+        axis = alt.Axis(title=across.title, grid=True, tickCount=6)
+        return alt.X(field=field, type="quantitative", scale=across.scale, axis=axis)
+
+    base = alt.Chart(frame).encode(y=row, color=own)
+    layers = [
+        alt.Chart(pd.DataFrame({"zero": [0.0]})).mark_rule(strokeWidth=1.2).encode(x=at("zero")),
+        base.mark_rule(strokeWidth=1.8).encode(x=at("low"), x2=alt.X2(field="high")),
+        *(base.mark_tick(size=11, thickness=1.8).encode(x=at(end)) for end in ("low", "high")),
+    ]
+    if repeats is not None and len(repeats):
+        small = alt.Chart(repeats).mark_point(size=16, opacity=0.65, yOffset=10)
+        layers.append(small.encode(x=at("x"), y=row, color=own))
+    layers += [
+        base.mark_point(size=70).encode(x=at("x")),
+        alt.Chart(frame)
+        .mark_rect(opacity=0)
+        .encode(y=row, tooltip=alt.Tooltip(field="tip", type="nominal", title=" ")),
+    ]
+    return alt.layer(*layers).properties(height=36 * max(1, len(names)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lesion.registry import load_study, method_of
 
 from lesion.errors import UsageError
 from lesion.labs.memory.model import codes
 from lesion.labs.memory.study import MemoryStudy
+from lesion.registry import load_study, method_of
 
 
 @pytest.mark.parametrize(

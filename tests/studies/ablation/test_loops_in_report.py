@@ -13,7 +13,6 @@ import made
 import made_drift
 import made_isolation
 import made_truncation
-import made_tuning
 import pytest
 from made_stopped import stopped
 from rich.console import Console
@@ -27,7 +26,6 @@ from lesion.studies.drift import report as drift
 from lesion.studies.isolation import report as isolation
 from lesion.studies.isolation import terminal
 from lesion.studies.truncation import report as truncation
-from lesion.studies.tuning import report as tuning
 
 LOOPED = 0.375
 
@@ -56,7 +54,6 @@ KINDS: dict[str, tuple[Callable[[], dict], Callable[[dict], str], Callable[[dict
     ),
     "truncation": (made_truncation.study, truncation.page, truncation.text_tables),
     "drift": (made_drift.study, drift.page, drift.text_tables),
-    "tuning": (made_tuning.made, tuning.page, tuning.text_tables),
 }
 
 
@@ -100,12 +97,6 @@ def test_the_share_of_looped_answers_stands_where_that_of_truncated_ones_does(ki
     assert "%, 37.5 % looped" in words(of_page(summary))
     assert "looped" in printed(of_terminal(summary)).partition("Approximate")[0]
     assert "38 % looped" in printed(of_terminal(summary))
-
-
-def test_a_tuning_has_a_column_for_looped_answers():
-    told = words(tuning.page(with_loops(made_tuning.made())))
-    assert "cut off, % looped, % unread, %" in told
-    assert "37.5" in told
 
 
 def test_the_files_for_spreadsheets_have_the_share_or_leave_it_open():

@@ -25,7 +25,7 @@ def test_training_validation_and_test_items_are_apart_and_so_are_those_of_the_ab
     assert not test & learned
     assert not held & learned
     assert len(ablated) == 5  # of the first six of the draw, those after the first
-    assert {choice.name: len(items) for choice, items in data.asked().items()} == {"sums": 25, "control": 10}
+    assert {choice.name: len(items) for choice, items in data.every_item().items()} == {"sums": 25, "control": 10}
 
 
 def test_the_draw_is_a_function_of_the_seed():

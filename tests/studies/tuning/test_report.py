@@ -1,37 +1,60 @@
-"""The page, tables and sentences of a tuning: what the numbers say, and only that."""
+"""The page, charts, tables and sentences of a tuning: what the numbers say, and only that."""
 
 from __future__ import annotations
 
 import html
 import io
-import json
 import re
-import xml.etree.ElementTree as ET
-from copy import deepcopy
 
 import pandas as pd
 import pytest
 from made_tuning import GAINS, made
 from rich.console import Console
 
+from lesion.core import cost
+from lesion.core.rates import loops
+from lesion.core.values import read_summary
 from lesion.errors import LesionError
-from lesion.studies.tuning import charts as tuning_charts
-from lesion.studies.tuning import findings as tuning_prose
+from lesion.report import drawing
+from lesion.studies.tuning import charts, tables
+from lesion.studies.tuning import findings as prose
 from lesion.studies.tuning import report as tuning
-from lesion.studies.tuning import tables as tuning_tables
+from lesion.studies.tuning.result import TuningSummary, Verdict
 
 
 def words(page: str) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+    text = re.sub(r"<(script|style)[^>]*>.*?</\1>", " ", page, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).replace("\xa0", " ").split())
 
 
-def told(summary) -> str:
-    found = tuning_prose.findings(summary)
-    return " ".join(sentence for one in found for sentence in (one.headline, *one.sentences)).replace("\xa0", " ")
+def sentences(summary: TuningSummary) -> str:
+    findings = prose.findings(summary)
+    return " ".join(text for finding in findings for text in (*finding.headline, *finding.sentences)).replace(
+        "\xa0", " "
+    )
 
 
-def with_verdict(summary, word, reason):
-    return {**summary, "verdict": {"word": word, "reason": reason}}
+def printed(summary: TuningSummary, training=None, width: int = 80) -> str:
+    console = Console(width=width, file=io.StringIO())
+    console.print(tables.text_tables(summary, training))
+    return console.file.getvalue()
+
+
+def with_verdict(summary: TuningSummary, word: str, reason: str) -> TuningSummary:
+    return summary.model_copy(update={"verdict": Verdict(word=word, reason=reason)})
+
+
+def layers_of(chart) -> list[dict]:
+    """The layers of a chart in the order in which they are drawn, each with its own rows."""
+    specified = drawing.specification(chart)
+
+    def flat(part: dict, data: dict | None) -> list[dict]:
+        data = part.get("data", data)
+        if "layer" in part:
+            return [layer for inner in part["layer"] for layer in flat(inner, data)]
+        return [{**part, "rows": specified["datasets"][data["name"]]}]
+
+    return flat(specified, None)
 
 
 # -- sentences
@@ -39,107 +62,134 @@ def with_verdict(summary, word, reason):
 
 def test_the_verdict_comes_first_with_the_comparison_that_decided_it():
     summary = made()
-    first = tuning_prose.findings(summary)[0]
-    assert summary["verdict"]["word"] == "pays"
+    first = prose.findings(summary)[0]
+    assert summary.verdict.word == "pays"
     assert first.badge == ("pays", "yes")
-    main = summary["differences"][0]
-    said = first.headline.replace("\xa0", " ")
+    main = summary.differences[0]
+    said = first.headline[0].replace("\xa0", " ")
     assert said.startswith("Tuning the critical blocks pays: +")
     assert "against random blocks that are not critical" in said
-    assert f"{100 * main['low']:.1f}" in said
-    assert f"{100 * main['high']:.1f}" in said
+    assert f"{100 * main.low:.1f}" in said
+    assert f"{100 * main.high:.1f}" in said
 
 
 def test_what_random_blocks_are_drawn_from_is_said_and_when_there_are_few_choices():
     summary = made()
-    (many,) = [line for line in tuning_prose.findings(summary)[0].sentences if line.startswith("Random blocks")]
+    (many,) = [line for line in prose.findings(summary)[0].sentences if line.startswith("Random blocks")]
     assert many == "Random blocks are 2 of 1, 3, 4, 5, 6 and 7, drawn anew by every seed."
-    few = {**summary, "random_from": [1, 3, 4]}
-    assert "There are 3 such choices" in " ".join(tuning_prose.findings(few)[0].sentences)
-    every = {**summary, "random_from": list(range(8))}
-    assert "not critical" not in tuning_prose.verdict(every)
+    few = summary.model_copy(update={"random_from": (1, 3, 4)})
+    assert "There are only 3 such choices" in " ".join(prose.findings(few)[0].sentences)
+    every = summary.model_copy(update={"random_from": tuple(range(8))})
+    assert "not critical" not in prose.verdict(every)
 
 
-def test_equal_arms_with_much_data_do_not_pay_and_with_little_it_cannot_be_told():
+def test_equal_arms_with_much_data_do_not_pay_and_with_little_it_cannot_be_sentences():
     equal = dict.fromkeys(GAINS, 0.1)
-    assert made(equal, items=4000, spread=0.0)["verdict"]["word"] == "does not pay"
-    assert "does not pay" in told(made(equal, items=4000, spread=0.0))
+    assert made(equal, items=4000, spread=0.0).verdict.word == "does not pay"
+    assert "does not pay" in sentences(made(equal, items=4000, spread=0.0))
     few = made(equal, items=150, spread=0.02)
-    assert few["verdict"] == {"word": "cannot tell", "reason": "undecided"}
-    assert "that interval holds both answers" in told(few)
+    assert few.verdict == Verdict(word="cannot tell", reason="undecided")
+    assert "an interval that allows both answers" in sentences(few)
 
 
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        ("nothing learned", "not even all blocks in full gained beyond doubt"),
-        ("no gain", "they do not gain beyond doubt themselves"),
-        ("undecided", "holds both answers"),
+        ("nothing learned", "even all blocks in full have no clear gain"),
+        ("no gain", "but no clear gain over the untuned model"),
+        ("undecided", "allows both answers"),
     ],
 )
 def test_why_it_cannot_be_told_is_said(reason, said):
     summary = with_verdict(made(), "cannot tell", reason)
-    assert said in tuning_prose.verdict(summary)
-    assert "pays:" not in tuning_prose.verdict(summary)
+    assert said in prose.verdict(summary)
+    assert "pays:" not in prose.verdict(summary)
 
 
 def test_damage_is_claimed_only_where_the_whole_interval_is_below_zero():
-    assert "Nothing was lost beyond doubt on primer:atlas" in told(made(controls={"primer:atlas": 0.0}))
-    hurt = told(made(controls={"primer:atlas": -0.3}))
-    assert "Something was lost elsewhere beyond doubt: critical blocks (primer:atlas)" in hurt
+    assert "No clear loss on primer:atlas" in sentences(made(controls={"primer:atlas": 0.0}))
+    hurt = sentences(made(controls={"primer:atlas": -0.3}))
+    assert "Clear losses (interval below 0): critical blocks (primer:atlas)" in hurt
 
 
-def test_a_single_tuning_tells_before_and_after_and_that_one_seed_is_one():
-    said = told(made({"critical": 0.1}, seeds=1, rates=(1e-3,)))
-    assert "The tuning helps on primer:arithmetic: " in said
-    assert "Tuned: blocks 0 and 2 of 8 in full, 369,152 numbers, 21.2 % of the model." in said
-    assert "One seed: the intervals know the doubt about items" in said
+def test_a_single_tuning_reports_before_and_after_and_that_one_seed_is_one():
+    said = sentences(made({"critical": 0.1}, seeds=1, rates=(1e-3,)))
+    assert "Tuning helps on primer:arithmetic: " in said
+    assert "Tuned: blocks 0 and 2 of 8 in full, 369,152 parameters, 21.2 % of the model." in said
+    assert "One seed: the intervals cover the choice of items, not the order of training rows" in said
     assert "does it pay" not in said.lower()
-    assert "The tuning harms on" in told(made({"0-1": -0.2}, seeds=1, rates=(1e-3,)))
-    assert "makes no sure difference on" in told(made({"0-1": 0.0}, seeds=1, rates=(1e-3,)))
+    assert "Tuning harms primer:arithmetic" in sentences(made({"0-1": -0.2}, seeds=1, rates=(1e-3,)))
+    assert "makes no clear difference on" in sentences(made({"0-1": 0.0}, seeds=1, rates=(1e-3,)))
 
 
 def test_a_best_rate_at_the_end_of_three_is_said_and_of_two_it_goes_without_saying():
-    assert "The largest learning rate was the best for critical blocks" in told(made(rates=(1e-4, 1e-3, 1e-2)))
-    assert "learning rate was the best" not in told(made())
+    assert "The largest learning rate was the best for critical blocks" in sentences(made(rates=(1e-4, 1e-3, 1e-2)))
+    assert "learning rate was the best" not in sentences(made())
 
 
 # -- charts
 
 
-def test_every_chart_is_well_formed_and_every_interval_lies_where_its_numbers_say():
+def test_every_interval_and_every_seed_is_drawn_where_its_numbers_say():
     summary = made()
-    rows = tuning_charts.gains(summary, 0)
-    for kind, chart in tuning_charts.dots("Gains", rows, "points"):
-        root = ET.fromstring(str(chart))
-        strokes = [e.attrib["d"] for e in root.iter() if e.attrib.get("class") == "stroke" and "H" in e.attrib["d"]]
-        ends = [tuple(float(v) for v in re.match(r"M([\d.]+) [\d.]+H([\d.]+)", d).groups()) for d in strokes]
-        ticks = [e for e in root.iter() if e.attrib.get("class") == "tick"]
-        places = {float(e.text.replace("−", "-")): float(e.attrib["x"]) for e in ticks}
-        (a, x_a), (b, x_b) = sorted(places.items())[0], sorted(places.items())[-1]
-        per_point = (x_b - x_a) / (b - a)
-        assert len(ends) == len(GAINS), kind
-        for row, (low, high) in zip(rows, ends, strict=True):
-            assert low == pytest.approx(x_a + (100 * row.low - a) * per_point, abs=0.2)
-            assert high == pytest.approx(x_a + (100 * row.high - a) * per_point, abs=0.2)
-        dots = [e for e in root.iter() if e.attrib.get("class") == "repeat"]
-        assert len(dots) == 3 * len(GAINS)
+    rows = charts.gains(summary, 0)
+    layers = layers_of(charts.changes_chart(rows))
+    (interval,) = [layer for layer in layers if "x2" in layer["encoding"]]
+    assert (interval["encoding"]["x"]["field"], interval["encoding"]["x2"]["field"]) == ("low", "high")
+    for row, drawn in zip(rows, interval["rows"], strict=True):
+        assert drawn["y"] == row.label
+        ends = (row.change.low, row.change.value, row.change.high)
+        assert [drawn[name] for name in ("low", "x", "high")] == pytest.approx([100 * end for end in ends], rel=1e-5)
+        assert f"{100 * row.change.low:.1f}".replace("-", "\N{MINUS SIGN}") in drawn["tip"]
+    low, high = interval["encoding"]["x"]["scale"]["domain"]
+    assert low < 0 < high
+    (seeds,) = [layer for layer in layers if layer["mark"].get("yOffset")]
+    expected = [100 * value for row in rows for value in row.change.seeds]
+    assert [drawn["x"] for drawn in seeds["rows"]] == pytest.approx(expected, rel=1e-5)
+    assert len(expected) == 3 * len(GAINS)
 
 
 def test_one_seed_has_no_dots_of_its_own_beside_the_mean():
-    rows = tuning_charts.gains(made({"critical": 0.1}, seeds=1), 0)
-    assert all("repeat" not in chart for _, chart in tuning_charts.dots("x", rows, "points"))
+    rows = charts.gains(made({"critical": 0.1}, seeds=1), 0)
+    assert not [layer for layer in layers_of(charts.changes_chart(rows)) if layer["mark"].get("yOffset")]
+
+
+def test_the_controls_share_an_axis_that_holds_all_of_them():
+    summary = made(controls={"a": -0.3, "b": 0.0})
+    rows = [charts.gains(summary, place) for place in (1, 2)]
+    domains = []
+    for own in rows:
+        layers = layers_of(charts.changes_chart(own, [row for chart in rows for row in chart]))
+        domains.append(layers[0]["encoding"]["x"]["scale"]["domain"])
+    assert domains[0] == domains[1]
+    assert domains[0][0] < 100 * min(row.change.low for row in rows[0])
+
+
+def test_arms_of_named_blocks_differ_in_colour():
+    assert len(set(charts.tones(made({"0": 0.1, "1-2": 0.1, "critical": 0.1})).values())) == len(charts.TONES) + 2
 
 
 def test_losses_are_means_over_seeds_at_the_chosen_rate_and_unknown_ones_are_left_out():
     summary = made({"critical": 0.1, "random": 0.1})
-    drawn = tuning_charts.losses(summary)
-    assert drawn is not None
-    # 0.02 / step + 0.001 · seed, mean over three seeds, at step 10.
-    assert "step 10: 0.003" in html.unescape(str(drawn[0]))
-    summary["arms"][0]["curves"][-1]["points"][0]["loss"] = None
-    _, legend = tuning_charts.losses(summary)
-    assert [name for _, name in legend] == ["random blocks"]
+    # 0.02 / step + 0.001 · seed, mean over three seeds.
+    assert dict(summary.arms[0].loss) == pytest.approx({step: 0.02 / step + 0.001 for step in range(1, 11)})
+    layers = layers_of(charts.loss_chart(summary))
+    (line,) = [layer for layer in layers if layer["mark"]["type"] == "line"]
+    assert {(row["series"], row["x"]): row["y"] for row in line["rows"]}["random blocks", 10] == pytest.approx(0.003)
+    (guide,) = [layer for layer in layers if layer["mark"]["type"] == "rule"]
+    assert guide["rows"][9]["tip"] == "step 10\ncritical blocks: 0.003\nrandom blocks: 0.003"
+    document = summary.model_dump()
+    document["arms"][0]["curves"][-1]["points"][0]["loss"] = None
+    broken = TuningSummary.model_validate(document)
+    assert [series.name for series in charts.loss_legend(broken)] == ["random blocks"]
+
+
+def test_drops_are_drawn_in_points_with_critical_blocks_boxed():
+    layers = layers_of(charts.drops_chart(made().layers))
+    rows = layers[0]["rows"]
+    assert [row["text"] for row in rows[:3]] == ["90.0", "30.0", "88.0"]
+    assert [row["x"] for row in rows if row["marked"]] == [0, 2]
+    assert rows[0]["tip"] == "block\xa00: 90.0 points, critical"
 
 
 # -- the page and the files
@@ -151,63 +201,93 @@ def test_losses_are_means_over_seeds_at_the_chosen_rate_and_unknown_ones_are_lef
         made(),
         made({"critical": 0.1}, seeds=1, rates=(1e-3,), controls={}),
         made({"0-3,7": 0.0}, seeds=2, controls={"a": -0.1, "b": 0.0}),
-        {**made(), "layers": None, "notes": ["<b>left</b> out"]},
+        made().model_copy(update={"layers": None, "notes": ("<b>left</b> out",)}),
     ],
 )
-def test_the_page_is_one_file_that_asks_nothing_of_anybody(summary):
+def test_the_page_is_one_file_that_makes_no_request(summary):
     page = tuning.page(summary)
     assert "default-src 'none'" in html.unescape(page)
     assert not re.search(r"(?:src|href)=\"(?:https?:)?//", page)
-    for told_arm in summary["arms"]:
-        assert told_arm["label"] in words(page)
+    for arm in summary.arms:
+        assert arm.label in words(page)
     assert "<b>left</b>" not in page
+    for note in summary.notes:
+        assert note in words(page)
 
 
 def test_names_that_look_like_markup_are_text():
-    summary = made(model="<script>alert(1)</script>", task='a"><img src=x>', controls={"</svg><b>": -0.2})
-    summary["study"]["title"] = "<i>t</i>"
-    page = tuning.page(summary)
-    for hostile in ("<script>alert", "<img src=x", "</svg><b>", "<i>t</i>"):
-        assert hostile not in page
+    hostile = {"</svg><b>": -0.2}
+    page = tuning.page(
+        made(model="<script>alert(1)</script>", task='a"><img src=x>', controls=hostile, title="<i>t</i>")
+    )
+    for text in ("<script>alert", "<img src=x", "</svg><b>", "<i>t</i>"):
+        assert text not in page
     assert 'a"><img src=x>' in words(page)
 
 
-def test_the_folder_gets_the_page_the_numbers_the_table_and_a_figure(tmp_path):
+def test_the_table_of_arms_has_every_change_with_its_interval_and_the_untuned_accuracy():
+    summary = made()
+    rows = tables.arms(summary).shown
+    shown = [[cell.text.replace("\xa0", " ") for cell in cells] for _, cells in rows]
+    before = summary.baseline[0].accuracy
+    assert shown[0][0] == "untuned"
+    assert shown[0][4] == f"{100 * before.value:.1f} [{100 * before.low:.1f}, {100 * before.high:.1f}]"
+    gain = summary.arms[0].gain
+    assert shown[1][5] == f"+{100 * gain.value:.1f} [{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
+
+
+def test_the_rate_that_was_chosen_is_marked():
+    rows = [[cell.text for cell in cells] for _, cells in tables.rates(made()).shown]
+    assert rows[0] == ["critical blocks", "80.0", "80.2 ●"]
+
+
+def test_the_folder_gets_the_page_the_table_and_the_figures(tmp_path):
     summary = made()
     path = tuning.write(tmp_path / "new", summary)
     assert path == tmp_path / "new" / "report.html"
-    assert json.loads((tmp_path / "new" / "summary.json").read_text())["verdict"]["word"] == "pays"
-    assert (tmp_path / "new" / "figures" / "tuning.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("tuning", "differences", "costs", "loss", "drops"):
+        assert (tmp_path / "new" / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     table = pd.read_csv(tmp_path / "new" / "tuning.csv")
+    assert list(table) == list(tables.COLUMNS)
     assert len(table) == 5 * 3 * 2
     row = table[(table["arm"] == "random") & (table["seed"] == 1) & (table["task"] == "primer:arithmetic")].iloc[0]
     assert row["blocks"] == "1 3"
     assert row["accuracy"] - row["baseline_accuracy"] == pytest.approx(row["change"])
 
 
-def test_another_summary_is_refused(tmp_path):
-    broken = deepcopy(made())
-    del broken["arms"][0]["tasks"]
-    with pytest.raises(LesionError, match="no summary of a tuning"):
-        tuning.write(tmp_path, broken)
-
-
-def test_the_terminal_tells_it_within_eighty_columns():
-    console = Console(width=80, file=io.StringIO())
-    console.print(tuning_tables.text_tables(made(controls={"primer:atlas": -0.01, "primer:reading": 0.0})))
-    said = console.file.getvalue()
-    assert max(map(len, said.splitlines())) <= 80
-    assert "critical blocks" in said
-    assert "\N{REPLACEMENT CHARACTER}" not in said
-    assert "Tuning the critical blocks pays" in said
-
-
-def test_seconds_of_training_stand_on_the_page_and_in_the_terminal_from_the_cost_alone():
+def test_the_summary_is_read_back_as_it_was_and_another_is_refused(tmp_path):
     summary = made()
-    arm = summary["arms"][0]
-    costed = {**summary, "cost": {"training": {arm["arm"]: 12.04}}}
-    console = Console(file=io.StringIO(), width=300)
-    console.print(tuning_tables.text_tables(costed))
-    assert f"Seconds of training, mean over seeds: {arm['label']} 12.0." in console.file.getvalue()
-    assert f"{arm['label']} 12.0" in tuning.page(costed)
+    summary.write(tmp_path)
+    assert read_summary(TuningSummary, tmp_path, "run the tuning again") == summary
+    (tmp_path / "summary.json").write_text('{"kind": "tuning", "arms": []}')
+    with pytest.raises(LesionError, match=r"summary.json is damaged .*run the tuning again"):
+        read_summary(TuningSummary, tmp_path, "run the tuning again")
+
+
+def test_the_terminal_shows_it_within_eighty_columns():
+    text = printed(made(controls={"primer:atlas": -0.01, "primer:reading": 0.0}))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "critical" in text
+    assert "\N{REPLACEMENT CHARACTER}" not in text
+    assert "Tuning the critical blocks pays" in text
+
+
+def test_seconds_of_training_stand_on_the_page_and_in_the_terminal_from_the_cost_alone(tmp_path):
+    summary = made()
+    assert "Seconds of training, mean over seeds: critical blocks 12.0." in printed(summary, {"critical": 12.04}, 300)
     assert "seconds of training" not in tuning.page(summary)
+    cost.note(tmp_path, "training", {"critical": 12.04})
+    assert "critical blocks 12.0" in words(tuning.write(tmp_path, summary).read_text("utf-8"))
+
+
+def test_where_loops_were_stopped_page_and_terminal_say_so_with_a_column_for_looped_answers():
+    label = loops(4)["approximate"]
+    summary = made(stop_loops=4, looped=0.375)
+    page = words(tuning.page(summary))
+    assert f"Approximate: loops were stopped. {label}" in page
+    assert "Truncated, % Looped, % Unparsed, %" in page
+    assert "37.5" in page
+    assert f"Approximate: {label}" in " ".join(printed(summary).split())
+    for text in (words(tuning.page(made())), printed(made())):
+        assert "pproximate" not in text
+        assert "looped" not in text.lower()

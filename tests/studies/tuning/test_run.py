@@ -17,6 +17,7 @@ from lesion.models.fingerprint import fingerprint
 from lesion.models.load import load
 from lesion.studies.tuning.data import prepare
 from lesion.studies.tuning.folder import recall_tuning
+from lesion.studies.tuning.result import Drops
 from lesion.studies.tuning.run import run_tuning
 from lesion.tasks.prompts import encode
 from tiny import model
@@ -54,10 +55,10 @@ def test_the_written_model_differs_in_the_chosen_block_alone_and_the_loaded_one_
 def test_what_is_told_is_what_the_written_model_says(llama, tmp_path):
     what = study(arms="all", seeds=0, controls=["control"], steps=12, learning_rates=[0.03])
     outcome = run(what, tmp_path, llama)
-    (arm,) = outcome.summary["arms"]
+    (arm,) = outcome.summary.arms
     data = prepare(what)
     written = load(outcome.model, dtype="float32")
-    for (choice, items), told, before in zip(data.test.items(), arm["tasks"], outcome.summary["baseline"], strict=True):
+    for (choice, items), after, before in zip(data.test.items(), arm.tasks, outcome.summary.baseline, strict=True):
         task = data.tasks[choice]
         shares = []
         for subject in (llama, written):
@@ -65,8 +66,8 @@ def test_what_is_told_is_what_the_written_model_says(llama, tmp_path):
             requests = [Request(r.key, r.prompt, decoding=_decoding(task)) for r in requests]
             said = {one.key: one.answer for one in TransformersEngine(subject).answer(requests)}
             shares.append(np.mean([task.judge(item, said[item.id]).correct for item in items]))
-        assert (before["accuracy"], told["accuracy"]) == pytest.approx(tuple(shares))
-        assert told["change"]["mean"] == pytest.approx(shares[1] - shares[0])
+        assert (before.accuracy.value, after.accuracy) == pytest.approx(tuple(shares))
+        assert after.change.value == pytest.approx(shares[1] - shares[0])
 
 
 def _decoding(task):
@@ -82,13 +83,13 @@ def test_an_adapter_changes_matrices_of_its_blocks_alone_and_the_written_model_i
     changed = {name for name, tensor in after.items() if not torch.equal(tensor, before[name])}
     assert {name.split(".")[2] for name in changed} == {"0", "2"}
     assert all(name.endswith("_proj.weight") for name in changed)
-    assert outcome.summary["arms"][0]["rank"] == 2
+    assert outcome.summary.arms[0].rank == 2
 
 
 def test_the_card_says_what_was_tuned_on_what_and_what_it_did(llama, tmp_path):
     outcome = run(study(arms="critical", seeds=3, controls=["control"], steps=4), tmp_path, llama)
     card = (outcome.model / "README.md").read_text()
-    (block,) = outcome.summary["arms"][0]["blocks"][0]
+    (block,) = outcome.summary.arms[0].blocks[0]
     for words in (
         f"Block {block} of `tiny:llama`",
         "trained in full",
@@ -128,7 +129,7 @@ def test_an_interrupted_study_goes_on_and_ends_with_the_same_summary(after, whol
         recall_tuning(tmp_path)
     rest = run(what, tmp_path, llama)
     assert rest.summary == whole[0].summary
-    assert recall_tuning(tmp_path) == json.loads(json.dumps(rest.summary))
+    assert recall_tuning(tmp_path) == rest.summary
     assert files(tmp_path) == files(whole[1])
     assert (tmp_path / "summary.json").read_bytes() == (whole[1] / "summary.json").read_bytes()
     assert set(cost.read(tmp_path)["training"]) == set(what.arms)
@@ -168,9 +169,9 @@ def test_further_seeds_and_arms_are_added_to_what_is_there(llama, tmp_path):
 def test_arms_that_come_to_the_same_blocks_are_trained_once(llama, tmp_path):
     outcome = run(study(arms=["0-2", "all-full"], seeds=[0]), tmp_path, llama)
     assert (outcome.trained, outcome.planned) == (1, 2)
-    first, second = outcome.summary["arms"]
-    assert first["tasks"] == second["tasks"]
-    assert first["parameters"] == second["parameters"]
+    first, second = outcome.summary.arms
+    assert first.tasks == second.tasks
+    assert first.parameters == second.parameters
 
 
 def test_no_weights_stay_behind_but_those_of_a_single_tunings_model(llama, tmp_path):
@@ -193,16 +194,16 @@ def test_the_rate_is_chosen_on_held_out_items_and_only_its_models_meet_the_test_
     test = {item.id for item in data.test[data.choice]}
     tested = set(answers["model"][answers["item"].isin(test)])
     cells = [json.loads(path.read_text()) for path in (tmp_path / "cells").glob("*/cell.json")]
-    told = {arm["arm"]: arm for arm in outcome.summary["arms"]}
-    for arm in told.values():
-        best = max(arm["rates"], key=lambda one: (one["validation"], -one["rate"]))
-        assert arm["rate"] == best["rate"]
+    arms = outcome.summary.arms
+    for arm in arms:
+        best = max(arm.rates, key=lambda tried: (tried.validation, -tried.rate))
+        assert arm.rate == best.rate
     # Under each arm's rate, the cell of its blocks; and the untuned model.
     chosen = {
         cell["fingerprint"]
         for cell in cells
-        for arm in told.values()
-        if (cell["blocks"], cell["rate"]) == (arm["blocks"][0], arm["rate"])
+        for arm in arms
+        if (tuple(cell["blocks"]), cell["rate"]) == (arm.blocks[0], arm.rate)
     }
     assert tested == chosen | {llama.fingerprint}
 
@@ -223,8 +224,8 @@ def test_a_layer_studys_folder_says_which_blocks_are_critical_and_no_ablation_is
 
     place = layer_study([0.1, 0.2, 0.9])
     outcome = run(study(layers_from=place, arms=["critical", "least"], seeds=0), tmp_path / "out", llama)
-    assert [arm["blocks"] for arm in outcome.summary["arms"]] == [[[2]], [[0]]]
-    assert outcome.summary["layers"] == {"from": place, "items": 50, "drops": [0.1, 0.2, 0.9], "critical": [2]}
+    assert [arm.blocks for arm in outcome.summary.arms] == [((2,),), ((0,),)]
+    assert outcome.summary.layers == Drops(source=place, items=50, drops=(0.1, 0.2, 0.9), critical=(2,))
     assert not (tmp_path / "out" / "layers").exists()
     for drops, more, told in (
         ([0.1, 0.2], {}, "did not switch off every block of tiny:llama: block 2 is missing"),
@@ -249,8 +250,8 @@ def test_without_one_the_drops_are_those_of_a_layer_study_in_the_folder(llama, t
     outcome = run(study(arms="critical", seeds=0), tmp_path, llama)
     _, summary, _, _ = recall(tmp_path / "layers")
     drops = [entry["drop"] for entry in summary["models"][0]["tasks"][0]["layers"]]
-    assert outcome.summary["layers"]["drops"] == drops
-    assert outcome.summary["arms"][0]["blocks"] == [[int(np.argmax(drops))]]
+    assert list(outcome.summary.layers.drops) == drops
+    assert outcome.summary.arms[0].blocks == ((int(np.argmax(drops)),),)
 
 
 # -- what is refused

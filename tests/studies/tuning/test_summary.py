@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from made_tuning import made
 
-from lesion.studies.tuning.summary import WORTH, verdict
-
-
-def arms(**gains):
-    return [
-        {"arm": name.replace("_", "-"), "tasks": [{"change": {"mean": sum(ends) / 2, "low": ends[0], "high": ends[1]}}]}
-        for name, ends in gains.items()
-    ]
+from lesion.studies.tuning.result import Change, Difference, Verdict
+from lesion.studies.tuning.summary import WORTH, decide
 
 
-def against_random(low, high):
-    return [{"first": "critical", "second": "random", "mean": (low + high) / 2, "low": low, "high": high}]
+def change(ends) -> Change:
+    return Change(value=sum(ends) / 2, low=ends[0], high=ends[1], seeds=(sum(ends) / 2,))
+
+
+def against_random(low, high) -> Difference:
+    return Difference(first="critical", second="random", **change((low, high)).model_dump())
 
 
 SURE, UNSURE = (0.02, 0.06), (-0.02, 0.06)
@@ -36,9 +35,9 @@ SURE, UNSURE = (0.02, 0.06), (-0.02, 0.06)
     ],
 )
 def test_it_pays_only_beyond_doubt_and_where_something_was_learned(critical, full, difference, word, reason):
-    made = arms(critical=critical, random=UNSURE, all_full=full)
-    assert verdict(made, against_random(*difference)) == {"word": word, "reason": reason}
+    verdict = decide(change(critical), against_random(*difference), change(full))
+    assert verdict == Verdict(word=word, reason=reason)
 
 
 def test_without_random_blocks_there_is_no_verdict():
-    assert verdict(arms(critical=SURE, least=SURE), []) is None
+    assert made({"critical": 0.1, "least": 0.0}).verdict is None

@@ -4,39 +4,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from lesion.arguments import validated
 from lesion.core.lock import FolderLock
 from lesion.studies.overlay import report as page
-from lesion.studies.overlay.summary import profiles, summarise
+from lesion.studies.overlay import tables
+from lesion.studies.overlay.result import OverlaySummary
+from lesion.studies.overlay.summary import summarise
 
 
 @dataclass(frozen=True)
 class OverlayResult:
-    """Several studies laid over each other, model by model.
+    """Several studies compared, model by model.
 
     Attributes:
-        summary: what `summary.json` holds.
+        summary: the numbers, as in `summary.json`.
     """
 
-    summary: dict[str, Any]
+    summary: OverlaySummary
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per model, profile and block: what `overlay.csv` holds."""
-        return page.table(self.summary)
+        """One row per model, profile and block, as `overlay.csv`."""
+        return tables.blocks(self.summary).frame
 
     @property
     def correlations(self) -> pd.DataFrame:
-        """One row per model and pair of profiles: what `correlations.csv` holds."""
-        return page.pairs(self.summary)
+        """One row per model and pair of profiles, as `correlations.csv`."""
+        return tables.pairs(self.summary).frame
 
     @validated
     def report(self, folder: str | Path) -> Path:
-        """Write the page and its tables into a folder and return the path of `report.html`.
+        """Write the numbers, the page and its tables into a folder and return the path of `report.html`.
 
         Raises:
             UsageError: the folder belongs to another study.
@@ -51,7 +52,7 @@ class OverlayResult:
 
 @validated
 def overlay(*folders: str | Path, seed: int = 0) -> OverlayResult:
-    """Lay what finished studies tell of a model's blocks over each other.
+    """Compare what finished studies say of a model's blocks.
 
     Args:
         folders: of `ablate`, `drift`, `isolate` or `truncate`, in any order.
@@ -62,4 +63,4 @@ def overlay(*folders: str | Path, seed: int = 0) -> OverlayResult:
             model has two profiles.
         LesionError: a file is damaged.
     """
-    return OverlayResult(summarise(profiles(folders, seed)))
+    return OverlayResult(summarise(folders, seed))

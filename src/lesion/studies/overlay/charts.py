@@ -1,155 +1,195 @@
-"""The small charts of an overlay as inline SVG: one profile each, all over the same axis of blocks."""
+"""The charts of an overlay: one profile each, all over the same axis of blocks, and a matrix of their correlations."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Mapping
 
-from markupsafe import Markup
+import altair as alt
+import pandas as pd
 
-from lesion.report import charts, scales, wording
-from lesion.report.scales import Scale
-from lesion.studies.overlay.profiles import Profile
-from lesion.studies.overlay.summary import Of
+from lesion.report import plots, theme, wording
+from lesion.report.blocks import Series
+from lesion.report.plots import Axis
+from lesion.statistics.paired import ALPHA
+from lesion.studies.overlay.result import Correlation, Kind, ModelProfiles, Profile
 
-SIZES = ((400, 112), (820, 118))  # width and height in SVG units, on a phone and with room
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 6.0, 8.0, 20.0
-KINDS: Mapping[str, tuple[int, str]] = {
+HEIGHT = 84
+"""Of a profile's chart, in pixels."""
+KINDS: Mapping[Kind, tuple[int, str]] = {
     "layers": (0, "layer ablation"),
     "drift": (2, "drift"),
     "isolation": (3, "isolated weights"),
     "truncation": (1, "truncation"),
 }
-"""Colour and name of each kind of study."""
+"""Number of the colour, and name, of each kind of study."""
 UNITS = {"points": "points", "nmi": "NMI", "share": "% of the weights", "nats": "nats"}
+LINE = 46
+"""Characters of a line of a chart's title, so that it fits on a phone."""
+COLUMN = 0.36
+"""Half the width of a column, in blocks."""
 
 
-def chart(of: Of, profile: Profile, size: tuple[int, int]) -> Markup:
-    """One profile: a column per block from 0 up or down, with its interval; a level over blocks is a line.
+def profile_chart(model: ModelProfiles, profile: Profile, *, last: bool = True) -> alt.LayerChart:
+    """One profile: a column per block from 0 up or down, with its interval; one that is not ranked is a line.
 
     Blocks that a layer study calls critical are shaded, darker for every further task.
+
+    Args:
+        model: whose profile it is.
+        profile: the numbers.
+        last: whether it stands at the bottom of its panel, where the axis of blocks has a title.
     """
-    width, height = size
-    blocks = of.blocks
-    x = Scale(blocks[0] - 0.5, blocks[-1] + 0.5, LEFT, width - RIGHT)
-    y = _upwards(profile, height)
-    step = x.at(1.0) - x.at(0.0) if len(blocks) > 1 else width - LEFT - RIGHT
-    parts = [_shade(of, x, step, height), *_axes(x, y, blocks, step, profile, height)]
-    found, hits = Markup(""), Markup("")
-    at = [(x.at(float(block)), y.at(value)) for block, value in zip(profile.blocks, profile.values, strict=True)]
-    half = min(17.0, 0.36 * step)
+    frame = _rows(profile)
+    blocks = model.blocks
+    across = Axis("block" if last else "", blocks[0] - 0.6, blocks[-1] + 0.6, whole=True)
+    upright = Axis("", *_range(profile))
+    colour = theme.tone(KINDS[profile.kind][0])
+    base = alt.Chart(frame).encode(x=plots.x(across), y=plots.y(upright))
+    layers = [_shade(model, across)]
     if profile.ranked:
-        for (across, up), block in zip(at, profile.blocks, strict=True):
-            name = "mark critical" if block in profile.critical else "repeat"
-            found += Markup('<path class="{}" d="M{:.1f} {:.1f}H{:.1f}V{:.1f}H{:.1f}Z"/>').format(
-                name, across - half, y.at(0.0), across + half, up, across - half
-            )
+        column = alt.Chart(frame).encode(
+            x=plots.x(across, "left"), x2=alt.X2(field="right"), y=plots.y(upright, "zero"), y2=alt.Y2(field="y")
+        )
+        strength = alt.condition("datum.critical", alt.value(1.0), alt.value(0.6))
+        layers += [
+            alt.Chart(pd.DataFrame({"y": [0.0]})).mark_rule(strokeWidth=1).encode(y=plots.y(upright)),
+            column.mark_rect(color=colour).encode(opacity=strength),
+        ]
     else:
-        drawn = "L".join(f"{a:.1f} {b:.1f}" for a, b in at)
-        found += Markup('<path class="stroke" d="M{}"/>').format(drawn) if len(at) > 1 else Markup("")
-        for across, up in at:
-            found += charts.mark(across, up, 3.0, 0)
-    for (across, _), block, low, high in zip(at, profile.blocks, profile.low, profile.high, strict=True):
-        if math.isfinite(low) and math.isfinite(high):
-            found += Markup('<path class="guide shown" d="M{:.1f} {:.1f}V{:.1f}"/>').format(
-                across, y.at(low), y.at(high)
-            )
-        column = '<g class="hit" data-tip="{}"><rect x="{:.1f}" y="{}" width="{:.1f}" height="{:.1f}"/></g>'
-        hits += Markup(column).format(told(profile, block), across - step / 2, TOP, step, height - TOP - BOTTOM)
-    parts.append(Markup('<g class="t{}">{}</g>').format(KINDS[profile.kind][0], found))
-    name = f"{profile.label}, {UNITS[profile.unit]}, by block; the numbers stand in overlay.csv."
-    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}</svg>').format(
-        width, height, name, Markup("").join(parts), hits
-    )
+        layers += [base.mark_line(color=colour), base.mark_point(color=colour)]
+    whiskers = frame.dropna(subset=["low", "high"])
+    if len(whiskers):
+        reach = alt.Chart(whiskers).mark_rule(color=theme.INK, opacity=0.75)
+        layers.append(reach.encode(x=plots.x(across), y=plots.y(upright, "low"), y2=alt.Y2(field="high")))
+    missing = [block for block in blocks if block not in profile.blocks]
+    if missing:
+        absent = alt.Chart(pd.DataFrame({"x": missing})).mark_text(text=wording.DASH, color=theme.SOFT)
+        layers.append(absent.encode(x=plots.x(across), y=alt.value(HEIGHT / 2)))
+    pointed = alt.Chart(frame).mark_rect(opacity=0)
+    tip = alt.Tooltip(field="tip", type="nominal", title=" ")
+    layers.append(pointed.encode(x=plots.x(across, "from"), x2=alt.X2(field="to"), tooltip=tip))
+    lines = textwrap.wrap(wording.printable(f"{_name(model, profile)} ({UNITS[profile.unit]})"), LINE)
+    title = alt.TitleParams(lines, fontSize=12, offset=6, frame="bounds")
+    return alt.layer(*layers).properties(height=HEIGHT, title=title)
 
 
-def value(profile: Profile, number: float) -> str:
+def _name(model: ModelProfiles, profile: Profile) -> str:
+    """The label of a profile, after the number that it has in the matrix of correlations."""
+    labels = [ranked.label for ranked in model.ranked]
+    return f"{labels.index(profile.label) + 1} {profile.label}" if profile.label in labels else profile.label
+
+
+def _rows(profile: Profile) -> pd.DataFrame:
+    """A row per block; shares of 1 in percent."""
+    unit = _per_unit(profile)
+
+    def scaled(number: float | None) -> float | None:
+        return None if number is None else unit * number
+
+    rows = [
+        {"x": block, "left": block - COLUMN, "right": block + COLUMN, "from": block - 0.5, "to": block + 0.5}
+        | {"y": unit * value, "zero": 0.0, "low": scaled(low), "high": scaled(high)}
+        | {"critical": block in profile.critical, "tip": tip(profile, block)}
+        for block, value, low, high in zip(profile.blocks, profile.values, profile.low, profile.high, strict=True)
+    ]
+    return pd.DataFrame(rows).astype({"low": float, "high": float})
+
+
+def _per_unit(profile: Profile) -> float:
+    return 100.0 if profile.unit in ("points", "share") else 1.0
+
+
+def _range(profile: Profile) -> tuple[float, float]:
+    """The ends of the upright axis: all values and intervals with some room, and 0 where columns stand on it."""
+    known = [number for number in (*profile.values, *profile.low, *profile.high) if number is not None]
+    known += [0.0] if profile.ranked else []
+    low, high = min(known), max(known)
+    if high - low < 1e-12:
+        low, high = low - 0.5, high + 0.5
+    room = 0.06 * (high - low)
+    unit = _per_unit(profile)
+    return unit * (low - room), unit * (high + room)
+
+
+def _shade(model: ModelProfiles, across: Axis) -> alt.Chart:
+    """A rectangle per block and layer profile that calls it critical."""
+    rows = [{"from": block - 0.5, "to": block + 0.5} for profile in model.profiles for block in profile.critical]
+    shade = alt.Chart(pd.DataFrame(rows, columns=["from", "to"])).mark_rect(color=theme.SOFT, opacity=0.12)
+    return shade.encode(x=plots.x(across, "from"), x2=alt.X2(field="to"))
+
+
+def number(profile: Profile, value: float | None) -> str:
     """A value of a profile as text, without its unit."""
-    if not math.isfinite(number):
+    if value is None:
         return wording.DASH
     if profile.unit == "points":
-        return wording.points(number)
-    shown = 100 * number if profile.unit == "share" else number
-    return f"{shown:.3g}".replace("-", wording.MINUS)
+        return wording.points(value)
+    return f"{_per_unit(profile) * value:.3g}".replace("-", wording.MINUS)
 
 
-def told(profile: Profile, block: int) -> str:
-    """What pointing at a block tells."""
-    found = profile.at(block)
-    assert found is not None
-    number, low, high = found
-    text = f"block{wording.SPACE}{block}\n{profile.label}: {value(profile, number)} {UNITS[profile.unit]}"
-    if math.isfinite(low) and math.isfinite(high):
-        text += f" [{value(profile, low)},{wording.SPACE}{value(profile, high)}]"
+def tip(profile: Profile, block: int) -> str:
+    """What pointing at a block shows."""
+    held = profile.at(block)
+    assert held is not None
+    value, low, high = held
+    text = f"block{wording.SPACE}{block}\n{profile.label}: {number(profile, value)} {UNITS[profile.unit]}"
+    if low is not None and high is not None:
+        text += f" [{number(profile, low)},{wording.SPACE}{number(profile, high)}]"
     return f"{text}, critical" if block in profile.critical else text
 
 
-def legend(of: Of) -> list[tuple[Markup, str]]:
-    """A picture and a name per kind of study that the model has."""
-    kinds = [kind for kind in KINDS if any(profile.kind == kind for profile in of.profiles)]
-    picture = Markup(
-        '<svg class="swatch t{}" viewBox="0 0 34 14" aria-hidden="true"><path class="repeat" d="M9 1H25V13H9Z"/></svg>'
-    )
-    found = [(picture.format(KINDS[kind][0]), KINDS[kind][1]) for kind in kinds]
-    if any(profile.critical for profile in of.profiles):
-        column = Markup(
-            '<svg class="swatch t0" viewBox="0 0 34 14" aria-hidden="true"><path class="baseband" d="M0 0H34V14H0Z"/>'
-            '<path class="mark critical" d="M9 1H25V13H9Z"/></svg>'
+def legend(model: ModelProfiles) -> tuple[Series, ...]:
+    """The kinds of study that the model has, and the shade of critical blocks."""
+    kinds = [kind for kind in KINDS if any(profile.kind == kind for profile in model.profiles)]
+    series = [Series(KINDS[kind][1], colour=theme.tone(KINDS[kind][0]), area=True) for kind in kinds]
+    if any(profile.critical for profile in model.profiles):
+        series.append(Series("critical for a task (shaded in every row)", colour=theme.SOFT, area=True))
+    return tuple(series)
+
+
+def matrix_chart(model: ModelProfiles) -> alt.LayerChart:
+    """Spearman's ρ between every two ranked profiles, below it the corrected p; boxed: at most `ALPHA`."""
+    ranked = model.ranked
+    names = {profile.label: _name(model, profile) for profile in ranked}
+    rows = [
+        {"x": str(place), "y": names[b.label], "value": pair.rho, "text": rho(pair.rho), "tip": _pair_tip(pair)}
+        | {"marked": pair.p_corrected is not None and pair.p_corrected <= ALPHA}
+        | {"p": "" if pair.p_corrected is None else f"p {wording.p_value(pair.p_corrected)}"}
+        for place, a in enumerate(ranked, start=1)
+        for b in ranked[place:]
+        if (pair := model.pair(a.label, b.label)) is not None
+    ]
+    columns, upright = [str(place) for place in range(1, len(ranked))], list(names.values())
+    frame = pd.DataFrame(rows)
+    cells = plots.heat(
+        frame, "number of the other profile", "", full=1.25, columns=columns, rows=upright,
+        colours=(theme.SHARE, theme.GAIN), height=44,
+    )  # fmt: skip
+    small = (
+        alt.Chart(frame)
+        .mark_text(fontSize=9, dy=13)
+        .encode(
+            x=alt.X(field="x", type="ordinal", sort=columns),
+            y=alt.Y(field="y", type="ordinal", sort=upright),
+            text=alt.Text(field="p", type="nominal"),
         )
-        found.append((column, "critical for a task (shaded in every row)"))
-    return found
-
-
-def _upwards(profile: Profile, height: int) -> Scale:
-    known = [v for v in (*profile.values, *profile.low, *profile.high) if math.isfinite(v)]
-    low, high = (min([0.0, *known]), max([0.0, *known])) if profile.ranked else (min(known), max(known))
-    if high - low < 1e-12:
-        low, high = low - 0.5, high + 0.5
-    unit = 100.0 if profile.unit in ("points", "share") else 1.0
-    steps = (digit * 10.0**power / unit for power in range(-6, 5) for digit in (1, 2, 5))
-    step = next(step for step in steps if (high - low) / step <= 4.5)
-    room = 0.06 * (high - low)
-    ticks = tuple(
-        (i * step, f"{i * step * unit:.6g}".replace("-", wording.MINUS))
-        for i in range(math.ceil((low - room) / step), math.floor((high + room) / step) + 1)
     )
-    return Scale(low - room, high + room, height - BOTTOM, TOP, ticks)
+    return alt.layer(cells, small).properties(width=min(theme.WIDTH, 90 * len(columns)), height=44 * len(upright))
 
 
-def _axes(
-    x: Scale, y: Scale, blocks: Sequence[int], step: float, profile: Profile, height: int
-) -> list[Markup]:  # fmt: skip
-    found = [
-        Markup('<path class="grid{}" d="M{:.1f} {:.1f}H{:.1f}"/>'
-               '<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="end">{}</text>').format(
-            " zero" if place == 0 else "", x.start, y.at(place), x.end, x.start - 6, y.at(place) + 4, text
-        )
-        for place, text in scales.spaced(y, 14.0)
-    ]  # fmt: skip
-    stride = next((s for s in (1, 2, 4, 5, 10, 20) if s * step >= 20), 50)
-    known = set(profile.blocks)
-    for block in blocks:
-        if block not in known:
-            found.append(
-                Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="middle">–</text>').format(
-                    x.at(float(block)), (y.start + y.end) / 2
-                )
-            )
-        if block % stride == 0:
-            found.append(
-                Markup('<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>').format(
-                    x.at(float(block)), height - 5, block
-                )
-            )
-    return found
+def _pair_tip(pair: Correlation) -> str:
+    tested = ""
+    if pair.p is not None:
+        tested = f", p {wording.p_value(pair.p)}, corrected {wording.p_value(pair.p_corrected)}"
+    over = wording.counted(pair.blocks, "block")
+    return f"{pair.b}\nwith {pair.a}\nρ {rho(pair.rho)} over {over}{tested}; beyond depth {rho(pair.beyond_depth)}"
 
 
-def _shade(of: Of, x: Scale, step: float, height: int) -> Markup:
-    """A rectangle per block and layer profile that calls it critical."""
-    return Markup("").join(
-        Markup('<rect class="baseband" x="{:.1f}" y="{}" width="{:.1f}" height="{}"/>').format(
-            x.at(float(block)) - step / 2, TOP, step, height - TOP - BOTTOM
-        )
-        for profile in of.profiles
-        for block in profile.critical
-    )
+def rho(value: float | None) -> str:
+    """A rank correlation with two decimals: `.80`, `−.31`, `1`."""
+    if value is None:
+        return wording.DASH
+    text = f"{abs(value):.2f}"
+    text = "1" if text == "1.00" else text.removeprefix("0")
+    return f"{wording.MINUS}{text}" if value < 0 and text != ".00" else text

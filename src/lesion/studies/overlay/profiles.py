@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from lesion.core.database import FILE
 from lesion.core.store import Store
@@ -15,9 +15,8 @@ from lesion.errors import UsageError
 from lesion.files import stored_object, understood
 from lesion.studies.drift.result import DriftSummary
 from lesion.studies.isolation.result import IsolationSummary, MatrixCount, Selected
+from lesion.studies.overlay.result import Kind, Profile
 
-Kind = Literal["layers", "drift", "isolation", "truncation"]
-Unit = Literal["points", "nmi", "share", "nats"]
 FILES: Mapping[str, Kind] = {
     "truncation.json": "truncation", "summary.json": "layers",
 }  # fmt: skip
@@ -25,43 +24,6 @@ FILES: Mapping[str, Kind] = {
 FLAT = 0.01
 """A density whose spread is at most this share of its mean has no shape: its method takes as much of every matrix."""
 PLACES: Mapping[str, str] = {"block": "", "attention": "attention, ", "mlp": "MLP, "}
-
-
-@dataclass(frozen=True)
-class Profile:
-    """One number per block.
-
-    Attributes:
-        model: the name under which its study knows the model.
-        kind: which study it comes from.
-        label: what it is, unique within the model.
-        blocks: the blocks that have a number, ascending.
-        values: one per block: points lost (0…1), NMI, share of weights selected (0…1) or nats.
-        low, high: intervals or spreads, NaN where none is known.
-        unit: what the values are measured in.
-        critical: blocks that the study calls critical; of layer studies only.
-        ranked: whether it takes part in the rank correlations.
-        source: the folder's name.
-    """
-
-    model: str
-    kind: Kind
-    label: str
-    blocks: tuple[int, ...]
-    values: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    unit: Unit = "points"
-    critical: tuple[int, ...] = ()
-    ranked: bool = True
-    source: str = ""
-
-    def at(self, block: int) -> tuple[float, float, float] | None:
-        """The value of a block with its limits; None where there is none."""
-        if block not in self.blocks:
-            return None
-        index = self.blocks.index(block)
-        return self.values[index], self.low[index], self.high[index]
 
 
 @dataclass(frozen=True)
@@ -138,7 +100,7 @@ def _profile(
     if not known:
         return None
     blocks, values, low, high = zip(*known, strict=True)
-    return Profile(model, kind, label, blocks, values, low, high, **more)
+    return Profile(model=model, kind=kind, label=label, blocks=blocks, values=values, low=low, high=high, **more)
 
 
 def _layers(folder: Path, told: Mapping[str, Any]) -> Found:

@@ -1,140 +1,109 @@
-"""The report of an overlay: per model, profiles of several studies over one axis of blocks, and their agreement."""
+"""The report of an overlay, in reading order: per model, profiles over one axis of blocks, and their agreement."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from lesion.plain import visible
+from lesion.report import wording
+from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
+from lesion.report.publishing import html, publish
+from lesion.studies.overlay import charts, tables
+from lesion.studies.overlay import findings as prose
+from lesion.studies.overlay.result import ModelProfiles, OverlaySummary
 
-from lesion.atomic import replace
-from lesion.report import browser, wording
-from lesion.report.files import plain_json, rendered, spreadsheet, writing
-from lesion.report.heat import agreement_class
-from lesion.studies.overlay import charts as overlay_charts
-from lesion.studies.overlay import figures as overlay_figures
-from lesion.studies.overlay import findings as overlay_prose
-from lesion.studies.overlay.summary import Correlation, Of, recalled
+METHOD = (
+    "Each study gives every block of the model a number. Whether two studies point at the same blocks is tested by"
+    " Spearman's rank correlation over blocks; p is the share of orders of the blocks that agree as well, corrected by"
+    " Holm's method over all pairs of different studies of all models on this page."
+)
+READING = (
+    "Drop: accuracy of the unedited model minus accuracy without the block, in points, on the same items.",
+    "Drift: layer l of the hidden states is the output of block l − 1. The curve is NMI with the clusters of the first"
+    " layer after the block; what is lost in the block is NMI before it minus NMI after it. Only the loss is ranked:"
+    " the curve adds losses up, and its ranks are those of the depth. The loss in the first block after the layer that"
+    " all others are compared with (block 0, where that is what enters the model) is left out: that layer agrees with"
+    " itself at 1, so that this step is large by construction.",
+    "Density: the share of the block's weights that a method selects. A method that takes as much of every matrix has"
+    " no profile.",
+    "Truncation: the best change in accuracy among the cells of the block that were evaluated on all items, on the very"
+    " items on which they are chosen. The best of many is better than it will be on other items; only ranks between"
+    " blocks are read from it.",
+    "Blocks are few, and neighbours are alike. A permutation takes them for exchangeable, so that its p is too small"
+    " where both profiles are smooth. Beyond depth: the rank correlation that is left once both follow the number of"
+    " the block.",
+)
 
-SIZES = overlay_charts.SIZES
 
-
-def write(folder: Path, summary: Mapping[str, Any]) -> Path:
-    """Write `report.html`, `summary.json`, `overlay.csv`, `correlations.csv` and `figures/overlay-N.png`, each whole.
-
-    Args:
-        folder: made if it is not there; files of an earlier overlay are replaced.
-        summary: from `lesion.studies.overlay.summary.summarise`, or its `summary.json` read back.
+def write(folder: Path, summary: OverlaySummary) -> Path:
+    """Write `summary.json`, `report.html`, `overlay.csv`, `correlations.csv` and the figures, each whole.
 
     Returns:
         The path of `report.html`.
 
     Raises:
-        LesionError: the summary is not one of an overlay, or the folder cannot be written.
+        UsageError: the folder belongs to another kind of study.
+        LesionError: the folder cannot be written.
     """
-    text = page(summary)
-    models = recalled(summary).models
-    drawn = [overlay_figures.stack(of) for of in models]
-    with writing(Path(folder), "overlay") as place:
-        for number, png in enumerate(drawn):
-            replace(place / "figures" / (f"overlay-{number}.png" if number else "overlay.png"), png)
-        replace(place / "overlay.csv", spreadsheet(table(summary)))
-        replace(place / "correlations.csv", spreadsheet(pairs(summary)))
-        replace(place / "summary.json", plain_json(summary))
-        html = place / "report.html"
-        replace(html, text)
-    return html
+    path = publish(Path(folder), "overlay", report(summary))
+    summary.write(Path(folder))
+    return path
 
 
-def page(summary: Mapping[str, Any]) -> str:
-    """The text of `report.html`: no request leaves it; names of models and tasks are never parsed.
+def page(summary: OverlaySummary) -> str:
+    """The text of `report.html`."""
+    return html(report(summary))
 
-    Raises:
-        LesionError: the summary is not one of an overlay.
-    """
-    found = recalled(summary)
-    study = dict(summary.get("study") or {})
-    names = [of.model for of in found.models]
-    return rendered(
-        "overlay.html.jinja",
-        dict(browser.NOTHING),
-        title=f"Studies of {wording.listed(names) if len(names) < 4 else f'{len(names)} models'}, laid over each other",
-        version=study.get("version") or "",
-        findings=overlay_prose.findings(found.models),
-        models=[_drawn(of) for of in found.models],
-        folders=found.folders,
-        notes=found.notes,
-        rho=overlay_prose.rho,
-        heat_class=agreement_class,
-        kinds=overlay_charts.KINDS,
+
+def report(summary: OverlaySummary) -> Page:
+    """What the page holds."""
+    names = [model.model for model in summary.models]
+    which = wording.listed(names) if len(names) < 4 else f"{len(names)} models"
+    findings = Section("Findings", "Findings", (Findings(tuple(prose.findings(summary.models))), Prose((METHOD,))))
+    models = (_model(model, number) for number, model in enumerate(summary.models))
+    return Page(
+        title=visible(f"Blocks of {which}: several studies compared"),
+        eyebrow="overlay of studies",
+        sections=(findings, *models, _studies(summary)),
+        version=summary.version,
+        tables=(tables.blocks(summary), tables.pairs(summary)),
     )
 
 
-def table(summary: Mapping[str, Any]) -> pd.DataFrame:
-    """One row per model, profile and block: what `overlay.csv` holds; values as fractions, NMI or nats."""
-    columns = ["model", "kind", "label", "source", "unit", "block", "value", "low", "high", "critical"]
-    rows = [
-        (of.model, p.kind, p.label, p.source, p.unit, block, *numbers, block in p.critical)
-        for of in recalled(summary).models
-        for p in of.profiles
-        for block in p.blocks
-        for numbers in [p.at(block) or ()]
+def _model(model: ModelProfiles, number: int) -> Section:
+    after = f"-{number}" if number else ""
+    last = model.profiles[-1]
+    stack = tuple(charts.profile_chart(model, profile, last=profile is last) for profile in model.profiles)
+    blocks: list[Block] = [
+        Figure(
+            name=f"overlay{after}",
+            panels=(Panel(stack),),
+            caption=f"Every profile of {model.model} over its blocks. Upright lines: 95 % intervals where the study has"
+            " them; of drift one standard deviation over runs; of densities the lowest and the highest repeat. – : not"
+            " measured, or the first step of drift, which is left out. Shaded: blocks that a layer study calls"
+            " critical, darker for every further task.",
+            legend=charts.legend(model),
+        )
     ]
-    return pd.DataFrame(rows, columns=columns)
+    if len(model.ranked) > 1:
+        blocks.append(
+            Figure(
+                name=f"correlations{after}",
+                panels=(Panel((charts.matrix_chart(model),)),),
+                caption=f"Spearman's ρ between profiles of {model.model}; below it the corrected p, for pairs of"
+                " different studies. Boxed: at most .05. Two profiles of one study share its answers, so that their"
+                " agreement is not tested.",
+            )
+        )
+    if model.tested:
+        label = f"{wording.counted(len(model.tested), 'pair')} of different studies as a table"
+        blocks.append(Folded(label, (tables.tested(model),)))
+    return Section(visible(model.model), visible(model.model), tuple(blocks))
 
 
-def pairs(summary: Mapping[str, Any]) -> pd.DataFrame:
-    """One row per model and pair of profiles: what `correlations.csv` holds."""
-    columns = ["model", "a", "b", "blocks", "rho", "p", "p_corrected", "beyond_depth"]
-    rows = [(of.model, *vars(one).values()) for of in recalled(summary).models for one in of.correlations]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def text_tables(summary: Mapping[str, Any]) -> RenderableType:
-    """The findings and, per model, the pairs of different studies, for a terminal."""
-    parts: list[RenderableType] = []
-    models = recalled(summary).models
-    findings = overlay_prose.findings(models)
-    for of in models:
-        shown = Table(box=box.SIMPLE_HEAD, show_edge=False)
-        shown.add_column("profile", overflow="fold", ratio=3)
-        shown.add_column("with", overflow="fold", ratio=3)
-        for name in ("blocks", "ρ", "p", "corrected", "beyond depth"):
-            shown.add_column(name, justify="right", no_wrap=True)
-        for one in overlay_prose.tested(of)[:12]:
-            numbers = (wording.p_value(one.p), wording.p_value(one.p_corrected), overlay_prose.rho(one.beyond_depth))
-            shown.add_row(Text(one.a), Text(one.b), str(one.blocks), overlay_prose.rho(one.rho), *numbers)
-        said = [text for its in findings if its.subject == of.model for text in (*its.headline, *its.sentences)]
-        if shown.row_count or said:
-            parts += [Text(of.model, style="bold"), *([shown] if shown.row_count else []), Text()]
-            parts += [*map(Text, said), Text()]
-    names = {of.model for of in models}
-    for finding in findings:
-        if finding.subject not in names:
-            parts += [Text(finding.subject, style="bold"), *map(Text, (*finding.headline, *finding.sentences)), Text()]
-    return Group(*parts)
-
-
-def _drawn(of: Of) -> dict[str, Any]:
-    ranked = [profile for profile in of.profiles if profile.ranked]
-    known = {frozenset((one.a, one.b)): one for one in of.correlations}
-
-    def at(a: str, b: str) -> Correlation | None:
-        return known.get(frozenset((a, b)))
-
-    return {
-        "of": of,
-        "legend": overlay_charts.legend(of),
-        "rows": [
-            (profile, overlay_charts.UNITS[profile.unit], [overlay_charts.chart(of, profile, size) for size in SIZES])
-            for profile in of.profiles
-        ],
-        "ranked": ranked,
-        "cells": [[at(a.label, b.label) for b in ranked[:index]] for index, a in enumerate(ranked)],
-        "pairs": overlay_prose.tested(of),
-    }
+def _studies(summary: OverlaySummary) -> Section:
+    blocks: list[Block] = [Facts((("folders", "\n".join(map(visible, summary.folders))),))]
+    if summary.notes:
+        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
+    blocks.append(Prose(items=READING, title="How to read this", quiet=False))
+    return Section("Studies", "The studies", tuple(blocks))

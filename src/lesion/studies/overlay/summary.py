@@ -1,99 +1,33 @@
-"""Laying the methods over each other: profiles of one model from several studies, and how their ranks agree."""
+"""From finished folders to an overlay: profiles of one model from several studies, and how their ranks agree."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from scipy.stats import rankdata
 
-from lesion.errors import LesionError, UsageError
-from lesion.files import reason
+from lesion.errors import UsageError
 from lesion.statistics.paired import ALPHA, holm
-from lesion.studies.overlay.profiles import Kind, Profile, read
+from lesion.studies.overlay.profiles import read
+from lesion.studies.overlay.result import Correlation, Kind, ModelProfiles, Needed, OverlaySummary, Profile
 
 EXACT = 8
 """Up to so many blocks all orders are gone through; beyond, `DRAWS` of them are drawn."""
 DRAWS = 10_000
 ORDER: tuple[Kind, ...] = ("layers", "drift", "isolation", "truncation")
 FEWEST = 4
-"""Of fewer blocks that two profiles share, no rank correlation is told."""
+"""Over fewer blocks that two profiles share, no rank correlation is computed."""
 
 
-@dataclass(frozen=True)
-class Correlation:
-    """How the ranks of two profiles of a model agree over the blocks that both have.
-
-    Attributes:
-        a, b: their labels.
-        blocks: how many blocks both have.
-        rho: Spearman's, −1…1; NaN where one is constant or there are fewer than four blocks.
-        p: two-sided permutation p: the share of orders of one profile whose |ρ| is at least as large. None within one
-            kind of study: whether two tasks of one ablation agree is not what is asked here.
-        p_corrected: by Holm over all pairs of all models that have a p; None until `corrected` has seen them all.
-        beyond_depth: the partial rank correlation given the block's number: what is left when both merely rise or fall
-            with depth.
-    """
-
-    a: str
-    b: str
-    blocks: int
-    rho: float
-    p: float | None
-    p_corrected: float | None
-    beyond_depth: float
-
-
-@dataclass(frozen=True)
-class Of:
-    """One model: its profiles in the order of the folders, and their correlations."""
-
-    model: str
-    fingerprint: str | None
-    profiles: tuple[Profile, ...]
-    correlations: tuple[Correlation, ...]
-
-    @property
-    def blocks(self) -> tuple[int, ...]:
-        """All blocks of all profiles, ascending."""
-        return tuple(sorted({block for profile in self.profiles for block in profile.blocks}))
-
-
-@dataclass(frozen=True)
-class Overlay:
-    """Profiles laid over each other, model by model.
-
-    Attributes:
-        models: those with at least two profiles.
-        folders: where they come from, as given.
-        notes: what was left out, and why.
-    """
-
-    models: tuple[Of, ...]
-    folders: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def profiles(self) -> tuple[Profile, ...]:
-        """The profiles of all models."""
-        return tuple(profile for model in self.models for profile in model.profiles)
-
-    @property
-    def correlations(self) -> tuple[Correlation, ...]:
-        """The correlations of all models."""
-        return tuple(correlation for model in self.models for correlation in model.correlations)
-
-
-def profiles(folders: Iterable[str | Path], seed: int = 0) -> Overlay:
-    """Read finished folders and lay what they tell of one model over each other.
+def summarise(folders: Iterable[str | Path], seed: int = 0) -> OverlaySummary:
+    """Read finished folders and bring together the profiles of each model.
 
     Args:
         folders: of `lesion ablate`, `drift`, `isolate` or `truncate`, in any order; each at most once.
@@ -109,49 +43,61 @@ def profiles(folders: Iterable[str | Path], seed: int = 0) -> Overlay:
         if place.resolve() in {other.resolve() for other in places[:index]}:
             raise UsageError(f"{place} is named twice; name every folder once.")
     if not places:
-        raise UsageError("Name the folders of finished studies; two of one model at least say something together.")
+        raise UsageError("Name the folders of finished studies, at least two of one model.")
     notes: list[str] = []
     seen: dict[str, tuple[str, Path]] = {}
     of_model: dict[str, list[Profile]] = {}
     for place in places:
-        found = read(place)
-        notes += found.notes
-        for model, fingerprint in found.fingerprints.items():
+        held = read(place)
+        notes += held.notes
+        for model, fingerprint in held.fingerprints.items():
             if fingerprint is not None:
                 _refuse_other_weights(model, fingerprint, place, *seen.setdefault(model, (fingerprint, place)))
-        for profile in found.profiles:
+        for profile in held.profiles:
             of_model.setdefault(profile.model, []).append(profile)
     models = []
-    for model, its in of_model.items():
-        if len(its) < 2:
-            notes.append(f"{model} has only one profile ({its[0].label}), so that there is nothing to lay over it.")
+    for model, profiles in of_model.items():
+        if len(profiles) < 2:
+            notes.append(f"{model} has only one profile ({profiles[0].label}) and is left out.")
             continue
-        named = _labelled(sorted(its, key=lambda profile: ORDER.index(profile.kind)))
+        named = _labelled(sorted(profiles, key=lambda profile: ORDER.index(profile.kind)))
         fingerprint = seen[model][0] if model in seen else None
-        models.append(Of(model, fingerprint, named, correlations(named, seed)))
-    if not models:
-        told = "; ".join(f"{model}: {its[0].label}" for model, its in of_model.items()) or "none at all"
-        raise UsageError(
-            f"Only one profile per model was found ({told}): there is nothing to lay over it. Name folders of other"
-            " studies of the same model, under the same name."
+        models.append(
+            ModelProfiles(model=model, fingerprint=fingerprint, profiles=named, correlations=correlations(named, seed))
         )
-    return Overlay(corrected(models), tuple(map(str, places)), tuple(dict.fromkeys(notes)))
+    if not models:
+        alone = "; ".join(f"{model}: {profiles[0].label}" for model, profiles in of_model.items()) or "none at all"
+        raise UsageError(
+            f"Only one profile per model was found ({alone}): there is nothing to compare it with. Name folders of"
+            " other studies of the same model, under the same name."
+        )
+    return OverlaySummary(
+        version=version("lesion"),
+        folders=tuple(map(str, places)),
+        seed=seed,
+        models=corrected(models),
+        notes=tuple(dict.fromkeys(notes)),
+    )
 
 
-def corrected(models: Sequence[Of]) -> tuple[Of, ...]:
+def corrected(models: Sequence[ModelProfiles]) -> tuple[ModelProfiles, ...]:
     """The models with `p_corrected` by Holm (1979) over every pair that has a p, of all of them together.
 
-    Verdicts are read off one page, so that a false alarm in any model is one of the page.
+    Verdicts are read off one page, so that a false alarm in any model is one of the page. With them comes `needed`.
     """
-    told = iter(holm(one.p for of in models for one in of.correlations if one.p is not None))
+    tested = [pair.p for model in models for pair in model.correlations if pair.p is not None]
+    adjusted = iter(holm(tested))
     return tuple(
-        replace(
-            of,
-            correlations=tuple(
-                replace(one, p_corrected=None if one.p is None else next(told)) for one in of.correlations
-            ),
+        model.model_copy(
+            update={
+                "correlations": tuple(
+                    pair.model_copy(update={"p_corrected": None if pair.p is None else next(adjusted)})
+                    for pair in model.correlations
+                ),
+                "needed": _needed(model, len(tested)),
+            }
         )
-        for of in models
+        for model in models
     )
 
 
@@ -159,33 +105,33 @@ def _refuse_other_weights(model: str, fingerprint: str, place: Path, known: str,
     if fingerprint != known:
         raise UsageError(
             f"{model} is not the same model in {where} (fingerprint {known}) and in {place} (fingerprint"
-            f" {fingerprint}): other weights, or another dtype. Lay over each other only what was measured on one"
-            " model, or run one of the studies again with the other's --dtype."
+            f" {fingerprint}): other weights, or another dtype. Compare only what was measured on one model, or run one"
+            " of the studies again with the other's --dtype."
         )
 
 
-def _labelled(its: Sequence[Profile]) -> tuple[Profile, ...]:
+def _labelled(profiles: Sequence[Profile]) -> tuple[Profile, ...]:
     """The profiles under labels that differ: equal ones get their folder's name, and a number where that is equal."""
-    counts = {label: sum(p.label == label for p in its) for label in {p.label for p in its}}
+    every = [profile.label for profile in profiles]
     named: list[Profile] = []
-    for profile in its:
-        label = base = f"{profile.label} ({profile.source})" if counts[profile.label] > 1 else profile.label
+    for profile in profiles:
+        label = base = f"{profile.label} ({profile.source})" if every.count(profile.label) > 1 else profile.label
         number = 2
         while any(label == other.label for other in named):
             label, number = f"{base}, {number}", number + 1
-        named.append(replace(profile, label=label))
+        named.append(profile.model_copy(update={"label": label}))
     return tuple(named)
 
 
-def correlations(of_model: Sequence[Profile], seed: int = 0) -> tuple[Correlation, ...]:
+def correlations(profiles: Sequence[Profile], seed: int = 0) -> tuple[Correlation, ...]:
     """Spearman's rank correlations between all profiles of a model that are `ranked`, pair by pair.
 
     The permutation p (see `permutation_p`) takes blocks for exchangeable. Neighbouring blocks are alike, so a small p
     is too small where both profiles are smooth; `beyond_depth` shows what a common trend makes of it. `p_corrected` is
     None: it needs the pairs of all models (`corrected`).
     """
-    told = []
-    for a, b in itertools.combinations([profile for profile in of_model if profile.ranked], 2):
+    pairs = []
+    for a, b in itertools.combinations([profile for profile in profiles if profile.ranked], 2):
         both = [block for block in a.blocks if block in b.blocks]
         x, y = (np.array([p.values[p.blocks.index(block)] for block in both], dtype=np.float64) for p in (a, b))
         rho, p, beyond = math.nan, None, math.nan
@@ -194,8 +140,8 @@ def correlations(of_model: Sequence[Profile], seed: int = 0) -> tuple[Correlatio
             beyond = _partial(rho, spearman(x, np.array(both, float)), spearman(y, np.array(both, float)))
         if a.kind != b.kind and math.isfinite(rho):
             p = permutation_p(x, y, seed)
-        told.append(Correlation(a.label, b.label, len(both), rho, p, None, beyond))
-    return tuple(told)
+        pairs.append(Correlation(a=a.label, b=b.label, blocks=len(both), rho=rho, p=p, beyond_depth=beyond))
+    return tuple(pairs)
 
 
 def spearman(x: Float[np.ndarray, " blocks"], y: Float[np.ndarray, " blocks"]) -> float:
@@ -254,80 +200,6 @@ def needed(blocks: int, pairs: int, seed: int = 0) -> float | None:
     return None
 
 
-def summarise(overlay: Overlay) -> dict[str, Any]:
-    """What `summary.json` holds; numbers that are not known are None."""
-    return {
-        "kind": "overlay",
-        "models": [
-            {
-                "model": of.model,
-                "fingerprint": of.fingerprint,
-                "profiles": [_profile(profile) for profile in of.profiles],
-                "correlations": [
-                    {name: _finite(value) for name, value in vars(correlation).items()}
-                    for correlation in of.correlations
-                ],
-                "needed": _needed(of, sum(one.p is not None for one in overlay.correlations)),
-            }
-            for of in overlay.models
-        ],
-        "study": {"folders": list(overlay.folders), "version": version("lesion")},
-        "notes": list(overlay.notes),
-    }
-
-
-def recalled(summary: Mapping[str, Any]) -> Overlay:
-    """The overlay of a `summary.json`: the inverse of `summarise`; p is corrected over all its models anew.
-
-    Raises:
-        LesionError: it is not the summary of an overlay.
-    """
-    try:
-        models = tuple(
-            Of(
-                str(entry["model"]),
-                entry.get("fingerprint"),
-                tuple(_recalled(str(entry["model"]), one) for one in entry["profiles"]),
-                tuple(
-                    Correlation(**{**one, "rho": _known(one["rho"]), "beyond_depth": _known(one["beyond_depth"])})
-                    for one in entry["correlations"]
-                ),
-            )
-            for entry in summary["models"]
-        )
-        return Overlay(corrected(models), tuple(summary["study"]["folders"]), tuple(summary["notes"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise LesionError(
-            f"The summary is not one of an overlay ({reason(error)}); run `lesion overlay` again."
-        ) from error
-
-
-def _recalled(model: str, entry: Mapping[str, Any]) -> Profile:
-    numbers = {name: tuple(map(_known, entry[name])) for name in ("values", "low", "high")}
-    whole = {name: tuple(map(int, entry[name])) for name in ("blocks", "critical")}
-    return Profile(**{**entry, **numbers, **whole, "model": model})
-
-
-def _known(value: float | None) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _needed(of: Of, pairs: int) -> dict[str, Any] | None:
-    told = [correlation for correlation in of.correlations if correlation.p is not None]
-    if not told:
-        return None
-    blocks = max(correlation.blocks for correlation in told)
-    return {"blocks": blocks, "pairs": pairs, "rho": needed(blocks, pairs)}
-
-
-def _profile(profile: Profile) -> Mapping[str, Any]:
-    listed = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in vars(profile).items()
-        if name != "model"
-    }
-    return listed | {name: [_finite(value) for value in listed[name]] for name in ("values", "low", "high")}
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _needed(model: ModelProfiles, pairs: int) -> Needed | None:
+    blocks = [pair.blocks for pair in model.correlations if pair.p is not None]
+    return Needed(blocks=max(blocks), pairs=pairs, rho=needed(max(blocks), pairs)) if blocks else None

@@ -8,26 +8,25 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import RenderableType
+from typing_extensions import override
 
 from lesion.arguments import validated
-from lesion.core.cost import beside
 from lesion.core.functions import runs
 from lesion.core.result import StudyResult, progress_line
 from lesion.models.load import Model
-from lesion.plain import tame
 from lesion.progress import Watcher
 from lesion.studies.tuning import report as page
-from lesion.studies.tuning import tables as tuning_tables
+from lesion.studies.tuning import tables
+from lesion.studies.tuning.folder import training_seconds
 from lesion.studies.tuning.method import METHOD
+from lesion.studies.tuning.result import TuningSummary
 
 
 @dataclass(frozen=True)
-class TuningResult(StudyResult):
+class TuningResult(StudyResult[TuningSummary]):
     """A tuning that has been run: its numbers, and the tuned model where there is one.
 
     Attributes:
-        folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
-        summary: what `summary.json` holds.
         model: the folder of the tuned model, for `lesion.load`; None in a study of several arms or seeds.
         trained: trainings that this run had to do.
         planned: trainings that the study consists of; 0 where it was not run now.
@@ -39,21 +38,18 @@ class TuningResult(StudyResult):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per arm, task and seed: what `tuning.csv` holds."""
-        return tuning_tables.csv(self.summary)
+        """One row per arm, seed and task, as `tuning.csv`; accuracies and changes in 0…1."""
+        return tables.every(self.summary).frame
 
+    @override
     def report(self) -> Path:
-        """Write the report into the folder and return the path of `report.html`.
-
-        Raises:
-            LesionError: the folder cannot be written.
-        """
         return page.write(self.folder, self.summary)
 
+    @override
     def text(self) -> RenderableType:
-        """The tables for a terminal."""
-        return page.text_tables(tame(beside(self.summary, self.folder)))
+        return tables.text_tables(self.summary, training_seconds(self.folder))
 
+    @override
     def done(self) -> list[str]:
         """How many trainings there were, and where the model lies."""
         trained = progress_line("trained", self.trained, self.planned, already="trained already")

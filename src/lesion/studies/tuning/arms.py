@@ -10,7 +10,7 @@ import numpy as np
 from lesion.core.layers import parse_layers
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, NAMED, RANDOM, TuningStudy
+from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM, TuningStudy
 from lesion.training.blocks import adapter_size, linear_modules
 
 
@@ -32,7 +32,7 @@ class Arm:
 
 
 def by_drops(arms: Sequence[str]) -> bool:
-    """Whether some arm can only be told once it is known how much each block matters."""
+    """Whether the blocks of some arm depend on how much each block matters."""
     return CRITICAL in arms or LEAST in arms
 
 
@@ -86,18 +86,18 @@ def arms_of(
     """
     count = len(model.anatomy.blocks)
     budget = budget_of(study, count)
-    found = []
+    arms = []
     for name in study.arms:
         if name == ALL_ADAPTER:
             ranked = _order(drops)[:budget] if drops is not None else list(range(budget))
-            found.append(_everywhere(model, _parameters(model, ranked)))
+            arms.append(_everywhere(model, _parameters(model, ranked)))
             continue
         blocks = _blocks(name, study, count, budget, seed, drops, critical)
         if study.adapter is None or name == ALL_FULL:
-            found.append(Arm(name, blocks, None, _parameters(model, blocks)))
+            arms.append(Arm(name, blocks, None, _parameters(model, blocks)))
         else:
-            found.append(Arm(name, blocks, study.adapter, _adapters(model, study.adapter, blocks)))
-    return found
+            arms.append(Arm(name, blocks, study.adapter, _adapters(model, study.adapter, blocks)))
+    return arms
 
 
 def _blocks(
@@ -150,16 +150,3 @@ def _everywhere(model: Model, most: int) -> Arm:
     rank = max(1, min(largest, most // adapter_size(model, 1)))
     every = tuple(range(len(model.anatomy.blocks)))
     return Arm(ALL_ADAPTER, every, rank, adapter_size(model, rank))
-
-
-def label(name: str) -> str:
-    """An arm in words: `critical blocks`, `all blocks (adapters)`, `blocks 0-3,7`."""
-    if name in NAMED:
-        return {
-            CRITICAL: "critical blocks",
-            LEAST: "least critical blocks",
-            RANDOM: "random blocks",
-            ALL_ADAPTER: "all blocks (adapters)",
-            ALL_FULL: "all blocks (full)",
-        }[name]
-    return f"blocks {name}" if not name.isdecimal() else f"block {name}"

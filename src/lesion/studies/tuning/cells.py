@@ -9,14 +9,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
+from pydantic import ValidationError
 
 from lesion.atomic import replace as write_whole
 from lesion.core.layers import canonical_layers
+from lesion.core.values import Number, Value
 from lesion.errors import LesionError
-from lesion.files import UNFIT, stored_object
+from lesion.files import SUMMARY_BYTES, read_text
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model
 from lesion.progress import Watcher
@@ -52,13 +53,44 @@ class Cell:
         return f"blocks{short}{adapter}-rate{self.rate:g}-seed{self.seed}-{self.digest[:8]}"
 
 
+class TrainingPoint(Value):
+    """A point of a training's curve.
+
+    Attributes:
+        loss: mean over the stretch since the last point, in nats per answer token.
+        rate: the learning rate at its end.
+        tokens: of answers so far; seconds: likewise.
+    """
+
+    step: int
+    loss: Number
+    rate: Number = None
+    tokens: int = 0
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True)
 class Trained:
     """What a finished training left: the fingerprint of its weights, its curve, and how long it took in seconds."""
 
     fingerprint: str
-    curve: tuple[dict[str, Any], ...]
+    curve: tuple[TrainingPoint, ...]
     seconds: float
+
+
+class StoredCell(Value):
+    """A finished cell as its file has it."""
+
+    digest: str
+    arm: str
+    blocks: tuple[int, ...]
+    rank: int | None
+    parameters: int
+    rate: float
+    seed: int
+    fingerprint: str
+    seconds: float
+    curve: tuple[TrainingPoint, ...]
 
 
 def cell_of(arm: Arm, rate: float, seed: int, model: Model, examples: Sequence[Example], steps: int, rows: int) -> Cell:
@@ -71,20 +103,21 @@ def cell_of(arm: Arm, rate: float, seed: int, model: Model, examples: Sequence[E
         seed,
         steps,
         rows,
-        [[list(one.prompt), list(one.completion)] for one in examples],
+        [[list(example.prompt), list(example.completion)] for example in examples],
     ]
     return Cell(arm, rate, seed, hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest())
 
 
 def trained(folder: Path, cell: Cell) -> Trained | None:
     """What is known of a cell in a study's folder; None: it is not trained yet, or its note is damaged."""
-    try:
-        found = stored_object(folder / CELLS / cell.folder / CELL, "")
-        if found is None or found["digest"] != cell.digest:
-            return None
-        return Trained(str(found["fingerprint"]), tuple(found["curve"]), float(found["seconds"]))
-    except (*UNFIT, LesionError):
+    path = folder / CELLS / cell.folder / CELL
+    if not path.is_file():
         return None
+    try:
+        stored = StoredCell.model_validate_json(read_text(path, limit=SUMMARY_BYTES))
+    except (LesionError, ValidationError):
+        return None
+    return Trained(stored.fingerprint, stored.curve, stored.seconds) if stored.digest == cell.digest else None
 
 
 @contextmanager
@@ -119,7 +152,7 @@ def tuned(
     inside = [p for block in cell.arm.blocks for p in model.anatomy.blocks[block].module.parameters()]
     before = [p.detach().clone() for p in inside]
     try:
-        curve = supervise(
+        points = supervise(
             model,
             examples,
             Tuning(steps=steps, rows=rows, learning_rate=cell.rate, seed=cell.seed),
@@ -128,11 +161,11 @@ def tuned(
             blocks=cell.arm.blocks,
             rank=cell.arm.rank,
         )
+        curve = tuple(TrainingPoint.model_validate(point) for point in points)
         changed = replace(model, fingerprint=fingerprint(model.network), origin=None)
-        seconds = float(curve[-1].get("seconds", 0.0)) if curve else 0.0
-        found = Trained(changed.fingerprint, tuple(curve), seconds)
-        _note(place, cell, found)
-        yield changed, found
+        finished = Trained(changed.fingerprint, curve, curve[-1].seconds if curve else 0.0)
+        _note(place, cell, finished)
+        yield changed, finished
     finally:
         with torch.no_grad():
             for parameter, value in zip(inside, before, strict=True):
@@ -149,22 +182,22 @@ def begin_anew(folder: Path, cell: Cell) -> None:
     shutil.rmtree(folder / CELLS / cell.folder, ignore_errors=True)
 
 
-def _note(place: Path, cell: Cell, found: Trained) -> None:
-    told = {
-        "digest": cell.digest,
-        "arm": cell.arm.name,
-        "blocks": list(cell.arm.blocks),
-        "rank": cell.arm.rank,
-        "parameters": cell.arm.parameters,
-        "rate": cell.rate,
-        "seed": cell.seed,
-        "fingerprint": found.fingerprint,
-        "seconds": found.seconds,
-        "curve": list(found.curve),
-    }
+def _note(place: Path, cell: Cell, finished: Trained) -> None:
+    stored = StoredCell(
+        digest=cell.digest,
+        arm=cell.arm.name,
+        blocks=cell.arm.blocks,
+        rank=cell.arm.rank,
+        parameters=cell.arm.parameters,
+        rate=cell.rate,
+        seed=cell.seed,
+        fingerprint=finished.fingerprint,
+        seconds=finished.seconds,
+        curve=finished.curve,
+    )
     try:
         place.mkdir(parents=True, exist_ok=True)
-        write_whole(place / CELL, json.dumps(told, indent=1))
+        write_whole(place / CELL, stored.model_dump_json(indent=1))
     except OSError as error:
         raise LesionError(f"{place} cannot be written: {error.strerror or error}; give another --out.") from error
 

@@ -1,157 +1,145 @@
-"""The charts of a tuning study: what every arm gains, seed by seed, and the loss over its steps."""
+"""The charts of a tuning study: what every arm gains, seed by seed, the loss over its steps, and the blocks' drops."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from markupsafe import Markup
+import altair as alt
+import pandas as pd
 
-from lesion.report import charts, line_charts, wording
-from lesion.report.line_charts import Curve, Point
-from lesion.report.scales import Scale, spaced
-from lesion.report.wording import signed
+from lesion.report import plots, theme, wording
+from lesion.report.blocks import Series
+from lesion.report.plots import Axis
+from lesion.studies.tuning.result import ArmResult, Change, Drops, TuningSummary
+from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM
 
-SIZES = {"wide": (700, 190), "narrow": (350, 0)}
-"""Width of a dot plot, and how much of it the names take; 0: they stand above their rows."""
-ROW, ROW_NARROW = 38, 52
-TOP, BOTTOM = 8, 42
-TONES = {"critical": 1, "least": 0, "random": 6, "all-adapter": 2, "all-full": 3}
-"""Colours of the arms; layers that were named have the next one."""
-CURVES = (400, 270)
+POINTS = "change of accuracy, points"
+TONES = {CRITICAL: 1, LEAST: 0, RANDOM: 6, ALL_ADAPTER: 2, ALL_FULL: 3}
+"""Colours of the arms with names; arms of named blocks have the others, in order."""
+OTHERS = tuple(index for index in range(len(theme.TONES)) if index not in TONES.values())
+MARKS = 12
+"""A curve has about so many marks."""
+CROWDED = 40
+"""From so many blocks on, cells are too narrow for a number."""
 
 
-@dataclass(frozen=True)
-class Dot:
-    """A row of a dot plot: a change of accuracy with its interval, and that of every seed."""
+class Row(NamedTuple):
+    """A row of a chart of changes."""
 
     label: str
-    mean: float
-    low: float
-    high: float
-    seeds: tuple[float, ...]
+    change: Change
     tone: int
 
 
-def tone(arm: str) -> int:
-    """The colour of an arm."""
-    return TONES.get(arm, 4)
+def tones(summary: TuningSummary) -> dict[str, int]:
+    """The number of every arm's colour and mark, by its name."""
+    others = [arm.name for arm in summary.arms if arm.name not in TONES]
+    return {**TONES, **{name: OTHERS[place % len(OTHERS)] for place, name in enumerate(others)}}
 
 
-def gains(summary: Mapping[str, Any], task: int) -> list[Dot]:
+def gains(summary: TuningSummary, task: int) -> list[Row]:
     """The change of every arm on a task, by its place among the tasks: the studied one is 0, controls follow."""
-    return [_dot(arm["label"], arm["tasks"][task]["change"], tone(arm["arm"])) for arm in summary["arms"]]
+    colours = tones(summary)
+    return [Row(arm.label, arm.tasks[task].change, colours[arm.name]) for arm in summary.arms]
 
 
-def differences(summary: Mapping[str, Any]) -> list[Dot]:
+def differences(summary: TuningSummary) -> list[Row]:
     """Critical blocks minus the others, on the studied task."""
-    labels = {arm["arm"]: arm["label"] for arm in summary["arms"]}
-    return [_dot(f"over {labels[one['second']]}", one, tone(one["second"])) for one in summary["differences"]]
+    colours, labels = tones(summary), {arm.name: arm.label for arm in summary.arms}
+    return [Row(f"over {labels[pair.second]}", pair, colours[pair.second]) for pair in summary.differences]
 
 
-def _dot(label: str, change: Mapping[str, Any], colour: int) -> Dot:
-    return Dot(label, change["mean"], change["low"], change["high"], tuple(change["seeds"]), colour)
-
-
-def dots(name: str, rows: Sequence[Dot], axis: str, reach: Sequence[Dot] = ()) -> list[tuple[str, Markup]]:
-    """A dot plot for wide screens and one for narrow ones, each with its class.
+def changes_chart(rows: Sequence[Row], beside: Sequence[Row] = ()) -> alt.LayerChart:
+    """Changes in points with their intervals, and a small dot for every seed.
 
     Args:
-        name: for readers who do not see it.
         rows: from the top down.
-        axis: what the numbers are.
-        reach: rows of other plots that should have the same axis.
+        beside: rows of other charts that should have the same axis.
     """
-    return [(f"on-{kind}", _dots(name, rows, axis, size, [*rows, *reach])) for kind, size in SIZES.items()]
-
-
-def _dots(name: str, rows: Sequence[Dot], axis: str, size: tuple[int, int], reach: Sequence[Dot]) -> Markup:
-    width, room = size
-    row = ROW if room else ROW_NARROW
-    height = TOP + row * len(rows) + BOTTOM
-    x = _axis(reach, room + 14.0, width - 14.0)
-    floor = height - BOTTOM
-    parts = []
-    for value, text in spaced(x, 34.0):
-        parts.append(
-            Markup(
-                '<path class="grid{}" d="M{:.1f} {}V{}"/>'
-                '<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>'
-            ).format(" zero" if value == 0 else "", x.at(value), TOP, floor, x.at(value), floor + 16, text)
-        )
-    parts.append(
-        Markup('<text class="axis" x="{:.1f}" y="{}" text-anchor="middle">{}</text>').format(
-            (x.start + x.end) / 2, height - 6, wording.short(axis, 60)
-        )
+    frame = pd.DataFrame(
+        [
+            {"y": row.label, "x": 100 * row.change.value, "low": 100 * row.change.low, "high": 100 * row.change.high}
+            | {"colour": theme.tone(row.tone), "tip": _tip(row)}
+            for row in rows
+        ]
     )
-    for index, one in enumerate(rows):
-        middle = TOP + row * index + (row / 2 if room else row - 16)
-        label = Markup('<text class="label" x="{}" y="{:.1f}" text-anchor="{}">{}</text>').format(
-            room if room else 14, middle + 4 if room else middle - 16, "end" if room else "start",
-            wording.short(one.label, 34 if room else 48),
-        )  # fmt: skip
-        drawn = Markup('<path class="stroke" d="M{:.1f} {:.1f}H{:.1f}"/>').format(x.at(one.low), middle, x.at(one.high))
-        for end in (one.low, one.high):
-            drawn += Markup('<path class="stroke" d="M{:.1f} {:.1f}V{:.1f}"/>').format(
-                x.at(end), middle - 5, middle + 5
-            )
-        if len(one.seeds) > 1:
-            for value in one.seeds:
-                drawn += Markup('<circle class="repeat" cx="{:.1f}" cy="{:.1f}" r="2.6"/>').format(
-                    x.at(value), middle + 9
-                )
-        drawn += Markup('<circle class="mark critical" cx="{:.1f}" cy="{:.1f}" r="4.6"/>').format(
-            x.at(one.mean), middle
-        )
-        told = f"{one.label}\n{signed(one.mean)} points {wording.interval(one.low, one.high)}"
-        if len(one.seeds) > 1:
-            told += f"\nseeds: {', '.join(map(signed, one.seeds))}"
-        hit = Markup('<rect class="point" data-tip="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}"/>').format(
-            told, x.start, middle - 14, x.end - x.start, 28
-        )
-        parts.append(Markup('<g class="t{}">{}{}</g>{}').format(one.tone % charts.SERIES, label, drawn, hit))
-    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        width, height, name, Markup("").join(parts)
+    repeats = pd.DataFrame(
+        [
+            {"y": row.label, "x": 100 * value, "colour": theme.tone(row.tone)}
+            for row in rows
+            for value in row.change.seeds
+            if len(row.change.seeds) > 1
+        ],
+        columns=["y", "x", "colour"],
     )
+    low, high = _range(row.change for row in (*rows, *beside))
+    return plots.forest(frame, Axis(POINTS, low, high), repeats=repeats)
 
 
-def _axis(rows: Sequence[Dot], start: float, end: float) -> Scale:
-    """A linear axis in points with 0 in it."""
-    values = [0.0, *(value for one in rows for value in (one.low, one.high, *one.seeds))]
-    low, high = min(values), max(values)
-    span = max(high - low, 0.02)
-    steps = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-    step = next((step for step in steps if span / step <= 7), 0.5)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    if first == last:
-        first, last = first - 1, last + 1
-    ticks = tuple((index * step, signed(index * step)) for index in range(first, last + 1))
-    return Scale(first * step, last * step, start, end, ticks)
+def _tip(row: Row) -> str:
+    change = row.change
+    text = f"{row.label}\n{wording.signed(change.value)} points {wording.interval(change.low, change.high)}"
+    if len(change.seeds) > 1:
+        text += f"\nseeds: {', '.join(map(wording.signed, change.seeds))}"
+    return text
 
 
-def losses(summary: Mapping[str, Any]) -> tuple[Markup, list[Any]] | None:
-    """The loss of every arm at its learning rate, mean over seeds, with its legend; None with nothing to draw."""
-    curves = []
-    for arm in summary["arms"]:
-        chosen = [curve["points"] for curve in arm["curves"] if curve["rate"] == arm["rate"]]
-        steps = [point["step"] for point in chosen[0]] if chosen else []
-        if len(steps) < 2 or any([point["step"] for point in points] != steps for points in chosen):
-            continue
-        of_step = [[points[index]["loss"] for points in chosen] for index in range(len(steps))]
-        if any(loss is None for losses in of_step for loss in losses):
-            continue
-        points = tuple(
-            Point(float(step), sum(losses) / len(losses)) for step, losses in zip(steps, of_step, strict=True)
-        )
-        curves.append(Curve(arm["label"], tone(arm["arm"]), points))
-    if not curves:
-        return None
-    last = max(point.x for curve in curves for point in curve.points)
-    stride = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 10**9) if last / s <= 6)
-    ticks = tuple((float(at), f"{at:,}") for at in range(0, int(last) + 1, stride))
-    x = Scale(0.0, last, line_charts.LEFT, CURVES[0] - line_charts.RIGHT, ticks)
-    y = line_charts.upwards([point.y for curve in curves for point in curve.points], CURVES)
-    drawn = line_charts.chart("Loss over the steps", curves, x, y, ("step", "nats per answer token"), CURVES)
-    return drawn, line_charts.legend(curves)
+def _range(changes: Iterable[Change]) -> tuple[float, float]:
+    """The ends of an axis in points: 0 and all changes, with some room."""
+    values = [0.0, *(100 * value for change in changes for value in (change.low, change.high, *change.seeds))]
+    room = max(0.05 * (max(values) - min(values)), 0.5)
+    return float(math.floor(min(values) - room)), float(math.ceil(max(values) + room))
+
+
+def learned(summary: TuningSummary) -> list[ArmResult]:
+    """The arms whose loss can be drawn."""
+    return [arm for arm in summary.arms if arm.loss]
+
+
+def loss_chart(summary: TuningSummary) -> alt.LayerChart:
+    """The loss of every arm at its learning rate, mean over seeds."""
+    arms, colours = learned(summary), tones(summary)
+    names, numbers = [arm.label for arm in arms], [colours[arm.name] for arm in arms]
+    frame = pd.DataFrame([{"series": arm.label, "x": step, "y": loss} for arm in arms for step, loss in arm.loss])
+    across, upright = Axis("step", 0.0, float(frame["x"].max()), whole=True), Axis("nats per answer token", low=0.0)
+    guide = pd.DataFrame(
+        [
+            {"x": step, "tip": "\n".join([f"step {step:,}", *map(_loss, rows["series"], rows["y"])])}
+            for step, rows in frame.groupby("x", sort=True)
+        ]
+    )
+    curves = plots.curves(frame, across, upright, names, numbers=numbers, spread="none", marks=False, guide=guide)
+    steps = sorted(set(frame["x"]))
+    marked = frame[frame["x"].isin(steps[:: math.ceil(len(steps) / MARKS)])]
+    marks = alt.Chart(marked).mark_point().encode(
+        x=plots.x(across), y=plots.y(upright), color=plots.colour(names, numbers), shape=plots.shape(names, numbers)
+    )  # fmt: skip
+    return alt.layer(marks, curves)
+
+
+def _loss(name: str, loss: float) -> str:
+    return f"{name}: {wording.figures(loss, 4)}"
+
+
+def loss_legend(summary: TuningSummary) -> tuple[Series, ...]:
+    """The series of the chart of losses."""
+    colours = tones(summary)
+    return tuple(Series(arm.label, colours[arm.name]) for arm in learned(summary))
+
+
+def drops_chart(drops: Drops) -> alt.LayerChart:
+    """The drop of accuracy without each block; critical blocks are boxed."""
+    frame = pd.DataFrame(
+        [
+            {"x": block, "y": "drop", "value": drop, "marked": block in drops.critical}
+            | {"text": wording.points(drop) if len(drops.drops) < CROWDED else ""}
+            | {"tip": f"{wording.place('block', block)}: {wording.points(drop)} points"
+               + (", critical" if block in drops.critical else "")}
+            for block, drop in enumerate(drops.drops)
+        ]
+    )  # fmt: skip
+    return plots.heat(frame, "block switched off", "", full=max(0.05, *map(abs, drops.drops)), height=34).properties(
+        width=theme.WIDTH
+    )

@@ -1,4 +1,4 @@
-"""The items of a tuning study: those that are trained on, those that choose the rate, and those that are told."""
+"""The items of a tuning study: those that are trained on, those that choose the rate, and test items."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Data:
     """Items, none of them in two parts.
 
     Attributes:
-        questions: how they are asked.
+        questions: how they are put to a model.
         tasks: by choice, the studied one first.
         train: what is trained on, in drawn order.
         validation: of the training split too, never trained on: they choose the learning rate.
-        test: by choice, what is told.
+        test: by choice, what is evaluated.
     """
 
     questions: Questions
@@ -44,8 +44,8 @@ class Data:
         """The studied task."""
         return self.tasks[self.choice]
 
-    def asked(self) -> dict[TaskChoice, list[Item]]:
-        """Every item that is asked at some point."""
+    def every_item(self) -> dict[TaskChoice, list[Item]]:
+        """Every item that is evaluated at some point, by task."""
         return {**self.test, self.choice: [*self.validation, *self.test[self.choice]]}
 
 
@@ -88,9 +88,9 @@ def _training(study: TuningStudy, task: Task) -> tuple[tuple[Item, ...], tuple[I
             f" tune on a task that is answered, such as {', '.join(TRAINABLE)}."
         )
     pool = getattr(task, "calibration", None)
-    asked = list(task.load())
-    # Some tasks have nothing else to observe a model on than what is asked: that must never be trained on.
-    ids, questions = {item.id for item in asked}, {item.question for item in asked}
+    evaluated = list(task.load())
+    # Some tasks have nothing else to observe a model on than what is evaluated: that must never be trained on.
+    ids, questions = {item.id for item in evaluated}, {item.question for item in evaluated}
     there = [item for item in (pool() if pool is not None else ()) if item.id not in ids]
     there = [item for item in there if item.question not in questions]
     if not there:

@@ -2,213 +2,182 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
 from lesion.report import wording
+from lesion.report.finding import Finding
 from lesion.report.wording import signed
+from lesion.studies.tuning.result import Accuracy, ArmResult, Change, TuningSummary
+from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM
 
-Summary = Mapping[str, Any]
 FEW = 10
 """So many different choices of random blocks or fewer are said to be few."""
-BADGES = {"pays": "yes", "does not pay": "no", "cannot tell": ""}
-"""The class of a verdict's badge."""
+MOODS = {"pays": "yes", "does not pay": "no"}
+"""The mood of a verdict's badge."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A subject, what is found, and what else belongs to it; `badge` is a verdict in a word and its class."""
-
-    subject: str
-    headline: str
-    sentences: tuple[str, ...] = ()
-    badge: tuple[str, str] | None = None
-
-
-def change(one: Mapping[str, Any]) -> str:
+def change(difference: Change) -> str:
     """A change in points with its interval: `+3.8 points [1.2, 6.4]`."""
-    return f"{signed(one['mean'])} points {wording.interval(one['low'], one['high'])}"
+    return f"{signed(difference.value)} points {wording.interval(difference.low, difference.high)}"
 
 
-def blocks(arm: Mapping[str, Any]) -> str:
-    """The blocks of an arm: `blocks 0 and 2`; of one that is drawn, how many, since every seed has its own."""
-    sets = [tuple(one) for one in arm["blocks"]]
-    if len(set(sets)) > 1:
-        return f"{wording.counted(len(sets[0]), 'block')}, drawn anew by every seed"
-    name = "block" if len(sets[0]) == 1 else "blocks"
-    return f"{name} {wording.layer_runs(sets[0], last=' and')}"
+def blocks(arm: ArmResult) -> str:
+    """The blocks of an arm: `blocks 0 and 2`; where every seed has its own, how many."""
+    first = arm.blocks[0]
+    if len(set(arm.blocks)) > 1:
+        return f"{wording.counted(len(first), 'block')}, drawn anew by every seed"
+    return f"{'block' if len(first) == 1 else 'blocks'} {wording.layer_runs(first, last=' and')}"
 
 
-def findings(summary: Summary) -> list[Finding]:
-    """The findings: the verdict where there is one, each arm's gain, and the damage."""
-    found = []
-    if summary["verdict"] is not None:
-        found.append(_verdict(summary))
-    found.append(_gains(summary))
-    if summary["controls"]:
-        found.append(_damage(summary))
-    return found
+def findings(summary: TuningSummary) -> list[Finding]:
+    """The verdict where there is one, each arm's gain, and the damage."""
+    decided = [] if summary.verdict is None else [_verdict(summary)]
+    return [*decided, _gains(summary), *([_damage(summary)] if summary.study.controls else [])]
 
 
-def verdict(summary: Summary) -> str:
+def verdict(summary: TuningSummary) -> str:
     """The verdict as one sentence, with the comparison that decided it."""
-    word, reason = summary["verdict"]["word"], summary["verdict"]["reason"]
-    main = _against(summary, "random")
-    full = _gain(summary, "all-full")
-    gain = _gain(summary, "critical")
-    told = f"{change(main)} against {_random(summary)}" if main is not None else ""
+    main, gain, full = summary.against(RANDOM), summary.arm(CRITICAL), summary.arm(ALL_FULL)
+    if summary.verdict is None or main is None or gain is None:
+        return ""
+    compared = f"{change(main)} against {_random(summary)}"
+    unknown = "Whether tuning the critical blocks pays cannot be told:"
+    reason = summary.verdict.reason
     if reason == "better":
-        return f"Tuning the critical blocks pays: {told}."
+        return f"Tuning the critical blocks pays: {compared}."
     if reason == "no better":
-        return f"Tuning the critical blocks does not pay: {told}, so that they are at most a trifle better."
-    if reason == "nothing learned":
-        return (
-            f"Whether tuning the critical blocks pays cannot be told: not even all blocks in full gained beyond doubt"
-            f" in these steps ({change(full or {})}), so there was nothing to compare."
-        )
+        return f"Tuning the critical blocks does not pay: {compared}, at best less than a point."
+    if reason == "nothing learned" and full is not None:
+        return f"{unknown} even all blocks in full have no clear gain in these steps ({change(full.gain)})."
     if reason == "no gain":
-        return (
-            f"Whether tuning the critical blocks pays cannot be told: they gain more than others, {told}, but"
-            f" they do not gain beyond doubt themselves ({change(gain or {})})."
-        )
-    if word != "cannot tell":
-        return f"Tuning the critical blocks: {word}."
-    return f"Whether tuning the critical blocks pays cannot be told: {told}, and that interval holds both answers."
+        return f"{unknown} {compared}, but no clear gain over the untuned model ({change(gain.gain)})."
+    return f"{unknown} {compared}, an interval that allows both answers."
 
 
-def _random(summary: Summary) -> str:
+def _random(summary: TuningSummary) -> str:
     """The random blocks in words: those that are not critical, where the draw was among these."""
-    pool, blocks = summary["random_from"], summary["model"]["blocks"]
-    return "random blocks" if len(pool) == blocks else "random blocks that are not critical"
+    everywhere = len(summary.random_from or ()) == summary.model.blocks
+    return "random blocks" if everywhere else "random blocks that are not critical"
 
 
-def _choices(summary: Summary) -> list[str]:
+def _choices(summary: TuningSummary) -> list[str]:
     """Which blocks the random ones are drawn from, and how many different choices there are; none without that arm."""
-    pool = summary["random_from"]
-    if pool is None:
+    arm, choices = summary.arm(RANDOM), summary.random_choices
+    if arm is None or summary.random_from is None or choices is None:
         return []
-    size = next(len(arm["blocks"][0]) for arm in summary["arms"] if arm["arm"] == "random")
-    choices = math.comb(len(pool), size)
     few = (
-        f" There are {choices} such choices: the comparison says something of these blocks, and little of critical"
-        f" blocks in general."
+        f" There are only {choices} such choices: the comparison is about these blocks and says little of critical"
+        " blocks in general."
     )
+    among = wording.listed([str(block) for block in summary.random_from])
     return [
-        f"Random blocks are {size} of {wording.listed([str(block) for block in pool])}, drawn anew by every seed."
-        f"{few if choices <= FEW else ''}"
+        f"Random blocks are {len(arm.blocks[0])} of {among}, drawn anew by every seed.{few if choices <= FEW else ''}"
     ]
 
 
-def _verdict(summary: Summary) -> Finding:
-    arms = {arm["arm"]: arm for arm in summary["arms"]}
+def _verdict(summary: TuningSummary) -> Finding:
+    assert summary.verdict is not None
     sentences = []
-    least, adapter, full = (_against(summary, name) for name in ("least", "all-adapter", "all-full"))
-    if least is not None:
-        sentences.append(f"Against the least critical blocks: {change(least)}.")
-    if adapter is not None:
-        rank = arms["all-adapter"]["rank"]
-        sentences.append(f"Against adapters on all blocks with as many parameters (rank {rank}): {change(adapter)}.")
-    if full is not None:
-        times = arms["all-full"]["parameters"] / max(1, arms["critical"]["parameters"])
-        sentences.append(f"Against all blocks in full, {times:.1f} times the parameters: {change(full)}.")
+    critical, adapters, full = (summary.arm(name) for name in (CRITICAL, ALL_ADAPTER, ALL_FULL))
+    if (difference := summary.against(LEAST)) is not None:
+        sentences.append(f"Against the least critical blocks: {change(difference)}.")
+    if (difference := summary.against(ALL_ADAPTER)) is not None and adapters is not None:
+        sentences.append(
+            f"Against adapters on all blocks with as many parameters (rank {adapters.rank}): {change(difference)}."
+        )
+    if (difference := summary.against(ALL_FULL)) is not None and full is not None and critical is not None:
+        times = full.parameters / max(1, critical.parameters)
+        sentences.append(f"Against all blocks in full, {times:.1f} times the parameters: {change(difference)}.")
     sentences += [*_choices(summary), _rule(summary)]
-    word = summary["verdict"]["word"]
-    return Finding("Does it pay?", verdict(summary), tuple(sentences), (word, BADGES.get(word, "")))
+    word = summary.verdict.word
+    return Finding("Does it pay?", (verdict(summary),), tuple(sentences), (word, MOODS.get(word, "")))
 
 
-def _rule(summary: Summary) -> str:
-    study = summary["study"]
-    seeds = wording.counted(len(study["seeds"]), "seed")
+def _rule(summary: TuningSummary) -> str:
+    study = summary.study
+    rate = "the learning rate that was best on held-out training items"
+    if not summary.held_out:
+        rate = f"learning rate {study.learning_rates[0]:g}"
     return (
-        f"It pays when critical blocks do better than random ones beyond doubt and gain beyond doubt themselves; it"
-        f" does not pay when at best they are less than a point better; else it cannot be told. All arms: the same"
-        f" {wording.counted(study['steps'], 'step')} of {study['rows']} rows in the same order, {seeds}, the learning"
-        f" rate of each chosen on held-out training items."
+        "Rule: it pays if the intervals of critical minus random blocks and of the gain of critical blocks lie above 0;"
+        " it does not pay if the former lies below one point; otherwise it cannot be told. All arms: the same"
+        f" {wording.counted(study.steps, 'step')} of {study.rows} rows in the same order,"
+        f" {wording.counted(len(study.seeds), 'seed')}, {rate}."
     )
 
 
-def _gains(summary: Summary) -> Finding:
-    before = summary["baseline"][0]
-    told = f"{wording.percent(before['accuracy'])} {wording.interval(before['low'], before['high'])}"
-    sentences = []
-    for arm in summary["arms"]:
-        after = arm["tasks"][0]
-        name = f"{arm['label'][0].upper()}{arm['label'][1:]}"
-        which = "" if arm["arm"].startswith("all") or arm["arm"] == after else f" ({blocks(arm)})"
-        sentences.append(f"{name}{which}: {wording.percent(after['accuracy'])}, {change(after['change'])}.")
-    if len(summary["arms"]) == 1:
-        arm = summary["arms"][0]
-        after = arm["tasks"][0]
-        headline = (
-            f"{_sure(after['change'])} {summary['task']}: {told} before, {wording.percent(after['accuracy'])} after,"
-            f" {change(after['change'])}."
-        )
-        size = wording.percent(arm["parameters"] / summary["model"]["parameters"])
-        how = "in full" if arm["rank"] is None else f"by adapters of rank {arm['rank']}"
+def _gains(summary: TuningSummary) -> Finding:
+    before, task = summary.baseline[0], summary.study.task
+    untuned = accuracy(before.accuracy)
+    if len(summary.arms) == 1:
+        arm = summary.arms[0]
+        after = arm.tasks[0]
+        share = wording.percent(arm.parameters / summary.model.parameters)
+        how = "in full" if arm.rank is None else f"by adapters of rank {arm.rank}"
         return Finding(
-            f"What {arm['label']} gain" if len(arm["blocks"][0]) > 1 else f"What {arm['label']} gains",
-            headline,
+            f"What {arm.label} gain{'s' if arm.label.startswith('block ') else ''}",
             (
-                f"Tuned: {blocks(arm)} of {summary['model']['blocks']} {how}, {arm['parameters']:,} numbers,"
-                f" {size} of the model.",
-                *_one_seed(summary),
+                f"{_effect(arm.gain)} {task}: {untuned} before, {wording.percent(after.accuracy)} after,"
+                f" {change(arm.gain)}.",
+            ),
+            (
+                f"Tuned: {blocks(arm)} of {summary.model.blocks} {how}, {arm.parameters:,} parameters, {share} of the"
+                " model.",
+                *_single_seed(summary),
             ),
         )
+    sentences = []
+    for arm in summary.arms:
+        which = f" ({blocks(arm)})" if arm.name in (CRITICAL, LEAST, RANDOM) else ""
+        sentences.append(f"{_capital(arm)}{which}: {wording.percent(arm.tasks[0].accuracy)}, {change(arm.gain)}.")
     return Finding(
-        f"Gains on {summary['task']}",
-        f"The untuned model has {told} of {wording.counted(before['items'], 'test item')} right.",
-        (*sentences, *_one_seed(summary), *_ends(summary)),
+        f"Gains on {task}",
+        (f"The untuned model has {untuned} of {wording.counted(before.items, 'test item')} right.",),
+        (*sentences, *_single_seed(summary), *_ends(summary)),
     )
 
 
-def _sure(one: Mapping[str, Any]) -> str:
-    if one["low"] > 0:
-        return "The tuning helps on"
-    return "The tuning harms on" if one["high"] < 0 else "The tuning makes no sure difference on"
+def accuracy(value: Accuracy) -> str:
+    """An accuracy with its interval: `85.0 % [81.2, 88.2]`."""
+    return f"{wording.percent(value.value)} {wording.interval(value.low, value.high)}"
 
 
-def _one_seed(summary: Summary) -> list[str]:
-    if len(summary["study"]["seeds"]) > 1:
+def _effect(gain: Change) -> str:
+    if gain.low > 0:
+        return "Tuning helps on"
+    return "Tuning harms" if gain.high < 0 else "Tuning makes no clear difference on"
+
+
+def _capital(arm: ArmResult) -> str:
+    return f"{arm.label[0].upper()}{arm.label[1:]}"
+
+
+def _single_seed(summary: TuningSummary) -> list[str]:
+    if summary.several:
         return []
-    return ["One seed: the intervals know the doubt about items, not that about another order of rows."]
+    return ["One seed: the intervals cover the choice of items, not the order of training rows."]
 
 
-def _ends(summary: Summary) -> list[str]:
-    """Arms whose best learning rate is the smallest or largest that was tried."""
-    found = []
+def _ends(summary: TuningSummary) -> list[str]:
+    """Arms whose best learning rate is the smallest or largest of at least three that were tried."""
+    sentences = []
     for end in ("smallest", "largest"):
-        names = [arm["label"] for arm in summary["arms"] if arm["end"] == end and len(arm["rates"]) > 2]
+        names = [arm.label for arm in summary.arms if arm.end == end and len(arm.rates) > 2]
         if names:
-            found.append(
+            sentences.append(
                 f"The {end} learning rate was the best for {wording.listed(names)}: a better one may lie beyond."
             )
-    return found
+    return sentences
 
 
-def _damage(summary: Summary) -> Finding:
+def _damage(summary: TuningSummary) -> Finding:
     """What the controls lost: damaged only where the whole interval lies below 0."""
     damaged, sentences = [], []
-    for arm in summary["arms"]:
-        told = []
-        for task in arm["tasks"][1:]:
-            told.append(f"{task['task']} {change(task['change'])}")
-            if task["change"]["high"] < 0:
-                damaged.append(f"{arm['label']} ({task['task']})")
-        sentences.append(f"{arm['label'][0].upper()}{arm['label'][1:]}: {'; '.join(told)}.")
-    names = wording.listed(list(summary["controls"]))
+    for arm in summary.arms:
+        controls = arm.tasks[1:]
+        damaged += [f"{arm.label} ({task.task})" for task in controls if task.change.high < 0]
+        changes = "; ".join(f"{task.task} {change(task.change)}" for task in controls)
+        sentences.append(f"{_capital(arm)}: {changes}.")
+    names = wording.listed(list(summary.study.controls))
+    headline = f"No clear loss on {names}."
     if damaged:
-        headline = f"Something was lost elsewhere beyond doubt: {wording.listed(damaged)}."
-    else:
-        headline = f"Nothing was lost beyond doubt on {names}."
-    return Finding("What it costs elsewhere", headline, tuple(sentences))
-
-
-def _against(summary: Summary, second: str) -> Mapping[str, Any] | None:
-    pairs: Sequence[Mapping[str, Any]] = summary["differences"]
-    return next((one for one in pairs if (one["first"], one["second"]) == ("critical", second)), None)
-
-
-def _gain(summary: Summary, name: str) -> Mapping[str, Any] | None:
-    return next((arm["tasks"][0]["change"] for arm in summary["arms"] if arm["arm"] == name), None)
+        headline = f"Clear losses (interval below 0): {wording.listed(damaged)}."
+    return Finding("What it costs elsewhere", (headline,), tuple(sentences))

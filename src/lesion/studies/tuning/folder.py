@@ -1,4 +1,4 @@
-"""The folder of a tuning: whose it is, what may go on in it, and what it has found."""
+"""The folder of a tuning: whose it is, what may go on in it, its summary and the seconds of its trainings."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from lesion.atomic import replace
+from lesion.core import cost
+from lesion.core.values import read_summary
 from lesion.errors import LesionError
 from lesion.files import UNFIT, stored_object
 from lesion.outputs import refuse_another_kind
+from lesion.studies.tuning.result import TuningSummary
 from lesion.studies.tuning.study import TuningStudy
 
-MARK, SUMMARY = "tuning.json", "summary.json"
+MARK = "tuning.json"
 
 
-def recall_tuning(folder: Path) -> dict[str, Any] | None:
+def recall_tuning(folder: Path) -> TuningSummary | None:
     """The summary of a finished tuning; None: the folder is not one's.
 
     Raises:
@@ -24,12 +27,19 @@ def recall_tuning(folder: Path) -> dict[str, Any] | None:
     folder = Path(folder)
     if not (folder / MARK).is_file():
         return None
-    summary = stored_object(folder / SUMMARY, "run the tuning again")
+    summary = read_summary(TuningSummary, folder, "run the tuning again")
     if summary is None:
         raise LesionError(
             f"The tuning in {folder} is not finished; give its command again, it goes on where it stopped."
         )
     return summary
+
+
+def training_seconds(folder: Path) -> dict[str, float]:
+    """Seconds that a training of each arm took, mean over seeds, as far as they were noted."""
+    noted = cost.read(folder).get("training")
+    known = noted.items() if isinstance(noted, dict) else ()
+    return {arm: float(seconds) for arm, seconds in known if isinstance(seconds, int | float)}
 
 
 def refuse(folder: Path, study: TuningStudy) -> None:
@@ -43,12 +53,11 @@ def refuse(folder: Path, study: TuningStudy) -> None:
     kept = _kept(folder)
     if kept is None or kept.identity() == study.identity():
         return
-    silent = {*TuningStudy.SILENT}
     there, here = kept.model_dump(), study.model_dump()
     differing = [
         f"{key}: {_short(there[key])} there, {_short(here[key])} here"
         for key in there
-        if key not in silent and there[key] != here[key]
+        if key not in TuningStudy.SILENT and there[key] != here[key]
     ]
     raise LesionError(f"{folder} holds another tuning ({'; '.join(differing)}). Give another folder with --out.")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,37 +14,12 @@ from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.studies.ablation.run import run
 from lesion.studies.ablation.study import Study
+from lesion.studies.tuning.result import Drops
 from lesion.studies.tuning.study import TuningStudy
 from lesion.tasks.catalogue import canonical
 
 FOLDER = "layers"
 """Where in a study's folder its own ablation lies: a layer study like any other."""
-
-
-@dataclass(frozen=True)
-class Drops:
-    """What every block is worth to the task.
-
-    Attributes:
-        drops: [blocks] accuracy of the baseline minus that without the block, on the same items.
-        critical: the blocks that the layer study calls critical.
-        items: how many items they were told on.
-        source: the layer study's folder; None where the ablation was this study's own.
-    """
-
-    drops: tuple[float, ...]
-    critical: tuple[int, ...]
-    items: int
-    source: str | None
-
-    def told(self) -> dict[str, Any]:
-        """As `summary.json` has it."""
-        return {
-            "from": self.source,
-            "items": self.items,
-            "drops": list(self.drops),
-            "critical": list(self.critical),
-        }
 
 
 def ablated(
@@ -147,8 +121,8 @@ def _drops(summary: Any, study: TuningStudy, blocks: int, place: Path, source: s
             f" leave --study out."
         )
     return Drops(
-        tuple(float(off[layer]["drop"]) for layer in range(blocks)),
-        tuple(layer for layer in range(blocks) if off[layer].get("critical")),
-        int(of_task[0]["items"]),
-        source,
+        drops=tuple(float(off[layer]["drop"]) for layer in range(blocks)),
+        critical=tuple(layer for layer in range(blocks) if off[layer].get("critical")),
+        items=int(of_task[0]["items"]),
+        source=source,
     )

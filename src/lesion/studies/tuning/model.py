@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from pydantic import ValidationError
 from safetensors import SafetensorError
 
 from lesion.atomic import replace
+from lesion.core.values import Value
 from lesion.edits.files.card import cell, code, front_and_rest
 from lesion.errors import LesionError
-from lesion.files import UNFIT, stored_object
+from lesion.files import SUMMARY_BYTES, read_text
 from lesion.models.load import Model, quiet
 from lesion.models.source import find
-from lesion.studies.tuning.study import TuningStudy
+from lesion.studies.tuning.result import Accuracy, ArmResult, TuningSummary
+from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM, TuningStudy
 
 FOLDER, NOTE, CARD = "model", "tuned.json", "README.md"
+
+
+class Note(Value):
+    """What lies beside the weights: their fingerprint, and once the study is finished the numbers behind the card."""
+
+    fingerprint: str
+    tuning: TuningSummary | None = None
 
 
 def is_written(folder: Path, fingerprint: str) -> bool:
     """Whether the tuned model with these weights lies in a study's folder already."""
     try:
-        noted = stored_object(folder / FOLDER / NOTE, "") or {}
-        return bool(noted["fingerprint"] == fingerprint)
-    except (*UNFIT, LesionError):
+        return _note(folder).fingerprint == fingerprint
+    except LesionError:
         return False
+
+
+def _note(folder: Path) -> Note:
+    file = folder / FOLDER / NOTE
+    try:
+        return Note.model_validate_json(read_text(file, limit=SUMMARY_BYTES))
+    except ValidationError as error:
+        raise LesionError(f"{file} is damaged: {error.errors()[0]['msg']}.") from None
 
 
 def write_model(folder: Path, model: Model) -> None:
@@ -46,7 +60,7 @@ def write_model(folder: Path, model: Model) -> None:
         with quiet():
             model.network.save_pretrained(unfinished)
             model.tokenizer.save_pretrained(unfinished)
-        (unfinished / NOTE).write_text(json.dumps({"fingerprint": model.fingerprint}) + "\n", encoding="utf-8")
+        (unfinished / NOTE).write_text(Note(fingerprint=model.fingerprint).model_dump_json() + "\n", encoding="utf-8")
         for file in unfinished.iterdir():
             if file.is_file():
                 file.chmod(0o644)  # safetensors writes files that only their owner can read
@@ -59,18 +73,18 @@ def write_model(folder: Path, model: Model) -> None:
         ) from error
 
 
-def write_card(folder: Path, summary: Mapping[str, Any], study: TuningStudy) -> None:
+def write_card(folder: Path, summary: TuningSummary) -> None:
     """Write the card and the numbers behind it beside the weights.
 
     Raises:
         LesionError: they cannot be written.
     """
     place = folder / FOLDER
+    note = _note(folder).model_copy(update={"tuning": summary})
     try:
-        note = json.loads((place / NOTE).read_text(encoding="utf-8"))
-        replace(place / NOTE, json.dumps({**note, **summary}, indent=1) + "\n")
-        replace(place / CARD, card(summary, _original(study)))
-    except (OSError, ValueError) as error:
+        replace(place / NOTE, note.model_dump_json(indent=1) + "\n")
+        replace(place / CARD, card(summary, _original(summary.study)))
+    except OSError as error:
         raise LesionError(f"The model's card could not be written to {place}: {error}.") from error
 
 
@@ -83,7 +97,7 @@ def _original(study: TuningStudy) -> str | None:
         return None
 
 
-def card(summary: Mapping[str, Any], original: str | None) -> str:
+def card(summary: TuningSummary, original: str | None) -> str:
     """The card in Markdown: what was tuned, on what, and what it did, with intervals.
 
     Args:
@@ -91,39 +105,38 @@ def card(summary: Mapping[str, Any], original: str | None) -> str:
         original: the card of the model that was tuned.
     """
     front, rest = front_and_rest(original or "")
-    study, model, arm = summary["study"], summary["model"], summary["arms"][0]
-    blocks = ", ".join(map(str, arm["blocks"][0]))
-    which = "all blocks" if len(arm["blocks"][0]) == model["blocks"] else f"block {blocks}"
-    which = f"blocks {blocks}" if which != "all blocks" and len(arm["blocks"][0]) > 1 else which
-    how = "in full" if arm["rank"] is None else f"by adapters of rank {arm['rank']}, merged into the weights"
-    percent = f"{100 * study['level']:g} %"
+    study, model, arm = summary.study, summary.model, summary.arms[0]
+    numbers = ", ".join(map(str, arm.blocks[0]))
+    which = f"block{'s' if len(arm.blocks[0]) > 1 else ''} {numbers}"
+    which = "all blocks" if len(arm.blocks[0]) == model.blocks else which
+    how = "in full" if arm.rank is None else f"by adapters of rank {arm.rank}, merged into the weights"
     lines = [
-        f"# {code(model['name'])}, tuned on {code(summary['task'])}",
+        f"# {code(model.name)}, tuned on {code(study.task)}",
         "",
-        f"{which[:1].upper()}{which[1:]} of {code(model['name'])} (fingerprint {code(model['fingerprint'])}) trained"
-        f" {how}: {arm['parameters']:,} of {model['parameters']:,} numbers. All other weights are those of the model"
-        f" that was tuned, bit for bit. Made by `lesion tune` (lesion {study['version']}).",
+        f"{which[:1].upper()}{which[1:]} of {code(model.name)} (fingerprint {code(model.fingerprint)}) trained"
+        f" {how}: {arm.parameters:,} of {model.parameters:,} parameters. All other weights are those of the original"
+        f" model, bit for bit. Made by `lesion tune` (lesion {summary.version}).",
         "",
         f"- **Which blocks**: {_chosen(summary, arm)}",
-        f"- **Data**: {study['examples']:,} items of the training split of {code(summary['task'])}, drawn by seed"
-        f" {study['seed']}; none of those that are asked below is among them.",
-        f"- **Training**: {study['steps']:,} steps of {study['rows']} rows, AdamW, learning rate {arm['rate']:g} that"
-        f" rises and falls linearly, seed {study['seeds'][0]}, loss on answers alone.{_rates(arm)}",
-        "- **Weights**: float32, those that were examined.",
+        f"- **Data**: {summary.examples:,} items of the training split of {code(study.task)}, drawn by seed"
+        f" {study.seed}; no item of the tests below is among them.",
+        f"- **Training**: {study.steps:,} steps of {study.rows} rows, AdamW, learning rate {arm.rate:g} that"
+        f" rises and falls linearly, seed {study.seeds[0]}, loss on answers alone.{_rates(arm)}",
+        "- **Weights**: float32, those that were evaluated.",
         "",
         "## Before and after",
         "",
-        f"The same test items before and after, greedy decoding, {percent} intervals (Wilson's of accuracies, Tango's"
-        " of the paired change, in points).",
+        f"The same test items before and after, greedy decoding, {100 * study.level:g} % intervals (accuracy: Wilson;"
+        " paired change, in points: Tango).",
         "",
         "| task | items | before | after | change |",
         "|---|---:|---:|---:|---:|",
     ]
-    for before, after in zip(summary["baseline"], arm["tasks"], strict=True):
-        change = after["change"]
+    for before, after in zip(summary.baseline, arm.tasks, strict=True):
+        change = after.change
         lines.append(
-            f"| {cell(before['task'])} | {before['items']:,} | {_accuracy(before)} | {_accuracy(after['seeds'][0])} "
-            f"| {100 * change['mean']:+.1f} ({100 * change['low']:+.1f} to {100 * change['high']:+.1f}) |"
+            f"| {cell(before.task)} | {before.items:,} | {_accuracy(before.accuracy)} | {_accuracy(after.seeds[0])} "
+            f"| {100 * change.value:+.1f} ({100 * change.low:+.1f} to {100 * change.high:+.1f}) |"
         )
     lines += [
         "",
@@ -137,33 +150,30 @@ def card(summary: Mapping[str, Any], original: str | None) -> str:
         "```",
     ]
     if original is not None:
-        lines += ["", "---", "", "# The card of the model that was tuned", "", rest.strip()]
+        lines += ["", "---", "", "# The card of the original model", "", rest.strip()]
     return front + "\n".join(lines) + "\n"
 
 
-def _accuracy(one: Mapping[str, Any]) -> str:
-    return f"{100 * one['accuracy']:.1f} % ({100 * one['low']:.1f} to {100 * one['high']:.1f})"
+def _accuracy(accuracy: Accuracy) -> str:
+    return f"{100 * accuracy.value:.1f} % ({100 * accuracy.low:.1f} to {100 * accuracy.high:.1f})"
 
 
-def _rates(arm: Mapping[str, Any]) -> str:
-    if not arm["rates"]:
+def _rates(arm: ArmResult) -> str:
+    if not arm.rates:
         return ""
-    tried = ", ".join(f"{one['rate']:g}: {100 * one['validation']:.1f} %" for one in arm["rates"])
-    return f" It was chosen by the accuracy on held-out training items ({tried})."
+    tried = ", ".join(f"{tried.rate:g}: {100 * tried.validation:.1f} %" for tried in arm.rates)
+    return f" It was chosen by accuracy on held-out training items ({tried})."
 
 
-def _chosen(summary: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
-    layers = summary["layers"]
-    if arm["arm"] in ("critical", "least") and layers is not None:
-        where = "a layer study" if layers["from"] else "an ablation"
-        how = "most" if arm["arm"] == "critical" else "least"
-        drops = [f"block {block} {100 * layers['drops'][block]:.1f}" for block in arm["blocks"][0]]
-        return (
-            f"those without which the task loses {how}, by {where} on {layers['items']:,} items: {', '.join(drops)}"
-            " points."
-        )
+def _chosen(summary: TuningSummary, arm: ArmResult) -> str:
+    layers = summary.layers
+    if arm.name in (CRITICAL, LEAST) and layers is not None:
+        where = "an ablation" if layers.source is None else "a layer study"
+        how = "most" if arm.name == CRITICAL else "least"
+        drops = ", ".join(f"block {block} {100 * layers.drops[block]:.1f}" for block in arm.blocks[0])
+        return f"those without which the task loses {how}, by {where} on {layers.items:,} items: {drops} points."
     return {
-        "random": f"drawn by seed {summary['study']['seeds'][0]}.",
-        "all-full": "all of them.",
-        "all-adapter": "all of them.",
-    }.get(arm["arm"], "as they were named.")
+        RANDOM: f"drawn by seed {summary.study.seeds[0]}.",
+        ALL_FULL: "all of them.",
+        ALL_ADAPTER: "all of them.",
+    }.get(arm.name, "as they were named.")

@@ -1,104 +1,166 @@
-"""The report of a tuning study: one self-contained page, the table as CSV, and the dot plot as PNG."""
+"""The report of a tuning study, in reading order."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from lesion.atomic import replace
-from lesion.core.cost import beside
-from lesion.errors import LesionError
 from lesion.plain import visible
-from lesion.report import browser, wording
-from lesion.report.files import plain_json, rendered, spreadsheet, writing
-from lesion.studies.tuning import charts as tuning_charts
-from lesion.studies.tuning import figures as tuning_figures
-from lesion.studies.tuning import findings as tuning_prose
-from lesion.studies.tuning import tables as tuning_tables
-from lesion.studies.tuning.tables import text_tables as text_tables
+from lesion.report import wording
+from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
+from lesion.report.publishing import html, publish
+from lesion.studies.tuning import charts, tables
+from lesion.studies.tuning import findings as prose
+from lesion.studies.tuning.folder import training_seconds
+from lesion.studies.tuning.result import TuningSummary
+
+READING = (
+    "Every arm is trained for the same steps on the same rows in the same order, under each learning rate. The rate"
+    " that is best on held-out training items is the arm's, and only that one meets the test items.",
+    "Intervals of changes cover both doubts: about other items and about other seeds. With one seed they cover items"
+    " alone.",
+    "Random blocks are drawn from those that are not critical, as long as enough are left.",
+    "An interval that holds 0 does not show that there is no effect: it says how large one could be.",
+)
 
 
-def write(folder: Path, summary: Mapping[str, Any]) -> Path:
-    """Write `report.html`, `summary.json`, `tuning.csv` and `figures/tuning.png`, each whole.
+def write(folder: Path, summary: TuningSummary) -> Path:
+    """Write `report.html`, `tuning.csv` and the figures as PNG and SVG, each whole.
 
     Args:
-        folder: made if it is not there.
-        summary: what `run_tuning` found, or its `summary.json` read back.
+        folder: of the study; the seconds of its trainings are read from there.
+        summary: the numbers.
 
     Returns:
         The path of `report.html`.
 
     Raises:
-        LesionError: the summary does not have the form that a tuning writes, or the folder cannot be written.
+        LesionError: the folder cannot be written.
     """
-    try:
-        text, table, drawn = page(beside(summary, folder)), tuning_tables.csv(summary), tuning_figures.dots(summary)
-    except (KeyError, TypeError, IndexError) as error:
-        raise LesionError(f"This is no summary of a tuning ({error}); run the tuning again.") from error
-    with writing(Path(folder), "tuning") as place:
-        replace(place / "figures" / "tuning.png", drawn)
-        replace(place / "tuning.csv", spreadsheet(table))
-        replace(place / "summary.json", plain_json(summary))
-        html = place / "report.html"
-        replace(html, text)
-    return html
+    return publish(Path(folder), "tuning", report(summary, training_seconds(folder)))
 
 
-def page(summary: Mapping[str, Any]) -> str:
-    """The text of `report.html`: no request leaves it; names of models and tasks are never parsed."""
-    study = summary["study"]
-    changes = [tuning_charts.gains(summary, index) for index in range(len(summary["baseline"]))]
-    differences = tuning_charts.differences(summary)
-    points = "change of accuracy, points"
-    layers = summary["layers"]
-    return rendered(
-        "tuning.html.jinja",
-        dict(browser.NOTHING),
-        title=visible(study.get("title") or f"{summary['model']['name']}, tuned on {summary['task']}"),
-        version=study.get("version") or "",
-        level=f"{100 * study['level']:g}{wording.SPACE}%",
-        approximate=wording.approximate(study),
-        summary=summary,
-        study=study,
-        several=len(study["seeds"]) > 1,
-        findings=tuning_prose.findings(summary),
-        gains=tuning_charts.dots(f"Gains on {summary['task']}", changes[0], points),
-        differences=tuning_charts.dots("Critical blocks against others", differences, points) if differences else [],
-        controls=[
-            (
-                visible(task["task"]),
-                tuning_charts.dots(f"Change on {task['task']}", rows, points, [o for r in changes[1:] for o in r]),
-            )
-            for task, rows in zip(summary["baseline"][1:], changes[1:], strict=True)
-        ],
-        losses=tuning_charts.losses(summary),
-        change=tuning_prose.change,
-        blocks=tuning_prose.blocks,
-        layers=layers,
-        details=_details(summary),
+def page(summary: TuningSummary, training: Mapping[str, float] | None = None) -> str:
+    """The text of `report.html`; `training`: seconds that a training of each arm took."""
+    return html(report(summary, training))
+
+
+def report(summary: TuningSummary, training: Mapping[str, float] | None = None) -> Page:
+    """What the page holds."""
+    sections = [_findings(summary), _gains(summary)]
+    if len(summary.baseline) > 1:
+        sections.append(_costs(summary))
+    if charts.learned(summary):
+        sections.append(_loss(summary))
+    sections += [_numbers(summary), _study(summary, training or {})]
+    return Page(
+        title=visible(summary.study.title or f"{summary.model.name}, tuned on {summary.study.task}"),
+        eyebrow="tuning",
+        sections=tuple(sections),
+        version=summary.version,
+        approximate=summary.approximate or "",
     )
 
 
-def _details(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    study, model = summary["study"], summary["model"]
-    rates = ", ".join(f"{rate:g}" for rate in study["learning_rates"])
-    found = [
+def _findings(summary: TuningSummary) -> Section:
+    blocks: list[Block] = [Findings(tuple(prose.findings(summary)))]
+    if summary.notes:
+        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
+    return Section("Findings", "Findings", tuple(blocks))
+
+
+def _gains(summary: TuningSummary) -> Section:
+    level = f"{100 * summary.study.level:g}{wording.SPACE}%"
+    doubts = " over items and seeds; small dots: single seeds" if summary.several else " over items"
+    figures = [
+        Figure(
+            name="tuning",
+            panels=(Panel((charts.changes_chart(charts.gains(summary, 0)),)),),
+            caption=f"Change of accuracy on {summary.study.task} over the untuned model on the same items, with {level}"
+            f" intervals{doubts}.",
+        )
+    ]
+    if summary.differences:
+        figures.append(
+            Figure(
+                name="differences",
+                panels=(Panel((charts.changes_chart(charts.differences(summary)),)),),
+                caption="Critical blocks minus the others, seed by seed on the same items and the same rows."
+                + (" The first comparison decides the verdict." if summary.verdict else ""),
+            )
+        )
+    return Section("Gains", "What every choice of blocks gains", tuple(figures))
+
+
+def _costs(summary: TuningSummary) -> Section:
+    controls = [charts.gains(summary, place) for place in range(1, len(summary.baseline))]
+    rows = [row for chart in controls for row in chart]
+    panels = (
+        Panel((charts.changes_chart(chart, rows),), f"{before.task}, {wording.counted(before.items, 'item')}")
+        for before, chart in zip(summary.baseline[1:], controls, strict=True)
+    )
+    caption = "Change of accuracy on the controls over the untuned model, on the same items; below 0 is damage."
+    return Section("Costs", "What it costs elsewhere", (Figure("costs", tuple(panels), caption),))
+
+
+def _loss(summary: TuningSummary) -> Section:
+    mean = ", mean over seeds" if summary.several else ""
+    figure = Figure(
+        name="loss",
+        panels=(Panel((charts.loss_chart(summary),)),),
+        caption=f"Loss on training answers at the chosen learning rate{mean}; every arm sees the same rows.",
+        legend=charts.loss_legend(summary),
+    )
+    return Section("Loss", "Loss over the steps", (figure,))
+
+
+def _numbers(summary: TuningSummary) -> Section:
+    every = tables.every(summary)
+    blocks: list[Block] = [tables.arms(summary), Folded("Every arm, seed and task", (every,))]
+    if summary.held_out:
+        blocks += [Prose(title="How the learning rates were chosen"), tables.rates(summary)]
+    if summary.layers is not None:
+        layers = summary.layers
+        where = "not test items; that layer study is in the folder layers"
+        if layers.source is not None:
+            where = f"from the layer study in {visible(layers.source)}"
+        figure = Figure(
+            name="drops",
+            panels=(Panel((charts.drops_chart(layers),)),),
+            caption=f"Drop of accuracy on {summary.study.task} without each block, in points, on"
+            f" {wording.counted(layers.items, 'item')} ({where}). Boxed: critical.",
+        )
+        blocks += [Prose(title="Which blocks are critical"), figure]
+    return Section("Table", "All numbers", tuple(blocks))
+
+
+def _study(summary: TuningSummary, training: Mapping[str, float]) -> Section:
+    return Section(
+        "Study",
+        "The study",
+        (Facts(tuple(_facts(summary, training))), Prose(items=READING, title="How to read this", quiet=False)),
+    )
+
+
+def _facts(summary: TuningSummary, training: Mapping[str, float]) -> list[tuple[str, str]]:
+    """The study's own entries, for whoever wants to repeat it."""
+    study, model = summary.study, summary.model
+    facts = [
         (
             "model",
-            f"{model['name']}, {model['blocks']} blocks, {model['parameters']:,} parameters, {model['fingerprint']}",
+            f"{model.name}, {model.blocks} blocks, {model.parameters:,} parameters, {model.fingerprint}",
         ),
-        ("task", str(summary["task"])),
-        ("controls", ", ".join(summary["controls"]) or "none"),
-        ("budget", str(study["budget"])),
-        ("steps × rows", f"{study['steps']:,} × {study['rows']}, from {study['examples']:,} training items"),
-        ("learning rates", rates),
-        ("chosen on", f"{study['validation_items']:,} held-out training items" if study["validation_items"] else "–"),
-        ("seeds", ", ".join(map(str, study["seeds"]))),
-        ("test items", ", ".join(f"{one['task']} {one['items']:,}" for one in summary["baseline"])),
-        ("seed of the items", str(study["seed"])),
+        ("task", study.task),
+        ("controls", ", ".join(study.controls) or "none"),
+        ("budget", str(study.budget)),
+        ("steps × rows", f"{study.steps:,} × {study.rows}, from {summary.examples:,} training items"),
+        ("learning rates", ", ".join(f"{rate:g}" for rate in study.learning_rates)),
+        ("chosen on", f"{summary.held_out:,} held-out training items" if summary.held_out else wording.DASH),
+        ("seeds", ", ".join(map(str, study.seeds))),
+        ("test items", ", ".join(f"{before.task} {before.items:,}" for before in summary.baseline)),
+        ("seed of the items", str(study.seed)),
         ("optimiser", "AdamW; the rate rises over a tenth of the steps and falls to 0; loss on answers alone; float32"),
     ]
-    if trained := tuning_tables.cost(summary):
-        found.append(("seconds of training", trained))
-    return [(key, visible(value)) for key, value in found]
+    if took := tables.seconds(summary, training):
+        facts.append(("seconds of training", took))
+    return [(name, visible(value)) for name, value in facts]

@@ -1,8 +1,7 @@
-"""Running a tuning study: find the blocks, train every arm, choose its rate on held-out items, tell it on others."""
+"""Running a tuning study: find the blocks, train every arm, choose its rate on held-out items, test it on others."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -14,7 +13,6 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from lesion.atomic import replace as write_whole
 from lesion.core import cost
 from lesion.core.inference import ask, identity, missing
 from lesion.core.store import Store
@@ -26,12 +24,13 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, refuse_not_finite
 from lesion.progress import Silent, Watcher
 from lesion.studies.tuning import layers
-from lesion.studies.tuning.arms import Arm, arms_of, budget_of, by_drops, label
+from lesion.studies.tuning.arms import Arm, arms_of, budget_of, by_drops
 from lesion.studies.tuning.cells import Cell, Trained, cell_of, forget, trained, tuned
 from lesion.studies.tuning.data import Data, prepare
-from lesion.studies.tuning.folder import SUMMARY, mark, refuse
+from lesion.studies.tuning.folder import mark, refuse
 from lesion.studies.tuning.model import is_written, write_card, write_model
-from lesion.studies.tuning.study import ALL_FULL, RANDOM, TuningStudy
+from lesion.studies.tuning.result import Drops, TuningSummary
+from lesion.studies.tuning.study import ALL_FULL, RANDOM, TuningStudy, label
 from lesion.studies.tuning.summary import summarise
 from lesion.tasks.prompts import resolve
 from lesion.tasks.task import Item
@@ -45,14 +44,14 @@ class TuningOutcome:
 
     Attributes:
         folder: of the study.
-        summary: what `summary.json` holds.
+        summary: the numbers, as in `summary.json`.
         trained: how many trainings this run had to do.
         planned: how many the study consists of.
         model: the tuned model's folder, where there is one to write.
     """
 
     folder: Path
-    summary: dict[str, Any]
+    summary: TuningSummary
     trained: int
     planned: int
     model: Path | None = None
@@ -69,9 +68,9 @@ def run_tuning(
     """Run a tuning study into a folder, or go on where an interrupted run stopped.
 
     Args:
-        study: what to tune and ask.
+        study: what to tune and evaluate.
         folder: made when absent; one of the same tuning takes further arms, rates and seeds.
-        watcher: is told how it goes.
+        watcher: is shown the progress.
         models: models that are loaded already, in float32, by the name the study gives them; their weights are
             changed meanwhile and put back bit for bit.
         make_engine: the engine for a model and a batch size.
@@ -92,10 +91,10 @@ def run_tuning(
         raise UsageError(f"{study.model.name} is in {model.dtype}; a tuning needs it loaded with dtype='float32'.")
     refuse_not_finite(model, study.model.name)
     _look_ahead(study, model, data)
-    identified = identity(data.questions, data.tasks, data.asked())
+    identified = identity(data.questions, data.tasks, data.every_item())
     with Store.open(folder, identified, data.questions.to_toml(), "tuning") as store:
         mark(folder, study)
-        for choice, items in data.asked().items():
+        for choice, items in data.every_item().items():
             store.add_items(choice.name, items)
         work = _Work(study, folder, watcher, model, data, store, make_engine)
         return work.run()
@@ -118,12 +117,12 @@ class _Work:
 
     def run(self) -> TuningOutcome:
         study = self.study
-        self._ask(self.model, study.model.name, self.data.asked())
+        self._ask(self.model, study.model.name, self.data.every_item())
         drops = self._drops()
         learned = self._examples()
         known = (None, ()) if drops is None else (drops.drops, drops.critical)
         arms = {seed: arms_of(study, self.model, seed, *known) for seed in study.seeds}
-        self._tell(arms, known[1])
+        self._announce(arms, known[1])
         cells = {
             (arm.name, rate, seed): cell_of(arm, rate, seed, self.model, learned, study.steps, study.rows)
             for seed in study.seeds
@@ -134,8 +133,8 @@ class _Work:
         done: dict[Cell, Trained] = {}
         for number, cell in enumerate(cells.values(), 1):
             # With one rate there is nothing to choose: its cell meets the test items at once.
-            asked: dict[TaskChoice, list[Item]] = choose or self.data.test
-            done[cell] = self._cell(cell, asked, learned, f"({number} of {len(cells)})")
+            items: dict[TaskChoice, list[Item]] = choose or self.data.test
+            done[cell] = self._cell(cell, items, learned, f"({number} of {len(cells)})")
         rates = {name: self._rate(name, cells, done) for name in study.arms}
         for (name, rate, _), cell in cells.items():
             if rate == rates[name][0]:
@@ -162,19 +161,13 @@ class _Work:
                 for name in study.arms
             },
         )
-        try:
-            write_whole(self.folder / SUMMARY, json.dumps(summary, indent=1))
-        except OSError as error:
-            raise LesionError(
-                f"{self.folder} cannot be written: {error.strerror or error}; free some space and give the same command"
-                f" again: nothing is trained twice."
-            ) from error
+        summary.write(self.folder)
         if study.writes_model:
-            write_card(self.folder, summary, study)
+            write_card(self.folder, summary)
         written = self.folder / "model" if study.writes_model else None
         return TuningOutcome(self.folder, summary, self.trainings, len(cells), written)
 
-    def _drops(self) -> layers.Drops | None:
+    def _drops(self) -> Drops | None:
         if not by_drops(self.study.arms):
             return None
         if self.study.layers_from is not None:
@@ -185,24 +178,24 @@ class _Work:
         """The training items as token ids: as many as the steps can use; those that do not fit are left out."""
         style = resolve(self.model, self.data.task, self.study.prompt_style)
         wanted = self.study.steps * self.study.rows
-        found: list[Example] = []
+        fit: list[Example] = []
         unfit: list[str] = []
         for item in self.data.train:
-            if len(found) == wanted:
+            if len(fit) == wanted:
                 break
             try:
-                found += examples(self.model, self.data.task, [item], style)
+                fit += examples(self.model, self.data.task, [item], style)
             except UsageError:
                 raise
             except LesionError as error:
                 unfit.append(str(error))
-        if not found:
+        if not fit:
             raise LesionError(f"No training item of {self.study.task} can be learned. The first: {unfit[0]}")
         if unfit:
             self._note(f"{len(unfit):,} training items were left out. The first: {unfit[0]}")
-        return found
+        return fit
 
-    def _tell(self, arms: Mapping[int, Sequence[Arm]], critical: Sequence[int]) -> None:
+    def _announce(self, arms: Mapping[int, Sequence[Arm]], critical: Sequence[int]) -> None:
         blocks = len(self.model.anatomy.blocks)
         budget = budget_of(self.study, blocks)
         if 2 * budget > blocks and by_drops(self.study.arms):
@@ -227,38 +220,38 @@ class _Work:
     def _cell(
         self,
         cell: Cell,
-        asked: Mapping[TaskChoice, list[Item]],
+        items: Mapping[TaskChoice, list[Item]],
         learned: Sequence[Example],
-        told: str,
+        purpose: str,
         keep: bool = False,
     ) -> Trained:
-        """Train a cell, unless it is trained and has answered what is asked; with `keep` its model is written."""
-        found = trained(self.folder, cell)
-        if found is not None:
-            with_it = replace(self.model, fingerprint=found.fingerprint)
-            if not self._missing(with_it, asked) and (not keep or is_written(self.folder, found.fingerprint)):
-                return found
-        name = f"{label(cell.arm.name)}, rate {cell.rate:g}, seed {cell.seed} {told}"
-        fresh = found is None
+        """Train a cell, unless it is trained and has answered the items; with `keep` its model is written."""
+        earlier = trained(self.folder, cell)
+        if earlier is not None:
+            with_it = replace(self.model, fingerprint=earlier.fingerprint)
+            if not self._missing(with_it, items) and (not keep or is_written(self.folder, earlier.fingerprint)):
+                return earlier
+        name = f"{label(cell.arm.name)}, rate {cell.rate:g}, seed {cell.seed} {purpose}"
         with tuned(self.model, cell, learned, self.study.steps, self.study.rows, self.folder, self.watcher, name) as (
             changed,
-            found,
+            finished,
         ):
-            self.trainings += fresh
-            self._ask(changed, name, asked)
+            self.trainings += earlier is None
+            self._ask(changed, name, items)
             if keep:
                 write_model(self.folder, changed)
-        return found
+        return finished
 
-    def _missing(self, model: Model, asked: Mapping[TaskChoice, Sequence[Item]]) -> dict[str, Any]:
-        tasks = {choice: self.data.tasks[choice] for choice in asked}
-        return missing(self.data.questions, self.study.model, model, tasks, asked, (), self.store)
+    def _missing(self, model: Model, items: Mapping[TaskChoice, Sequence[Item]]) -> dict[str, Any]:
+        tasks = {choice: self.data.tasks[choice] for choice in items}
+        return missing(self.data.questions, self.study.model, model, tasks, items, (), self.store)
 
-    def _ask(self, model: Model, told: str, asked: Mapping[TaskChoice, Sequence[Item]]) -> None:
-        cells = self._missing(model, asked)
+    def _ask(self, model: Model, title: str, items: Mapping[TaskChoice, Sequence[Item]]) -> None:
+        cells = self._missing(model, items)
         if not cells:
             return
-        self.watcher.begin(told, sum(map(len, asked.values())), sum(map(len, asked.values())) - len(cells))
+        every = sum(map(len, items.values()))
+        self.watcher.begin(title, every, every - len(cells))
         same = model.fingerprint == self.model.fingerprint
         name = self.study.model.name + ("" if same else f", tuned to {model.fingerprint}")
         for count in ask(self.make_engine(model, self.study.batch_size), model, name, cells, self.store):
@@ -267,11 +260,11 @@ class _Work:
     def _rate(
         self, name: str, cells: Mapping[tuple[str, float, int], Cell], done: Mapping[Cell, Trained]
     ) -> tuple[float, dict[float, list[float]]]:
-        """The learning rate of an arm, best on the mean over seeds, the smaller of equals; and what was found."""
+        """The learning rate of an arm, best on the mean over seeds, the smaller of equals; and accuracy by rate."""
         rates = sorted(self.study.learning_rates)
         if len(rates) == 1:
             return rates[0], {}
-        found = {
+        accuracy = {
             rate: [
                 float(
                     self._right(
@@ -282,7 +275,7 @@ class _Work:
             ]
             for rate in rates
         }
-        return max(rates, key=lambda rate: (round(float(np.mean(found[rate])), 12), -rate)), found
+        return max(rates, key=lambda rate: (round(float(np.mean(accuracy[rate])), 12), -rate)), accuracy
 
     def _right(self, fingerprint: str, choice: TaskChoice, items: Sequence[Item]) -> NDArray[np.bool_]:
         """[items] whether the model with these weights is right on each."""
@@ -302,7 +295,7 @@ class _Work:
 
 
 def _look_ahead(study: TuningStudy, model: Model, data: Data) -> None:
-    """What is wrong with layers, ranks, a layer study, prompts or libraries is told before anything is asked."""
+    """Refuse wrong layers, ranks, layer studies, prompts or missing libraries before any item is evaluated."""
     known = layers.read(study, len(model.anatomy.blocks)).drops if study.layers_from and by_drops(study.arms) else None
     stand_in = known or tuple(0.0 for _ in model.anatomy.blocks)
     arms_of(study, model, study.seeds[0], stand_in)

@@ -38,6 +38,13 @@ from lesion.errors import UsageError, nearest
 CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL = "critical", "least", "random", "all-adapter", "all-full"
 NAMED = (CRITICAL, LEAST, RANDOM, ALL_ADAPTER, ALL_FULL)
 """The arms with names; any other arm is layers in text form."""
+_LABELS = {
+    CRITICAL: "critical blocks",
+    LEAST: "least critical blocks",
+    RANDOM: "random blocks",
+    ALL_ADAPTER: "all blocks (adapters)",
+    ALL_FULL: "all blocks (full)",
+}
 _SHARE = re.compile(r"^([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%$")
 
 
@@ -63,6 +70,11 @@ def _arm(value: object) -> object:
             f"'{value}' names no blocks to tune{nearest(name, NAMED)}; write {', '.join(NAMED)}, or layers such as"
             f" 0-3,7."
         ) from None
+
+
+def label(name: str) -> str:
+    """An arm in words: `critical blocks`, `all blocks (adapters)`, `blocks 0-3,7`."""
+    return _LABELS.get(name) or (f"block {name}" if name.isdecimal() else f"blocks {name}")
 
 
 def _budget(value: object) -> object:

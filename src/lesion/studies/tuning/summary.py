@@ -1,34 +1,51 @@
-"""The numbers of a tuning study: gains over the untuned model, differences between arms, damage, and the verdict."""
+"""From the answers of a tuning study to its numbers: gains over the untuned model, differences, damage, the verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from jaxtyping import Bool
 
 from lesion.core.rates import loops, rates
 from lesion.core.study_file import TaskChoice
 from lesion.models.load import Model
 from lesion.statistics.over_seeds import Crossed, crossed
 from lesion.statistics.paired import wilson
-from lesion.studies.tuning.arms import Arm, budget_of, label, random_pool
+from lesion.studies.tuning.arms import Arm, budget_of, random_pool
 from lesion.studies.tuning.cells import Trained
 from lesion.studies.tuning.data import Data
-from lesion.studies.tuning.layers import Drops
+from lesion.studies.tuning.result import (
+    Accuracy,
+    ArmResult,
+    Baseline,
+    Change,
+    Difference,
+    Drops,
+    LossCurve,
+    LossPoint,
+    TriedRate,
+    Tuned,
+    TunedModel,
+    TuningSummary,
+    Verdict,
+)
 from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM, TuningStudy
 from lesion.tasks.task import Item
 
 Answers = Callable[[str, TaskChoice, Sequence[Item]], pd.DataFrame]
+"""The answers of the model with a fingerprint to items of a task, in their order."""
 Rates = Mapping[str, tuple[float, Mapping[float, Sequence[float]]]]
+"""By arm, the chosen learning rate, and by rate the accuracy of every seed on held-out items; empty for one rate."""
+Right = Mapping[str, Bool[np.ndarray, "seeds items"]]
+"""Whether each arm is right on each item of a task."""
 
 WORTH = 0.01
-"""A difference of accuracy below this is a trifle: one point."""
+"""A difference of accuracy below this is negligible: one point."""
 COMPARED = ((CRITICAL, RANDOM), (CRITICAL, LEAST), (CRITICAL, ALL_ADAPTER), (CRITICAL, ALL_FULL))
-"""The differences that are told, the first of which decides the verdict."""
+"""The differences that are reported, the first of which decides the verdict."""
 
 
 def summarise(
@@ -42,191 +59,163 @@ def summarise(
     examples: int,
     answers: Answers,
     notes: Sequence[str],
-) -> dict[str, Any]:
-    """What `summary.json` holds.
+) -> TuningSummary:
+    """All numbers of a study.
 
     Args:
         study: what was tuned.
         model: with its own weights.
         data: the items.
         arms: of every name in the study, its arm under every seed.
-        rates: of every name, the learning rate that was chosen and the accuracy of every seed on validation items under
-            each rate.
+        rates: the learning rates.
         cells: what is trained, by name, rate and seed.
-        drops: what every block is worth, where that was asked.
-        examples: how many were there to train on.
-        answers: of a fingerprint, to items of a task, in their order.
-        notes: what to tell besides.
+        drops: what every block is worth, where an arm depends on it.
+        examples: how many items were trained on.
+        answers: to the items.
+        notes: what a reader should know besides.
     """
-    right: dict[tuple[str, TaskChoice], NDArray[np.bool_]] = {}
-    baseline: dict[TaskChoice, NDArray[np.bool_]] = {}
-    told_baseline = []
-    entries = []
+    baseline = []
+    tasks: dict[str, list[Tuned]] = {of_name[0].name: [] for of_name in arms}
+    right: dict[TaskChoice, dict[str, np.ndarray]] = {}
     for choice, items in data.test.items():
-        frame = answers(model.fingerprint, choice, items)
-        baseline[choice] = _right(frame)
-        told_baseline.append({"task": choice.name, "items": len(items), **_accuracy(frame, study.level)})
-    for of_name in arms:
-        name = of_name[0].name
-        rate, found = rates[name]
-        done = [cells[name, rate, seed] for seed in study.seeds]
-        tasks = []
-        for choice, items in data.test.items():
-            frames = [answers(one.fingerprint, choice, items) for one in done]
-            right[name, choice] = np.stack([_right(frame) for frame in frames])
-            change = crossed(right[name, choice], _repeated(baseline[choice], len(done)), study.level)
-            tasks.append(
-                {
-                    "task": choice.name,
-                    "items": len(items),
-                    "accuracy": float(right[name, choice].mean()),
-                    "seeds": [_accuracy(frame, study.level) for frame in frames],
-                    **_rates(frames),
-                    "change": _told(change),
-                }
+        before = answers(model.fingerprint, choice, items)
+        baseline.append(Baseline(task=choice.name, items=len(items), accuracy=accuracy(before, study.level)))
+        right[choice] = {}
+        for name in tasks:
+            trained = [cells[name, rates[name][0], seed] for seed in study.seeds]
+            frames = [answers(cell.fingerprint, choice, items) for cell in trained]
+            right[choice][name] = np.stack([_right(frame) for frame in frames])
+            untuned = np.repeat(_right(before)[None], len(frames), axis=0)
+            tasks[name].append(
+                Tuned(
+                    task=choice.name,
+                    items=len(items),
+                    accuracy=float(right[choice][name].mean()),
+                    seeds=tuple(accuracy(frame, study.level) for frame in frames),
+                    change=Change(**_change(crossed(right[choice][name], untuned, study.level))),
+                )
             )
-        entries.append(
-            {
-                "arm": name,
-                "label": label(name),
-                "blocks": [list(arm.blocks) for arm in of_name],
-                "rank": of_name[0].rank,
-                "parameters": of_name[0].parameters,
-                "rate": rate,
-                "rates": [
-                    {"rate": tried, "validation": float(np.mean(values)), "seeds": list(values)}
-                    for tried, values in found.items()
-                ],
-                "end": _end(rate, list(found)),
-                "tasks": tasks,
-                "curves": [
-                    {"seed": seed, "rate": tried, "points": [_point(point) for point in cells[name, tried, seed].curve]}
-                    for tried in study.learning_rates
-                    for seed in study.seeds
-                ],
-            }
-        )
-    names = [of_name[0].name for of_name in arms]
-    differences = [
-        {
-            "first": first,
-            "second": second,
-            **_told(crossed(right[first, data.choice], right[second, data.choice], study.level)),
-        }
+    entries = tuple(_arm(study, of_name, rates, cells, tasks[of_name[0].name]) for of_name in arms)
+    differences = differences_of(right[data.choice], study.level)
+    blocks = len(model.anatomy.blocks)
+    return TuningSummary(
+        version=version("lesion"),
+        approximate=loops(study.stop_loops).get("approximate"),
+        study=study,
+        model=TunedModel(
+            name=study.model.name,
+            blocks=blocks,
+            parameters=sum(p.numel() for p in model.network.parameters()),
+            fingerprint=model.fingerprint,
+        ),
+        examples=examples,
+        held_out=len(data.validation) if len(study.learning_rates) > 1 else 0,
+        layers=drops,
+        random_from=_random_from(study, blocks, drops),
+        baseline=tuple(baseline),
+        arms=entries,
+        differences=differences,
+        verdict=verdict(entries, differences),
+        notes=tuple(notes),
+    )
+
+
+def differences_of(right: Right, level: float) -> tuple[Difference, ...]:
+    """The differences of `COMPARED` between the arms that there are, on the same seeds and items."""
+    return tuple(
+        Difference(first=first, second=second, **_change(crossed(right[first], right[second], level)))
         for first, second in COMPARED
-        if first in names and second in names
-    ]
-    summary = {
-        "kind": "tuning",
-        "study": {
-            "name": study.name,
-            "title": study.title,
-            "seed": study.seed,
-            "seeds": list(study.seeds),
-            "level": study.level,
-            "steps": study.steps,
-            "rows": study.rows,
-            "learning_rates": list(study.learning_rates),
-            "budget": study.budget,
-            "adapter": study.adapter,
-            "examples": examples,
-            "validation_items": len(data.validation) if len(study.learning_rates) > 1 else 0,
-            "version": version("lesion"),
-            **loops(study.stop_loops),
-        },
-        "model": {
-            "name": study.model.name,
-            "blocks": len(model.anatomy.blocks),
-            "parameters": sum(p.numel() for p in model.network.parameters()),
-            "fingerprint": model.fingerprint,
-        },
-        "task": study.task,
-        "controls": list(study.controls),
-        "layers": None if drops is None else drops.told(),
-        "random_from": _random_from(study, len(model.anatomy.blocks), drops),
-        "baseline": told_baseline,
-        "arms": entries,
-        "differences": differences,
-        "notes": list(notes),
-    }
-    return {**summary, "verdict": verdict(entries, differences)}
+        if first in right and second in right
+    )
 
 
-def verdict(arms: Sequence[Mapping[str, Any]], differences: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Whether tuning the critical blocks pays; None where critical and random blocks were not both tuned.
+def verdict(arms: Sequence[ArmResult], differences: Sequence[Difference]) -> Verdict | None:
+    """Whether tuning the critical blocks pays; None where critical and random blocks were not both tuned."""
+    gains = {arm.name: arm.gain for arm in arms}
+    main = next((pair for pair in differences if (pair.first, pair.second) == COMPARED[0]), None)
+    return None if main is None else decide(gains[CRITICAL], main, gains.get(ALL_FULL))
 
-    Decided by one comparison, named before anything is seen: critical minus random blocks, these drawn from the blocks
-    that are not critical where enough are left. It *pays* when the lower end
-    of that difference is above 0 and so is that of the gain itself; it *does not pay* when the upper end is below
-    `WORTH`: whatever it may be, it is a trifle or a loss; else it *cannot tell*. It cannot tell either where not
-    even all blocks in full gain beyond doubt, for then there was nothing to learn in these steps.
+
+def decide(gain: Change, main: Difference, full: Change | None) -> Verdict:
+    """Whether tuning the critical blocks pays, by one comparison that is named before anything is measured.
+
+    The comparison is critical minus random blocks, these drawn from the blocks that are not critical where enough are
+    left. It *pays* when the interval of that difference lies above 0 and so does that of the gain itself; it *does not
+    pay* when the whole interval of the difference lies below `WORTH`; otherwise it *cannot tell*. It cannot tell either
+    where the gain of all blocks in full is not sure, nor that of the critical ones: then nothing was learned that
+    could be compared.
 
     Args:
-        arms: entries of the summary.
-        differences: likewise.
-
-    Returns:
-        `word` (`pays`, `does not pay`, `cannot tell`) and `reason`, one of `better`, `no better`, `nothing learned`,
-        `no gain`, `undecided`.
+        gain: of the critical blocks over the untuned model.
+        main: critical minus random blocks.
+        full: the gain of all blocks in full; None without that arm.
     """
-    by_name = {arm["arm"]: arm["tasks"][0]["change"] for arm in arms}
-    against = {(one["first"], one["second"]): one for one in differences}
-    main = against.get((CRITICAL, RANDOM))
-    if main is None:
-        return None
-    full = by_name.get(ALL_FULL)
-    gain = by_name[CRITICAL]
-    if full is not None and full["low"] <= 0 and gain["low"] <= 0:
-        return {"word": "cannot tell", "reason": "nothing learned"}
-    if main["low"] > 0:
-        return {"word": "pays", "reason": "better"} if gain["low"] > 0 else {"word": "cannot tell", "reason": "no gain"}
-    if main["high"] < WORTH:
-        return {"word": "does not pay", "reason": "no better"}
-    return {"word": "cannot tell", "reason": "undecided"}
+    if full is not None and full.low <= 0 and gain.low <= 0:
+        return Verdict(word="cannot tell", reason="nothing learned")
+    if main.low > 0:
+        sure = gain.low > 0
+        return Verdict(word="pays", reason="better") if sure else Verdict(word="cannot tell", reason="no gain")
+    if main.high < WORTH:
+        return Verdict(word="does not pay", reason="no better")
+    return Verdict(word="cannot tell", reason="undecided")
 
 
-def _random_from(study: TuningStudy, blocks: int, drops: Drops | None) -> list[int] | None:
+def accuracy(answers: pd.DataFrame, level: float) -> Accuracy:
+    """The share of right answers with its interval, and how the answers ended."""
+    right = _right(answers)
+    low, high = wilson(int(right.sum()), len(right), level)
+    return Accuracy(value=float(right.mean()), low=low, high=high, **rates(answers))
+
+
+def _arm(
+    study: TuningStudy,
+    arms: Sequence[Arm],
+    rates: Rates,
+    cells: Mapping[tuple[str, float, int], Trained],
+    tasks: Sequence[Tuned],
+) -> ArmResult:
+    name = arms[0].name
+    rate, validation = rates[name]
+    tried = [
+        TriedRate(rate=rate, validation=float(np.mean(values)), seeds=tuple(values))
+        for rate, values in validation.items()
+    ]
+    curves = [
+        LossCurve(
+            seed=seed,
+            rate=rate,
+            points=tuple(LossPoint(step=point.step, loss=point.loss) for point in cells[name, rate, seed].curve),
+        )
+        for rate in study.learning_rates
+        for seed in study.seeds
+    ]
+    return ArmResult(
+        name=name,
+        blocks=tuple(arm.blocks for arm in arms),
+        rank=arms[0].rank,
+        parameters=arms[0].parameters,
+        rate=rate,
+        rates=tuple(tried),
+        tasks=tuple(tasks),
+        curves=tuple(curves),
+    )
+
+
+def _random_from(study: TuningStudy, blocks: int, drops: Drops | None) -> tuple[int, ...] | None:
     """The blocks that `random` was drawn from; None where it is no arm."""
     if RANDOM not in study.arms:
         return None
-    return list(random_pool(blocks, budget_of(study, blocks), () if drops is None else drops.critical))
+    return random_pool(blocks, budget_of(study, blocks), () if drops is None else drops.critical)
 
 
-def _right(frame: pd.DataFrame) -> NDArray[np.bool_]:
-    return frame["correct"].to_numpy(dtype=bool)
+def _right(answers: pd.DataFrame) -> Bool[np.ndarray, " items"]:
+    return answers["correct"].to_numpy(dtype=bool)
 
 
-def _repeated(row: NDArray[np.bool_], times: int) -> NDArray[np.bool_]:
-    return np.repeat(row[None], times, axis=0)
-
-
-def _accuracy(frame: pd.DataFrame, level: float) -> dict[str, Any]:
-    right = _right(frame)
-    low, high = wilson(int(right.sum()), len(right), level)
+def _change(difference: Crossed) -> dict[str, float | tuple[float, ...]]:
     return {
-        "accuracy": float(right.mean()),
-        "low": low,
-        "high": high,
-        **rates(frame),
+        "value": difference.mean,
+        "low": difference.low,
+        "high": difference.high,
+        "seeds": difference.seeds,
     }
-
-
-def _rates(frames: Sequence[pd.DataFrame]) -> dict[str, float]:
-    """Means over seeds."""
-    every = [rates(frame) for frame in frames]
-    return {name: float(np.mean([one[name] for one in every])) for name in every[0]}
-
-
-def _told(one: Crossed) -> dict[str, Any]:
-    return {"mean": one.mean, "low": one.low, "high": one.high, "seeds": list(one.seeds)}
-
-
-def _point(point: Mapping[str, Any]) -> dict[str, Any]:
-    return {"step": point["step"], "loss": point["loss"]}
-
-
-def _end(rate: float, rates: Sequence[float]) -> str | None:
-    """Whether the chosen of several rates is the smallest or the largest, beyond which better ones may lie."""
-    if len(rates) < 2:
-        return None
-    return "smallest" if rate == min(rates) else "largest" if rate == max(rates) else None
