@@ -250,7 +250,7 @@ def test_the_command_stops_and_its_table_page_and_files_say_so(capsys, tmp_path)
         (("--stop-when", "later"), 'stop.when must be decided, not "later"'),
         (
             ("--stop-when", "decided", "--level", "5"),
-            "--level is the false discovery rate allowed, say 0.05, not 5",
+            "--level 0.95 or 0.05 means a false discovery rate of 5 %; 5 is no such level",
         ),
         (("--level", "0.05"), "say --level 0.95, or give --stop-when decided"),
         (("--task", "primer:text", "--stop-when", "decided"), "primer:text is scored, not judged"),
