@@ -58,8 +58,8 @@ def demo(
         except KeyboardInterrupt:
             bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
             raise
-    compared = overlay([out / folder for folder in STUDIES], out=out / "overlay")
-    compared.report()
+    compared = overlay(*(out / folder for folder in STUDIES))
+    compared.report(out / "overlay")
     chapters.append((compared.chapter(), "overlay/report.html"))
     told = [(chapter, page) for chapter, page in chapters if chapter is not None]
     path = publish(out, "demo", story(TITLE, "demo", version("lesion"), told))

@@ -135,7 +135,8 @@ class Study(Questions):
         chosen = 0.95 if level is None else level
         if not 0 < chosen < 1:
             raise UsageError(
-                f"With --stop-when, --level 0.95 or 0.05 means a false discovery rate of 5 %; {chosen:g} is no such level."
+                f"With --stop-when, --level 0.95 or 0.05 means a false discovery rate of 5 %; {chosen:g} is no such"
+                " level."
             )
         wrong = min(chosen, 1 - chosen)
         stop = {"when": stop_when, "level": wrong, **({} if effect is None else {"effect": effect})}

@@ -9,6 +9,7 @@ import pandas as pd
 
 from lesion.arguments import validated
 from lesion.core.lock import FolderLock
+from lesion.report.blocks import Chapter
 from lesion.studies.overlay import report as page
 from lesion.studies.overlay import tables
 from lesion.studies.overlay.result import OverlaySummary
@@ -34,6 +35,10 @@ class OverlayResult:
     def correlations(self) -> pd.DataFrame:
         """One row per model and pair of profiles, as `correlations.csv`."""
         return tables.pairs(self.summary).frame
+
+    def chapter(self) -> Chapter:
+        """What the overlay adds to a page over several studies."""
+        return page.chapter(self.summary)
 
     @validated
     def report(self, folder: str | Path) -> Path:

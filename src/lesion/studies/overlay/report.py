@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
+from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
 from lesion.report.publishing import html, publish
 from lesion.studies.overlay import charts, tables
 from lesion.studies.overlay import findings as prose
@@ -70,21 +70,35 @@ def report(summary: OverlaySummary) -> Page:
     )
 
 
-def _model(model: ModelProfiles, number: int) -> Section:
-    after = f"-{number}" if number else ""
+def chapter(summary: OverlaySummary) -> Chapter:
+    """What the overlay adds to a page over several studies: the model that most of them looked at."""
+    most = max(summary.models, key=lambda model: len({profile.kind for profile in model.profiles}))
+    pairs = zip(summary.models, prose.findings(summary.models), strict=True)
+    return Chapter(
+        "Do the methods point at the same blocks?",
+        "Every study gives each block a number; here they stand over one axis, and ranks are compared over blocks.",
+        tuple(finding for model, finding in pairs if model is most),
+        (_profiles(most, 0),),
+    )
+
+
+def _profiles(model: ModelProfiles, number: int) -> Figure:
     last = model.profiles[-1]
     stack = tuple(charts.profile_chart(model, profile, last=profile is last) for profile in model.profiles)
-    blocks: list[Block] = [
-        Figure(
-            name=f"overlay{after}",
-            panels=(Panel(stack),),
-            caption=f"Every profile of {model.model} over its blocks. Upright lines: 95 % intervals where the study has"
-            " them; of drift one standard deviation over runs; of densities the lowest and the highest repeat. – : not"
-            " measured, or the first step of drift, which is left out. Shaded: blocks that a layer study calls"
-            " critical, darker for every further task.",
-            legend=charts.legend(model),
-        )
-    ]
+    return Figure(
+        name=f"overlay-{number}" if number else "overlay",
+        panels=(Panel(stack),),
+        caption=f"Every profile of {model.model} over its blocks. Upright lines: 95 % intervals where the study has"
+        " them; of drift one standard deviation over runs; of densities the lowest and the highest repeat. – : not"
+        " measured, or the first step of drift, which is left out. Shaded: blocks that a layer study calls"
+        " critical, darker for every further task.",
+        legend=charts.legend(model),
+    )
+
+
+def _model(model: ModelProfiles, number: int) -> Section:
+    after = f"-{number}" if number else ""
+    blocks: list[Block] = [_profiles(model, number)]
     if len(model.ranked) > 1:
         blocks.append(
             Figure(
