@@ -40,12 +40,14 @@ class Axis:
         domain: dict[str, Any] = {"domain": ends} if len(ends) == 2 else {}
         if self.low is not None and self.high is None:
             domain = {"domainMin": self.low}
-        return alt.Scale(type=self.kind, nice=False, zero=False, **domain)
+        if self.kind != "log":  # which has no zero
+            domain["zero"] = False
+        return alt.Scale(type=self.kind, nice=False, **domain)
 
     @property
     def axis(self) -> alt.Axis:
         """As Altair has it."""
-        more: dict[str, Any] = {"values": list(self.ticks)} if self.ticks else {}
+        more: dict[str, Any] = {"values": list(self.ticks), "tickCount": len(self.ticks)} if self.ticks else {}
         if self.whole:
             more |= {"tickMinStep": 1, "format": "d"}
         if self.form:
@@ -235,3 +237,12 @@ def _tip(frame: pd.DataFrame, guide: pd.DataFrame | None) -> dict[str, Any]:
     if guide is not None or "tip" not in frame:
         return {}
     return {"tooltip": alt.Tooltip(field="tip", type="nominal", title=" ")}
+
+
+def level(height: float, upright: Axis, *, colour: str = theme.SOFT, dash: tuple[float, float] = (2, 4)) -> alt.Chart:
+    """A dashed line across the plot at a height of reference."""
+    return (
+        alt.Chart(pd.DataFrame([{"y": height}]))
+        .mark_rule(color=colour, strokeDash=list(dash), strokeWidth=1.4)
+        .encode(y=y(upright))
+    )

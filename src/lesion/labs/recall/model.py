@@ -34,14 +34,14 @@ INNER = 4  # the MLP's inner width in widths of the model
 
 def shapes(feed_forward: FeedForward, width: int) -> dict[str, tuple[int, int]]:
     """Names and [out, in] shapes of the matrices that are trained."""
-    found: dict[str, tuple[int, int]] = {}
+    matrices: dict[str, tuple[int, int]] = {}
     for layer in (1, 2):
-        found |= {f"W_{kind}{layer}": (width, width) for kind in "KVO"}
+        matrices |= {f"W_{kind}{layer}": (width, width) for kind in "KVO"}
         if feed_forward == "mlp":
-            found |= {f"F{layer}.in": (INNER * width, width), f"F{layer}.out": (width, INNER * width)}
+            matrices |= {f"F{layer}.in": (INNER * width, width), f"F{layer}.out": (width, INNER * width)}
         elif feed_forward == "linear":
-            found[f"F{layer}"] = (width, width)
-    return found
+            matrices[f"F{layer}"] = (width, width)
+    return matrices
 
 
 def initial(feed_forward: FeedForward, vocabulary: int, length: int, width: int, seed: int) -> dict[str, Tensor]:
@@ -51,13 +51,13 @@ def initial(feed_forward: FeedForward, vocabulary: int, length: int, width: int,
     matrix, W_U too, uniform within ± 1/√(its inputs).
     """
     generator = torch.Generator().manual_seed(seed)
-    found = {
+    weights = {
         "W_E": torch.randn(vocabulary, width, generator=generator),
         "P": torch.randn(length, width, generator=generator),
     }
     for name, (outputs, inputs) in {"W_U": (vocabulary, width), **shapes(feed_forward, width)}.items():
-        found[name] = (2 * torch.rand(outputs, inputs, generator=generator) - 1) / math.sqrt(inputs)
-    return found
+        weights[name] = (2 * torch.rand(outputs, inputs, generator=generator) - 1) / math.sqrt(inputs)
+    return weights
 
 
 def matrix(weights: Weights, name: str) -> Float[Tensor, "out in"]:
