@@ -46,7 +46,7 @@ def test_loss_accuracy_and_probabilities_are_those_of_a_plain_loop(examination, 
     found = examination.measures(traces)
     for prefix, batch, trace in (("clean_", examination.clean, traces[0]), ("noisy_", examination.noisy, traces[1])):
         losses, hits, of_noise, of_answer = [], [], [], []
-        for (row, place), logits in zip(batch.asked.nonzero().tolist(), trace.logits.numpy(), strict=True):
+        for (row, place), logits in zip(batch.questions.nonzero().tolist(), trace.logits.numpy(), strict=True):
             probabilities = np.exp(logits) / np.exp(logits).sum()
             losses.append(-math.log(probabilities[batch.targets[row, place]]))
             hits.append(int(probabilities.argmax()) == int(batch.answers[row]))
@@ -61,19 +61,19 @@ def test_loss_accuracy_and_probabilities_are_those_of_a_plain_loop(examination, 
 
 def test_the_clean_set_has_no_noise_and_the_noisy_one_has(examination):
     clean, noisy = examination.clean, examination.noisy
-    assert (clean.targets[clean.asked] == clean.answers[clean.asked.nonzero()[:, 0]]).all()
-    assert (noisy.targets[noisy.asked] == LANGUAGE.noise_token).any()
+    assert (clean.targets[clean.questions] == clean.answers[clean.questions.nonzero()[:, 0]]).all()
+    assert (noisy.targets[noisy.questions] == LANGUAGE.noise_token).any()
 
 
 def test_the_table_counts_what_is_predicted_against_what_follows(examination, weights):
     found = dict(measure(weights, examination).table)
     batch, trace = examination.noisy, examination.traces(weights)[1]
     counts = dict.fromkeys(found, 0)
-    for (row, place), logits in zip(batch.asked.nonzero().tolist(), trace.logits, strict=True):
+    for (row, place), logits in zip(batch.questions.nonzero().tolist(), trace.logits, strict=True):
         predicted = "noise" if int(logits.argmax()) == 7 else "other"
         label = "noise" if int(batch.targets[row, place]) == 7 else "other"
         counts[f"predicted_{predicted}_label_{label}"] += 1
-    assert found == {name: pytest.approx(count / int(batch.asked.sum())) for name, count in counts.items()}
+    assert found == {name: pytest.approx(count / int(batch.questions.sum())) for name, count in counts.items()}
 
 
 def test_trigger_margins_are_those_of_the_feed_forward_by_hand(weights):
@@ -116,7 +116,7 @@ def test_attention_masses_are_those_of_a_plain_loop(examination, weights):
     assert found["previous"] == pytest.approx(np.mean(previous))
     for prefix, batch, trace in (("", examination.clean, traces[0]), ("noisy_", examination.noisy, traces[1])):
         right, wrong = [], []
-        for (row, _), mass in zip(batch.asked.nonzero().tolist(), trace.asked_mass, strict=True):
+        for (row, _), mass in zip(batch.questions.nonzero().tolist(), trace.question_mass, strict=True):
             tokens, answer = batch.tokens[row].tolist(), int(batch.answers[row])
             behind = [s for s in range(1, 16) if tokens[s - 1] == 0]
             right.append(sum(float(mass[s]) for s in behind if tokens[s] == answer))
@@ -168,7 +168,7 @@ def test_the_floor_is_the_mean_loss_of_who_knows_the_answer_and_the_noise():
     examination = Examination.of(recipe, generated(5, 0))
     batch, tau = examination.noisy, examination.language.noise_token
     entropies = []
-    for row, _ in batch.asked.nonzero().tolist():
+    for row, _ in batch.questions.nonzero().tolist():
         distribution = np.zeros(5)
         distribution[tau] += 0.3
         distribution[int(batch.answers[row])] += 0.7
@@ -176,8 +176,8 @@ def test_the_floor_is_the_mean_loss_of_who_knows_the_answer_and_the_noise():
     shares = examination.own_answers()
     assert 0 < shares.noisy.noise < 1
     assert floor(0.3, shares.noisy.noise) == pytest.approx(np.mean(entropies))
-    asked = [int(batch.answers[row]) for row, _ in batch.asked.nonzero().tolist()]
-    assert shares.noisy.trigger == pytest.approx(np.mean([answer == 0 for answer in asked]))
+    questions = [int(batch.answers[row]) for row, _ in batch.questions.nonzero().tolist()]
+    assert shares.noisy.trigger == pytest.approx(np.mean([answer == 0 for answer in questions]))
 
 
 @given(st.lists(st.sampled_from([-1.0, 0.0, 2.0]), max_size=8))

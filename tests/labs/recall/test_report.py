@@ -33,6 +33,7 @@ from lesion.labs.recall.seeds import differences
 from lesion.labs.recall.study import run_recall
 from lesion.labs.recall.study_file import RecallStudy
 from lesion.labs.recall.study_result import RecallStudySummary, SeedsPhase, SeedsPhases
+from lesion.report import theme
 from lesion.report.drawing import specification
 
 SMALL = {"vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "keep": [0.25, 0.5]}
@@ -46,8 +47,8 @@ def summary(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    asked = RecallStudy.make(kind="recall", title="What <b>is</b> cut?", noise=[0.3, 0.6], seed=[0, 1], **SMALL)
-    return run_recall(asked, tmp_path_factory.mktemp("study"))
+    recall_study = RecallStudy.make(kind="recall", title="What <b>is</b> cut?", noise=[0.3, 0.6], seed=[0, 1], **SMALL)
+    return run_recall(recall_study, tmp_path_factory.mktemp("study"))
 
 
 def changed(value, **fields):
@@ -285,6 +286,13 @@ def test_a_truncation_is_drawn_between_nothing_cut_and_all_deleted_beside_the_dr
     assert levels == [pytest.approx(value, rel=1e-5) for value in (summary.full.noisy_loss, cuts.deleted.noisy_loss)]
     tips = next(rows for rows in frames(accuracy) if "tip" in rows[0])
     assert tips[0]["tip"].startswith("25\xa0% of the rank kept\nthe largest kept: ")
+
+
+def test_every_series_has_its_own_colour_in_the_file_of_a_figure_whose_panels_show_different_ones(tmp_path, summary):
+    recall.write(tmp_path, summary)
+    lines = re.findall(r'stroke="(#[0-9a-f]{6})"', (tmp_path / "figures" / "training.svg").read_text("utf-8"))
+    assert {theme.light()[f"t{index}"] for index in range(8)} <= set(lines)
+    assert words(recall.page(summary)).count("F1+F2") >= 2  # the legend of its panel and the caption
 
 
 def test_marks_on_a_curve_over_training_are_few_and_at_measured_steps():

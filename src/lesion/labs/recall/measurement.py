@@ -56,13 +56,13 @@ class Examination:
         """The sets of a recipe.
 
         Raises:
-            UsageError: in all of their sequences no trigger asks.
+            UsageError: in none of their sequences there is a question.
         """
         sets = {
             "clean": Source(recipe.task(language, 0.0), recipe.seed, device).sequences("clean", recipe.measured),
             "noisy": Source(recipe.task(language), recipe.seed, device).sequences("noisy", recipe.measured),
         }
-        if not all(batch.asked.any() for batch in sets.values()):
+        if not all(batch.questions.any() for batch in sets.values()):
             raise UsageError(
                 f"In sequences of {recipe.length} tokens no trigger comes up twice; give longer ones, or a corpus in "
                 "which the most frequent character is more frequent."
@@ -74,7 +74,7 @@ class Examination:
         return OwnAnswers(clean=self._answer_shares(self.clean), noisy=self._answer_shares(self.noisy))
 
     def _answer_shares(self, batch: Batch) -> AnswerShares:
-        answers = batch.answers[batch.asked.nonzero()[:, 0]]
+        answers = batch.answers[batch.questions.nonzero()[:, 0]]
         trigger, noise = (
             float((answers == token).double().mean()) for token in (self.language.trigger, self.language.noise_token)
         )
@@ -85,8 +85,8 @@ class Examination:
         before = known or (None, None)
         with torch.no_grad():
             return (
-                forward(weights, self.clean.tokens, self.clean.asked, before[0], changed),
-                forward(weights, self.noisy.tokens, self.noisy.asked, before[1], changed),
+                forward(weights, self.clean.tokens, self.clean.questions, before[0], changed),
+                forward(weights, self.noisy.tokens, self.noisy.questions, before[1], changed),
             )
 
     def measures(self, traces: Traces) -> Measures:
@@ -105,9 +105,9 @@ class Examination:
 def _measures(trace: Trace, batch: Batch, language: Language) -> dict[str, float]:
     logits = trace.logits.double()
     probabilities = logits.softmax(dim=-1)
-    answers = batch.answers[batch.asked.nonzero()[:, 0]]
+    answers = batch.answers[batch.questions.nonzero()[:, 0]]
     return {
-        "loss": float(F.cross_entropy(logits, batch.targets[batch.asked])),
+        "loss": float(F.cross_entropy(logits, batch.targets[batch.questions])),
         "accuracy": float((logits.argmax(dim=-1) == answers).double().mean()),
         "p_noise": float(probabilities[:, language.noise_token].mean()),
         "p_correct": float(probabilities.gather(1, answers[:, None]).mean()),
@@ -132,7 +132,7 @@ def predictions(noisy: Trace, examination: Examination) -> Predictions:
     """Whether τ is the most probable token at a question on noisy sequences, and whether τ follows."""
     batch, noise_token = examination.noisy, examination.language.noise_token
     predicted = noisy.logits.argmax(dim=-1) == noise_token
-    label = batch.targets[batch.asked] == noise_token
+    label = batch.targets[batch.questions] == noise_token
 
     def share(is_predicted: bool, is_label: bool) -> float:
         return float(((predicted == is_predicted) & (label == is_label)).double().mean())
@@ -187,9 +187,9 @@ def attention(traces: Traces, examination: Examination) -> Attention:
 
 def _masses(trace: Trace, batch: Batch, language: Language) -> tuple[float, float]:
     """The second head's mass on ȳ, and on τ where that is not ȳ, after triggers (z_{s−1} = q)."""
-    mass = trace.asked_mass.double()
-    rows = batch.asked.nonzero()[:, 0]
-    behind = torch.zeros_like(batch.asked)
+    mass = trace.question_mass.double()
+    rows = batch.questions.nonzero()[:, 0]
+    behind = torch.zeros_like(batch.questions)
     behind[:, 1:] = batch.tokens[:, :-1] == language.trigger
     right = behind & (batch.tokens == batch.answers[:, None])
     wrong = behind & ~right & (batch.tokens == language.noise_token)

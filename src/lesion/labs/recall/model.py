@@ -84,15 +84,15 @@ def names(weights: Weights) -> tuple[str, ...]:
 class Trace:
     """Everything on the way from tokens to logits that a change further on leaves as it is.
 
-    What is asked is in the order of `asked.nonzero()`; no other position needs the second block.
+    Questions are in the order of `questions.nonzero()`; no other position needs the second block.
 
     Attributes:
         states: x_0.
         mass: where the first head looks.
         pooled: Σ_s a_s x_{0,s}, what it gathers.
         between: x_1.
-        asked_mass: where the second head looks when asked.
-        asked_pooled: what it gathers then.
+        question_mass: where the second head looks at the questions.
+        question_pooled: what it gathers then.
         logits: what is said.
     """
 
@@ -100,15 +100,15 @@ class Trace:
     mass: Float[Tensor, "rows length length"]
     pooled: Float[Tensor, "rows length width"]
     between: Float[Tensor, "rows length width"]
-    asked_mass: Float[Tensor, "asked length"]
-    asked_pooled: Float[Tensor, "asked width"]
-    logits: Float[Tensor, "asked vocabulary"]
+    question_mass: Float[Tensor, "questions length"]
+    question_pooled: Float[Tensor, "questions width"]
+    logits: Float[Tensor, "questions vocabulary"]
 
 
 def forward(
     weights: Weights,
     tokens: Int[Tensor, "rows length"],
-    asked: Bool[Tensor, "rows length"],
+    questions: Bool[Tensor, "rows length"],
     known: Trace | None = None,
     changed: str | None = None,
 ) -> Trace:
@@ -116,7 +116,7 @@ def forward(
 
     Args:
         tokens: z_1 … z_T.
-        asked: where the model is asked.
+        questions: True at the positions of questions.
         known: a trace of the same tokens under weights that differ from these in the matrix `changed` alone.
         changed: its name.
     """
@@ -133,12 +133,12 @@ def forward(
         between = known.between
     if known is None or changed is None or layer_of(changed) == 1 or changed == "W_K2":
         everywhere = _mass(weights, 2, between)
-        asked_mass, asked_pooled = everywhere[asked], (everywhere @ between)[asked]
+        question_mass, question_pooled = everywhere[questions], (everywhere @ between)[questions]
     else:
-        asked_mass, asked_pooled = known.asked_mass, known.asked_pooled
-    hidden = between[asked] + _moved(weights, 2, asked_pooled)
+        question_mass, question_pooled = known.question_mass, known.question_pooled
+    hidden = between[questions] + _moved(weights, 2, question_pooled)
     logits = (hidden + fed_forward(weights, 2, hidden)) @ weights["W_U"].T
-    return Trace(states, mass, pooled, between, asked_mass, asked_pooled, logits)
+    return Trace(states, mass, pooled, between, question_mass, question_pooled, logits)
 
 
 def layer_of(name: str) -> int:

@@ -25,7 +25,7 @@ class Recipe:
 
     Args:
         preset: the preset it began from.
-        variant: where a model is asked (`data.Task`).
+        variant: where the questions are (`data.Task`).
         noise: α, in [0, 1).
         vocabulary: V, tokens.
         length: T, tokens that a model reads.

@@ -87,7 +87,9 @@ def run(
             floor=floor(recipe.noise, own_answers.noisy.noise),
             own_answers=own_answers if recipe.own_answers else None,
             language=_language_facts(language),
-            questions=Questions(clean=int(examination.clean.asked.sum()), noisy=int(examination.noisy.asked.sum())),
+            questions=Questions(
+                clean=int(examination.clean.questions.sum()), noisy=int(examination.noisy.questions.sum())
+            ),
             matrices=names(weights),
             full=examination.measures(examination.traces(weights)),
             truncated=tuple(rows),

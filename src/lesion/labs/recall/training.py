@@ -37,9 +37,9 @@ class State(Value):
 
 
 def loss(weights: Weights, batch: Batch) -> Tensor:
-    """Mean cross-entropy over all questions of a batch, in nats; 0 where nothing is asked."""
-    logits = forward(weights, batch.tokens, batch.asked).logits
-    return F.cross_entropy(logits, batch.targets[batch.asked], reduction="sum") / max(1, len(logits))
+    """Mean cross-entropy over all questions of a batch, in nats; 0 where there is none."""
+    logits = forward(weights, batch.tokens, batch.questions).logits
+    return F.cross_entropy(logits, batch.targets[batch.questions], reduction="sum") / max(1, len(logits))
 
 
 def measured_steps(steps: int) -> list[int]:
