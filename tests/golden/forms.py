@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import forms_isolation
 import forms_memory
+import forms_recall
 import forms_tuning
 
-FORMS = {**forms_isolation.FORMS, **forms_memory.FORMS, **forms_tuning.FORMS}
+FORMS = {**forms_isolation.FORMS, **forms_memory.FORMS, **forms_recall.FORMS, **forms_tuning.FORMS}

@@ -42,14 +42,6 @@ class Prose:
 
 
 @dataclass(frozen=True)
-class Panel:
-    """One part of a figure: charts above one another, whose plots are in line, under a heading."""
-
-    charts: tuple[alt.TopLevelMixin, ...]
-    title: str = ""
-
-
-@dataclass(frozen=True)
 class Series:
     """A line of a figure's legend: a name, the number of its colour and of its mark, or a colour by role."""
 
@@ -58,6 +50,18 @@ class Series:
     colour: str = ""
     dashed: bool = False
     area: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One part of a figure: charts above one another, whose plots are in line, under a heading.
+
+    `legend` stands beneath them, where the panels of a figure show different series.
+    """
+
+    charts: tuple[alt.TopLevelMixin, ...]
+    title: str = ""
+    legend: tuple[Series, ...] = ()
 
 
 @dataclass(frozen=True)

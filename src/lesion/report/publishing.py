@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from lesion.atomic import replace
 from lesion.report import drawing, plots, theme
-from lesion.report.blocks import Figure, Page, Panel
+from lesion.report.blocks import Figure, Page, Panel, Series
 from lesion.report.files import rendered, spreadsheet, writing
 from lesion.report.table import Table
 
@@ -90,6 +90,7 @@ class Drawn(NamedTuple):
 
     title: str
     charts: list[tuple[Markup, int]]
+    legend: tuple[Series, ...]
 
 
 Specified = dict[int, dict[str, Any]]
@@ -98,12 +99,15 @@ Specified = dict[int, dict[str, Any]]
 
 def _specified(page: Page) -> Specified:
     charts = {
-        id(chart): (figure, chart) for figure in _figures(page) for panel in figure.panels for chart in panel.charts
+        id(chart): (figure.legend or panel.legend, chart)
+        for figure in _figures(page)
+        for panel in figure.panels
+        for chart in panel.charts
     }
     found = {}
-    for key, (figure, chart) in charts.items():
+    for key, (legend, chart) in charts.items():
         found[key] = drawing.specification(chart)
-        if figure.legend:
+        if legend:
             _without_legends(found[key])
     return found
 
@@ -117,19 +121,25 @@ def _drawn(panel: Panel, specified: Specified, carried: list[dict[str, Any]], *,
         picture = drawing.apart(drawing.svg({"width": theme.SMALL, **still} if small else still), f"c{len(carried)}-")
         found.append((Markup(picture), len(carried)))
         carried.append({key: value for key, value in own.items() if key != "config"})
-    return Drawn(panel.title, found)
+    return Drawn(panel.title, found, panel.legend)
 
 
 def _whole(figure: Figure, specified: Specified) -> dict[str, Any]:
     """All panels of a figure and its legend as one specification, for a file."""
     panels: list[dict[str, Any]] = []
+    legends: list[dict[str, Any]] = []
     for panel in figure.panels:
         charts = [_still(specified[id(chart)]) for chart in panel.charts]
         if panel.title:
             charts[0] = {**charts[0], "title": drawing.seen(panel.title)}
+        if panel.legend:
+            legends.append(drawing.specification(plots.legend(panel.legend, theme.WIDTH)))
+            charts.append(_still(legends[-1]))
         panels.append({"vconcat": charts, "spacing": 4} if len(charts) > 1 else charts[0])
     whole = panels[0] if len(panels) == 1 else {"concat": panels, "columns": figure.columns}
-    every = [specified[id(chart)] for panel in figure.panels for chart in panel.charts]
+    if legends:  # panels of different series have colours and marks of their own
+        whole["resolve"] = {"scale": {"color": "independent", "shape": "independent"}}
+    every = [*(specified[id(chart)] for panel in figure.panels for chart in panel.charts), *legends]
     if figure.legend:
         width = min(figure.columns, len(panels)) * (theme.WIDTH + 80)
         every.append(drawing.specification(plots.legend(figure.legend, width)))

@@ -26,7 +26,7 @@ def task(noise: float = 0.5, length: int = 24, variant="released", *, own: bool 
 
 def same(one: Batch, other: Batch) -> bool:
     return all(
-        torch.equal(getattr(one, name), getattr(other, name)) for name in ("tokens", "targets", "asked", "answers")
+        torch.equal(getattr(one, name), getattr(other, name)) for name in ("tokens", "targets", "questions", "answers")
     )
 
 
@@ -69,11 +69,11 @@ def naive(task: Task, seed: int, purpose: str, step: int, index: int) -> tuple[l
             tokens.append(language.noise_token if drawn[place + 1] < task.noise else answer)
         else:
             tokens.append(follows(language.bigram[tokens[-1]], drawn[place + 1]))
-    asked = []
+    questions = []
     for place in range(task.length):
         again = tokens[place] == language.trigger and language.trigger in tokens[:place]
-        asked.append(again if task.variant == "released" else place == task.length - 1)
-    return tokens, asked, answer
+        questions.append(again if task.variant == "released" else place == task.length - 1)
+    return tokens, questions, answer
 
 
 @pytest.mark.parametrize("variant", ["released", "paper"])
@@ -82,10 +82,10 @@ def test_sequences_are_those_of_the_definition_token_by_token(variant, own):
     of = task(0.4, 20, variant, own=own)
     made = Source(of, 5).draw("training", torch.tensor([0, 0, 7, 7]), torch.tensor([0, 3, 0, 2]))
     for row, (step, index) in enumerate([(0, 0), (0, 3), (7, 0), (7, 2)]):
-        tokens, asked, answer = naive(of, 5, "training", step, index)
+        tokens, questions, answer = naive(of, 5, "training", step, index)
         assert made.tokens[row].tolist() == tokens[:-1]
         assert made.targets[row].tolist() == tokens[1:]
-        assert made.asked[row].tolist() == asked
+        assert made.questions[row].tolist() == questions
         assert int(made.answers[row]) == answer
 
 
@@ -164,5 +164,5 @@ def test_answers_are_uniform_and_exclude_trigger_and_noise_where_asked_to():
 def test_in_the_papers_variant_the_last_token_is_a_trigger_and_alone_asks():
     made = Source(task(variant="paper"), 0).sequences("any", 50)
     assert (made.tokens[:, -1] == LANGUAGE.trigger).all()
-    assert made.asked[:, -1].all()
-    assert made.asked.sum() == 50
+    assert made.questions[:, -1].all()
+    assert made.questions.sum() == 50

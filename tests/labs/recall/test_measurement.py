@@ -25,6 +25,7 @@ from lesion.labs.recall.measurement import (
 )
 from lesion.labs.recall.model import initial, shapes
 from lesion.labs.recall.recipe import preset
+from lesion.labs.recall.result import MARGINS, Phases, Probes
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=12, measured=40, noise=0.4)
 LANGUAGE = generated(8, 0)
@@ -42,37 +43,37 @@ def weights():
 
 def test_loss_accuracy_and_probabilities_are_those_of_a_plain_loop(examination, weights):
     traces = examination.traces(weights)
-    found = examination.numbers(traces)
+    found = examination.measures(traces)
     for prefix, batch, trace in (("clean_", examination.clean, traces[0]), ("noisy_", examination.noisy, traces[1])):
         losses, hits, of_noise, of_answer = [], [], [], []
-        for (row, place), logits in zip(batch.asked.nonzero().tolist(), trace.logits.numpy(), strict=True):
+        for (row, place), logits in zip(batch.questions.nonzero().tolist(), trace.logits.numpy(), strict=True):
             probabilities = np.exp(logits) / np.exp(logits).sum()
             losses.append(-math.log(probabilities[batch.targets[row, place]]))
             hits.append(int(probabilities.argmax()) == int(batch.answers[row]))
             of_noise.append(probabilities[7])
             of_answer.append(probabilities[batch.answers[row]])
-        assert found[f"{prefix}loss"] == pytest.approx(np.mean(losses))
-        assert found[f"{prefix}accuracy"] == pytest.approx(np.mean(hits))
+        assert found.of(f"{prefix}loss") == pytest.approx(np.mean(losses))
+        assert found.of(f"{prefix}accuracy") == pytest.approx(np.mean(hits))
         short = "" if prefix == "clean_" else prefix
-        assert found[f"{short}p_noise"] == pytest.approx(np.mean(of_noise))
-        assert found[f"{short}p_correct"] == pytest.approx(np.mean(of_answer))
+        assert found.of(f"{short}p_noise") == pytest.approx(np.mean(of_noise))
+        assert found.of(f"{short}p_correct") == pytest.approx(np.mean(of_answer))
 
 
 def test_the_clean_set_has_no_noise_and_the_noisy_one_has(examination):
     clean, noisy = examination.clean, examination.noisy
-    assert (clean.targets[clean.asked] == clean.answers[clean.asked.nonzero()[:, 0]]).all()
-    assert (noisy.targets[noisy.asked] == LANGUAGE.noise_token).any()
+    assert (clean.targets[clean.questions] == clean.answers[clean.questions.nonzero()[:, 0]]).all()
+    assert (noisy.targets[noisy.questions] == LANGUAGE.noise_token).any()
 
 
 def test_the_table_counts_what_is_predicted_against_what_follows(examination, weights):
-    found = measure(weights, examination)["table"]
+    found = dict(measure(weights, examination).table)
     batch, trace = examination.noisy, examination.traces(weights)[1]
     counts = dict.fromkeys(found, 0)
-    for (row, place), logits in zip(batch.asked.nonzero().tolist(), trace.logits, strict=True):
+    for (row, place), logits in zip(batch.questions.nonzero().tolist(), trace.logits, strict=True):
         predicted = "noise" if int(logits.argmax()) == 7 else "other"
         label = "noise" if int(batch.targets[row, place]) == 7 else "other"
         counts[f"predicted_{predicted}_label_{label}"] += 1
-    assert found == {name: pytest.approx(count / int(batch.asked.sum())) for name, count in counts.items()}
+    assert found == {name: pytest.approx(count / int(batch.questions.sum())) for name, count in counts.items()}
 
 
 def test_trigger_margins_are_those_of_the_feed_forward_by_hand(weights):
@@ -109,13 +110,13 @@ def test_a_feed_forward_made_to_answer_noise_has_the_margin_it_was_given(weights
 
 
 def test_attention_masses_are_those_of_a_plain_loop(examination, weights):
-    found = measure(weights, examination)["attention"]
+    found = dict(measure(weights, examination).attention)
     traces = examination.traces(weights)
     previous = [float(traces[0].mass[row, t, t - 1]) for row in range(40) for t in range(1, 16)]
     assert found["previous"] == pytest.approx(np.mean(previous))
     for prefix, batch, trace in (("", examination.clean, traces[0]), ("noisy_", examination.noisy, traces[1])):
         right, wrong = [], []
-        for (row, _), mass in zip(batch.asked.nonzero().tolist(), trace.asked_mass, strict=True):
+        for (row, _), mass in zip(batch.questions.nonzero().tolist(), trace.question_mass, strict=True):
             tokens, answer = batch.tokens[row].tolist(), int(batch.answers[row])
             behind = [s for s in range(1, 16) if tokens[s - 1] == 0]
             right.append(sum(float(mass[s]) for s in behind if tokens[s] == answer))
@@ -136,14 +137,14 @@ def test_a_circuit_made_by_hand_remembers_everything_and_a_broken_one_what_is_le
     made["W_V1"] = made["W_O2"] = made["W_V2"] = eye
     made["W_O1"] = room.T @ embedding
     made["W_K2"] = embedding.T @ room
-    assert probes(made, LANGUAGE) == {"W_OV2": 1.0, "W_K1": 1.0, "W_K2": 1.0, "trigger": 1.0}
+    assert probes(made, LANGUAGE) == Probes(copying=1.0, previous=1.0, following=1.0, trigger=1.0)
     made["W_K1"] = made["W_K1"] - torch.outer(places[5], places[4]) + torch.outer(places[5], places[2])
     made["W_V2"] = eye - torch.outer(embedding[3], embedding[3]) + torch.outer(embedding[1], embedding[3])
     made["W_K2"] = torch.outer(embedding[2], room[2]) + torch.outer(embedding[0], room[1])
     found = probes(made, LANGUAGE)
-    assert found["W_K1"] == pytest.approx(14 / 15)
-    assert found["W_OV2"] == pytest.approx(7 / 8)
-    assert found["trigger"] == 0
+    assert found.previous == pytest.approx(14 / 15)
+    assert found.copying == pytest.approx(7 / 8)
+    assert found.trigger == 0
 
 
 def test_the_soft_rank_is_the_ratio_of_two_norms_of_numpy():
@@ -167,54 +168,56 @@ def test_the_floor_is_the_mean_loss_of_who_knows_the_answer_and_the_noise():
     examination = Examination.of(recipe, generated(5, 0))
     batch, tau = examination.noisy, examination.language.noise_token
     entropies = []
-    for row, _ in batch.asked.nonzero().tolist():
+    for row, _ in batch.questions.nonzero().tolist():
         distribution = np.zeros(5)
         distribution[tau] += 0.3
         distribution[int(batch.answers[row])] += 0.7
         entropies.append(-sum(p * math.log(p) for p in distribution if p > 0))
     shares = examination.own_answers()
-    assert 0 < shares["noisy"]["noise"] < 1
-    assert floor(0.3, shares["noisy"]["noise"]) == pytest.approx(np.mean(entropies))
-    asked = [int(batch.answers[row]) for row, _ in batch.asked.nonzero().tolist()]
-    assert shares["noisy"]["trigger"] == pytest.approx(np.mean([answer == 0 for answer in asked]))
+    assert 0 < shares.noisy.noise < 1
+    assert floor(0.3, shares.noisy.noise) == pytest.approx(np.mean(entropies))
+    questions = [int(batch.answers[row]) for row, _ in batch.questions.nonzero().tolist()]
+    assert shares.noisy.trigger == pytest.approx(np.mean([answer == 0 for answer in questions]))
 
 
 @given(st.lists(st.sampled_from([-1.0, 0.0, 2.0]), max_size=8))
 def test_for_good_is_the_first_step_of_the_last_unbroken_run(values):
-    training = [{"step": 10 * index, "margins": {"F1": value}} for index, value in enumerate(values)]
-    found = for_good(training, "margins", "F1", above=0.0)
+    measured = [(10 * index, value) for index, value in enumerate(values)]
     expected = None
-    for point in training:
-        if all(later["margins"]["F1"] > 0 for later in training if later["step"] >= point["step"]):
-            expected = point["step"]
+    for step, _ in measured:
+        if all(value > 0 for later, value in measured if later >= step):
+            expected = step
             break
-    assert found == expected
+    assert for_good(measured, above=0.0) == expected
 
 
-def test_phases_are_none_where_there_is_no_feed_forward():
-    training = [
-        {"step": 0, "margins": {}, "attention": {"answer": 0.1}},
-        {"step": 5, "margins": {}, "attention": {"answer": 0.6}},
-    ]
-    assert phases(training) == {
-        "margins": dict.fromkeys(("F1", "F2", "F2∘F1", "F1+F2")),
-        "attention": 5,
-        "untrained": [],
-    }
+@pytest.fixture(scope="module")
+def untrained_point(weights, examination):
+    return measure(weights, examination)
 
 
-def test_a_margin_that_was_positive_untrained_is_told_as_that_and_steps_count_from_one():
+def _point(untrained_point, step, margins, answer):
+    """What is measured at a step, with these margins and this attention to the answer."""
+    attention = untrained_point.attention.model_copy(update={"answer": answer})
+    return untrained_point.model_copy(update={"step": step, "margins": margins, "attention": attention})
+
+
+def test_phases_are_none_where_there_is_no_feed_forward(untrained_point):
+    training = [_point(untrained_point, 0, {}, 0.1), _point(untrained_point, 5, {}, 0.6)]
+    assert phases(training) == Phases(margins=dict.fromkeys(MARGINS), attention=5, untrained=())
+
+
+def test_a_margin_that_was_positive_untrained_is_told_as_that_and_steps_count_from_one(untrained_point):
     def point(step, first, second):
-        return {"step": step, "margins": {"F1": first, "F2": second}, "attention": {"answer": 0.9}}
+        return _point(untrained_point, step, {"F1": first, "F2": second}, 0.9)
 
     found = phases([point(0, 0.2, -0.1), point(1, 0.3, 0.1), point(4, 0.3, 0.2)])
-    assert (found["margins"]["F1"], found["margins"]["F2"], found["untrained"]) == (1, 1, ["F1"])
+    assert (found.margins["F1"], found.margins["F2"], found.untrained) == (1, 1, ("F1",))
+    assert found.learned == {"F2": 1}
     # It was lost on the way and learned again: the step is its own.
     found = phases([point(0, 0.2, 0.1), point(1, -0.3, -0.1), point(4, 0.3, 0.2)])
-    assert (found["margins"]["F1"], found["attention"], found["untrained"]) == (4, 1, [])
-    assert phases([point(0, 0.2, 0.1)]) == {
-        "margins": dict.fromkeys(("F1", "F2", "F2∘F1", "F1+F2")), "attention": None, "untrained": [],
-    }  # fmt: skip
+    assert (found.margins["F1"], found.attention, found.untrained) == (4, 1, ())
+    assert phases([point(0, 0.2, 0.1)]) == Phases(margins=dict.fromkeys(MARGINS), attention=None, untrained=())
 
 
 def test_sequences_in_which_nothing_is_asked_are_refused():
@@ -228,13 +231,13 @@ def test_spectra_are_numpys_and_a_matrix_that_writes_the_noise_token_is_found(we
     trained["F2.out"] = trained["F2.out"] + 50 * torch.outer(direction, torch.ones(48).double())
     found = spectra(trained, weights, LANGUAGE)
     for name in ("F2.out", "W_K1", "F1.in"):
-        assert found[name]["values"] == pytest.approx(np.linalg.svd(trained[name].numpy())[1][:8])
-        assert found[name]["before"] == pytest.approx(np.linalg.norm(weights[name].numpy(), 2))
-    assert found["F2.out"]["noise"] > 0.999
-    assert {name for name in found if "noise" not in found[name]} == {
+        assert found[name].values == pytest.approx(np.linalg.svd(trained[name].numpy())[1][:8])
+        assert found[name].before == pytest.approx(np.linalg.norm(weights[name].numpy(), 2))
+    assert found["F2.out"].noise > 0.999
+    assert {name for name in found if found[name].noise is None} == {
         "W_K1", "W_V1", "W_K2", "W_V2", "F1.in", "F2.in",
     }  # fmt: skip
     product = trained["W_O2"].numpy() @ trained["W_V2"].numpy()
     first = np.linalg.svd(product)[0][:, 0]
     cosine = abs(first @ direction.numpy()) / np.linalg.norm(direction.numpy())
-    assert found["W_OV2"]["noise"] == pytest.approx(cosine)
+    assert found["W_OV2"].noise == pytest.approx(cosine)

@@ -57,28 +57,28 @@ def naive(weights: dict[str, torch.Tensor], tokens: list[int]) -> tuple[np.ndarr
 @pytest.mark.parametrize("feed_forward", FEED_FORWARDS)
 def test_the_model_is_the_formulas_one_position_at_a_time(feed_forward):
     of = weights(feed_forward)
-    tokens, asked = batch()
-    found = forward(of, tokens, asked)
+    tokens, questions = batch()
+    found = forward(of, tokens, questions)
     logits, second = [], []
     for row in range(len(tokens)):
         said, first, other = naive(of, tokens[row].tolist())
         assert np.allclose(found.mass[row], first, atol=1e-12)
-        logits.append(said[asked[row].numpy()])
-        second.append(other[asked[row].numpy()])
+        logits.append(said[questions[row].numpy()])
+        second.append(other[questions[row].numpy()])
     assert np.allclose(found.logits, np.concatenate(logits), atol=1e-12)
-    assert np.allclose(found.asked_mass, np.concatenate(second), atol=1e-12)
+    assert np.allclose(found.question_mass, np.concatenate(second), atol=1e-12)
 
 
 @pytest.mark.parametrize("feed_forward", FEED_FORWARDS)
 def test_a_change_of_one_matrix_gives_the_same_whether_all_or_only_what_it_reaches_is_computed(feed_forward):
     of = weights(feed_forward)
-    tokens, asked = batch()
-    known = forward(of, tokens, asked)
+    tokens, questions = batch()
+    known = forward(of, tokens, questions)
     for name in names(of):
         other = matrix(weights(feed_forward, seed=1), name)
         changed = {**of, name: other}
-        whole = forward(changed, tokens, asked)
-        part = forward(changed, tokens, asked, known, name)
+        whole = forward(changed, tokens, questions)
+        part = forward(changed, tokens, questions, known, name)
         for key, value in vars(whole).items():
             assert torch.allclose(getattr(part, key), value, atol=1e-12), (name, key)
         assert not torch.allclose(whole.logits, known.logits)
@@ -86,10 +86,12 @@ def test_a_change_of_one_matrix_gives_the_same_whether_all_or_only_what_it_reach
 
 def test_a_product_stands_for_its_two_factors():
     of = weights()
-    tokens, asked = batch()
+    tokens, questions = batch()
     for layer in (1, 2):
         given = {**of, f"W_OV{layer}": of[f"W_O{layer}"] @ of[f"W_V{layer}"]}
-        assert torch.allclose(forward(given, tokens, asked).logits, forward(of, tokens, asked).logits, atol=1e-12)
+        assert torch.allclose(
+            forward(given, tokens, questions).logits, forward(of, tokens, questions).logits, atol=1e-12
+        )
         assert torch.equal(matrix(of, f"W_OV{layer}"), given[f"W_OV{layer}"])
 
 

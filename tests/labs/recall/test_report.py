@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import html
 import io
-import json
 import re
-from copy import deepcopy
+from dataclasses import replace
 
 import chromium
 import pytest
 from rich.console import Console
 from scipy import stats
 
+from lesion.core.values import read_summary
+from lesion.labs.recall import charts, study_findings
 from lesion.labs.recall import findings as recall_prose
-from lesion.labs.recall import groups as recall_groups
 from lesion.labs.recall import report as recall
-from lesion.labs.recall import rows as recall_rows
 from lesion.labs.recall import tables as recall_tables
 from lesion.labs.recall.recipe import preset
+from lesion.labs.recall.result import (
+    MARGINS,
+    AnswerShares,
+    OwnAnswers,
+    Phases,
+    RecallSummary,
+    Spectrum,
+    Spread,
+    central,
+)
 from lesion.labs.recall.run import run
+from lesion.labs.recall.seeds import differences
 from lesion.labs.recall.study import run_recall
 from lesion.labs.recall.study_file import RecallStudy
+from lesion.labs.recall.study_result import RecallStudySummary, SeedsPhase, SeedsPhases
+from lesion.report import theme
+from lesion.report.drawing import specification
 
 SMALL = {"vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "keep": [0.25, 0.5]}
 
@@ -34,26 +47,34 @@ def summary(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    asked = RecallStudy.make(kind="recall", title="What <b>is</b> cut?", noise=[0.3, 0.6], seed=[0, 1], **SMALL)
-    return run_recall(asked, tmp_path_factory.mktemp("study"))
+    recall_study = RecallStudy.make(kind="recall", title="What <b>is</b> cut?", noise=[0.3, 0.6], seed=[0, 1], **SMALL)
+    return run_recall(recall_study, tmp_path_factory.mktemp("study"))
+
+
+def changed(value, **fields):
+    """The value with other values of some of its fields, and nothing that was derived from the old ones."""
+    return type(value)(**{name: getattr(value, name) for name in type(value).model_fields} | fields)
 
 
 def words(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
+def spoken(finding) -> str:
+    return " ".join((*finding.headline, *finding.sentences)).replace("\xa0", " ")
+
+
 def told(summary) -> str:
-    found = recall_prose.findings(summary)
-    return " ".join(sentence for one in found for sentence in (one.headline, *one.sentences)).replace("\xa0", " ")
+    return " ".join(map(spoken, recall_prose.findings(summary)))
 
 
-def changed(summary, **numbers):
+def with_p_noise(summary, **values):
     """The summary with p(τ) of every cut of F2.in as given by its side or control."""
-    made = deepcopy(summary)
-    for row in made["truncated"]:
-        if row["matrix"] == "F2.in":
-            row["p_noise"] = numbers.get(row["control"] or row["side"], row["p_noise"])
-    return made
+    rows = [
+        changed(row, p_noise=values.get(row.control or row.side, row.p_noise)) if row.matrix == "F2.in" else row
+        for row in summary.truncated
+    ]
+    return changed(summary, truncated=tuple(rows))
 
 
 def printed(table) -> str:
@@ -67,27 +88,30 @@ def printed(table) -> str:
 
 def test_the_page_says_its_findings_and_every_truncation(summary):
     page = words(recall.page(summary))
-    for one in recall_prose.findings(summary):
-        for sentence in (one.subject, one.headline, *one.sentences):
+    for finding in recall_prose.findings(summary):
+        for sentence in (finding.subject, *finding.headline, *finding.sentences):
             assert " ".join(sentence.split()) in page
-    for name in summary["matrices"]:
+    for name in summary.matrices:
         assert f"{name} deleted" in page
-    assert f"accuracy {summary['full']['clean_accuracy']:.3f}" in page
-    share = summary["training"][-1]["table"]["predicted_noise_label_noise"]
+    assert f"{summary.full.clean_accuracy:.3f}" in page
+    share = summary.training[-1].table.predicted_noise_label_noise
     assert f"τ is predicted {100 * share:.1f}" in page.replace("\xa0", " ")
 
 
-def test_a_summary_read_back_from_its_file_makes_the_same_page(tmp_path, summary):
-    path = recall.write(tmp_path, summary)
-    assert path.read_text("utf-8") == recall.page(json.loads(json.dumps(summary)))
+def test_a_summary_read_back_from_its_file_makes_the_same_page(tmp_path, summary, study):
+    for folder, value in ((tmp_path / "one", summary), (tmp_path / "many", study)):
+        path = recall.write(folder, value)
+        value.write(folder)
+        again = read_summary(type(value), folder, "")
+        assert again == value
+        assert path.read_text("utf-8") == recall.page(again)
 
 
 def test_the_full_model_is_called_close_to_the_noise_only_where_it_is(summary):
-    for p_noise, verdict in ((0.58, "close to the α of 0.6"), (0.4, "not the α of 0.6")):
-        made = {**summary, "full": {**summary["full"], "p_noise": p_noise}}
-        assert verdict in told(made)
+    for p_noise, verdict in ((0.58, "(close to the α of 0.6"), (0.4, "(not close to the α of 0.6")):
+        assert verdict in told(changed(summary, full=changed(summary.full, p_noise=p_noise)))
     assert "tie" not in told(summary)
-    assert "tie between τ and ȳ" in told({**summary, "noise": 0.5})
+    assert "tie between τ and ȳ" in told(changed(summary, recipe=replace(summary.recipe, noise=0.5)))
 
 
 @pytest.mark.parametrize(
@@ -99,50 +123,43 @@ def test_the_full_model_is_called_close_to_the_noise_only_where_it_is(summary):
     ],
 )
 def test_truncation_is_said_to_beat_random_projections_only_where_it_does(summary, top, random, said, unsaid):
-    made = changed(summary, top=top, random=random)
-    finding = next(one for one in recall_prose.findings(made) if one.subject == "Cutting F2.in")
-    text = " ".join(finding.sentences)
+    made = with_p_noise(summary, top=top, random=random)
+    text = spoken(next(finding for finding in recall_prose.findings(made) if finding.subject == "Cutting F2.in"))
     assert said in text
     assert unsaid not in text
 
 
 def test_a_spectrum_that_training_did_not_reach_is_told_from_one_that_it_did(summary):
-    def sentence(largest):
-        spectra = {"F2.in": {"values": [largest, 1.0], "before": 1.7}}
-        return told({**summary, "spectra": spectra})
+    def text(largest):
+        return told(changed(summary, spectra={"F2.in": Spectrum(values=(largest, 1.0), before=1.7)}))
 
-    assert "is 1.72, and was 1.70 before training: hardly more" in sentence(1.72)
-    assert "is 2.40, and was 1.70 before training: what was learned stands on top" in sentence(2.4)
-    without = {key: value for key, value in summary.items() if key != "spectra"}
-    assert "singular value" not in told(without)
-    assert "Spectra" not in words(recall.page(without))
+    assert "is 1.72, and was 1.70 before training: hardly more" in text(1.72)
+    assert "is 2.40, and was 1.70 before training: what was learned is on top" in text(2.4)
 
 
 def test_the_least_loss_and_what_own_answers_mean_are_told_where_the_answer_may_be_tau(summary):
-    assert "once ȳ is known, H(α) = 0.673 would be the least." in told(summary)
+    assert "for a model that knows ȳ, the least is H(α) = 0.673." in told(summary)
     assert "Own answers" not in told(summary)
-    shares = {"clean": {"trigger": 0.114, "noise": 0.017}, "noisy": {"trigger": 0.1, "noise": 0.02}}
-    own = told({**summary, "own_answers": shares, "floor": 0.66})
-    assert "0.660 would be the least: H(α), but 0 at the 2.0 % of the questions where ȳ is τ" in own
+    shares = OwnAnswers(clean=AnswerShares(trigger=0.114, noise=0.017), noisy=AnswerShares(trigger=0.1, noise=0.02))
+    own = told(changed(summary, own_answers=shares, floor=0.66))
+    assert "the least is 0.660: H(α), but 0 at the 2.0 % of the questions where ȳ is τ" in own
     assert "11.4 % of the questions on clean sequences come from runs of q" in own
-    assert "gives τ a mean probability of 0.017, and one that never says τ has at most 98.3 % right" in own
-    older = told({**summary, "recipe": {**summary["recipe"], "own_answers": True}})
-    assert "H(α) = 0.673 would be the least, and 0 where ȳ is τ" in older
+    assert "gives τ a mean probability of 0.017, and one that never predicts τ has at most 98.3 % right" in own
 
 
 def test_an_untrained_model_is_not_said_to_have_learned_anything(tmp_path):
     made = run(preset("quick", **{**SMALL, "keep": (0.5,), "steps": 0}, draws=1), tmp_path)
-    assert recall_prose.phases(made) == [
-        "Nothing is trained: all numbers are those of the untrained model, by the chance of its weights."
-    ]
-    assert "from step 0" not in words(recall.page(made))
+    assert recall_prose.phases(made) == ["Nothing was trained: all numbers are those of random weights."]
+    page = words(recall.page(made))
+    assert "from step 0" not in page
+    assert "Over training" not in page
 
 
 def test_a_page_shows_only_what_the_optimiser_used(summary):
     assert "momentum" in words(recall.page(summary))
-    adam = {**summary, "recipe": {**summary["recipe"], "optimiser": "adam"}}
-    assert "momentum" not in words(recall.page(adam))
-    assert "weight decay" not in words(recall.page(adam))
+    adam = words(recall.page(changed(summary, recipe=replace(summary.recipe, optimiser="adam"))))
+    assert "momentum" not in adam
+    assert "weight decay" not in adam
 
 
 @pytest.mark.parametrize(
@@ -151,163 +168,253 @@ def test_a_page_shows_only_what_the_optimiser_used(summary):
      ("\u0301", "U+0301 (COMBINING ACUTE ACCENT)"), ("\x1b", "U+001B"), ("é", '"é"')],
 )  # fmt: skip
 def test_tokens_that_are_not_seen_are_shown_by_their_code_points(summary, symbol, shown):
-    language = {**summary["language"], "source": "corpus", "trigger": symbol, "noise_token": "x"}
-    page = recall.page({**summary, "language": language})
-    assert f"q is {shown} (" in words(page)
+    language = changed(summary.language, source="corpus", trigger=symbol, noise_token="x")
+    (section,) = (
+        part for part in recall.report(changed(summary, language=language)).sections if part.short == "Recipe"
+    )
+    facts = dict(section.blocks[0].facts)
+    assert f"q is {shown} (" in facts["tables"]
     if symbol not in " \né":
-        assert symbol not in page
+        assert symbol not in facts["tables"]
 
 
 def test_what_was_typed_cannot_turn_the_page_around(study):
-    made = {**study, "study": {**study["study"], "title": "a\u202eb", "name": "c\x1b[31m"}}
-    page = recall.study_page(made)
+    page = recall.page(changed(study, study=changed(study.study, title="a\u202eb\x1b[31m")))
     assert "\u202e" not in page
     assert "\x1b" not in page
     assert "a\ufffdb" in page
 
 
-def test_margins_of_a_study_are_told_for_every_seed_or_for_so_many(study):
-    def phase(came, of=3, step=1.0, untrained=0):
-        spread = {"mean": step, "deviation": 0.0, "least": step, "most": step} if came else {}
-        return {"came": came, "of": of, "untrained": untrained, **spread}
-
-    group = deepcopy(study["groups"][0])
-    group["phases"] = {
-        "F1": phase(0), "F2": phase(3, step=7), "F2∘F1": phase(2, untrained=1), "F1+F2": phase(2, step=10),
-        "attention": phase(3, step=90),
-    }  # fmt: skip
-    assert recall_groups.finding(group).sentences[0] == (
-        "F2 prefers τ behind q from step 7 on; attention recalls from step 90 on. Only in some seeds a margin turns"
-        " positive for good: F2∘F1 in 2 of 3 seeds, from step 1 on, in 1 before training already; F1+F2 in 2 of 3"
-        " seeds, from step 10 on."
-    )
+def test_a_matrix_that_there_cannot_be_is_no_matrix_of_a_summary(summary):
+    document = summary.model_dump(mode="json")
+    document["truncated"][0]["matrix"] = "../../x"
+    with pytest.raises(ValueError, match=r"truncated\.0\.matrix"):
+        RecallSummary.model_validate(document)
 
 
 def test_phases_are_told_as_they_came(summary):
     def phases(margins, attention, fed=True, untrained=()):
-        training = [{"margins": {"F1": 0.0} if fed else {}}]
-        found = {"margins": margins, "attention": attention, "untrained": list(untrained)}
-        return recall_prose.phases({**summary, "training": training, "phases": found})
+        last = changed(summary.training[-1], margins={"F1": 0.0} if fed else {})
+        found = Phases(margins=margins, attention=attention, untrained=untrained)
+        return recall_prose.phases(changed(summary, training=(last,), phases=found))
 
-    none = dict.fromkeys(("F1", "F2", "F2∘F1", "F1+F2"))
+    none = dict.fromkeys(MARGINS)
     assert phases({**none, "F2": 7}, 90)[0] == (
-        "F2 prefers τ behind q from step 7 on; attention has more than half of its mass on ȳ from step 90 on."
+        "F2 prefers τ after q from step 7 on; attention has more than half of its mass on ȳ from step 90 on."
     )
     assert "F1 and F2 prefer τ" in phases({**none, "F1": 2, "F2": 2}, None)[0]
     assert "has not put half of its mass on ȳ by step 3" in phases({**none, "F1": 2}, None)[0]
     assert phases(none, 5)[0].startswith("No feed-forward prefers τ")
-    chance = phases({**none, "F1": 1, "F2": 4}, 5, untrained=["F1"])
-    assert chance[0].startswith("F2 prefers τ behind q from step 4 on")
+    chance = phases({**none, "F1": 1, "F2": 4}, 5, untrained=("F1",))
+    assert chance[0].startswith("F2 prefers τ after q from step 4 on")
     assert "F1 untrained; F2 4;" in chance[1]
-    assert chance[2].startswith("F1 preferred τ behind q before training already, by the chance of the weights")
-    assert phases({**none, "F1": 1}, 5, untrained=["F1"])[0].startswith("No feed-forward comes to prefer τ")
-    assert phases(none, 5, fed=False)[0].startswith("There is no feed-forward")
+    assert chance[2].startswith("F1 preferred τ after q before training already, by the chance of the weights")
+    assert phases({**none, "F1": 1}, 5, untrained=("F1",))[0].startswith("No feed-forward comes to prefer τ")
+    assert phases(none, 5, fed=False)[0].startswith("The model has no feed-forward")
 
 
 def test_rows_are_found_by_what_they_are(summary):
-    found = recall_rows.by_matrix(summary)["F2.in"]
-    assert [(row["keep"], row["side"]) for row in found.top] == [(0.25, "top"), (0.5, "top")]
-    assert [row["side"] for row in found.bottom] == ["bottom", "bottom"]
-    assert (found.deleted["control"], found.without_top["control"]) == ("deletion", "drop-top")
-    draws = [row["p_noise"] for row in summary["truncated"]
-             if (row["matrix"], row["control"], row["rank"]) == ("F2.in", "random", 4)]  # fmt: skip
-    spread = found.drawn(4, "p_noise")
+    cuts = summary.cuts["F2.in"]
+    assert [(row.keep, row.side) for row in cuts.top] == [(0.25, "top"), (0.5, "top")]
+    assert [row.side for row in cuts.bottom] == ["bottom", "bottom"]
+    assert (cuts.deleted.control, cuts.without_top.control) == ("deletion", "drop-top")
+    draws = [row.p_noise for row in summary.truncated if (row.matrix, row.control, row.rank) == ("F2.in", "random", 4)]
+    spread = cuts.drawn(4, "p_noise")
     assert (spread.mean, spread.least, spread.most) == (pytest.approx(sum(draws) / 2), min(draws), max(draws))
-    assert found.drawn(8, "p_noise") is None
+    assert cuts.drawn(8, "p_noise") is None
 
 
 def test_the_central_matrices_are_those_of_the_second_feed_forward_or_else_the_products():
-    assert recall_rows.central(["W_K1", "F1.in", "F2.in", "F2.out"]) == ["F2.in", "F2.out"]
-    assert recall_rows.central(["F1", "F2", "W_OV2"]) == ["F2"]
-    assert recall_rows.central(["W_K2", "W_OV1", "W_OV2"]) == ["W_OV1", "W_OV2"]
+    assert central(["W_K1", "F1.in", "F2.in", "F2.out"]) == ["F2.in", "F2.out"]
+    assert central(["F1", "F2", "W_OV2"]) == ["F2"]
+    assert central(["W_K2", "W_OV1", "W_OV2"]) == ["W_OV1", "W_OV2"]
 
 
 def test_the_terminals_table_holds_the_full_model_and_the_controls(summary):
     text = printed(recall_tables.text(summary))
     full = next(line for line in text.splitlines() if "full model" in line)
     assert [float(number) for number in full.split()[2:]] == [
-        pytest.approx(summary["full"][name], abs=5e-4) for name in recall_tables.COLUMN_KEYS
+        pytest.approx(summary.full.of(measure), abs=5e-4) for measure in recall_tables.TITLES
     ]
     for label in ("F2.in deleted", "F2.in top", "F2.in bottom", "F2.out less top"):
         assert label in text
-    random = recall_rows.by_matrix(summary)["F2.in"].drawn(4, "p_noise").mean
+    random = summary.cuts["F2.in"].drawn(4, "p_noise").mean
     row = next(line for line in text.splitlines() if "F2.in top" in line and "50" in line)
     assert float(row.split()[-1]) == pytest.approx(random, abs=5e-4)
+
+
+def drawn(panel) -> dict:
+    """The specification of a panel's chart."""
+    return specification(panel.charts[0])
+
+
+def frames(panel) -> list[list[dict]]:
+    """The rows of every data set of a panel's chart."""
+    return list(drawn(panel)["datasets"].values())
+
+
+def test_training_is_drawn_from_the_first_step_with_both_phases_and_the_noise(summary):
+    phases = Phases(margins=dict.fromkeys(MARGINS) | {"F1": 2}, attention=3)
+    panels = charts.training(changed(summary, phases=phases))
+    assert [panel.title for panel in panels] == [
+        "Predictions on clean sequences", "Loss", "Trigger margins of the feed-forwards", "Where the heads attend",
+        "Probes of the matrices", "Soft ranks",
+    ]  # fmt: skip
+    curves = next(rows for rows in frames(panels[0]) if "series" in rows[0] and len(rows) >= 9)
+    p_noise = {row["x"]: row["y"] for row in curves if row["series"] == "p(τ)"}
+    expected = {point.step: pytest.approx(100 * point.p_noise, rel=1e-5) for point in summary.training[1:]}
+    assert p_noise == expected
+    assert [{"y": 60.0}] in frames(panels[0])
+    for panel in panels:
+        assert [{"x": 2}] in frames(panel)
+        assert [{"x": 3}] in frames(panel)
+    legend = charts.phase_legend(phases)
+    assert [series.name.rpartition(" ")[2] for series in legend] == ["2", "3"]
+
+
+def test_a_truncation_is_drawn_between_nothing_cut_and_all_deleted_beside_the_draws(summary):
+    cuts = summary.cuts["F2.in"]
+    accuracy, p_noise, loss = charts.truncations(cuts, summary.full)
+    rows = next(rows for rows in frames(p_noise) if "series" in rows[0])
+    kept = {(row["series"], row["x"]): (row["y"], row["low"], row["high"]) for row in rows}
+    spread = cuts.drawn(4, "p_noise")
+    assert kept["random projections", 50.0] == tuple(
+        pytest.approx(100 * value, rel=1e-5) for value in (spread.mean, spread.least, spread.most)
+    )
+    assert kept["the largest kept", 25.0] == (pytest.approx(100 * cuts.top[0].p_noise, rel=1e-5), None, None)
+    levels = [rows[0]["y"] for rows in frames(loss) if list(rows[0]) == ["y"]]
+    assert levels == [pytest.approx(value, rel=1e-5) for value in (summary.full.noisy_loss, cuts.deleted.noisy_loss)]
+    tips = next(rows for rows in frames(accuracy) if "tip" in rows[0])
+    assert tips[0]["tip"].startswith("25\xa0% of the rank kept\nthe largest kept: ")
+
+
+def test_every_series_has_its_own_colour_in_the_file_of_a_figure_whose_panels_show_different_ones(tmp_path, summary):
+    recall.write(tmp_path, summary)
+    lines = re.findall(r'stroke="(#[0-9a-f]{6})"', (tmp_path / "figures" / "training.svg").read_text("utf-8"))
+    assert {theme.light()[f"t{index}"] for index in range(8)} <= set(lines)
+    assert words(recall.page(summary)).count("F1+F2") >= 2  # the legend of its panel and the caption
+
+
+def test_marks_on_a_curve_over_training_are_few_and_at_measured_steps():
+    steps = list(range(1, 200))
+    marked = charts.marked_steps(steps)
+    assert {1, 199} <= marked <= set(steps)
+    assert len(marked) <= charts.MARKED
 
 
 # -- a study
 
 
 def test_a_studys_page_shows_every_group_and_escapes_what_was_typed(study):
-    page = recall.study_page(study)
+    page = recall.page(study)
     assert "<b>is</b>" not in page
     assert "What <b>is</b> cut?" in words(page)
-    for group in study["groups"]:
-        assert recall_groups.name(group) in words(page)
-        for sentence in recall_groups.finding(group).sentences:
+    for group in study.groups:
+        assert study_findings.group_name(group) in words(page)
+        for sentence in study_findings.finding(group).sentences:
             assert " ".join(sentence.split()) in words(page)
 
 
 def test_p_of_noise_is_drawn_against_the_noise_where_there_are_several(study):
-    assert recall_groups.noise_panel(study["groups"]) is not None
-    assert recall_groups.noise_panel(study["groups"][:1]) is None
+    panel, legend = charts.noise(study.groups)
+    rows = next(rows for rows in frames(panel) if "series" in rows[0])
+    for row, group in zip(rows, study.groups, strict=True):
+        assert row["x"] == group.recipe.noise
+        spread = group.full.p_noise
+        assert (row["y"], row["low"], row["high"]) == tuple(
+            pytest.approx(100 * value, rel=1e-5) for value in (spread.mean, spread.least, spread.most)
+        )
+    assert [{"x": 0.3, "y": 30.0}, {"x": 0.6, "y": 60.0}] in frames(panel)
+    assert [series.name for series in legend] == ["the full model", "p(τ) = α"]
+    assert charts.noise(study.groups[:1]) is None
 
 
-def _three_seeds(study, mean, deviation):
+def test_recipes_otherwise_alike_are_one_curve_against_the_noise(study):
+    adam = [changed(group, recipe=replace(group.recipe, optimiser="adam")) for group in study.groups]
+    panel, legend = charts.noise([*study.groups, *adam])
+    rows = next(rows for rows in frames(panel) if "series" in rows[0])
+    assert len(legend) == 3
+    assert [row["series"].split(", ")[1] for row in rows] == ["sgd", "sgd", "adam", "adam"]
+
+
+def test_margins_of_a_study_are_told_for_every_seed_or_for_so_many(study):
+    def phase(came, of=3, step=1.0, untrained=0):
+        steps = Spread(mean=step, std=0.0, least=step, most=step) if came else None
+        return SeedsPhase(came=came, of=of, untrained=untrained, steps=steps)
+
+    margins = {"F1": phase(0), "F2": phase(3, step=7), "F2∘F1": phase(2, untrained=1), "F1+F2": phase(2, step=10)}
+    group = changed(study.groups[0], phases=SeedsPhases(margins=margins, attention=phase(3, step=90)))
+    assert study_findings.finding(group).sentences[0] == (
+        "F2 prefers τ after q from step 7 on; attention recalls from step 90 on. Only in some seeds a margin turns"
+        " positive for good: F2∘F1 in 2 of 3 seeds, from step 1 on, in 1 before training already; F1+F2 in 2 of 3"
+        " seeds, from step 10 on."
+    )
+
+
+def three_seeds(study, mean, std):
     """A group of three seeds with this difference to random projections at every fraction of every matrix."""
-    group = deepcopy(study["groups"][0])
-    group["seeds"] = [0, 1, 2]
-    for row in group["truncated"]:
-        if "beyond" in row:
-            row["beyond"]["p_noise"] |= {"mean": mean, "deviation": deviation}
-    return group
+    rows = [
+        changed(row, beyond=changed(row.beyond, p_noise=changed(row.beyond.p_noise, mean=mean, std=std)))
+        if row.beyond
+        else row
+        for row in study.groups[0].truncated
+    ]
+    return changed(study.groups[0], seeds=(0, 1, 2), truncated=tuple(rows))
 
 
 def test_beyond_random_is_claimed_only_where_it_is_sure_and_no_trifle(study):
-    def sentences(mean, deviation):
-        said = " ".join(recall_groups.finding(_three_seeds(study, mean, deviation)).sentences)
-        return said.replace("\xa0", " ")
+    def sentences(mean, std):
+        return spoken(study_findings.finding(three_seeds(study, mean, std)))
 
     assert "Keeping the top 25 % (−0.200) and 50 % (−0.200) of F2.in leaves less of p(τ)" in sentences(-0.2, 0.01)
     assert "leaves more of p(τ)" in sentences(0.2, 0.01)
     assert "Holm-corrected over 4 comparisons" in sentences(0.2, 0.01)
     for trifle_or_chance in ((0.008, 1e-6), (0.2, 0.2)):
-        assert "At no fraction is keeping the top of F2.in told from" in sentences(*trifle_or_chance)
-        assert "leaves" not in sentences(*trifle_or_chance)
+        text = sentences(*trifle_or_chance)
+        assert "At no fraction does keeping the top of F2.in leave clearly more or less of p(τ)" in text
+        assert "leaves" not in text
     assert "the largest difference of means is at 25 % (+0.008)" in sentences(0.008, 1e-6)
 
 
 def test_comparisons_are_corrected_over_all_of_a_group(study):
-    # t of mean/(deviation/√3): p is .03 by itself with two degrees of freedom, and 4 · .03 over the four comparisons.
+    # t of mean/(std/√3): p is .03 by itself with two degrees of freedom, and 4 · .03 over the four comparisons.
     mean = 0.5
-    deviation = mean * 3**0.5 / float(stats.t.isf(0.015, 2))
-    found = recall_groups._differences(_three_seeds(study, mean, deviation))
-    assert [one.p for one in found] == pytest.approx([0.12] * 4)
-    assert "leaves more" not in " ".join(recall_groups.finding(_three_seeds(study, mean, deviation)).sentences)
+    std = mean * 3**0.5 / float(stats.t.isf(0.015, 2))
+    group = three_seeds(study, mean, std)
+    assert [difference.p for difference in differences(group)] == pytest.approx([0.12] * 4)
+    assert "leaves more" not in spoken(study_findings.finding(group))
 
 
 @pytest.mark.parametrize(
-    ("value", "sign", "expected"),
+    ("value", "signed", "expected"),
     [(0.12345, False, "0.123"), (-0.12345, True, "−0.123"), (0.5, True, "+0.500"), (-0.0001, True, "0.000")],
 )
-def test_numbers_have_three_decimals_and_nothing_has_no_sign(value, sign, expected):
-    assert recall_groups.decimals(value, 3, sign=sign) == expected
-    assert recall_groups.decimals(value, 3, sign=sign, bare=True) == expected.replace("0.", ".", 1)
-    assert recall_groups.decimals(10.25, 2, bare=True) == "10.25"
+def test_numbers_have_three_decimals_and_nothing_has_no_sign(value, signed, expected):
+    assert study_findings.decimals(value, signed=signed) == expected
+    assert study_findings.decimals(value, signed=signed, bare=True) == expected.replace("0.", ".", 1)
+    assert study_findings.decimals(10.25, bare=True) == "10.250"
 
 
 def test_the_terminals_account_of_a_study_has_a_table_for_every_group(study):
-    text = printed(recall_tables.sweep_text(study))
-    assert text.count("full model") == len(study["groups"]) == 2
-    for group in study["groups"]:
-        assert recall_groups.told(group["full"]["p_noise"], bare=True) in text
+    text = printed(recall_tables.text(study))
+    assert text.count("full model") == len(study.groups) == 2
+    for group in study.groups:
+        assert study_findings.spread_text(group.full.p_noise, bare=True) in text
+
+
+def test_a_study_without_a_title_and_with_one_group_shows_its_table_at_once(study):
+    plain = changed(study, study=changed(study.study, title=None), groups=study.groups[:1])
+    made = recall.report(RecallStudySummary.model_validate(plain.model_dump(mode="json")))
+    assert made.title == "Noisy in-context recall"
+    (section,) = (part for part in made.sections if part.short == "Table")
+    assert section.blocks[0].kind == "table"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(chromium.found() is None, reason="no Chromium is installed")
 def test_both_pages_run_under_their_policy_without_complaint_or_request(tmp_path, summary, study):
     with chromium.Chromium() as tab:
-        for name, text in (("one", recall.page(summary)), ("many", recall.study_page(study))):
+        for name, text in (("one", recall.page(summary)), ("many", recall.page(study))):
             place = tmp_path / f"{name}.html"
             place.write_text(text, encoding="utf-8")
             tab.open(place.as_uri())

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from lesion.core.lock import FolderLock
+from lesion.core.values import read_summary
 from lesion.errors import LesionError, UsageError
 from lesion.labs.recall import run as runs
 from lesion.labs.recall.recipe import PRESETS, RATES, Recipe, preset
+from lesion.labs.recall.result import MARGINS, Phases, RecallSummary, Spread
 from lesion.labs.recall.run import run
 from lesion.labs.recall.seeds import groups, spread
 from lesion.labs.recall.study import recipes, run_recall
 from lesion.labs.recall.study_file import RecallStudy
+from lesion.labs.recall.study_result import RecallStudySummary
 from lesion.progress import Silent
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=8, measured=10, batch=4, steps=3, keep=(0.25, 0.5), draws=2)
-FOUR = {"clean_loss", "clean_accuracy", "p_noise", "p_correct"}
 SMALL = {
     "vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "keep": [0.25, 0.5],
 }  # fmt: skip
@@ -26,17 +27,12 @@ SMALL = {
 
 def test_a_summary_keeps_the_contract(tmp_path):
     made = run(RECIPE, tmp_path / "new" / "folder", device="cpu")
-    found = json.loads((tmp_path / "new" / "folder" / "summary.json").read_text())
-    assert found == made
-    assert found["noise"] == 0.6
-    assert set(found["full"]) >= FOUR
-    assert all({"matrix", "keep", "side", "control", "rank"} | FOUR <= set(row) for row in found["truncated"])
-    assert [point["step"] for point in found["training"]] == [0, 1, 2, 3]
-    assert found["training"][-1]["clean_loss"] == found["full"]["clean_loss"]
-    plain = {
-        (row["matrix"], row["keep"]) for row in found["truncated"] if row["control"] is None and row["side"] == "top"
-    }
-    assert plain == {(name, keep) for name in found["matrices"] for keep in (0.25, 0.5)}
+    assert read_summary(RecallSummary, tmp_path / "new" / "folder", "") == made
+    assert made.recipe == RECIPE
+    assert [point.step for point in made.training] == [0, 1, 2, 3]
+    assert made.training[-1].clean_loss == made.full.clean_loss
+    plain = {(row.matrix, row.keep) for row in made.truncated if row.control is None and row.side == "top"}
+    assert plain == {(name, keep) for name in made.matrices for keep in (0.25, 0.5)}
 
 
 def test_a_finished_run_is_only_read_and_another_recipe_refused(tmp_path, monkeypatch):
@@ -62,14 +58,14 @@ def test_an_interrupted_truncation_sweep_goes_on_with_the_matrix_it_was_at(tmp_p
 
     small = replace(RECIPE, keep=(0.5,), draws=1, feed_forward="none")
     whole = run(small, tmp_path / "whole")
-    each = len(whole["truncated"]) // len(whole["matrices"])
+    each = len(whole.truncated) // len(whole.matrices)
     with pytest.raises(KeyboardInterrupt):
         run(small, tmp_path / "broken", watcher=Impatient(3 * each + 2))
     second = Impatient(10**6)
     again = run(small, tmp_path / "broken", watcher=second)
     assert second.stored == 3 * each
-    assert 10**6 - second.left == (len(whole["matrices"]) - 3) * each
-    assert {**again, "machine": None} == {**whole, "machine": None}
+    assert 10**6 - second.left == (len(whole.matrices) - 3) * each
+    assert again.model_copy(update={"machine": whole.machine}) == whole
     left = {path.name for path in (tmp_path / "broken").iterdir()}
     assert left == {"summary.json", "training.safetensors", "lock", "lesion.json"}
 
@@ -115,7 +111,7 @@ def test_a_corpus_gives_the_tables_and_one_that_changed_is_refused(tmp_path):
     study = RecallStudy.make(kind="recall", corpus=str(corpus), **SMALL)
     recipe = recipes(study)[0]
     made = run(recipe, tmp_path / "out", corpus=str(corpus))
-    assert (made["language"]["source"], made["language"]["trigger"]) == ("corpus", "a")
+    assert (made.language.source, made.language.trigger) == ("corpus", "a")
     with pytest.raises(UsageError, match="give it with --corpus"):
         run(recipe, tmp_path / "other")
     corpus.write_text("something else entirely")
@@ -126,13 +122,13 @@ def test_a_corpus_gives_the_tables_and_one_that_changed_is_refused(tmp_path):
 def test_a_study_trains_every_combination_resumes_and_can_grow(tmp_path, monkeypatch):
     study = RecallStudy.make(kind="recall", noise=[0.2, 0.6], seed=[0, 1], **SMALL)
     made = run_recall(study, tmp_path)
-    assert json.loads((tmp_path / "summary.json").read_text()) == made
-    assert [(cell["recipe"]["noise"], cell["recipe"]["seed"]) for cell in made["cells"]] == [
+    assert read_summary(RecallStudySummary, tmp_path, "") == made
+    assert [(cell.recipe.noise, cell.recipe.seed) for cell in made.cells] == [
         (0.2, 0), (0.2, 1), (0.6, 0), (0.6, 1),
     ]  # fmt: skip
-    assert [group["seeds"] for group in made["groups"]] == [[0, 1], [0, 1]]
-    for cell in made["cells"]:
-        assert json.loads((tmp_path / cell["folder"] / "summary.json").read_text())["full"] == cell["full"]
+    assert [group.seeds for group in made.groups] == [(0, 1), (0, 1)]
+    for cell in made.cells:
+        assert read_summary(RecallSummary, tmp_path / cell.folder, "").full == cell.full
     trained = []
     monkeypatch.setattr(runs, "train", lambda recipe, *rest, **more: trained.append(recipe.seed) or _stop())
     assert run_recall(study, tmp_path) == made
@@ -180,9 +176,9 @@ def _stop():
 def test_cells_of_one_study_are_independent_of_the_others(tmp_path):
     """A cell is what the same recipe gives alone."""
     study = RecallStudy.make(kind="recall", seed=[3, 4], **SMALL)
-    cell = run_recall(study, tmp_path / "study")["cells"][1]
+    cell = run_recall(study, tmp_path / "study").cells[1]
     alone = run(recipes(study)[1], tmp_path / "alone")
-    assert alone["full"] == cell["full"]
+    assert alone.full == cell.full
 
 
 def test_what_is_wrong_with_a_corpus_is_told_before_anything_is_trained(tmp_path):
@@ -199,51 +195,53 @@ def test_what_is_wrong_with_a_corpus_is_told_before_anything_is_trained(tmp_path
 
 def test_a_spread_is_mean_deviation_and_students_interval():
     found = spread([1.0, 2.0, 4.5])
-    assert found["mean"] == pytest.approx(2.5)
-    assert found["deviation"] == pytest.approx((3.25) ** 0.5)
+    assert found.mean == pytest.approx(2.5)
+    assert found.std == pytest.approx((3.25) ** 0.5)
     # Student's t of 0.975 with 2 degrees of freedom, from a table.
-    assert found["high"] - found["mean"] == pytest.approx(4.302653 * (3.25 / 3) ** 0.5, rel=1e-6)
-    assert (found["least"], found["most"]) == (1.0, 4.5)
-    assert spread([3.0]) == {"mean": 3.0, "deviation": None, "low": None, "high": None, "least": 3.0, "most": 3.0}
+    assert found.high - found.mean == pytest.approx(4.302653 * (3.25 / 3) ** 0.5, rel=1e-6)
+    assert (found.least, found.most) == (1.0, 4.5)
+    assert spread([3.0]) == Spread(mean=3.0, std=None, low=None, high=None, least=3.0, most=3.0)
 
 
-def test_beyond_random_is_the_difference_to_the_mean_of_the_draws_of_the_same_seed():
-    def summary(seed: int, top: float, random: tuple[float, float]) -> dict:
-        def row(value, **place):
-            numbers = dict.fromkeys(("clean_loss", "clean_accuracy", "p_correct", "noisy_loss"), 0.0)
-            return {"matrix": "F2.in", "keep": 0.5, "rank": 4, "draw": None, **place, "p_noise": value, **numbers}
+def test_beyond_random_is_the_difference_to_the_mean_of_the_draws_of_the_same_seed(tmp_path):
+    trained = run(RECIPE, tmp_path)
 
-        return {
-            "recipe": {"seed": seed, "noise": 0.6},
-            "full": row(0.5, side=None, control=None),
-            "truncated": [
-                row(top, side="top", control=None),
-                *(row(value, side=None, control="random", draw=draw) for draw, value in enumerate(random)),
-            ],
-            "phases": {"margins": dict.fromkeys(("F1", "F2", "F2∘F1", "F1+F2"), 5 if seed else None), "attention": 9},
-        }
+    def summary(seed: int, top: float, random: tuple[float, float]) -> RecallSummary:
+        """The training with this p(τ) behind the top half of F2.in and behind two random projections."""
+        rows = [row for row in trained.truncated if (row.matrix, row.keep) == ("F2.in", 0.5) and row.side != "bottom"]
+        values = {(None, None): top, ("random", 0): random[0], ("random", 1): random[1]}
+        return trained.model_copy(
+            update={
+                "recipe": replace(RECIPE, seed=seed),
+                "truncated": [row.model_copy(update={"p_noise": values[row.control, row.draw]}) for row in rows],
+                "phases": Phases(margins=dict.fromkeys(MARGINS, 5 if seed else None), attention=9),
+            }
+        )
 
     (found,) = groups([summary(0, 0.3, (0.2, 0.4)), summary(1, 0.1, (0.2, 0.2))])
-    assert found["seeds"] == [0, 1]
-    top, random = found["truncated"]
-    assert random["p_noise"]["mean"] == pytest.approx(0.25)
-    assert top["beyond"]["p_noise"]["mean"] == pytest.approx((0.0 - 0.1) / 2)
-    assert (found["phases"]["F1"]["came"], found["phases"]["F1"]["of"], found["phases"]["F1"]["mean"]) == (1, 2, 5.0)
-    assert found["phases"]["attention"]["mean"] == 9
+    assert found.seeds == (0, 1)
+    top, random = found.truncated
+    assert random.p_noise.mean == pytest.approx(0.25)
+    assert top.beyond.p_noise.mean == pytest.approx((0.0 - 0.1) / 2)
+    first = found.phases.margins["F1"]
+    assert (first.came, first.of, first.steps.mean) == (1, 2, 5.0)
+    assert found.phases.attention.steps.mean == 9
     # Student's interval of a few steps reaches below the first.
-    assert "low" not in found["phases"]["attention"]
+    assert found.phases.attention.steps.low is None
 
 
 def test_a_margin_that_was_positive_untrained_does_not_count_as_learned_in_that_seed(tmp_path):
     made = run_recall(RecallStudy.make(kind="recall", seed=[0, 1], **SMALL), tmp_path)
-    summaries = [json.loads((tmp_path / cell["folder"] / "summary.json").read_text()) for cell in made["cells"]]
-    for summary, untrained in zip(summaries, (["F1"], []), strict=True):
-        summary["phases"] = {"margins": dict.fromkeys(("F1", "F2", "F2∘F1", "F1+F2"), 1), "attention": 2}
-        summary["phases"]["untrained"] = untrained
+    summaries = [
+        read_summary(RecallSummary, tmp_path / cell.folder, "").model_copy(
+            update={"phases": Phases(margins=dict.fromkeys(MARGINS, 1), attention=2, untrained=untrained)}
+        )
+        for cell, untrained in zip(made.cells, (("F1",), ()), strict=True)
+    ]
     (found,) = groups(summaries)
-    first = found["phases"]["F1"]
-    assert (first["came"], first["of"], first["untrained"], first["mean"]) == (1, 2, 1, 1.0)
-    assert (found["phases"]["F2"]["came"], found["phases"]["F2"]["untrained"]) == (2, 0)
+    first = found.phases.margins["F1"]
+    assert (first.came, first.of, first.untrained, first.steps.mean) == (1, 2, 1, 1.0)
+    assert (found.phases.margins["F2"].came, found.phases.margins["F2"].untrained) == (2, 0)
 
 
 # -- recipes
@@ -305,10 +303,10 @@ def test_an_unknown_device_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ["released", "paper"])
 def test_the_published_presets_run_in_small(tmp_path, name):
     made = run(preset(name, **{**SMALL, "keep": (0.5,)}, draws=1), tmp_path)
-    assert made["recipe"]["variant"] == name
+    assert made.recipe.variant == name
     # The paper's variant asks each sequence once; the released one at every trigger but the first.
-    assert (made["questions"]["clean"] == 10) == (name == "paper")
+    assert (made.questions.clean == 10) == (name == "paper")
     # Only where ȳ may be τ is the least loss not the entropy of the noise.
-    assert ("own_answers" in made) == (name == "released")
-    certain = made["own_answers"]["noisy"]["noise"] if name == "released" else 0.0
-    assert made["floor"] == pytest.approx((1 - certain) * 0.6931471805599453)
+    assert (made.own_answers is not None) == (name == "released")
+    certain = made.own_answers.noisy.noise if name == "released" else 0.0
+    assert made.floor == pytest.approx((1 - certain) * 0.6931471805599453)

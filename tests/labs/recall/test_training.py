@@ -79,11 +79,11 @@ def test_training_lowers_the_loss_and_is_sgd_with_momentum_and_decay_by_hand(tmp
     assert all(torch.allclose(weights[name], by_hand[name], atol=1e-6) for name in weights)
 
 
-def test_the_loss_is_the_mean_surprise_at_the_asked_positions():
+def test_the_loss_is_the_mean_surprise_at_the_questions():
     weights = initial("mlp", 8, 16, 10, 0)
     batch = Source(RECIPE.task(LANGUAGE), 0).sequences("any", 9)
-    logits = forward(weights, batch.tokens, batch.asked).logits.double().numpy()
-    places = batch.asked.nonzero().tolist()
+    logits = forward(weights, batch.tokens, batch.questions).logits.double().numpy()
+    places = batch.questions.nonzero().tolist()
     surprise = [
         np.log(np.exp(row).sum()) - row[int(batch.targets[i, t])] for row, (i, t) in zip(logits, places, strict=True)
     ]
@@ -92,7 +92,7 @@ def test_the_loss_is_the_mean_surprise_at_the_asked_positions():
 
 def test_a_batch_that_asks_nothing_costs_nothing():
     batch = Source(RECIPE.task(LANGUAGE), 0).sequences("any", 3)
-    assert float(loss(initial("mlp", 8, 16, 10, 0), replace(batch, asked=torch.zeros_like(batch.asked)))) == 0
+    assert float(loss(initial("mlp", 8, 16, 10, 0), replace(batch, questions=torch.zeros_like(batch.questions)))) == 0
 
 
 def test_the_folder_of_another_recipe_is_refused_with_the_difference(tmp_path):

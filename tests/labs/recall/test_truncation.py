@@ -15,7 +15,8 @@ from lesion.labs.recall.language import generated
 from lesion.labs.recall.measurement import Examination
 from lesion.labs.recall.model import initial, matrix, names
 from lesion.labs.recall.recipe import preset
-from lesion.labs.recall.truncation import Cut, Decomposition, cuts, replaced, sweep
+from lesion.labs.recall.result import Cut
+from lesion.labs.recall.truncation import Decomposition, cuts, replaced, sweep
 
 RECIPE = preset("quick", vocabulary=8, length=16, width=10, measured=20, keep=(0.0, 0.3, 1.0), draws=2)
 WEIGHT = torch.randn(10, 40, generator=torch.Generator().manual_seed(0))
@@ -54,19 +55,23 @@ def test_random_projections_keep_on_average_the_share_of_the_square_norm_that_th
     assert np.array_equal(parts.projected(3, 0, 1), parts.projected(3, 0, 1))
 
 
+def _cut(matrix, keep, rank, side, control=None):
+    return Cut(matrix=matrix, keep=keep, rank=rank, side=side, control=control)
+
+
 def test_keeping_all_leaves_the_very_same_matrix_and_nothing_leaves_zero():
     parts = Decomposition.of(WEIGHT)
-    assert replaced(Cut("F2.out", 1.0, 10, "top"), parts, WEIGHT, 0) is WEIGHT
-    assert not replaced(Cut("F2.out", 0.0, 0, "top", "deletion"), parts, WEIGHT, 0).any()
-    without = replaced(Cut("F2.out", None, 9, "bottom", "drop-top"), parts, WEIGHT, 0)
+    assert replaced(_cut("F2.out", 1.0, 10, "top"), parts, WEIGHT, 0) is WEIGHT
+    assert not replaced(_cut("F2.out", 0.0, 0, "top", "deletion"), parts, WEIGHT, 0).any()
+    without = replaced(_cut("F2.out", None, 9, "bottom", "drop-top"), parts, WEIGHT, 0)
     top = parts.values[0] * torch.outer(parts.left[:, 0], parts.right[0])
     assert torch.allclose(without.double(), WEIGHT.double() - top, atol=1e-6)
 
 
 def test_every_matrix_gets_each_fraction_from_both_sides_and_all_controls():
     found = list(cuts("F2.in", 10, RECIPE))
-    assert [cut for cut in found if cut.control == "deletion"] == [Cut("F2.in", 0.0, 0, "top", "deletion")]
-    assert [cut for cut in found if cut.control == "drop-top"] == [Cut("F2.in", None, 9, "bottom", "drop-top")]
+    assert [cut for cut in found if cut.control == "deletion"] == [_cut("F2.in", 0.0, 0, "top", "deletion")]
+    assert [cut for cut in found if cut.control == "drop-top"] == [_cut("F2.in", None, 9, "bottom", "drop-top")]
     plain = [(cut.keep, cut.rank, cut.side) for cut in found if cut.control is None]
     assert plain == [(keep, rank, side) for keep, rank in ((0.0, 0), (0.3, 3), (1.0, 10)) for side in ("top", "bottom")]
     assert [(cut.rank, cut.side, cut.draw) for cut in found if cut.control == "random"] == [(3, None, 0), (3, None, 1)]
@@ -91,17 +96,17 @@ def test_every_row_is_what_a_full_run_of_the_changed_model_measures(feed_forward
     weights = {name: tensor.double() for name, tensor in initial(feed_forward, 8, 16, 10, 0).items()}
     examination = Examination.of(recipe, generated(8, 0))
     rows = [row for of_matrix in sweep(weights, examination, recipe) for row in of_matrix]
-    assert list(dict.fromkeys(row["matrix"] for row in rows)) == list(names(weights))
-    full = examination.numbers(examination.traces(weights))
+    assert list(dict.fromkeys(row.matrix for row in rows)) == list(names(weights))
+    full = examination.measures(examination.traces(weights))
     for row in rows:
-        if row["control"] == "random":
+        if row.control == "random":
             continue
-        left, values, right = np.linalg.svd(matrix(weights, row["matrix"]).numpy(), full_matrices=False)
-        part = slice(0, row["rank"]) if row["side"] == "top" else slice(len(values) - row["rank"], len(values))
+        left, values, right = np.linalg.svd(matrix(weights, row.matrix).numpy(), full_matrices=False)
+        part = slice(0, row.rank) if row.side == "top" else slice(len(values) - row.rank, len(values))
         changed = torch.from_numpy((left[:, part] * values[part]) @ right[part])
-        expected = examination.numbers(examination.traces({**weights, row["matrix"]: changed}))
-        for name, value in expected.items():
-            assert row[name] == pytest.approx(value, abs=1e-9), (row["matrix"], row["side"], row["rank"], name)
-        if row["keep"] == 1.0:
-            assert {name: row[name] for name in full} == {name: pytest.approx(value) for name, value in full.items()}
-    assert all(math.isfinite(row[name]) for row in rows for name in full)
+        expected = examination.measures(examination.traces({**weights, row.matrix: changed}))
+        for name, value in expected:
+            assert row.of(name) == pytest.approx(value, abs=1e-9), (row.matrix, row.side, row.rank, name)
+        if row.keep == 1.0:
+            assert {name: row.of(name) for name, _ in full} == {name: pytest.approx(value) for name, value in full}
+    assert all(math.isfinite(row.of(name)) for row in rows for name, _ in full)

@@ -36,9 +36,9 @@ class Task:
         language: tables of tokens.
         noise: α.
         length: T, the number of tokens that a model reads.
-        variant: `released`: the 2nd and every later trigger asks; `paper`: z_T = q is forced and alone asks.
+        variant: `released`: the 2nd and every later trigger is a question; `paper`: z_T = q is forced and the only one.
         own_answers: whether ȳ may be q or τ: so in the released code, not so in the paper's text. Where ȳ is q a clean
-            sequence becomes one run of q, and each of its positions asks.
+            sequence becomes one run of q with a question at each of its positions.
     """
 
     language: Language
@@ -50,18 +50,18 @@ class Task:
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences, what follows each of their tokens, and where a model is asked.
+    """Sequences, what follows each of their tokens, and where the questions are.
 
     Attributes:
         tokens: z_1 … z_T.
         targets: z_2 … z_{T+1}.
-        asked: positions whose token is a trigger that asks.
+        questions: True at positions whose token is a trigger after which ȳ is to be recalled.
         answers: ȳ of each sequence.
     """
 
     tokens: Int[Tensor, "rows length"]
     targets: Int[Tensor, "rows length"]
-    asked: Bool[Tensor, "rows length"]
+    questions: Bool[Tensor, "rows length"]
     answers: Int[Tensor, " rows"]
 
 
@@ -129,11 +129,11 @@ class Source:
         read = sequence[:, :-1]
         triggers = read == trigger
         if task.variant == "paper":
-            asked = torch.zeros_like(triggers)
-            asked[:, -1] = True
+            questions = torch.zeros_like(triggers)
+            questions[:, -1] = True
         else:
-            asked = triggers & (triggers.cumsum(dim=1) >= 2)
-        return Batch(read.contiguous(), sequence[:, 1:].contiguous(), asked, answers)
+            questions = triggers & (triggers.cumsum(dim=1) >= 2)
+        return Batch(read.contiguous(), sequence[:, 1:].contiguous(), questions, answers)
 
     def sequences(self, purpose: str, count: int) -> Batch:
         """The first `count` sequences of a purpose."""
@@ -147,7 +147,7 @@ class Source:
             made = self.draw(purpose, steps.repeat_interleave(size), torch.arange(size).repeat(len(steps)))
             for number in range(len(steps)):
                 rows = slice(number * size, (number + 1) * size)
-                yield Batch(made.tokens[rows], made.targets[rows], made.asked[rows], made.answers[rows])
+                yield Batch(made.tokens[rows], made.targets[rows], made.questions[rows], made.answers[rows])
 
 
 def _ladder(rows: Float[Tensor, "rows tokens"]) -> Float[Tensor, " steps"]:

@@ -1,180 +1,167 @@
-"""What the numbers of the recall laboratory say, in sentences; nothing that they do not show."""
+"""What a training of the recall laboratory shows, in sentences written from its numbers by rules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
-from lesion.labs.recall.rows import Cuts, by_matrix, central
+from lesion.labs.recall.result import MatrixCuts, RecallSummary, Spectrum
 from lesion.report import wording
+from lesion.report.finding import Finding
 
 APART = 0.05
 """Accuracies and probabilities closer than this are called equal: learning rates above zero move p(τ) by as much."""
-
-GROWN = 1.1
-"""A largest singular value that grew by less than this share is called that of the untrained matrix."""
+TIE = "With α near .5 the best guess is a tie between τ and ȳ: judge by probability and loss, not by accuracy."
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A subject, what is found, and what else belongs to it."""
-
-    subject: str
-    headline: str
-    sentences: tuple[str, ...] = ()
-
-
-def findings(summary: Mapping[str, Any]) -> list[Finding]:
-    """The findings of one training."""
-    found = by_matrix(summary)
-    names = central(list(found))
+def findings(summary: RecallSummary) -> list[Finding]:
+    """The full model, the two phases, and what replacing each central matrix does."""
+    first, *others = phases(summary)
     return [
         _full(summary),
-        Finding("Two phases", phases(summary)[0], tuple(phases(summary)[1:])),
-        *(_cut(summary, found[name]) for name in names),
+        Finding("Two phases", (first,), tuple(others)),
+        *(_cut(summary, cuts) for cuts in summary.central),
     ]
 
 
-def _full(summary: Mapping[str, Any]) -> Finding:
-    full, noise = summary["full"], summary["noise"]
-    near = abs(full["p_noise"] - noise) < APART
+def _full(summary: RecallSummary) -> Finding:
+    full, noise = summary.full, summary.recipe.noise
+    near = abs(full.p_noise - noise) < APART
     headline = (
-        f"Where no noise is, the full model still gives the noise token τ a probability of {full['p_noise']:.3f}"
-        f" ({'close to' if near else 'not'} the α of {noise:g} it was trained under), and the right answer ȳ one of"
-        f" {full['p_correct']:.3f}."
+        f"On clean sequences the full model gives the noise token τ a probability of {full.p_noise:.3f}"
+        f" ({'close' if near else 'not close'} to the α of {noise:g} in training) and the right answer ȳ"
+        f" {full.p_correct:.3f}."
     )
     sentences = [
-        f"Its best guess is right at {wording.percent(full['clean_accuracy'])} of"
-        f" {wording.counted(summary['questions']['clean'], 'question')} on clean sequences.",
-        f"Its loss on noisy sequences is {full['noisy_loss']:.3f} nats; {floor(summary)}.",
-        *_own(summary),
+        f"Accuracy on clean sequences: {wording.percent(full.clean_accuracy)} of"
+        f" {wording.counted(summary.questions.clean, 'question')}.",
+        f"Loss on noisy sequences: {full.noisy_loss:.3f} nats; {floor(summary)}.",
+        *_own_answers(summary),
     ]
     if abs(noise - 0.5) < APART:
-        sentences.append(
-            "With α near .5 the best guess is a tie between τ and ȳ: judge by probability and loss, not by accuracy."
-        )
-    return Finding("The full model", headline, tuple(sentences))
+        sentences.append(TIE)
+    return Finding("The full model", (headline,), tuple(sentences))
 
 
-def floor(summary: Mapping[str, Any]) -> str:
-    """What the least loss on noisy sequences is, as a clause."""
-    least = summary["floor"] + 0.0  # never −0
-    if "own_answers" in summary:
-        certain = wording.percent(summary["own_answers"]["noisy"]["noise"])
-        return (
-            f"once ȳ is known, {least:.3f} would be the least: H(α), but 0 at the {certain} of the questions where ȳ is"
-            " τ and nothing is uncertain"
-        )
-    if summary["recipe"].get("own_answers"):
-        return f"once ȳ is known, H(α) = {least:.3f} would be the least, and 0 where ȳ is τ"
-    return f"once ȳ is known, H(α) = {least:.3f} would be the least"
+def floor(summary: RecallSummary) -> str:
+    """The least loss on noisy sequences, as a clause."""
+    least = summary.floor + 0.0  # never −0
+    if summary.own_answers is None:
+        return f"for a model that knows ȳ, the least is H(α) = {least:.3f}"
+    certain = wording.percent(summary.own_answers.noisy.noise)
+    return (
+        f"for a model that knows ȳ, the least is {least:.3f}: H(α), but 0 at the {certain} of the questions where ȳ is"
+        " τ and nothing is uncertain"
+    )
 
 
-def _own(summary: Mapping[str, Any]) -> list[str]:
+def _own_answers(summary: RecallSummary) -> list[str]:
     """What it means for accuracy and p(τ) that ȳ may be q or τ."""
-    if "own_answers" not in summary:
+    if summary.own_answers is None:
         return []
-    clean = summary["own_answers"]["clean"]
+    clean = summary.own_answers.clean
     return [
-        f"Own answers: ȳ may be q or τ. {wording.percent(clean['trigger'])} of the questions on clean sequences come"
-        " from runs of q that answer themselves, where saying q again is right; at"
-        f" {wording.percent(clean['noise'])} τ is the right answer. So a model without fault gives τ a mean probability"
-        f" of {clean['noise']:.3f}, and one that never says τ has at most {wording.percent(1 - clean['noise'])} right."
+        f"Own answers: ȳ may be q or τ. {wording.percent(clean.trigger)} of the questions on clean sequences come from"
+        f" runs of q that answer themselves, where q again is right; at {wording.percent(clean.noise)} τ is right. So a"
+        f" perfect model gives τ a mean probability of {clean.noise:.3f}, and one that never predicts τ has at most"
+        f" {wording.percent(1 - clean.noise)} right."
     ]
 
 
-def phases(summary: Mapping[str, Any]) -> list[str]:
+def phases(summary: RecallSummary) -> list[str]:
     """When the feed-forwards learn that τ follows q, and when attention recalls; at least one sentence."""
-    margins, attention = summary["phases"]["margins"], summary["phases"]["attention"]
-    steps = summary["recipe"]["steps"]
+    margins, attention, untrained = summary.phases.margins, summary.phases.attention, summary.phases.untrained
+    steps = summary.recipe.steps
     if not steps:
-        return ["Nothing is trained: all numbers are those of the untrained model, by the chance of its weights."]
-    # In a summary without the names, a margin positive at step 0 is one that nothing was learned for.
-    already = summary["phases"].get("untrained", [name for name, step in margins.items() if step == 0])
-    learned = {name: step for name, step in margins.items() if step is not None and name not in already}
-    recalled = (
+        return ["Nothing was trained: all numbers are those of random weights."]
+    recall = (
         f"attention has more than half of its mass on ȳ from step {attention:,} on"
         if attention is not None
         else f"attention has not put half of its mass on ȳ by step {steps:,}"
     )
-    if not summary["training"][-1]["margins"]:
-        return [f"There is no feed-forward; {recalled} (measured on clean sequences)."]
+    if not summary.training[-1].margins:
+        return [f"The model has no feed-forward; {recall} (measured on clean sequences)."]
     chance = (
         [
-            f"{wording.listed(already)} preferred τ behind q before training already, by the chance of the weights, and"
-            f" ever since: no step is {'its' if len(already) == 1 else 'theirs'}."
+            f"{wording.listed(untrained)} preferred τ after q before training already, by the chance of the weights,"
+            f" and ever since: {'its' if len(untrained) == 1 else 'their'} step says nothing."
         ]
-        if already
+        if untrained
         else []
     )
+    learned = summary.phases.learned
     if not learned:
-        which = "No feed-forward comes to prefer" if already else "No feed-forward prefers"
-        when = "during training" if already else "at the end"
-        return [f"{which} τ behind q by itself {when}; {recalled} (measured on clean sequences).", *chance]
+        which = "No feed-forward comes to prefer" if untrained else "No feed-forward prefers"
+        when = "during training" if untrained else "at the end"
+        return [f"{which} τ after q by itself {when}; {recall} (measured on clean sequences).", *chance]
     first = min(learned.values())
-    whose = wording.listed([name for name, step in learned.items() if step == first])
-    told = [f"{whose} prefer{'s' if ' and ' not in whose else ''} τ behind q from step {first:,} on; {recalled}."]
-    told.append(
-        "From which step on each trigger margin stays positive: "
-        + "; ".join(f"{name} {_since(name, step, already)}" for name, step in margins.items())
-        + "."
-    )
-    told += chance
-    return told
+    names = [name for name, step in learned.items() if step == first]
+    verb = "prefers" if len(names) == 1 else "prefer"
+    since = "; ".join(f"{name} {_since(name, step, untrained)}" for name, step in margins.items())
+    return [
+        f"{wording.listed(names)} {verb} τ after q from step {first:,} on; {recall}.",
+        f"Step from which on each trigger margin stays positive: {since}.",
+        *chance,
+    ]
 
 
-def _since(name: str, step: int | None, already: Sequence[str]) -> str:
-    if name in already:
+def _since(name: str, step: int | None, untrained: Sequence[str]) -> str:
+    if name in untrained:
         return "untrained"
     return wording.DASH if step is None else f"{step:,}"
 
 
-def _cut(summary: Mapping[str, Any], cuts: Cuts) -> Finding:
-    full, deleted = summary["full"], cuts.deleted
+def _cut(summary: RecallSummary, cuts: MatrixCuts) -> Finding:
+    full, deleted = summary.full, cuts.deleted
     headline = (
-        f"Without {cuts.matrix}, p(τ) on clean sequences goes from {full['p_noise']:.3f} to {deleted['p_noise']:.3f},"
-        f" and accuracy from {wording.percent(full['clean_accuracy'])} to {wording.percent(deleted['clean_accuracy'])}."
+        f"Without {cuts.matrix}, p(τ) on clean sequences goes from {full.p_noise:.3f} to {deleted.p_noise:.3f} and"
+        f" accuracy from {wording.percent(full.clean_accuracy)} to {wording.percent(deleted.clean_accuracy)}."
     )
     sentences = [
-        f"The loss on noisy sequences goes from {full['noisy_loss']:.3f} to {deleted['noisy_loss']:.3f} nats:"
-        f" where there is noise it {'helps' if deleted['noisy_loss'] > full['noisy_loss'] else 'does not help'}."
+        f"The loss on noisy sequences goes from {full.noisy_loss:.3f} to {deleted.noisy_loss:.3f} nats: with noise,"
+        f" {cuts.matrix} {'helps' if deleted.noisy_loss > full.noisy_loss else 'does not help'}.",
+        *_beside_random(cuts),
+        *_spectrum(summary.spectra.get(cuts.matrix)),
     ]
-    compared = [(row, cuts.drawn(row["rank"], "p_noise")) for row in cuts.top]
-    better = [row for row, drawn in compared if drawn and row["p_noise"] < min(drawn.least, drawn.mean - APART)]
-    worse = [row for row, drawn in compared if drawn and row["p_noise"] > max(drawn.most, drawn.mean + APART)]
-    if any(drawn for _, drawn in compared):
-        for rows, how in ((better, "less"), (worse, "more")):
-            if rows:
-                keeps = wording.listed([wording.keep(row["keep"]) for row in rows])
-                sentences.append(
-                    f"Keeping the top {keeps} leaves {how} of p(τ) than random projections of the same rank do."
-                )
-        if not better and not worse:
-            sentences.append(
-                "Keeping the top of its spectrum leaves about as much of p(τ) as random projections of the same rank:"
-                " this is deletion by degrees, not a choice of components."
-            )
-    sentences += _spectrum(summary.get("spectra", {}).get(cuts.matrix))
     without = cuts.without_top
-    if without["p_noise"] < full["p_noise"] - APART:
+    if without.p_noise < full.p_noise - APART:
         sentences.append(
-            f"Dropping its largest component alone brings p(τ) to {without['p_noise']:.3f}"
-            f" and accuracy to {wording.percent(without['clean_accuracy'])}."
+            f"Dropping its largest component alone brings p(τ) to {without.p_noise:.3f} and accuracy to"
+            f" {wording.percent(without.clean_accuracy)}."
         )
     else:
-        sentences.append(f"Dropping its largest component alone leaves p(τ) at {without['p_noise']:.3f}.")
-    return Finding(f"Cutting {cuts.matrix}", headline, tuple(sentences))
+        sentences.append(f"Dropping its largest component alone leaves p(τ) at {without.p_noise:.3f}.")
+    return Finding(f"Cutting {cuts.matrix}", (headline,), tuple(sentences))
 
 
-def _spectrum(found: Mapping[str, Any] | None) -> list[str]:
-    """Whether training has reached the top of a matrix's spectrum, and whether the top writes τ."""
-    if found is None:
+def _beside_random(cuts: MatrixCuts) -> list[str]:
+    """Where keeping the top leaves less or more of p(τ) than every random projection, and clearly than their mean."""
+    compared = [(row, drawn) for row in cuts.top if (drawn := cuts.drawn(row.rank, "p_noise")) is not None]
+    if not compared:
         return []
-    largest, before = found["values"][0], found["before"]
-    grown = largest > GROWN * before
-    text = f"Its largest singular value is {largest:.2f}, and was {before:.2f} before training"
-    told = [f"{text}: " + ("what was learned stands on top." if grown else "hardly more.")]
-    if "noise" in found:
-        told.append(f"Its first left singular vector has a cosine of {found['noise']:.2f} with the direction of τ.")
-    return told
+    less = [row for row, drawn in compared if row.p_noise < min(drawn.least, drawn.mean - APART)]
+    more = [row for row, drawn in compared if row.p_noise > max(drawn.most, drawn.mean + APART)]
+    sentences = [
+        f"Keeping the top {wording.listed([wording.keep(row.keep or 0.0) for row in rows])} leaves {how} of p(τ) than"
+        " random projections of the same rank."
+        for rows, how in ((less, "less"), (more, "more"))
+        if rows
+    ]
+    return sentences or [
+        "Keeping the top leaves about as much of p(τ) as random projections of the same rank: deletion by degrees, not"
+        " a choice of components."
+    ]
+
+
+def _spectrum(spectrum: Spectrum | None) -> list[str]:
+    """Whether training has reached the top of a matrix's spectrum, and whether the top writes τ."""
+    if spectrum is None:
+        return []
+    sentences = [
+        f"Its largest singular value is {spectrum.values[0]:.2f}, and was {spectrum.before:.2f} before training:"
+        f" {'what was learned is on top' if spectrum.grown else 'hardly more'}."
+    ]
+    if spectrum.noise is not None:
+        sentences.append(
+            f"Its first left singular vector has a cosine of {spectrum.noise:.2f} with the direction of τ."
+        )
+    return sentences

@@ -42,11 +42,9 @@ class Recall(Method[RecallStudy]):
 
     @override
     def recall(self, folder: Path) -> RecallResult | None:
-        from lesion.labs.recall.api import RecallResult
-        from lesion.labs.recall.run import summary_of
+        from lesion.labs.recall.api import recall
 
-        summary = summary_of(folder)
-        return None if summary is None else RecallResult(folder, summary)
+        return recall(Path(folder))
 
 
 METHOD = Recall()

@@ -34,14 +34,14 @@ INNER = 4  # the MLP's inner width in widths of the model
 
 def shapes(feed_forward: FeedForward, width: int) -> dict[str, tuple[int, int]]:
     """Names and [out, in] shapes of the matrices that are trained."""
-    found: dict[str, tuple[int, int]] = {}
+    matrices: dict[str, tuple[int, int]] = {}
     for layer in (1, 2):
-        found |= {f"W_{kind}{layer}": (width, width) for kind in "KVO"}
+        matrices |= {f"W_{kind}{layer}": (width, width) for kind in "KVO"}
         if feed_forward == "mlp":
-            found |= {f"F{layer}.in": (INNER * width, width), f"F{layer}.out": (width, INNER * width)}
+            matrices |= {f"F{layer}.in": (INNER * width, width), f"F{layer}.out": (width, INNER * width)}
         elif feed_forward == "linear":
-            found[f"F{layer}"] = (width, width)
-    return found
+            matrices[f"F{layer}"] = (width, width)
+    return matrices
 
 
 def initial(feed_forward: FeedForward, vocabulary: int, length: int, width: int, seed: int) -> dict[str, Tensor]:
@@ -51,13 +51,13 @@ def initial(feed_forward: FeedForward, vocabulary: int, length: int, width: int,
     matrix, W_U too, uniform within ± 1/√(its inputs).
     """
     generator = torch.Generator().manual_seed(seed)
-    found = {
+    weights = {
         "W_E": torch.randn(vocabulary, width, generator=generator),
         "P": torch.randn(length, width, generator=generator),
     }
     for name, (outputs, inputs) in {"W_U": (vocabulary, width), **shapes(feed_forward, width)}.items():
-        found[name] = (2 * torch.rand(outputs, inputs, generator=generator) - 1) / math.sqrt(inputs)
-    return found
+        weights[name] = (2 * torch.rand(outputs, inputs, generator=generator) - 1) / math.sqrt(inputs)
+    return weights
 
 
 def matrix(weights: Weights, name: str) -> Float[Tensor, "out in"]:
@@ -84,15 +84,15 @@ def names(weights: Weights) -> tuple[str, ...]:
 class Trace:
     """Everything on the way from tokens to logits that a change further on leaves as it is.
 
-    What is asked is in the order of `asked.nonzero()`; no other position needs the second block.
+    Questions are in the order of `questions.nonzero()`; no other position needs the second block.
 
     Attributes:
         states: x_0.
         mass: where the first head looks.
         pooled: Σ_s a_s x_{0,s}, what it gathers.
         between: x_1.
-        asked_mass: where the second head looks when asked.
-        asked_pooled: what it gathers then.
+        question_mass: where the second head looks at the questions.
+        question_pooled: what it gathers then.
         logits: what is said.
     """
 
@@ -100,15 +100,15 @@ class Trace:
     mass: Float[Tensor, "rows length length"]
     pooled: Float[Tensor, "rows length width"]
     between: Float[Tensor, "rows length width"]
-    asked_mass: Float[Tensor, "asked length"]
-    asked_pooled: Float[Tensor, "asked width"]
-    logits: Float[Tensor, "asked vocabulary"]
+    question_mass: Float[Tensor, "questions length"]
+    question_pooled: Float[Tensor, "questions width"]
+    logits: Float[Tensor, "questions vocabulary"]
 
 
 def forward(
     weights: Weights,
     tokens: Int[Tensor, "rows length"],
-    asked: Bool[Tensor, "rows length"],
+    questions: Bool[Tensor, "rows length"],
     known: Trace | None = None,
     changed: str | None = None,
 ) -> Trace:
@@ -116,7 +116,7 @@ def forward(
 
     Args:
         tokens: z_1 … z_T.
-        asked: where the model is asked.
+        questions: True at the positions of questions.
         known: a trace of the same tokens under weights that differ from these in the matrix `changed` alone.
         changed: its name.
     """
@@ -133,12 +133,12 @@ def forward(
         between = known.between
     if known is None or changed is None or layer_of(changed) == 1 or changed == "W_K2":
         everywhere = _mass(weights, 2, between)
-        asked_mass, asked_pooled = everywhere[asked], (everywhere @ between)[asked]
+        question_mass, question_pooled = everywhere[questions], (everywhere @ between)[questions]
     else:
-        asked_mass, asked_pooled = known.asked_mass, known.asked_pooled
-    hidden = between[asked] + _moved(weights, 2, asked_pooled)
+        question_mass, question_pooled = known.question_mass, known.question_pooled
+    hidden = between[questions] + _moved(weights, 2, question_pooled)
     logits = (hidden + fed_forward(weights, 2, hidden)) @ weights["W_U"].T
-    return Trace(states, mass, pooled, between, asked_mass, asked_pooled, logits)
+    return Trace(states, mass, pooled, between, question_mass, question_pooled, logits)
 
 
 def layer_of(name: str) -> int:

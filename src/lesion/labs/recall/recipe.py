@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict
 
 from lesion.bounds import check
 from lesion.errors import UsageError, nearest
@@ -23,7 +25,7 @@ class Recipe:
 
     Args:
         preset: the preset it began from.
-        variant: where a model is asked (`data.Task`).
+        variant: where the questions are (`data.Task`).
         noise: α, in [0, 1).
         vocabulary: V, tokens.
         length: T, tokens that a model reads.
@@ -44,6 +46,8 @@ class Recipe:
     Raises:
         UsageError: a value means nothing.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     preset: str = "quick"
     variant: Variant = "released"
@@ -97,10 +101,6 @@ class Recipe:
             language, self.noise if noise is None else noise, self.length, self.variant, own_answers=self.own_answers
         )
 
-    def document(self) -> dict[str, Any]:
-        """The recipe as JSON has it."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
 
 _RELEASED: dict[str, Any] = {
     "noise": 0.5,
@@ -148,8 +148,13 @@ def unknown(what: str, name: str, known: tuple[str, ...]) -> UsageError:
     return UsageError(f"There is no {what} '{name}'{nearest(name, known)}; there is {', '.join(known)}.")
 
 
-def differences(one: dict[str, Any], other: dict[str, Any]) -> str:
+def differences(stored: Recipe, wanted: Recipe) -> str:
     """In what two recipes differ, as `noise 0.5 instead of 0.6, …`."""
-    keys = [field.name for field in fields(Recipe)]
-    differing = [key for key in keys if one.get(key) != other.get(key)]
-    return ", ".join(f"{key} {one.get(key)} instead of {other.get(key)}" for key in differing)
+    pairs = {field.name: (getattr(stored, field.name), getattr(wanted, field.name)) for field in fields(Recipe)}
+    return ", ".join(
+        f"{name} {_plain(theirs)} instead of {_plain(ours)}" for name, (theirs, ours) in pairs.items() if theirs != ours
+    )
+
+
+def _plain(value: Any) -> str:
+    return str(list(value)) if isinstance(value, tuple) else str(value)

@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
+from pydantic import ValidationError
 
 from lesion.atomic import replace
 from lesion.core.lock import FolderLock
+from lesion.core.values import SUMMARY, Value, read_summary
 from lesion.errors import LesionError, UsageError
-from lesion.files import UNFIT, stored_object
+from lesion.files import SUMMARY_BYTES, read_text
 from lesion.labs.recall import language as languages
 from lesion.labs.recall.language import Language
 from lesion.labs.recall.measurement import floor, phases, spectra
 from lesion.labs.recall.model import initial, names
 from lesion.labs.recall.recipe import Recipe, differences
+from lesion.labs.recall.result import CutMeasures, LanguageFacts, Machine, Questions, RecallSummary
 from lesion.labs.recall.training import STATE, refuse_another, train
 from lesion.labs.recall.truncation import sweep
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
 
-SUMMARY, REPORT = "summary.json", "report.html"
 STUDY, CELLS = "study.toml", "cells"
 PARTIAL = "truncated.json"
 """Rows of a sweep that is not finished; gone when it is."""
-KIND, STUDY_KIND = "recall", "recall-sweep"
-NEEDED = {
-    KIND: (
-        "noise", "floor", "recipe", "language", "questions", "matrices", "full", "truncated", "training", "phases",
-        "machine",
-    ),
-    STUDY_KIND: ("study", "cells", "groups"),
-}  # fmt: skip
-"""What a summary must have to be read again."""
+KIND = "recall"
+AGAIN = "delete it and run the same command again: what is trained is kept"
+
+
+class Partial(Value):
+    """The rows of a truncation sweep that is not finished."""
+
+    recipe: Recipe
+    truncated: tuple[CutMeasures, ...]
 
 
 def run(
@@ -48,7 +48,7 @@ def run(
     device: str = "auto",
     watcher: Watcher | None = None,
     name: str = "recall",
-) -> dict[str, Any]:
+) -> RecallSummary:
     """Train the recipe's model in `folder` and truncate every matrix of it; go on where an interrupted run stopped.
 
     Args:
@@ -56,65 +56,61 @@ def run(
         folder: made if it is not there; a finished run of the same recipe in it is only read.
         corpus: the text, where the recipe's tables come from one (`language_of`).
         device: auto, cpu, cuda, …
-        name: what the watcher is told is at work.
+        name: of the training, for the watcher.
 
     Returns:
-        What `summary.json` holds: `noise`, `floor` (`measurement.floor`), `own_answers` where ȳ may be q or τ
-        (`Examination.own_answers`), `recipe`, `full` (the unedited model), `truncated` (a
-        row for each cut: `truncation.sweep`), `training` (what was measured on the way), `phases`,
-        `spectra`, `machine`.
+        What `summary.json` holds.
 
     Raises:
         UsageError: the folder holds another recipe, or the device is not there.
-        LesionError: the folder cannot be written.
+        LesionError: the folder cannot be written, or its summary is damaged.
     """
     folder = Path(folder)
     watcher = watcher or Silent()
-    chosen = pick(device)
+    device = pick(device)
     language = language_of(recipe, corpus)
     lock = FolderLock(folder, KIND)
     try:
-        found = finished(folder, recipe)
-        if found is not None:
-            return found
+        earlier = finished(folder, recipe)
+        if earlier is not None:
+            return earlier
         began = time.monotonic()
-        weights, training, examination = train(recipe, language, folder, device=chosen, watcher=watcher, name=name)
-        full = examination.numbers(examination.traces(weights))
-        own = examination.own_answers()
+        weights, training, examination = train(recipe, language, folder, device=device, watcher=watcher, name=name)
+        own_answers = examination.own_answers()
         rows = _partial(folder, recipe)
         for of_matrix in sweep(weights, examination, recipe, watcher, name, rows):
             rows += of_matrix
-            _written(folder / PARTIAL, {"recipe": recipe.document(), "truncated": rows})
-        summary = {
-            "kind": KIND,
-            "noise": recipe.noise,
-            "floor": floor(recipe.noise, own["noisy"]["noise"]),
-            "recipe": recipe.document(),
-            **({"own_answers": own} if recipe.own_answers else {}),
-            "language": _told(language),
-            "questions": {"clean": int(examination.clean.asked.sum()), "noisy": int(examination.noisy.asked.sum())},
-            "matrices": list(names(weights)),
-            "full": full,
-            "truncated": rows,
-            "training": training,
-            "phases": phases(training),
-            "spectra": spectra(weights, _untrained(recipe), language),
-            "machine": {
-                "device": chosen,
-                "name": torch.cuda.get_device_name(chosen) if chosen.startswith("cuda") else platform.machine(),
-                "seconds": round(time.monotonic() - began, 1),
-                "torch": torch.__version__,
-            },
-            "version": version("lesion"),
-        }
-        write(folder, summary)
+            _keep(folder, Partial(recipe=recipe, truncated=tuple(rows)))
+        summary = RecallSummary(
+            version=version("lesion"),
+            recipe=recipe,
+            floor=floor(recipe.noise, own_answers.noisy.noise),
+            own_answers=own_answers if recipe.own_answers else None,
+            language=_language_facts(language),
+            questions=Questions(
+                clean=int(examination.clean.questions.sum()), noisy=int(examination.noisy.questions.sum())
+            ),
+            matrices=names(weights),
+            full=examination.measures(examination.traces(weights)),
+            truncated=tuple(rows),
+            training=tuple(training),
+            phases=phases(training),
+            spectra=spectra(weights, _untrained(recipe), language),
+            machine=Machine(
+                device=device,
+                name=torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine(),
+                seconds=round(time.monotonic() - began, 1),
+                torch=torch.__version__,
+            ),
+        )
+        summary.write(folder)
         (folder / PARTIAL).unlink(missing_ok=True)
         return summary
     finally:
         lock.release()
 
 
-def finished(folder: Path, recipe: Recipe) -> dict[str, Any] | None:
+def finished(folder: Path, recipe: Recipe) -> RecallSummary | None:
     """The summary of a recipe's finished run in a folder; None where the run is not finished, or not begun.
 
     Raises:
@@ -122,63 +118,47 @@ def finished(folder: Path, recipe: Recipe) -> dict[str, Any] | None:
         LesionError: what is there cannot be read.
     """
     refuse_another_kind(folder, KIND)
-    found = summary_of(folder)
-    if found is None:
+    summary = read_training(folder)
+    if summary is None:
         refuse_another(folder / STATE, recipe)
         return None
-    if found["recipe"] != recipe.document():
+    if summary.recipe != recipe:
         raise UsageError(
-            f"{folder} holds a run of another recipe ({differences(found['recipe'], recipe.document())}); give another"
-            " folder with --out, or delete that one."
+            f"{folder} holds a run of another recipe ({differences(summary.recipe, recipe)}); give another folder with"
+            " --out, or delete that one."
         )
-    return found
+    return summary
 
 
-def summary_of(folder: Path) -> dict[str, Any] | None:
-    """The summary of a finished training or study in a folder; None where there is none of this laboratory.
+def read_training(folder: Path) -> RecallSummary | None:
+    """The summary of a finished training in a folder; None where the folder has none.
 
     Raises:
-        LesionError: it says that it is of this laboratory, and is not whole.
+        LesionError: it is damaged.
     """
-    path = Path(folder) / SUMMARY
     try:
-        found = stored_object(path, "")
-    except LesionError:
-        return None
-    if found is None or found.get("kind") not in list(NEEDED):
-        return None
-    missing = [name for name in NEEDED[found["kind"]] if name not in found]
-    if missing:
-        raise LesionError(
-            f"{path} is of lab recall but has no {', '.join(missing)}; delete it and give the command that made it"
-            " again: what is trained is kept."
-        )
-    return found
+        return read_summary(RecallSummary, folder, AGAIN)
+    except UsageError as error:  # its recipe means nothing
+        raise LesionError(f"{folder / SUMMARY} is damaged (recipe: {error}); {AGAIN}.") from None
 
 
-def write(folder: Path, summary: dict[str, Any]) -> None:
-    """Write `summary.json`, whole.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
-    _written(folder / SUMMARY, summary)
-
-
-def _written(path: Path, content: dict[str, Any]) -> None:
+def _keep(folder: Path, rows: Partial) -> None:
     try:
-        replace(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        replace(folder / PARTIAL, rows.model_dump_json() + "\n")
     except OSError as error:
-        raise LesionError(f"{path.parent} cannot be written: {error.strerror or error}; give another --out.") from error
+        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
 
 
-def _partial(folder: Path, recipe: Recipe) -> list[dict[str, Any]]:
+def _partial(folder: Path, recipe: Recipe) -> list[CutMeasures]:
     """The rows of a truncation sweep that was interrupted; those of another recipe do not count."""
-    try:
-        found = stored_object(folder / PARTIAL, "") or {}
-        return list(found["truncated"]) if found["recipe"] == recipe.document() else []
-    except (*UNFIT, LesionError):
+    path = folder / PARTIAL
+    if not path.is_file():
         return []
+    try:
+        partial = Partial.model_validate_json(read_text(path, limit=SUMMARY_BYTES))
+    except (ValidationError, LesionError):
+        return []
+    return list(partial.truncated) if partial.recipe == recipe else []
 
 
 def language_of(recipe: Recipe, corpus: str | None = None) -> Language:
@@ -217,11 +197,11 @@ def _untrained(recipe: Recipe) -> dict[str, torch.Tensor]:
     return initial(recipe.feed_forward, recipe.vocabulary, recipe.length, recipe.width, recipe.seed)
 
 
-def _told(language: Language) -> dict[str, Any]:
+def _language_facts(language: Language) -> LanguageFacts:
     symbols = language.symbols
-    return {
-        "source": "generator" if symbols is None else "corpus",
-        "trigger": language.trigger if symbols is None else symbols[language.trigger],
-        "noise_token": language.noise_token if symbols is None else symbols[language.noise_token],
-        "trigger_share": float(language.unigram[language.trigger]),
-    }
+    return LanguageFacts(
+        source="generator" if symbols is None else "corpus",
+        trigger=language.trigger if symbols is None else symbols[language.trigger],
+        noise_token=language.noise_token if symbols is None else symbols[language.noise_token],
+        trigger_share=float(language.unigram[language.trigger]),
+    )

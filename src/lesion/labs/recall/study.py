@@ -1,37 +1,27 @@
-"""Sweeps of the recall laboratory: every combination of a study file's lists, each in a folder of its own."""
+"""Studies of the recall laboratory: every combination of a study file's lists, each in a folder of its own."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from lesion.atomic import replace
 from lesion.core.lock import FolderLock
+from lesion.core.values import SUMMARY, read_summary
 from lesion.errors import LesionError, UsageError
 from lesion.labs.recall import language as languages
-from lesion.labs.recall.measurement import phases
 from lesion.labs.recall.recipe import Recipe, preset
-from lesion.labs.recall.run import (
-    CELLS,
-    STUDY,
-    STUDY_KIND,
-    finished,
-    language_of,
-    pick,
-    run,
-    summary_of,
-    write,
-)  # fmt: skip
+from lesion.labs.recall.run import AGAIN, CELLS, STUDY, finished, language_of, pick, run
 from lesion.labs.recall.seeds import groups
 from lesion.labs.recall.study_file import RecallStudy
+from lesion.labs.recall.study_result import Cell, RecallStudySummary
 from lesion.outputs import refuse_another_kind
 from lesion.plain import visible
 from lesion.progress import Silent, Watcher
 
+STUDY_KIND = "recall-sweep"
 LISTS = ("noise", "vocabulary", "width", "feed_forward", "optimiser", "steps", "seed")
 
 
@@ -65,26 +55,25 @@ def cell_name(recipe: Recipe) -> str:
     )
 
 
-def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None) -> dict[str, Any]:
+def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None) -> RecallStudySummary:
     """Run every training of a study and gather them in `summary.json`; go on where an interrupted run stopped.
 
     Each training has a folder of its own in `cells`, as `run` leaves it. More trainings can be added to a folder, by a
-    study that asks for those of its summary too: none is ever dropped from it. Whatever is refused is refused before
+    study that has those of its summary too: none is ever dropped from it. Whatever is refused is refused before
     anything is written.
 
     Returns:
-        What `summary.json` holds: `kind` (`recall-sweep`), `study`, `cells` (a line for each training: `folder`,
-        `recipe`, `full`, `phases`) and `groups` (`seeds.groups`: means and spreads over seeds).
+        What `summary.json` holds.
 
     Raises:
-        UsageError: a folder holds something else or trainings that the study does not ask for, the corpus is too small,
+        UsageError: a folder holds something else or trainings that the study does not have, the corpus is too small,
             or the device is not there.
-        LesionError: the folder cannot be written, or another process writes in it.
+        LesionError: the folder cannot be written, its summary is damaged, or another process writes in it.
     """
     watcher = watcher or Silent()
     planned = recipes(study)
     pick(study.device)
-    # Whether the corpus is large enough is told before anything is trained.
+    # A corpus that is too small is refused before anything is trained.
     language_of(max(planned, key=lambda recipe: recipe.vocabulary), study.corpus)
     folder = Path(folder)
     _refuse(folder, planned)
@@ -95,41 +84,57 @@ def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None)
         lock.release()
 
 
+def read_study(folder: Path) -> RecallStudySummary | None:
+    """The summary of a study in a folder; None where the folder has none.
+
+    Raises:
+        LesionError: it is damaged.
+    """
+    try:
+        return read_summary(RecallStudySummary, folder, AGAIN)
+    except UsageError as error:  # a recipe in it means nothing
+        raise LesionError(f"{folder / SUMMARY} is damaged (recipe: {error}); {AGAIN}.") from None
+
+
 def _refuse(folder: Path, planned: Sequence[Recipe]) -> None:
     """Look through the whole folder before anything in it changes."""
     refuse_another_kind(folder, STUDY_KIND)
     for recipe in planned:
         finished(folder / CELLS / cell_name(recipe), recipe)
-    before = summary_of(folder)
-    asked = {f"{CELLS}/{cell_name(recipe)}" for recipe in planned}
-    lost = [cell["folder"] for cell in before["cells"] if cell["folder"] not in asked] if before else []
-    if before and lost:
+    earlier = read_study(folder)
+    if earlier is None:
+        return
+    kept = {f"{CELLS}/{cell_name(recipe)}" for recipe in planned}
+    lost = [cell.folder for cell in earlier.cells if cell.folder not in kept]
+    if lost:
         raise UsageError(
-            f"{folder} has a study with {len(lost)} of {len(before['cells'])} trainings that this one does not ask for,"
+            f"{folder} has a study with {len(lost)} of {len(earlier.cells)} trainings that this one does not ask for,"
             f" {Path(lost[0]).name} for one; its summary would lose them. Give another folder with --out, or a study"
             " that asks for them too."
         )
 
 
-def _run(study: RecallStudy, planned: Sequence[Recipe], folder: Path, watcher: Watcher) -> dict[str, Any]:
-    done = []
+def _run(study: RecallStudy, planned: Sequence[Recipe], folder: Path, watcher: Watcher) -> RecallStudySummary:
+    cells, summaries = [], []
     for number, recipe in enumerate(planned, 1):
         place = Path(CELLS) / cell_name(recipe)
-        told = f"{visible(study.name)} {number} of {len(planned)}"
-        found = run(recipe, folder / place, corpus=study.corpus, device=study.device, watcher=watcher, name=told)
-        # Told anew: what an earlier version said of the same measurements may differ.
-        done.append((str(place), {**found, "phases": phases(found["training"])}))
-    summary = {
-        "kind": STUDY_KIND,
-        "study": json.loads(study.model_dump_json(exclude_none=True)),
-        "cells": [
-            {"folder": place, **{key: found[key] for key in ("recipe", "floor", "full", "phases", "machine")}}
-            for place, found in done
-        ],
-        "groups": groups([found for _, found in done]),
-        "version": version("lesion"),
-    }
-    write(folder, summary)
+        name = f"{visible(study.name)} {number} of {len(planned)}"
+        trained = run(recipe, folder / place, corpus=study.corpus, device=study.device, watcher=watcher, name=name)
+        summaries.append(trained)
+        cells.append(
+            Cell(
+                folder=place.as_posix(),
+                recipe=recipe,
+                floor=trained.floor,
+                full=trained.full,
+                phases=trained.phases,
+                machine=trained.machine,
+            )
+        )
+    summary = RecallStudySummary(
+        version=version("lesion"), study=study, cells=tuple(cells), groups=tuple(groups(summaries))
+    )
+    summary.write(folder)
     try:
         replace(folder / STUDY, study.to_toml())
     except OSError as error:

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 from torch.nn import functional as F
 
 from lesion.atomic import replace
+from lesion.core.values import Value
 from lesion.errors import LesionError, UsageError
 from lesion.labs.recall.data import Batch, Source
 from lesion.labs.recall.language import Language
 from lesion.labs.recall.measurement import Examination, measure
 from lesion.labs.recall.model import Weights, forward, initial, shapes
 from lesion.labs.recall.recipe import Recipe, differences
+from lesion.labs.recall.result import Point
 from lesion.progress import Silent, Watcher
 
 STATE = "training.safetensors"
 SAVED_EVERY = 20.0  # seconds; what was done since is done again after an interruption
 
 
+class State(Value):
+    """What is kept of a training beside its tensors: steps done, and what was measured until then."""
+
+    recipe: Recipe
+    step: int
+    curve: tuple[Point, ...]
+
+
 def loss(weights: Weights, batch: Batch) -> Tensor:
-    """Mean cross-entropy over all questions of a batch, in nats; 0 where nothing is asked."""
-    logits = forward(weights, batch.tokens, batch.asked).logits
-    return F.cross_entropy(logits, batch.targets[batch.asked], reduction="sum") / max(1, len(logits))
+    """Mean cross-entropy over all questions of a batch, in nats; 0 where there is none."""
+    logits = forward(weights, batch.tokens, batch.questions).logits
+    return F.cross_entropy(logits, batch.targets[batch.questions], reduction="sum") / max(1, len(logits))
 
 
 def measured_steps(steps: int) -> list[int]:
@@ -47,7 +56,7 @@ def train(
     device: str = "cpu",
     watcher: Watcher | None = None,
     name: str = "recall",
-) -> tuple[dict[str, Tensor], list[dict[str, Any]], Examination]:
+) -> tuple[dict[str, Tensor], list[Point], Examination]:
     """Train, or go on where a training of the same recipe in `folder` stopped.
 
     An interrupted training ends with the same bits as one in one piece: a batch is a function of its step, and the
@@ -55,7 +64,7 @@ def train(
 
     Args:
         folder: where `training.safetensors` lies; it must exist.
-        name: what the watcher is told is trained.
+        name: of the training, for the watcher.
 
     Returns:
         The weights, what was measured over training, and what it was measured on.
@@ -75,9 +84,9 @@ def train(
     watcher.begin(name, recipe.steps, step, what="steps")
     saved = time.monotonic()
     while True:
-        if step in due and (not curve or curve[-1]["step"] < step):
-            curve.append({"step": step, **measure(_detached(weights), examination)})
-            if not math.isfinite(curve[-1]["noisy_loss"]):
+        if step in due and (not curve or curve[-1].step < step):
+            curve.append(measure(_detached(weights), examination, step))
+            if not math.isfinite(curve[-1].noisy_loss):
                 raise LesionError(
                     f"At step {step} the loss is not a number any more; train again with a smaller learning rate, "
                     f"or with less width than {recipe.width}."
@@ -114,13 +123,13 @@ def _save(
     trained: dict[str, Tensor],
     optimiser: torch.optim.Optimizer,
     step: int,
-    curve: list[dict[str, Any]],
+    curve: list[Point],
 ) -> None:
     tensors = {f"weight/{name}": tensor.detach() for name, tensor in trained.items()}
     for name, tensor in trained.items():
         kept = optimiser.state.get(tensor, {})
         tensors |= {f"{key}/{name}": value for key, value in kept.items() if isinstance(value, Tensor)}
-    state = json.dumps({"recipe": recipe.document(), "step": step, "curve": curve})
+    state = State(recipe=recipe, step=step, curve=tuple(curve)).model_dump_json()
     try:
         replace(path, save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, {"state": state}))
     except OSError as error:
@@ -130,8 +139,8 @@ def _save(
         ) from error
 
 
-def stored(path: Path) -> dict[str, Any] | None:
-    """What a file of a training says of it: `recipe`, `step` and `curve`; None where there is none.
+def stored(path: Path) -> State | None:
+    """The state in the file of a training; None where there is none.
 
     Raises:
         LesionError: it cannot be read.
@@ -140,23 +149,23 @@ def stored(path: Path) -> dict[str, Any] | None:
         return None
     try:
         with safe_open(path, "pt") as file:
-            state: dict[str, Any] = json.loads(file.metadata()["state"])
-        return {name: state[name] for name in ("recipe", "step", "curve")}
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise LesionError(f"{path} cannot be read ({error}); delete it, or give another folder with --out.") from error
+            return State.model_validate_json(file.metadata()["state"])
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, UsageError) as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        raise LesionError(f"{path} cannot be read ({why}); delete it, or give another folder with --out.") from error
 
 
-def refuse_another(path: Path, recipe: Recipe) -> dict[str, Any] | None:
-    """What is stored of the training of a recipe, as `stored`.
+def refuse_another(path: Path, recipe: Recipe) -> State | None:
+    """The stored state of the training of a recipe; None where there is none.
 
     Raises:
         UsageError: it is of another recipe.
         LesionError: it cannot be read.
     """
     state = stored(path)
-    if state is not None and state["recipe"] != recipe.document():
+    if state is not None and state.recipe != recipe:
         raise UsageError(
-            f"{path.parent} holds a training of another recipe ({differences(state['recipe'], recipe.document())}); "
+            f"{path.parent} holds a training of another recipe ({differences(state.recipe, recipe)}); "
             "give another folder with --out, or delete that one."
         )
     return state
@@ -164,8 +173,8 @@ def refuse_another(path: Path, recipe: Recipe) -> dict[str, Any] | None:
 
 def _resumed(
     recipe: Recipe, path: Path, trained: dict[str, Tensor], optimiser: torch.optim.Optimizer
-) -> tuple[int, list[dict[str, Any]]]:
-    """Put back what a file holds, if there is one; steps done and what was measured."""
+) -> tuple[int, list[Point]]:
+    """Put back the tensors of a file, if there is one; steps done and what was measured."""
     state = refuse_another(path, recipe)
     if state is None:
         return 0, []
@@ -180,4 +189,4 @@ def _resumed(
         optimiser.state[tensor] = {
             key: value if key == "step" else value.to(tensor.device) for key, value in kept.items() if key != "weight"
         }
-    return int(state["step"]), list(state["curve"])
+    return state.step, list(state.curve)

@@ -7,9 +7,8 @@ et al. 2023). Without controls it is misread: less of a matrix that disturbs is 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -19,9 +18,8 @@ from lesion.labs.recall.data import uniforms
 from lesion.labs.recall.measurement import Examination
 from lesion.labs.recall.model import Weights, matrix, names
 from lesion.labs.recall.recipe import Recipe
+from lesion.labs.recall.result import Cut, CutMeasures, Side
 from lesion.progress import Silent, Watcher
-
-Side = Literal["top", "bottom"]
 
 
 @dataclass(frozen=True)
@@ -68,42 +66,21 @@ def _gaussian(seed: int, draw: int, size: int) -> Float[Tensor, "size size"]:
     return radius * torch.cos(2 * math.pi * numbers[:, size:])
 
 
-@dataclass(frozen=True)
-class Cut:
-    """One replacement of one matrix.
-
-    Attributes:
-        matrix: its name.
-        keep: the kept fraction of the rank as asked; None where a control has none.
-        rank: components left.
-        side: `top` keeps the largest, `bottom` the smallest; None for a random projection.
-        control: None for a truncation; `deletion`, `drop-top` (all but the largest component) or `random`.
-        draw: which random projection.
-    """
-
-    matrix: str
-    keep: float | None
-    rank: int
-    side: Side | None
-    control: str | None = None
-    draw: int | None = None
-
-
 def cuts(name: str, rank: int, recipe: Recipe) -> Iterator[Cut]:
-    """All that is done to a matrix that can have so much rank; of fractions that keep as much, the smallest."""
-    yield Cut(name, 0.0, 0, "top", "deletion")
-    yield Cut(name, None, rank - 1, "bottom", "drop-top")
+    """All replacements of a matrix that can have so much rank; of fractions that keep as much, the smallest."""
+    yield Cut(matrix=name, keep=0.0, rank=0, side="top", control="deletion")
+    yield Cut(matrix=name, keep=None, rank=rank - 1, side="bottom", control="drop-top")
     done: set[int] = set()
     for keep in sorted(recipe.keep):
         left = math.floor(keep * rank + 1e-9)  # ⌊0.29 · 100⌋ is 29, whatever floats say
         if left in done:
             continue
         done.add(left)
-        yield Cut(name, keep, left, "top")
-        yield Cut(name, keep, left, "bottom")
+        yield Cut(matrix=name, keep=keep, rank=left, side="top")
+        yield Cut(matrix=name, keep=keep, rank=left, side="bottom")
         if 0 < left < rank:
             for draw in range(recipe.draws):
-                yield Cut(name, keep, left, None, "random", draw)
+                yield Cut(matrix=name, keep=keep, rank=left, side=None, control="random", draw=draw)
 
 
 def replaced(cut: Cut, parts: Decomposition, weight: Float[Tensor, "out in"], seed: int) -> Float[Tensor, "out in"]:
@@ -120,25 +97,24 @@ def sweep(
     recipe: Recipe,
     watcher: Watcher | None = None,
     name: str = "recall",
-    done: Sequence[Mapping[str, Any]] = (),
-) -> Iterator[list[dict[str, Any]]]:
+    done: Sequence[CutMeasures] = (),
+) -> Iterator[list[CutMeasures]]:
     """Every cut of every matrix and of both products W_O W_V, one at a time, with what is measured then.
 
     Args:
-        name: what the watcher is told is at work.
+        name: of the training, for the watcher.
         done: rows of an earlier sweep of the same model; matrices in them are left out.
 
     Yields:
-        Matrix by matrix a row for each cut (a random projection has several): the fields of `Cut`, and numbers as
-        `Examination.numbers` gives them.
+        Matrix by matrix a row for each cut; a random projection has several.
     """
     watcher = watcher or Silent()
-    asked = [(matrix_name, list(cuts(matrix_name, min(matrix(weights, matrix_name).shape), recipe)))
-             for matrix_name in names(weights)]  # fmt: skip
-    watcher.begin(name, sum(len(of_matrix) for _, of_matrix in asked), len(done), what="truncations")
+    plan = {matrix_name: list(cuts(matrix_name, min(matrix(weights, matrix_name).shape), recipe))
+            for matrix_name in names(weights)}  # fmt: skip
+    watcher.begin(name, sum(map(len, plan.values())), len(done), what="truncations")
     unchanged = examination.traces(weights)
-    finished = {row["matrix"] for row in done}
-    for matrix_name, of_matrix in asked:
+    finished = {row.matrix for row in done}
+    for matrix_name, of_matrix in plan.items():
         if matrix_name in finished:
             continue
         rows = []
@@ -146,7 +122,7 @@ def sweep(
         parts = Decomposition.of(weight)
         for cut in of_matrix:
             changed = {**weights, matrix_name: replaced(cut, parts, weight, recipe.seed)}
-            traces = examination.traces(changed, unchanged, matrix_name)
-            rows.append({**vars(cut), **examination.numbers(traces)})
+            measures = examination.measures(examination.traces(changed, unchanged, matrix_name))
+            rows.append(CutMeasures(**dict(cut), **dict(measures)))
             watcher.answered(1)
         yield rows

@@ -1,0 +1,145 @@
+"""What a study of the recall laboratory shows, in sentences: means over seeds, beside random projections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lesion.labs.recall.findings import APART, TIE
+from lesion.labs.recall.result import Spread
+from lesion.labs.recall.seeds import Difference, differences
+from lesion.labs.recall.study_result import Group, SeedsPhase, SeedsPhases
+from lesion.report import table, wording
+from lesion.report.finding import Finding
+
+LEVEL = 0.05
+"""The probability of any false claim in a family of comparisons."""
+OWN = (
+    "In these sequences ȳ may be q or τ itself: where it is q a sequence becomes a run of q with a question at every"
+    " position, and where it is τ, predicting τ is right."
+)
+
+
+def group_name(group: Group) -> str:
+    """What tells a group from others: `α 0.6, mlp, sgd, 600 steps, V 32, d 128`."""
+    recipe = group.recipe
+    return (
+        f"α {recipe.noise:g}, {recipe.feed_forward}, {recipe.optimiser}, {wording.counted(recipe.steps, 'step')}, "
+        f"V {recipe.vocabulary}, d {recipe.width}"
+    )
+
+
+def spread_text(spread: Spread, *, signed: bool = False, bare: bool = False) -> str:
+    """The mean, with the lowest and the highest where there are several: `0.512 [0.498, 0.530]`."""
+    mean, least, most = (
+        decimals(value, signed=signed, bare=bare) for value in (spread.mean, spread.least, spread.most)
+    )
+    return mean if spread.std is None else f"{mean}{wording.SPACE}[{least},{wording.SPACE}{most}]"
+
+
+def decimals(value: float | None, *, signed: bool = False, bare: bool = False) -> str:
+    """A number with three decimals; `bare` of the 0 before the point."""
+    text = table.decimals(3, signed=signed)(value)
+    return text.replace("0.", ".", 1) if bare and value is not None and abs(round(value, 3)) < 1 else text
+
+
+def finding(group: Group) -> Finding:
+    """What a group of seeds shows."""
+    full = group.full
+    headline = [
+        f"On clean sequences the full model gives τ {spread_text(full.p_noise)} and ȳ {spread_text(full.p_correct)};"
+        f" accuracy {spread_text(full.clean_accuracy)}."
+    ]
+    if abs(group.recipe.noise - 0.5) < APART:
+        headline.append(TIE)
+    sentences = [phases(group)]
+    if group.recipe.own_answers:
+        sentences.append(OWN)
+    of_group = differences(group)
+    for matrix in group.central:
+        deleted, without = group.control(matrix, "deletion"), group.control(matrix, "drop-top")
+        sentences.append(
+            f"{matrix} deleted: p(τ) {spread_text(deleted.p_noise)}, accuracy {spread_text(deleted.clean_accuracy)};"
+            f" without its largest component: p(τ) {spread_text(without.p_noise)}, accuracy"
+            f" {spread_text(without.clean_accuracy)}. Loss on noisy sequences: {spread_text(full.noisy_loss)} becomes"
+            f" {spread_text(deleted.noisy_loss)} or {spread_text(without.noisy_loss)}."
+        )
+        sentences += _beyond(matrix, of_group)
+    return Finding(
+        f"{group_name(group)} ({wording.counted(len(group.seeds), 'seed')})", tuple(headline), tuple(sentences)
+    )
+
+
+def phases(group: Group) -> str:
+    """Which margin is first positive in every seed, which in some only, and when attention recalls."""
+    return _phases(group.phases) if group.recipe.steps else "Nothing was trained: these are models of random weights."
+
+
+def _phases(phases: SeedsPhases) -> str:
+    margins, attention = phases.margins, phases.attention
+    if attention.came == attention.of:
+        text = f"attention recalls from step {_steps(attention)} on"
+    else:
+        text = f"attention recalls in {attention.came} of {wording.counted(attention.of, 'seed')}"
+    always = {name: phase.steps.mean for name, phase in margins.items() if phase.steps and phase.came == phase.of}
+    if always:
+        first = min(always, key=lambda name: always[name])
+        text = f"{first} prefers τ after q from step {_steps(margins[first])} on; {text}"
+    text = f"{text[0].upper()}{text[1:]}."
+    some = {
+        name: phase for name, phase in margins.items() if phase.came < phase.of and phase.untrained + phase.came > 0
+    }
+    if some:
+        parts = "; ".join(_in_some(name, phase) for name, phase in some.items())
+        text += f" Only in some seeds a margin turns positive for good: {parts}."
+    return text
+
+
+def _in_some(margin: str, phase: SeedsPhase) -> str:
+    """`F1 in 2 of 3 seeds, from step 6 [1, 10] on, in 1 before training already`."""
+    parts = [f"{margin} in {phase.came} of {wording.counted(phase.of, 'seed')}"]
+    if phase.came:
+        parts.append(f"from step {_steps(phase)} on")
+    if phase.untrained:
+        parts.append(f"in {phase.untrained} before training already")
+    return ", ".join(parts)
+
+
+def _steps(phase: SeedsPhase) -> str:
+    steps = phase.steps
+    assert steps is not None
+    if steps.least == steps.most:
+        return f"{steps.least:,.0f}"
+    return f"{steps.mean:,.0f} [{steps.least:,.0f}, {steps.most:,.0f}]"
+
+
+def _beyond(matrix: str, of_group: Sequence[Difference]) -> list[str]:
+    """Whether keeping the top leaves more or less of p(τ) than a random projection: significantly, and by enough."""
+    of_matrix = [difference for difference in of_group if difference.matrix == matrix]
+    if not of_matrix:
+        return []
+    clear = [difference for difference in of_matrix if difference.p <= LEVEL and abs(difference.mean) >= APART]
+    rule = (
+        f"Student's test over seeds at {LEVEL:g}, Holm-corrected over {wording.counted(len(of_group), 'comparison')},"
+        f" and a difference of at least {APART:g}"
+    )
+    if not clear:
+        largest = max(of_matrix, key=lambda difference: abs(difference.mean))
+        return [
+            f"At no fraction does keeping the top of {matrix} leave clearly more or less of p(τ) than a random"
+            f" projection of the same rank ({rule}); the largest difference of means is at {_difference_text(largest)}."
+        ]
+    parts = [
+        f"keeping the top {wording.listed([_difference_text(difference) for difference in of_sign])} of {matrix} leaves"
+        f" {how} of p(τ) than random projections of the same rank"
+        for how, of_sign in (
+            ("less", [difference for difference in clear if difference.mean < 0]),
+            ("more", [difference for difference in clear if difference.mean > 0]),
+        )
+        if of_sign
+    ]
+    text = "; ".join(parts)
+    return [f"{text[0].upper()}{text[1:]} (in brackets the difference of means; {rule})."]
+
+
+def _difference_text(difference: Difference) -> str:
+    return f"{wording.keep(difference.keep)} ({decimals(difference.mean, signed=True)})"
