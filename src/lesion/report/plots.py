@@ -166,7 +166,7 @@ def heat(
     """
     columns = list(dict.fromkeys(frame["x"])) if columns is None else list(columns)
     rows = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
-    base = alt.Chart(frame.assign(size=frame["value"].abs())).encode(
+    base = alt.Chart(frame.assign(size=pd.to_numeric(frame["value"]).abs())).encode(
         x=alt.X(
             field="x", type="ordinal", sort=columns, scale=alt.Scale(domain=columns, padding=0.06),
             axis=alt.Axis(title=across, labelAngle=0, domain=False),
