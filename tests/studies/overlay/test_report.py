@@ -211,3 +211,10 @@ def test_the_terminal_shows_the_pairs_of_different_studies_the_strongest_first()
     assert text.index("lost in the block") < text.index("density")
     assert "coarse" in text
     assert not re.search("nan|None|\N{REPLACEMENT CHARACTER}", text)
+
+
+def test_profiles_over_too_few_blocks_have_a_page_without_any_correlation():
+    profiles = (profile("a", (0.1, 0.5, 0.2)), profile("b", (0.1, 0.4, 0.2)))
+    summary = overlay(model_of(profiles))
+    assert [pair.rho for pair in summary.correlations] == [None]
+    assert "Spearman's ρ between profiles of made" in page.page(summary).replace("&#39;", "'")
