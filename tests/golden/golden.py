@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forms import FORMS
 from matplotlib.figure import Figure
 
 from lesion.cli.main import code
@@ -88,6 +89,8 @@ def contents(folder: Path, out: Path) -> dict[str, Any]:
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8").replace(f"{out}/", ""))
     for cell in summary.get("cells", []):
         cell.pop("machine", None)  # seconds and versions
+    if (form := FORMS.get(summary.get("kind"))) is not None:
+        summary = form(summary)
     return {**answers(folder), "cells": cells(names), "summary": summary, "tables": tables}
 
 

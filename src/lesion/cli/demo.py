@@ -51,10 +51,10 @@ def demo(
         try:
             chapters = []
             bar.say("1 of 4: every block of eight models is switched off in turn")
-            found = run(Study.load("demo"), parts["layers"], watcher=bar).summary
+            layers = run(Study.load("demo"), parts["layers"], watcher=bar).summary
             _, _, answers, items = recall(parts["layers"])
-            page.write(parts["layers"], found, answers, items)
-            chapters.append(story.layers(found, "layers/report.html"))
+            page.write(parts["layers"], layers, answers, items)
+            chapters.append(story.layers(layers, "layers/report.html"))
             bar.say("2 of 4: the drift of tokens from layer to layer")
             # Named here, since the folder of the demo is the person's: its critical blocks are compared with curves.
             study = DriftStudy.load("demo-drift").model_copy(update={"study": str(parts["layers"])})

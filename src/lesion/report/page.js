@@ -54,6 +54,12 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+for (const box of document.querySelectorAll(".only-marked")) {
+  const table = box.closest("p").nextElementSibling.querySelector("table");
+  box.addEventListener("change", () => {
+    for (const row of table.tBodies[0].rows) row.hidden = box.checked && !row.classList.contains("is-critical");
+  });
+}
 byId("only-critical")?.addEventListener("change", (event) => {
   for (const row of byId("cell-table").tBodies[0].rows)
     row.hidden = event.target.checked && !row.classList.contains("is-critical");
@@ -131,7 +137,8 @@ if (window.vegaEmbed) {
       const options = { ast: true, actions: false, renderer: "svg", defaultStyle: false, tooltip: show };
       const { view } = await vegaEmbed(place, specification, options);
       view.addEventListener("click", (event, item) => {
-        if (item?.datum?.edit !== undefined && window.openAnswers) openAnswers(item.datum, event);
+        const datum = item?.datum?.datum ?? item?.datum; // of what is nearest, or of the mark itself
+        if (datum?.edit && window.openAnswers) openAnswers(datum, `${place.dataset.chart} ${datum.x} ${datum.y}`, event);
       });
     } catch (error) {
       place.innerHTML = picture;
@@ -331,14 +338,18 @@ function browse() {
   });
   window.addEventListener("hashchange", follow);
   let touched = null; // a first touch shows the numbers, a second one on the same place opens the answers
-  document.addEventListener("click", (event) => {
-    const place = event.target.closest("[data-edit]");
+  window.openAnswers = ({ model, task, edit }, place, event) => {
     const again = place === touched;
     touched = place;
-    if (!place || (event.pointerType === "touch" && !again)) return;
-    choose({ ...place.dataset, show: shown.filter });
+    if (event.pointerType === "touch" && !again) return;
+    choose({ model, task, edit, show: shown.filter });
     remember();
     byId("answers").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+  };
+  document.addEventListener("click", (event) => {
+    const place = event.target.closest("[data-edit]");
+    if (place) openAnswers(place.dataset, place, event);
+    else if (!event.target.closest(".vega")) touched = null;
   });
 }
 if (data.cells.length) browse();

@@ -154,8 +154,8 @@ def heat(
     """A cell for every pair of a column and a row, the stronger in colour the further its value is from 0.
 
     Args:
-        frame: columns x, y, value (None: hatched grey), text (in the cell), tip, marked (boxed); further columns go
-            along, so that a click can open what a cell stands for (`edit`, `model`, `task`).
+        frame: columns x, y, value (None: grey), text (in the cell, perhaps of several lines), tip, marked (boxed);
+            further columns go along, so that a click can open what a cell stands for (`edit`, `model`, `task`).
         across: title of the columns.
         upright: title of the rows.
         full: the value, without its sign, at which the colour is full.
@@ -166,7 +166,7 @@ def heat(
     """
     columns = list(dict.fromkeys(frame["x"])) if columns is None else list(columns)
     rows = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
-    base = alt.Chart(frame.assign(size=frame["value"].abs())).encode(
+    base = alt.Chart(frame.assign(size=frame["value"].astype(float).abs())).encode(
         x=alt.X(
             field="x", type="ordinal", sort=columns, scale=alt.Scale(domain=columns, padding=0.06),
             axis=alt.Axis(title=across, labelAngle=0, domain=False),
@@ -185,7 +185,7 @@ def heat(
     layers = [
         base.mark_rect(fill=theme.SHADE, cornerRadius=3),
         known.mark_rect(cornerRadius=3).encode(fill=sign, opacity=strength),
-        base.mark_text(fontSize=11).encode(text=alt.Text(field="text", type="nominal")),
+        base.mark_text(fontSize=11, lineBreak="\n", lineHeight=13).encode(text=alt.Text(field="text", type="nominal")),
         base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2, cornerRadius=3),
     ]
     return alt.layer(*layers).properties(height=height * max(1, len(rows)))

@@ -10,11 +10,15 @@ from typing import Any
 from markupsafe import Markup
 
 from lesion.atomic import replace
-from lesion.report import browser
+from lesion.report import browser, drawing
 from lesion.report.files import rendered, writing
 from lesion.report.finding import Finding
 from lesion.report.trials import evaluation
+from lesion.studies.ablation.charts import accuracy
 from lesion.studies.ablation.invariance import report as invariance
+from lesion.studies.ablation.invariance.charts import by_depth
+from lesion.studies.ablation.invariance.charts import families as ablation_families
+from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.drift import charts as drift_charts
 from lesion.studies.drift import findings as drift_prose
 from lesion.studies.drift import reading as drift_read
@@ -55,23 +59,19 @@ class Chapter:
     page: str
 
 
-def layers(summary: Mapping[str, Any], page: str) -> Chapter:
-    """A layer study of the families: which blocks a skill hangs on, in base and children."""
-    level = float((summary.get("study") or {}).get("level") or 0.95)
-    families = invariance.sections(summary, level)
-    found = [
-        Finding(family["name"], (family["lead"],), (family["text"],) if family["text"] else ()) for family in families
-    ]
-    panels = [
-        Panel(f"{family['name']}, {curve['task']}", tuple(curve["drawn"]), tuple(family["legend"]))
-        for family in families
-        for curve in family["curves"]
-    ]
+def layers(summary: AblationSummary, page: str) -> Chapter:
+    """A layer study of the families: which blocks a skill depends on, in base and children."""
+    panels: list[Panel] = []
+    for of in ablation_families(summary):
+        for task in of.finished.panels:
+            drawn = by_depth(of, task) if of.family.depths_differ else accuracy(of.finished, task)
+            picture = Markup(drawing.apart(drawing.svg(drawing.specification(drawn)), f"layers{len(panels)}-"))
+            panels.append(Panel(f"{of.family.family}, {task}", (picture, picture)))
     return Chapter(
-        "Which blocks does each skill hang on, and are they the same in base and children?",
+        "Which blocks does each skill depend on, and are they the same in base and children?",
         "Each block in turn is switched off, and the model answers the same items as before. Filled and numbered:"
         " critical.",
-        tuple(found),
+        tuple(invariance.finding(family) for family in summary.invariance.families) if summary.invariance else (),
         tuple(panels),
         page,
     )

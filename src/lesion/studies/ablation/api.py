@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from lesion.arguments import validated
-from lesion.core.cost import beside
+from lesion.core import cost
 from lesion.core.result import StudyResult, progress_line
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
@@ -21,17 +21,19 @@ from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.models.load import Model
 from lesion.outputs import refuse_another_kind
-from lesion.plain import plain, tame
+from lesion.plain import plain
 from lesion.progress import Silent, Watcher
 from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
 from lesion.studies.ablation.invariance.revisions import over_time
+from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.run import answers_and_items, run
+from lesion.studies.ablation.screening import ASKING
 from lesion.studies.ablation.study import Study, stopping
 
 
 @dataclass(frozen=True)
-class AblationResult(StudyResult):
+class AblationResult(StudyResult[AblationSummary]):
     """A study that has been run: its numbers, and every answer behind them.
 
     Attributes:
@@ -47,7 +49,7 @@ class AblationResult(StudyResult):
     @property
     def table(self) -> pd.DataFrame:
         """One row per model, task, unit, factor and layer, the baseline beside it: what `layers.csv` holds."""
-        return tables.layers(self.summary)
+        return tables.frame(self.summary)
 
     @property
     def answers(self) -> pd.DataFrame:
@@ -69,9 +71,9 @@ class AblationResult(StudyResult):
 
     def text(self) -> RenderableType:
         """The tables for a terminal, and for every family of models whether the same layers matter in all of them."""
-        families = (self.summary.get("invariance") or {}).get("families", ())
-        verdicts = [plain(f"{family['family']}: {family['verdict']['text']}") for family in families]
-        return Group(tables.text(tame(beside(self.summary, self.folder))), *(Text(f"\n{text}") for text in verdicts))
+        families = self.summary.invariance.families if self.summary.invariance else ()
+        verdicts = [Text("\n" + plain(f"{family.family}: {family.verdict.text}")) for family in families]
+        return Group(tables.text(self.summary, cost.read(self.folder).get(ASKING) or {}), *verdicts)
 
     def done(self) -> list[str]:
         """How many answers were asked for."""
