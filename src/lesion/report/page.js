@@ -60,10 +60,6 @@ for (const box of document.querySelectorAll(".only-marked")) {
     for (const row of table.tBodies[0].rows) row.hidden = box.checked && !row.classList.contains("is-critical");
   });
 }
-byId("only-critical")?.addEventListener("change", (event) => {
-  for (const row of byId("cell-table").tBodies[0].rows)
-    row.hidden = event.target.checked && !row.classList.contains("is-critical");
-});
 
 // A chooser shows one of several figures.
 for (const chooser of document.querySelectorAll("select[data-shows]")) {

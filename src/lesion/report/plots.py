@@ -185,7 +185,9 @@ def heat(
     layers = [
         base.mark_rect(fill=theme.SHADE, cornerRadius=3),
         known.mark_rect(cornerRadius=3).encode(fill=sign, opacity=strength),
-        base.mark_text(fontSize=11, lineBreak="\n", lineHeight=13).encode(text=alt.Text(field="text", type="nominal")),
+        base.mark_text(
+            fontSize=11, lineBreak="\n", lineHeight=13, dy=alt.ExprRef("-6.5 * (length(split(datum.text, '\\n')) - 1)")
+        ).encode(text=alt.Text(field="text", type="nominal")),
         base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2, cornerRadius=3),
     ]
     return alt.layer(*layers).properties(height=height * max(1, len(rows)))

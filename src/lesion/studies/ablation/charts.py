@@ -22,6 +22,8 @@ ACCURACY = Axis("accuracy", -0.13, 1.03, form=".0%", ticks=(0.0, 0.25, 0.5, 0.75
 """Below 0 there is room for the numbers of marked layers."""
 ROOMY = 16
 """Up to so many layers every marked one has room for its own number."""
+LEGIBLE = 40
+"""Up to so many layers the cells of a heat map have room for a number."""
 DASHES = [6, 4]
 PIECE = 0.42
 """Half the width of a piece of baseline, in layers."""
@@ -180,6 +182,7 @@ def drops(view: View, curves: Sequence[Curve], full: float) -> alt.LayerChart:
             text = f"{wording.points(cell.drop.value, 0)}{'?' if cell.decided == 'open' else ''}"
             if curve.stopped:
                 text += f"\nn{wording.SPACE}{cell.items:,}"
+            text = text if len(view.layers) <= LEGIBLE else ""
             place = wording.place(curve.unit, layer)
             tip = f"{curve.label} · {curve.task} · {place}\n{numbers(curve, cell)}"
             row |= {"value": cell.drop.value, "text": text, "tip": tip, "marked": cell.marked}

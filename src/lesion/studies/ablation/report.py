@@ -228,7 +228,8 @@ def _groups(summary: AblationSummary, breakdowns: Sequence[Breakdown]) -> Sectio
         curve = breakdown.curve
         title = f"{curve.model} · {curve.task}" if several_models else curve.task
         title += f" · {wording.UNIT_NAMES[curve.unit]} × {curve.factor:g}" if several_edits else ""
-        figures.append(Figure("", (Panel((charts.by_group(breakdown),), title),), ""))
+        caption = f"{title}: accuracy in %, its interval beneath it."
+        figures.append(Figure("", (Panel((charts.by_group(breakdown),)),), caption))
     rest = [Folded("More models and tasks", tuple(figures[OPEN_GROUPS:]))] if len(figures) > OPEN_GROUPS else []
     return Section("Groups", "Accuracy by group of items", (Prose((note,)), *figures[:OPEN_GROUPS], *rest))
 

@@ -210,7 +210,7 @@ def over_time(of: OfFamily, task: FamilyTask, training: Training) -> alt.LayerCh
             tip += "\ncritical from here on" if begins else ""
             rows.append(
                 {"x": str(cell.layer), "y": label, "value": cell.drop.value, "tip": tip, "marked": bool(cell.critical)}
-                | {"text": wording.points(cell.drop.value, 0) + (f" {ONSET}" if begins else "")}
+                | {"text": wording.points(cell.drop.value, 0) + (f"\n{ONSET}" if begins else "")}
                 | {"model": curve.model, "task": curve.task, "edit": cell.edit}
             )
         order = rho(with_end.get(member.model))
@@ -218,4 +218,4 @@ def over_time(of: OfFamily, task: FamilyTask, training: Training) -> alt.LayerCh
     columns = ["unedited", *map(str, layers), "ρ"]
     full = full_drop(curve for _, curve in curves)
     axis = wording.axis_name(of.finished.unit, of.finished.factor)
-    return plots.heat(pd.DataFrame(rows, columns=HEAT), axis, "", full=full, columns=columns, rows=labels)
+    return plots.heat(pd.DataFrame(rows, columns=HEAT), axis, "", full=full, columns=columns, rows=labels, height=34)

@@ -33,7 +33,8 @@ def section(summary: AblationSummary) -> Section | None:
     for of in every:
         parts = _family(of, summary.study.level, taken)
         label = f"{of.family.family}: curves, critical blocks, agreement"
-        blocks += [Folded(label, tuple(parts))] if len(every) > 2 else parts
+        heading = [Prose(title=of.family.family)] if len(every) == 2 else []
+        blocks += [Folded(label, tuple(parts))] if len(every) > 2 else [*heading, *parts]
     return Section("Invariance", "The same blocks in all of them?", tuple(blocks))
 
 
