@@ -57,9 +57,7 @@ def form(models: tuple[str, ...] = MODELS, tasks: tuple[str, ...] = TASKS) -> Fo
     }
 
 
-def records(
-    models: tuple[str, ...] = MODELS, tasks: tuple[str, ...] = TASKS
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+def records(models: tuple[str, ...] = MODELS, tasks: tuple[str, ...] = TASKS) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Answers and items of the made world."""
     answers, items = [], []
     for task in tasks:

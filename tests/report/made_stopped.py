@@ -61,7 +61,7 @@ def with_screen(summary: Form) -> Form:
                 "baseline": -0.1,
                 "losses": [
                     {"layer": layer, "unit": "block", "factor": 0.0, "rank": rank,
-                     "lost": {"value": lost} if lost is None else {"value": lost, "low": lost - 0.1, "high": lost + 0.1},
+                     "lost": {"value": lost} | ({} if lost is None else {"low": lost - 0.1, "high": lost + 0.1}),
                      "lost_per_answer": None if lost is None else 5 * lost, "nonfinite": 0 if lost is not None else 8}
                     for layer, lost, rank in losses
                 ],

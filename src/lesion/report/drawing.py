@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lesion.atomic import replace
+from lesion.plain import layout
 from lesion.report import theme
 
 if TYPE_CHECKING:
@@ -35,7 +36,12 @@ def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
 
 
 def _rounded(value: Any) -> Any:
-    """The specification with numbers of six significant digits: no eye sees more, and a page is smaller."""
+    """The specification with numbers of six significant digits: no eye sees more, and a page is smaller.
+
+    Characters that act instead of being seen are escaped: SVG has no place for them.
+    """
+    if isinstance(value, str):
+        return layout(value)
     if isinstance(value, dict):
         return {key: _rounded(part) for key, part in value.items()}
     if isinstance(value, list):

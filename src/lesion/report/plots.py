@@ -168,11 +168,11 @@ def heat(
     rows = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
     base = alt.Chart(frame.assign(size=frame["value"].astype(float).abs())).encode(
         x=alt.X(
-            field="x", type="ordinal", sort=columns, scale=alt.Scale(domain=columns, padding=0.06),
+            field="x", type="ordinal", sort=None, scale=alt.Scale(domain=columns, padding=0.06),
             axis=alt.Axis(title=across, labelAngle=0, domain=False),
         ),
         y=alt.Y(
-            field="y", type="ordinal", sort=rows, scale=alt.Scale(domain=rows, padding=0.06),
+            field="y", type="ordinal", sort=None, scale=alt.Scale(domain=rows, padding=0.06),
             axis=alt.Axis(title=upright or None, maxExtent=180, labelLimit=170, domain=False),
         ),
         tooltip=alt.Tooltip(field="tip", type="nominal", title=" "),
