@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from made import bare
 
 import lesion as library
 from commandline import lesion
@@ -14,10 +15,10 @@ from commandline import lesion
 @pytest.fixture
 def folders(tmp_path) -> list[Path]:
     """A layer study and a drift study of one made model."""
-    drops = [{"layer": i, "drop": d, "critical": d > 0.5} for i, d in enumerate((0.9, 0.1, 0.2, 0.3, 0.7))]
+    drops = [{"layer": i, "drop": {"value": d}, "critical": d > 0.5} for i, d in enumerate((0.9, 0.1, 0.2, 0.3, 0.7))]
     nmi = [{"layer": i, "nmi": value} for i, value in enumerate((1.0, 0.6, 0.55, 0.5, 0.4, 0.3))]
     for name, file, told in (
-        ("ablation", "summary.json", {"models": [{"model": "made", "tasks": [{"task": "sums", "layers": drops}]}]}),
+        ("ablation", "summary.json", bare({"sums": drops})),
         ("drift", "drift.json", {"study": {"task": "sums"}, "models": [{"model": "made", "layers": nmi}]}),
     ):
         (tmp_path / name).mkdir()

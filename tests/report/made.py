@@ -57,6 +57,19 @@ def form(models: tuple[str, ...] = MODELS, tasks: tuple[str, ...] = TASKS) -> Fo
     }
 
 
+def bare(tasks: dict[str, list[Form]], model: str = "made", items: int = ITEMS) -> Form:
+    """The summary of one model whose cells need not say more than what a test is about."""
+    cell = {"unit": "block", "factor": 0.0, **scores(5, items), "drop": {"value": 0.0}, "critical": False}
+    results = [
+        {"task": task, "items": items, "baseline": scores(items, items), "cells": [cell | each for each in cells]}
+        for task, cells in tasks.items()
+    ]
+    return form((), ()) | {"models": [{"model": model, "tasks": results}], "notes": []}
+
+
+STOPPING = {"effect": 0.1, "level": 0.05, "items": ITEMS, "finished": True}
+
+
 def records(models: tuple[str, ...] = MODELS, tasks: tuple[str, ...] = TASKS) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Answers and items of the made world."""
     answers, items = [], []

@@ -159,9 +159,9 @@ def test_level_and_title_may_change_between_runs_and_the_folder_remembers_the_la
     changed = study(sums, level=0.5, title="Narrow")
     narrow = run(changed, tmp_path / "out", models=tinies, make_engine=Oracle(0)).summary
     assert recall(tmp_path / "out")[1] == narrow
-    assert (narrow["study"]["level"], narrow["study"]["title"]) == (0.5, "Narrow")
-    for before, after in zip(wide["models"][0]["tasks"], narrow["models"][0]["tasks"], strict=True):
-        assert before["baseline"]["low"] < after["baseline"]["low"] < after["baseline"]["high"]
+    assert (narrow.study.level, narrow.study.title) == (0.5, "Narrow")
+    for before, after in zip(wide.models[0].tasks, narrow.models[0].tasks, strict=True):
+        assert before.baseline.accuracy.low < after.baseline.accuracy.low < after.baseline.accuracy.high
 
 
 def test_a_layer_outside_the_model_costs_nothing_the_corrected_study_may_use_the_folder(sums, tinies, tmp_path):
@@ -242,7 +242,7 @@ def test_logits_that_are_not_finite_are_noted_per_edit_and_the_study_goes_on(sum
     outcome = run(study(sums, edits=edits), tmp_path / "out", models=tinies)
     assert outcome.asked == 3 * ITEMS
     task = outcome.summary.models[0].tasks[0]
-    assert task["baseline"]["nonfinite"] == 0
+    assert task.baseline.nonfinite == 0
     assert [entry.nonfinite for entry in task.cells] == [1, 1]
     assert [note for note in outcome.summary.notes if "not finite" in note] == [
         f"tiny:llama, {sums}, edit {layer}×3e+38: {ITEMS} answers were broken off because logits were not finite; they"
