@@ -60,11 +60,11 @@ def noisy(source: str, norms: Mapping[str, float], times: float, seed: int) -> M
 def ablated(model: str | Model, items: int, folder: Path) -> dict[str, Any]:
     """Accuracy, drops and critical blocks of a model on arithmetic."""
     summary = lesion.ablate(model, "primer:arithmetic", items=items, dtype="float32", device="cpu", out=folder).summary
-    (task,) = summary["models"][0]["tasks"]
+    (task,) = summary.models[0].tasks
     return {
-        "accuracy": task["baseline"]["accuracy"],
-        "drops": [one["drop"] for one in task["layers"]],
-        "critical": [one["layer"] for one in task["layers"] if one["critical"]],
+        "accuracy": task.baseline.accuracy.value,
+        "drops": [cell.drop.value for cell in task.cells],
+        "critical": [cell.layer for cell in task.cells if cell.critical],
     }
 
 

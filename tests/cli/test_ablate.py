@@ -47,13 +47,14 @@ def test_the_summary_file_keeps_the_contract(capsys, checkpoint, sums, out):
     (of_model,) = summary["models"]
     (of_task,) = of_model["tasks"]
     assert (of_model["model"], of_task["task"], of_task["items"]) == (str(checkpoint), str(sums), 4)
-    measured = {"accuracy", "low", "high", "truncated", "unparsed"}
+    measured = {"items", "accuracy", "truncated", "unparsed"}
+    assert summary["kind"] == "layers"
     assert set(of_task["baseline"]) >= measured
-    assert [entry["layer"] for entry in of_task["layers"]] == [0, 1, 2]
-    for entry in of_task["layers"]:
-        assert set(entry) >= measured | {
-            *("layer", "unit", "drop", "drop_low", "drop_high", "p", "p_corrected", "critical"),
-        }
+    assert set(of_task["baseline"]["accuracy"]) >= {"value", "low", "high"}
+    assert [entry["layer"] for entry in of_task["cells"]] == [0, 1, 2]
+    for entry in of_task["cells"]:
+        assert set(entry) >= measured | {"layer", "unit", "drop", "critical"}
+        assert set(entry["drop"]) == {"value", "low", "high", "p", "p_corrected"}
         assert entry["unit"] == "block"
         assert entry["critical"] is False
 

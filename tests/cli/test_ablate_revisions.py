@@ -41,7 +41,7 @@ def test_a_training_is_followed_and_told_over_time(capsys, trained, tmp_path):
 
     again = library.ablate(str(trained), [str(sums)], items=3, max_new_tokens=2, revisions=["step2"], out=out)
     assert again.asked == 0
-    assert again.summary["invariance"] == summary["invariance"]
+    assert again.summary.model_dump(mode="json")["invariance"] == summary["invariance"]
 
 
 def test_a_checkpoint_that_is_not_there_is_refused_with_those_that_are(capsys, trained, tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import made_profiles as made
 import pytest
+from made import bare
 
 import lesion as library
 from commandline import lesion
@@ -14,12 +15,8 @@ from commandline import lesion
 @pytest.fixture
 def folders(tmp_path) -> list[Path]:
     """A layer study and a drift study of one made model."""
-    drops = [{"layer": i, "drop": d, "critical": d > 0.5} for i, d in enumerate((0.9, 0.1, 0.2, 0.3, 0.7))]
-    made.folder(
-        tmp_path / "ablation",
-        "summary.json",
-        {"models": [{"model": "made", "tasks": [{"task": "sums", "layers": drops}]}]},
-    )
+    drops = [{"layer": i, "drop": {"value": d}, "critical": d > 0.5} for i, d in enumerate((0.9, 0.1, 0.2, 0.3, 0.7))]
+    made.folder(tmp_path / "ablation", "summary.json", bare({"sums": drops}))
     made.drift(tmp_path / "drift", [1.0, 0.6, 0.55, 0.5, 0.4, 0.3])
     return [tmp_path / "ablation", tmp_path / "drift"]
 

@@ -43,9 +43,9 @@ def test_a_sweep_says_that_it_is_approximate_goes_on_and_keeps_apart(capsys, che
     assert done.code == 0, done.err
     assert "Approximate:" in done.out
     assert "looped" in done.out
-    study = json.loads((out / "summary.json").read_text("utf-8"))["study"]
-    assert study["stop_loops"] == 2
-    assert study["approximate"] in (out / "report.html").read_text("utf-8")
+    summary = json.loads((out / "summary.json").read_text("utf-8"))
+    assert summary["study"]["decoding"]["stop_loops"] == 2
+    assert summary["approximate"] in (out / "report.html").read_text("utf-8")
     again = lesion(capsys, *options, "--stop-loops", 2)
     assert "asked 0 of" in again.out
     shown = lesion(capsys, "report", out)

@@ -56,7 +56,7 @@ def test_a_contrast_is_stored_with_its_log_probabilities_and_ranks_and_is_right_
     outcome, rows = answers(stories, name, tmp_path)
     items = {item.id: item for item in draw(find(name), ITEMS, 0)}
     assert len(rows) == ITEMS * 3
-    assert outcome.summary["models"][0]["tasks"][0]["items"] == ITEMS
+    assert outcome.summary.models[0].tasks[0].items == ITEMS
     for row in rows.itertuples():
         item = items[row.item]
         edit = BASELINE if row.edit == "baseline" else ScaleBlock(int(row.edit[0]))

@@ -102,15 +102,14 @@ def test_a_run_stores_each_answer_cut_at_its_loop_and_tells_the_share_and_that_i
     looped = short["finish"] == "loop"
     assert 0 < looped.mean() < 1
     assert short["tokens"].sum() < whole["tokens"].sum()
-    (task,) = summary["models"][0]["tasks"]
-    for entry in [task["baseline"], *task["layers"]]:
-        edit = f"{entry['layer']}×0" if "layer" in entry else "baseline"
+    (task,) = summary.models[0].tasks
+    for edit, entry in [("baseline", task.baseline), *((cell.edit, cell) for cell in task.cells)]:
         own = short[short["edit"] == edit]["finish"]
-        assert entry["looped"] == (own == "loop").mean()
-        assert entry["truncated"] == own.isin(["loop", "length"]).mean()
-    assert summary["study"]["stop_loops"] == 2
-    assert summary["study"]["approximate"]
-    assert not {"stop_loops", "approximate"} & full.summary["study"].keys()
+        assert entry.looped == (own == "loop").mean()
+        assert entry.truncated == own.isin(["loop", "length"]).mean()
+    assert summary.study.decoding.stop_loops == 2
+    assert summary.approximate
+    assert full.summary.approximate is None
 
 
 def test_a_run_goes_on_with_the_same_option_and_is_refused_with_another(sums, tmp_path):
@@ -139,11 +138,11 @@ def test_a_study_stopped_when_decided_tells_the_share_of_looped_answers_too(sums
         **{**study(sums, stop_loops=2).model_dump(exclude_none=True), "stop": {"when": "decided", "effect": 0.3}}
     )
     outcome = run(stopping, tmp_path / "out", models={"tiny:llama": model("llama")})
-    (task,) = outcome.summary["models"][0]["tasks"]
-    assert task["stopping"]
-    assert any(entry["looped"] for entry in [task["baseline"], *task["layers"]])
-    assert all("baseline_looped" in entry for entry in task["layers"])
-    assert outcome.summary["study"]["approximate"]
+    (task,) = outcome.summary.models[0].tasks
+    assert task.stopping
+    assert any(entry.looped for entry in [task.baseline, *task.cells])
+    assert all(cell.baseline is not None for cell in task.cells)
+    assert outcome.summary.approximate
 
 
 def test_the_option_reaches_the_engine(sums, tmp_path, monkeypatch):

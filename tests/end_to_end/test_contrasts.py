@@ -31,15 +31,15 @@ def test_accuracy_on_the_real_files_is_the_share_of_items_whose_right_token_rank
     for name, found in zip(names, of_model["tasks"], strict=True):
         assert found["task"] == name
         for edit, cell in zip(
-            (BASELINE, ScaleBlock(3), ScaleBlock(4)), (found["baseline"], *found["layers"]), strict=True
+            (BASELINE, ScaleBlock(3), ScaleBlock(4)), (found["baseline"], *found["cells"]), strict=True
         ):
             right = []
             for item in draw(find(name), 30, 1):
                 prompt, (token,) = contrasted(model.tokenizer, item.question, [item.gold])
                 with applied(model, edit), torch.inference_mode():
                     right.append(int(model.network(torch.tensor([prompt])).logits[0, -1].argmax()) == token)
-            assert cell["accuracy"] == pytest.approx(np.mean(right)), (name, edit)
-            accuracies.append(cell["accuracy"])
+            assert cell["accuracy"]["value"] == pytest.approx(np.mean(right)), (name, edit)
+            accuracies.append(cell["accuracy"]["value"])
     assert len(set(accuracies)) > 2  # the checkpoint knows something, and the edits change it
 
 
@@ -63,7 +63,8 @@ def test_the_bundled_model_is_asked_offline(capsys, tmp_path, task):
     assert done.code == 0, done.err
     (of_model,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
     (of_task,) = of_model["tasks"]
-    assert of_task["baseline"]["accuracy"] > 0.5  # it knows most facts; a score counts as right when it is finite
+    # It knows most facts; a score counts as right when it is finite.
+    assert of_task["baseline"]["accuracy"]["value"] > 0.5
 
 
 def test_the_accuracy_of_a_task_that_is_scored_is_said_to_mean_nothing(capsys, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
@@ -54,10 +53,10 @@ def test_a_study_gives_its_table_its_summary_and_its_report(sums, tmp_path):
     assert {"accuracy", "low", "high", "drop", "p_corrected", "critical"} <= set(result.table.columns)
     assert result.asked == 16
     assert len(result.answers) == 16
-    assert [entry["model"] for entry in result.summary["models"]] == ["tiny:llama"]
+    assert [entry.model for entry in result.summary.models] == ["tiny:llama"]
     page = result.report(tmp_path / "elsewhere")
     assert page == tmp_path / "elsewhere" / "report.html"
-    assert json.loads((tmp_path / "elsewhere" / "summary.json").read_text()) == result.summary
+    assert (tmp_path / "elsewhere" / "summary.json").read_text() == result.summary.text()
     assert pd.read_csv(tmp_path / "elsewhere" / "layers.csv")["accuracy"].tolist() == result.table["accuracy"].tolist()
     assert result.report() == tmp_path / "out" / "report.html"
 
@@ -111,7 +110,7 @@ def test_a_study_file_is_run_from_python_too(sums, tmp_path):
         f'models = ["{save(tmp_path / "llama")}"]\ntasks = ["{sums}"]\nitems = 2\n[decoding]\nmax_new_tokens = 1\n'
     )
     result = lesion.study(file, tmp_path / "out")
-    assert (result.asked, result.summary["study"]["name"]) == (8, "mine")
+    assert (result.asked, result.summary.study.name) == (8, "mine")
 
 
 def test_wrong_use_is_an_error_with_the_same_words_as_on_the_command_line(sums):

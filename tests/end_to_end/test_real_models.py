@@ -78,7 +78,7 @@ def test_the_bundled_model_goes_through_a_study_of_all_primer_tasks(capsys, tmp_
     assert done.code == 0
     blocks = len(base().anatomy.blocks)
     summary = json.loads((out / "summary.json").read_text())
-    assert [(task["task"], len(task["layers"])) for task in summary["models"][0]["tasks"]] == [
+    assert [(task["task"], len(task["cells"])) for task in summary["models"][0]["tasks"]] == [
         (f"primer:{name}", blocks) for name in NAMES
     ]
     assert set(recall(out)[2]["prompt_style"]) == {"chat"}  # which the base writes as plain text
@@ -93,8 +93,8 @@ def test_a_story_model_goes_through_gsm8k_and_its_score_is_honest(capsys, tmp_pa
     assert done.code == 0
     assert "asked 120 of 120 answers" in done.out
     (of_task,) = json.loads((out / "summary.json").read_text())["models"][0]["tasks"]
-    assert (of_task["items"], [entry["layer"] for entry in of_task["layers"]]) == (20, [0, 1, 2, 3, 4])
-    assert of_task["baseline"]["accuracy"] < 0.2
+    assert (of_task["items"], [entry["layer"] for entry in of_task["cells"]]) == (20, [0, 1, 2, 3, 4])
+    assert of_task["baseline"]["accuracy"]["value"] < 0.2
     assert of_task["baseline"]["truncated"] > 0.5
     shown = lesion(capsys, "show", place)
     assert shown.code == 0

@@ -82,7 +82,7 @@ def test_a_study_that_stops_asking_killed_in_mid_round_decides_the_same(place, t
     found = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     (task,) = found["models"][0]["tasks"]
     assert task["stopping"]["finished"]
-    assert {entry["decided"] for entry in task["layers"]} == {"not"}, "a model that is never right has nothing to lose"
+    assert {entry["decided"] for entry in task["cells"]} == {"not"}, "a model that is never right has nothing to lose"
 
 
 @pytest.mark.slow

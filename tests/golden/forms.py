@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import forms_ablation
 import forms_isolation
 import forms_memory
 import forms_recall
 import forms_tuning
 
-FORMS = {**forms_isolation.FORMS, **forms_memory.FORMS, **forms_recall.FORMS, **forms_tuning.FORMS}
+ROOMS = (forms_ablation, forms_isolation, forms_memory, forms_recall, forms_tuning)
+FORMS = {kind: form for room in ROOMS for kind, form in room.FORMS.items()}

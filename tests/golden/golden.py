@@ -91,8 +91,6 @@ def contents(folder: Path, out: Path) -> dict[str, Any]:
     summary = summary if recorded_form is None else recorded_form(summary)
     for cell in summary.get("cells", []):
         cell.pop("machine", None)  # seconds and versions
-    if summary.get("kind") in FORMS:
-        summary = FORMS[summary["kind"]](summary)
     return {**answers(folder), "cells": cells(names), "summary": summary, "tables": tables}
 
 

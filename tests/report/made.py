@@ -7,9 +7,10 @@ from typing import Any
 import pandas as pd
 
 from lesion.statistics.paired import wilson
+from lesion.studies.ablation.result import AblationSummary
+from lesion.studies.ablation.study import Study
 
 MODELS, TASKS, LAYERS, ITEMS = ("base", "child"), ("sums", "facts"), 4, 10
-RULE = "A place is critical when the person who made this says so."
 
 
 def right(task: str, layer: int | None, item: int) -> bool:
@@ -25,10 +26,52 @@ def said(task: str, layer: int | None, item: int) -> str:
     return f"{task} {item} so {'yes' if right(task, layer, item) else f'no {layer}'}"
 
 
+Form = dict[str, Any]
+"""The JSON of a summary, which a test may change before it is read."""
+
+
 def study(
     models: tuple[str, ...] = MODELS, tasks: tuple[str, ...] = TASKS
-) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
+) -> tuple[AblationSummary, pd.DataFrame, pd.DataFrame]:
     """Summary, answers and items of the made world."""
+    return valid(form(models, tasks)), *records(models, tasks)
+
+
+def valid(summary: Form) -> AblationSummary:
+    """The summary of a form."""
+    return AblationSummary.model_validate(summary)
+
+
+def form(models: tuple[str, ...] = MODELS, tasks: tuple[str, ...] = TASKS) -> Form:
+    """The summary as JSON holds it."""
+    asked = Study.make(
+        name="made", title="A made study", models=["base"], tasks=["sums"], items=ITEMS, seed=3, level=0.95
+    )
+    return {
+        "kind": "layers",
+        "version": "0",
+        "engine": "made",
+        "study": asked.model_dump(mode="json"),
+        "models": [{"model": model, "tasks": [_task(task) for task in tasks]} for model in models],
+        "notes": ["A note."],
+    }
+
+
+def bare(tasks: dict[str, list[Form]], model: str = "made", items: int = ITEMS) -> Form:
+    """The summary of one model whose cells need not say more than what a test is about."""
+    cell = {"unit": "block", "factor": 0.0, **scores(5, items), "drop": {"value": 0.0}, "critical": False}
+    results = [
+        {"task": task, "items": items, "baseline": scores(items, items), "cells": [cell | each for each in cells]}
+        for task, cells in tasks.items()
+    ]
+    return form((), ()) | {"models": [{"model": model, "tasks": results}], "notes": []}
+
+
+STOPPING = {"effect": 0.1, "level": 0.05, "items": ITEMS, "finished": True}
+
+
+def records(models: tuple[str, ...] = MODELS, tasks: tuple[str, ...] = TASKS) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Answers and items of the made world."""
     answers, items = [], []
     for task in tasks:
         for i in range(ITEMS):
@@ -44,40 +87,32 @@ def study(
                     parsed = str(i) if verdict else None
                     text = said(task, layer, i)
                     answers.append((model, edit, task, f"{task}-{i}", text, 7, finish, verdict, parsed))
-    summary = {
-        "models": [
-            {"model": model, "tasks": [_task(task) for task in tasks]} for model in models
-        ],
-        "study": {
-            "name": "made", "title": "A made study", "seed": 3, "level": 0.95, "rule": RULE, "version": "0"
-        },
-        "notes": ["A note."],
-    }  # fmt: skip
     columns = ["model_name", "edit", "task", "item", "text", "tokens", "finish", "correct", "parsed"]
     return (
-        summary,
         pd.DataFrame(answers, columns=columns),
         pd.DataFrame(items, columns=["task", "item", "question", "gold", "group"]),
     )
 
 
-def _task(task: str) -> dict[str, Any]:
+def scores(right: int, items: int, truncated: float = 0.0) -> Form:
+    """So many right of so many items."""
+    low, high = wilson(right, items)
+    accuracy = {"value": right / items, "low": low, "high": high}
+    rates = {"truncated": truncated, "looped": 0.0, "unparsed": 1 - right / items, "nonfinite": 0.0}
+    return {"items": items, "accuracy": accuracy, **rates}
+
+
+def _task(task: str) -> Form:
     baseline = sum(right(task, None, i) for i in range(ITEMS))
-    low, high = wilson(baseline, ITEMS)
-    layers = []
+    cells = []
     for layer in range(LAYERS):
         k = sum(right(task, layer, i) for i in range(ITEMS))
         drop = (baseline - k) / ITEMS
-        interval = wilson(k, ITEMS)
-        layers.append(
+        cells.append(
             {
-                "layer": layer, "unit": "block", "factor": 0.0,
-                "accuracy": k / ITEMS, "low": interval[0], "high": interval[1],
-                "drop": drop, "drop_low": drop - 0.2, "drop_high": drop + 0.2,
-                "p": 0.004, "p_corrected": 0.016,
-                "critical": drop > 0.5, "truncated": float(drop > 0.5),
-                "unparsed": 1 - k / ITEMS, "nonfinite": 0.0,
+                "layer": layer, "unit": "block", "factor": 0.0, **scores(k, ITEMS, float(drop > 0.5)),
+                "drop": {"value": drop, "low": drop - 0.2, "high": drop + 0.2, "p": 0.004, "p_corrected": 0.016},
+                "critical": drop > 0.5,
             }
         )  # fmt: skip
-    found = {"accuracy": baseline / ITEMS, "low": low, "high": high, "truncated": 0.0, "unparsed": 0.1}
-    return {"task": task, "items": ITEMS, "baseline": found, "layers": layers}
+    return {"task": task, "items": ITEMS, "baseline": scores(baseline, ITEMS), "cells": cells}

@@ -10,6 +10,7 @@ import pandas as pd
 
 from lesion.edits.edit import ScaleBlock
 from lesion.studies.ablation.invariance.summary import invariance
+from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 
@@ -37,7 +38,7 @@ def able(model: str, task: str) -> float:
 
 
 def hit(model: str, task: str) -> tuple[float, ...]:
-    """What the blocks take: qwen2-instruct hangs on other blocks than its base; early arithmetic on fewer."""
+    """What the blocks take: qwen2-instruct depends on other blocks than its base; early arithmetic on fewer."""
     shares = HIT[task]
     if model == "bundled:qwen2-instruct" and task == "primer:arithmetic":
         return shares[::-1]
@@ -47,8 +48,8 @@ def hit(model: str, task: str) -> tuple[float, ...]:
 @lru_cache(maxsize=4)
 def study(
     models: tuple[Any, ...] | None = None, tasks: tuple[str, ...] = TASKS
-) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
-    """Summary with invariance, answers and items. Cached: copy before changing."""
+) -> tuple[AblationSummary, pd.DataFrame, pd.DataFrame]:
+    """Summary with invariance, answers and items. Cached."""
     asked = Study.make(models=list(models or MODELS), tasks=list(tasks), items=ITEMS)
     generator = np.random.default_rng(5)
     answers, items = [], []
@@ -72,5 +73,5 @@ def study(
     of_items = pd.DataFrame(items, columns=["task", "item", "question", "gold", "group"])
     plan = {chosen.name: [ScaleBlock(layer, 0.0) for layer in range(LAYERS)] for chosen in asked.models}
     summary = summarise(asked, plan, frame, of_items)
-    summary["invariance"] = invariance(asked, summary, frame, of_items)
-    return summary, frame, of_items
+    shared = invariance(asked, summary, frame, of_items)
+    return summary.model_copy(update={"invariance": shared}), frame, of_items

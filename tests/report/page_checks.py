@@ -5,7 +5,7 @@ from __future__ import annotations
 import html.parser
 
 import pandas as pd
-from made import study
+from made import form, records, valid
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -61,9 +61,10 @@ def scripts(text: str) -> int:
 
 
 def hostile_study():
-    summary, answers, items = study(models=tuple(HOSTILE[:2]), tasks=(HOSTILE[2], HOSTILE[6]))
-    summary["study"] |= {"title": HOSTILE[0], "rule": HOSTILE[1], "name": HOSTILE[4], "version": HOSTILE[5]}
-    summary["notes"] = list(HOSTILE)
+    models, tasks = tuple(HOSTILE[:2]), (HOSTILE[2], HOSTILE[6])
+    summary, (answers, items) = form(models, tasks), records(models, tasks)
+    summary["study"] |= {"title": HOSTILE[0], "name": HOSTILE[1]}
+    summary |= {"version": HOSTILE[3], "engine": HOSTILE[1], "notes": [*HOSTILE[:5], HOSTILE[6]]}
     many = (HOSTILE * len(answers))[: len(answers)]
     strings = pd.Series(many, dtype=object)  # the string type of pandas refuses lone surrogates
     answers = answers.assign(text=strings, parsed=strings)
@@ -71,4 +72,4 @@ def hostile_study():
     items = items.assign(question=many[: len(items)], gold=many[: len(items)], group=many[: len(items)])
     names = {item: f"{item}{text}" for item, text in zip(items["item"], many, strict=False)}
     items, answers = (frame.assign(item=frame["item"].map(names)) for frame in (items, answers))
-    return summary, answers, items
+    return valid(summary), answers, items

@@ -6,15 +6,21 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import ITEMS, right, said, study
+from made import ITEMS, LAYERS, MODELS, TASKS, records, right, said
 
 from lesion.report import browser
-from lesion.report.views import lines
+
+OFFERED = [
+    browser.Offered(model, task, edit, edit)
+    for model in MODELS
+    for task in TASKS
+    for edit in ("baseline", *(f"{layer}×0" for layer in range(LAYERS)))
+]
 
 
 def carried(budget=browser.BUDGET):
-    summary, answers, items = study()
-    return browser.data(lines(summary), answers, items, budget)
+    answers, items = records()
+    return browser.data(OFFERED, answers, items, budget)
 
 
 def test_every_answer_can_be_found_again():
@@ -49,23 +55,23 @@ def test_a_budget_keeps_the_same_first_items_under_every_edit_and_all_verdicts()
 
 
 def test_a_budget_is_kept_to():
-    summary, answers, items = study()
+    answers, items = records()
     answers = answers.assign(text=[f"{i} " + "x" * 500 for i in range(len(answers))])
-    data = browser.data(lines(summary), answers, items, 50_000)
+    data = browser.data(OFFERED, answers, items, 50_000)
     assert 40_000 < sum(map(len, data["texts"])) <= 50_000
 
 
 def test_an_answer_not_given_yet_is_neither_right_nor_wrong():
-    summary, answers, items = study()
-    data = browser.data(lines(summary), answers[answers["item"] != "sums-3"], items)
+    answers, items = records()
+    data = browser.data(OFFERED, answers[answers["item"] != "sums-3"], items)
     assert {cell["verdicts"][3] for cell in data["cells"] if cell["task"] == 0} == {"-"}
     assert {cell["texts"][3] for cell in data["cells"] if cell["task"] == 0} == {-1}
 
 
 def test_nothing_answered_is_no_error():
-    summary, answers, items = study()
-    assert browser.data(lines(summary), answers.iloc[:0], items)["cells"] == []
-    assert browser.data(lines(summary), pd.DataFrame(), pd.DataFrame())["cells"] == []
+    answers, items = records()
+    assert browser.data(OFFERED, answers.iloc[:0], items)["cells"] == []
+    assert browser.data(OFFERED, pd.DataFrame(), pd.DataFrame())["cells"] == []
 
 
 def test_a_long_text_keeps_its_beginning_and_its_end_where_the_answer_stands():

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from made import bare
+
 from lesion.core.values import Estimate, Mean
 from lesion.studies.drift.result import Curve, DriftOfModel, DriftSummary, Layer, Leaving, Tokens
 from lesion.studies.drift.study import DriftStudy
@@ -25,19 +27,15 @@ def layers(
     place: Path, drops: dict[str, list[float | None]], critical: tuple[int, ...] = (), model: str = MODEL
 ) -> Path:
     """A layer study; a drop of None was not answered."""
-    tasks = [
-        {
-            "task": task, "items": 10, "baseline": {"accuracy": 0.9},
-            "layers": [
-                {"layer": i, "unit": "block", "factor": 0.0, "accuracy": 0.5, "drop": d, "drop_low": d - 0.1,
-                 "drop_high": d + 0.1, "critical": i in critical}
-                for i, d in enumerate(values)
-                if d is not None
-            ],
-        }
+    tasks = {
+        task: [
+            {"layer": i, "drop": {"value": d, "low": d - 0.1, "high": d + 0.1}, "critical": i in critical}
+            for i, d in enumerate(values)
+            if d is not None
+        ]
         for task, values in drops.items()
-    ]  # fmt: skip
-    return folder(place, "summary.json", {"models": [{"model": model, "tasks": tasks}], "study": {}, "notes": []})
+    }
+    return folder(place, "summary.json", bare(tasks, model))
 
 
 def drift(place: Path, nmi: list[float], model: str = MODEL, **study: Any) -> Path:

@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lesion.edits.edit import BASELINE
 from lesion.report import wording
-from lesion.report.views import Line
 
 BUDGET = 3_000_000
 """Characters of questions and answers that a page carries at most."""
@@ -54,6 +52,15 @@ class Cell:
     answers: dict[str, Said]
 
 
+class Offered(NamedTuple):
+    """An edit of one model on one task, with the name under which the page offers it; `baseline` is the unedited."""
+
+    model: str
+    task: str
+    edit: str
+    label: str
+
+
 def shortened(text: str, longest: int = LONGEST) -> str:
     """The text when it is at most `longest` characters, else its first third and its end."""
     clean = wording.printable(text)
@@ -64,12 +71,20 @@ def shortened(text: str, longest: int = LONGEST) -> str:
     return f"{clean[:head]}\n[… {len(clean) - longest:,} characters left out of this page …]\n{clean[-tail:]}"
 
 
-def data(of_lines: Sequence[Line], answers: pd.DataFrame, items: pd.DataFrame, budget: int = BUDGET) -> dict[str, Any]:
+def data(
+    offered: Sequence[Offered], answers: pd.DataFrame, items: pd.DataFrame, budget: int = BUDGET
+) -> dict[str, Any]:
     """What the browser's script reads.
 
     Items are taken in the order of `items`, one of each task in turn, until their texts under all edits reach
     `budget` characters; an item is shown under every edit or not at all, so that no filter is biased by the
     choice. Verdicts are there for every item.
+
+    Args:
+        offered: the edits of every model and task, the unedited ones too, in the order in which they are offered.
+        answers: columns model_name, task, edit, item, text, tokens, finish, correct, parsed.
+        items: columns task, item, question, gold, group.
+        budget: characters of questions and answers at most.
 
     Returns:
         `texts` (each once), `models`, `tasks` (`name`, `total`, `items` as [id, question, gold, group]) and
@@ -78,10 +93,13 @@ def data(of_lines: Sequence[Line], answers: pd.DataFrame, items: pd.DataFrame, b
     """
     if answers.empty or items.empty:
         return dict(NOTHING)
+    there = said(answers)
+    labels = {(each.model, each.task, each.edit): each.label for each in reversed(offered)}
+    keys = dict.fromkeys((each.model, each.task, each.edit) for each in offered)
     return bundled(
-        _cells(of_lines, answers),
-        list(dict.fromkeys(line.model for line in of_lines)),
-        list(dict.fromkeys(line.task for line in of_lines)),
+        [Cell(*key, labels[key], there[key]) for key in keys if key in there],
+        list(dict.fromkeys(each.model for each in offered)),
+        list(dict.fromkeys(each.task for each in offered)),
         items,
         budget,
     )
@@ -153,28 +171,6 @@ def said(answers: pd.DataFrame) -> dict[tuple[str, str, str], dict[str, Said]]:
         )
         found.setdefault((model, task, edit), {}).setdefault(str(item), answer)
     return found
-
-
-def _cells(of_lines: Sequence[Line], answers: pd.DataFrame) -> list[Cell]:
-    found = said(answers)
-    cells: dict[tuple[str, str, str], Cell] = {}
-    for line in of_lines:
-        labels = {str(BASELINE): "unedited"} | {point.edit: _label(line, point.layer) for point in line.points}
-        for edit, label in labels.items():
-            key = (line.model, line.task, edit)
-            if key in found and key not in cells:
-                cells[key] = Cell(*key, label, found[key])
-    return list(cells.values())
-
-
-def _label(line: Line, layer: int) -> str:
-    point = line.at(layer)
-    assert point is not None
-    how = "off" if line.factor == 0 else f"× {line.factor:g}"
-    label = f"{wording.place(line.unit, layer)} {how}"
-    if point.drop is not None:
-        label += f", drop {wording.points(point.drop)}"
-    return f"{label}, {wording.call(line.stopped)}" if point.called else label
 
 
 def _fitting(of_task: dict[str, list[Any]], cells: Sequence[Cell], budget: int) -> dict[str, int]:

@@ -57,10 +57,12 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
-byId("only-critical")?.addEventListener("change", (event) => {
-  for (const row of byId("cell-table").tBodies[0].rows)
-    row.hidden = event.target.checked && !row.classList.contains("is-critical");
-});
+for (const box of document.querySelectorAll(".only-marked")) {
+  const table = box.closest("p").nextElementSibling.querySelector("table");
+  box.addEventListener("change", () => {
+    for (const row of table.tBodies[0].rows) row.hidden = box.checked && !row.classList.contains("is-critical");
+  });
+}
 
 // A chooser shows one of several figures.
 for (const chooser of document.querySelectorAll("select[data-shows]")) {
@@ -134,8 +136,9 @@ if (window.vegaEmbed) {
     try {
       const options = { ast: true, actions: false, renderer: "svg", defaultStyle: false, tooltip: show };
       const { view } = await vegaEmbed(place, specification, options);
-      const opens = (item) => openAnswers && item?.datum?.edit !== undefined;
-      view.addEventListener("click", (event, item) => { if (opens(item)) openAnswers(item.datum, event); });
+      const named = (item) => item?.datum?.datum ?? item?.datum; // of what is nearest, or of the mark itself
+      const opens = (item) => openAnswers && named(item)?.edit;
+      view.addEventListener("click", (event, item) => { if (opens(item)) openAnswers(named(item), event); });
       view.addEventListener("pointermove", (event, item) => { place.style.cursor = opens(item) ? "pointer" : ""; });
     } catch (error) {
       place.innerHTML = picture;

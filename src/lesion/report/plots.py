@@ -172,8 +172,8 @@ def heat(
     """A cell for every pair of a column and a row, the stronger in colour the further its value is from 0.
 
     Args:
-        frame: columns x, y, value (None: hatched grey), text (in the cell), tip, marked (boxed); further columns go
-            along, so that a click can open what a cell stands for (`edit`, `model`, `task`).
+        frame: columns x, y, value (None: grey), text (in the cell, perhaps of several lines), tip, marked (boxed);
+            further columns go along, so that a click can open what a cell stands for (`edit`, `model`, `task`).
         across: title of the columns.
         upright: title of the rows.
         full: the value, without its sign, at which the colour is full.
@@ -186,11 +186,11 @@ def heat(
     rows = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
     base = alt.Chart(frame.assign(size=pd.to_numeric(frame["value"]).abs())).encode(
         x=alt.X(
-            field="x", type="ordinal", sort=columns, scale=alt.Scale(domain=columns, padding=0.06),
+            field="x", type="ordinal", sort=None, scale=alt.Scale(domain=columns, padding=0.06),
             axis=alt.Axis(title=across, labelAngle=0, domain=False),
         ),
         y=alt.Y(
-            field="y", type="ordinal", sort=rows, scale=alt.Scale(domain=rows, padding=0.06),
+            field="y", type="ordinal", sort=None, scale=alt.Scale(domain=rows, padding=0.06),
             axis=alt.Axis(title=upright or None, maxExtent=180, labelLimit=170, domain=False),
         ),
         tooltip=alt.Tooltip(field="tip", type="nominal", title=" "),
@@ -203,7 +203,9 @@ def heat(
     layers = [
         base.mark_rect(fill=theme.SHADE, cornerRadius=3),
         known.mark_rect(cornerRadius=3).encode(fill=sign, opacity=strength),
-        base.mark_text(fontSize=11).encode(text=alt.Text(field="text", type="nominal")),
+        base.mark_text(
+            fontSize=11, lineBreak="\n", lineHeight=13, dy=alt.ExprRef("-6.5 * (length(split(datum.text, '\\n')) - 1)")
+        ).encode(text=alt.Text(field="text", type="nominal")),
         base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2, cornerRadius=3),
     ]
     return alt.layer(*layers).properties(height=height * max(1, len(rows)))

@@ -92,6 +92,7 @@ class Table:
         title: above it in a terminal.
         caption: beneath it on a page.
         mark: whether a row is marked (bold in a terminal, boxed on a page).
+        marked: what a box is called that leaves only the marked rows on a page; no box where it is empty.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Table:
     title: str = ""
     caption: str = ""
     mark: Callable[[Any], bool] | None = None
+    marked: str = ""
     kind: str = field(default="table", init=False)
 
     @property

@@ -1,14 +1,13 @@
 """Findings in sentences."""
 
-from made import study
+from made import form, study, valid
 
 from lesion.report import wording
-from lesion.report.views import views
 from lesion.studies.ablation import findings as prose
 
 
 def told(summary) -> str:
-    found = prose.findings(views(summary))
+    found = [*prose.shared(summary.views), *prose.by_model(summary.views)]
     sentences = [text for finding in found for text in (finding.subject, *finding.headline, *finding.sentences)]
     return "\n".join(sentences).replace(wording.SPACE, " ")
 
@@ -36,42 +35,42 @@ def test_what_all_models_share_comes_first():
 
 
 def test_blocks_of_models_of_different_depth_are_not_compared_by_their_number():
-    summary = study(models=("a", "b", "c"))[0]
+    summary = form(models=("a", "b", "c"))
     for task in summary["models"][2]["tasks"]:
-        task["layers"].pop()
-    text = told(summary)
-    depth = len(summary["models"][0]["tasks"][0]["layers"])
+        task["cells"].pop()
+    text = told(valid(summary))
+    depth = len(summary["models"][0]["tasks"][0]["cells"])
     assert f"In all 2 models of {depth} blocks block 2 is critical for sums" in text
     assert "In all 3 models" not in text
 
 
 def test_models_that_share_nothing_are_said_to_share_nothing():
-    summary = study()[0]
-    summary["models"][1]["tasks"][0]["layers"][2]["critical"] = False
-    assert "No block is critical for the same task in all 2 models." in told(summary)
+    summary = form()
+    summary["models"][1]["tasks"][0]["cells"][2]["critical"] = False
+    assert "No block is critical for the same task in all 2 models." in told(valid(summary))
 
 
 def test_a_model_that_knew_nothing_can_lose_nothing():
-    summary = study(models=("base",), tasks=("sums",))[0]
-    summary["models"][0]["tasks"][0]["baseline"]["accuracy"] = 0.0
-    assert "sums was never answered rightly (10 items), so no cut can show a loss." in told(summary)
+    summary = form(models=("base",), tasks=("sums",))
+    summary["models"][0]["tasks"][0]["baseline"]["accuracy"]["value"] = 0.0
+    assert "sums was never answered rightly (10 items), so no cut can show a loss." in told(valid(summary))
 
 
 def test_a_layer_measured_on_one_task_only_is_not_called_selective():
-    summary = study(models=("base",))[0]
-    del summary["models"][0]["tasks"][1]["layers"][2]
-    assert "not for facts" not in told(summary)
+    summary = form(models=("base",))
+    del summary["models"][0]["tasks"][1]["cells"][2]
+    assert "not for facts" not in told(valid(summary))
 
 
 def test_what_is_missing_is_told_per_gap():
-    summary = study(models=("base",))[0]
-    del summary["models"][0]["tasks"][1]["layers"][2]
+    summary = form(models=("base",))
+    del summary["models"][0]["tasks"][1]["cells"][2]
     answered = {("base", "sums", "baseline"): 10, ("base", "sums", "3×0"): 4}
-    assert [line.replace(wording.SPACE, " ") for line in prose.missing(views(summary), answered)] == [
+    assert [line.replace(wording.SPACE, " ") for line in prose.missing(valid(summary).views, answered)] == [
         "base on sums: block 3 with 4 of 10 items so far.",
         "base on facts: block 2 not measured yet.",
     ]
 
 
 def test_nothing_is_missing_from_a_complete_study():
-    assert prose.missing(views(study()[0]), {}) == []
+    assert prose.missing(study()[0].views, {}) == []

@@ -5,15 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made import ITEMS, right, study
 
-from lesion.report.views import lines
 from lesion.statistics.paired import wilson
 from lesion.studies.ablation import groups
 
 
 def test_groups_are_counted_as_a_naive_loop_counts_them():
     summary, answers, items = study()
-    found = groups.breakdowns(lines(summary), answers, items, 0.95)
-    assert [(one.line.model, one.line.task) for one in found] == [("base", "sums"), ("child", "sums")]
+    found = groups.breakdowns(summary.curves, answers, items, 0.95)
+    assert [(one.curve.model, one.curve.task) for one in found] == [("base", "sums"), ("child", "sums")]
     for one in found:
         for (group, layer), share in one.shares.items():
             members = [i for i in range(ITEMS) if f"{i % 2 + 1} steps" == group]
@@ -28,15 +27,15 @@ def test_groups_are_counted_as_a_naive_loop_counts_them():
 
 def test_tasks_with_one_group_or_a_group_per_item_have_no_breakdown():
     summary, answers, items = study()
-    assert groups.breakdowns(lines(summary), answers, items.assign(group="all"), 0.95) == ()
+    assert groups.breakdowns(summary.curves, answers, items.assign(group="all"), 0.95) == ()
     many = items.assign(group=items["item"] + items.index.astype(str))
-    assert all(len(one.groups) <= groups.MOST_GROUPS for one in groups.breakdowns(lines(summary), answers, many, 0.95))
+    assert all(len(one.groups) <= groups.MOST_GROUPS for one in groups.breakdowns(summary.curves, answers, many, 0.95))
 
 
 def test_verdicts_stored_as_numbers_count_the_same():
     summary, answers, items = study()
     as_numbers = answers.assign(correct=answers["correct"].astype(int))
-    one, other = (groups.breakdowns(lines(summary), frame, items, 0.95) for frame in (answers, as_numbers))
+    one, other = (groups.breakdowns(summary.curves, frame, items, 0.95) for frame in (answers, as_numbers))
     assert one == other
 
 

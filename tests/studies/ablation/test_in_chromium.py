@@ -7,6 +7,7 @@ import pytest
 from made import study
 from page_checks import hostile_study
 
+from lesion.report import theme
 from lesion.studies.ablation import report as page
 
 pytestmark = [
@@ -88,8 +89,14 @@ def test_an_address_with_unknown_names_shows_the_page_nevertheless(tab, address)
 def test_pointing_at_a_block_tells_its_numbers_and_a_click_opens_its_answers(tab, address):
     tab.open(address)
     tab.ask("document.getElementById('accuracy').scrollIntoView({behavior: 'instant'})")
-    place = "[...document.querySelectorAll('.hit')].find(e => e.dataset.edit === '2×0' && e.getClientRects().length)"
-    x, y = tab.ask(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({place}.getBoundingClientRect())")
+    chart = "document.querySelector('#accuracy .vega')"
+    for _ in range(100):
+        if tab.ask(f"!!{chart}.querySelector('canvas, .vega-bind, svg.marks')"):
+            break
+        time.sleep(0.05)
+    # The third of four layers, in the middle of the plot.
+    plot = f"(p => p.getBoundingClientRect())({chart}.querySelector('.mark-group.role-frame.root path.background'))"
+    x, y = tab.ask(f"(r => [r.x + r.width * 0.625, r.y + r.height / 2])({plot})")
     tab.move(x, y)
     for _ in range(40):
         if not tab.ask("document.getElementById('tip').hidden"):
@@ -102,12 +109,13 @@ def test_pointing_at_a_block_tells_its_numbers_and_a_click_opens_its_answers(tab
 
 def test_the_table_sorts_by_number_and_shows_critical_rows_only(tab, address):
     tab.open(address)
-    tab.ask("[...document.querySelectorAll('#cell-table th button')].find(b => b.textContent === 'Accuracy').click()")
-    rows = "[...document.querySelectorAll('#cell-table tbody tr')]"
+    table = "document.querySelector('#cells table')"
+    tab.ask(f"[...{table}.querySelectorAll('th button')].find(b => b.textContent === 'Accuracy').click()")
+    rows = f"[...{table}.tBodies[0].rows]"
     values = tab.ask(f"{rows}.map(r => +r.cells[3].dataset.v)")
     assert values == sorted(values)
     assert values[0] < values[-1]
-    tab.ask("document.getElementById('only-critical').click()")
+    tab.ask("document.querySelector('#cells .only-marked').click()")
     assert tab.ask(f"{rows}.filter(r => !r.hidden).length") == 2
 
 
@@ -120,7 +128,7 @@ def test_hostile_texts_stay_texts(tab, tmp_path):
             tab.ask(f"{LIST}[{index}].click()")
             assert tab.ask("[...document.querySelectorAll('.said')].every(e => e.textContent.length > 5)")
     assert tab.ask("document.querySelectorAll('img, iframe').length") == 0
-    assert tab.ask("document.scripts.length") == 2
+    assert tab.ask("document.scripts.length") == 4
     assert tab.complaints == []
 
 
@@ -134,7 +142,7 @@ def test_on_a_phone_the_page_itself_never_scrolls_sideways(address, dark):
 def test_dark_and_light_follow_the_reader():
     def ground(dark):
         with chromium.Chromium(dark=dark) as tab:
-            tab.open(f"data:text/html,<style>{(page.HERE / 'page.css').read_text('utf-8').replace('#', '%23')}</style>")
+            tab.open(f"data:text/html,<style>{theme.STYLE_SHEET.read_text('utf-8').replace('#', '%23')}</style>")
             colour = tab.ask("getComputedStyle(document.body).backgroundColor")
         return sum(int(n) for n in colour[4:-1].split(","))
 

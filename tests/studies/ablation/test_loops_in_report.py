@@ -14,11 +14,11 @@ import made_drift
 import made_isolation
 import made_truncation
 import pytest
-from made_stopped import stopped
+from made_stopped import stopped_form
 from rich.console import Console
 
 from lesion.core.rates import loops
-from lesion.report import browser, views
+from lesion.report import browser
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
@@ -43,7 +43,11 @@ def printed(table: object) -> str:
 
 
 def ablated(summary: Mapping[str, Any]) -> str:
-    return page.page(summary, *made.study()[1:])
+    return page.page(made.valid(dict(summary)), *made.records())
+
+
+def ablated_text(summary: Mapping[str, Any]) -> object:
+    return tables.text(made.valid(dict(summary)), {})
 
 
 def drifted() -> DriftSummary:
@@ -51,8 +55,8 @@ def drifted() -> DriftSummary:
 
 
 KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], str], Callable[[Any], object]]] = {
-    "ablation": (lambda: made.study()[0], ablated, tables.text),
-    "stopped ablation": (lambda: stopped()[0], ablated, tables.text),
+    "ablation": (made.form, ablated, ablated_text),
+    "stopped ablation": (stopped_form, ablated, ablated_text),
     "evaluation": (
         made_isolation.study,
         lambda values: isolation.page(made_isolation.summary(values)),
@@ -76,6 +80,9 @@ def with_loops(summary: Any) -> Any:
         return [told(one) for one in value] if isinstance(value, list) else value
 
     looping = told(copy.deepcopy(summary))
+    if looping.get("kind") == "layers":
+        looping["study"]["decoding"]["stop_loops"] = 4
+        return looping | {"approximate": loops(4)["approximate"]}
     if "version" in looping:  # of a typed summary
         looping["approximate"] = loops(4)["approximate"]
     else:
@@ -108,27 +115,25 @@ def test_the_share_of_looped_answers_stands_where_that_of_truncated_ones_does(ki
     assert "38 % looped" in printed(of_terminal(summary))
 
 
-def test_the_files_for_spreadsheets_have_the_share_or_leave_it_open():
-    summary = with_loops(made.study()[0])
-    table = tables.layers(summary)
+def test_the_files_for_spreadsheets_have_the_share():
+    table = tables.frame(made.valid(with_loops(made.form())))
     assert set(table["looped"]) == set(table["baseline_looped"]) == {LOOPED}
-    before = tables.layers(made.study()[0])  # of a summary from before there was the choice
-    assert before["looped"].isna().all()
-    assert before["baseline_looped"].isna().all()
+    assert set(tables.frame(made.study()[0])["looped"]) == {0.0}
 
 
 def test_a_loss_of_stopping_is_told_as_one_of_loops_where_they_were_stopped():
-    told = [" ".join(found.headline + found.sentences) for found in prose.findings(views.views(made.study()[0]))]
-    assert any("hit the token limit: part of the loss may be one of stopping" in one for one in told)
-    looping = prose.findings(views.views(with_loops(made.study()[0])))
-    told = [" ".join(found.headline + found.sentences) for found in looping]
-    assert any("hit the token limit or fell into a loop: part of the loss" in one for one in told)
+    def sentences(summary) -> list[str]:
+        return [" ".join(found.headline + found.sentences) for found in prose.by_model(summary.views)]
+
+    assert any("hit the token limit: part of the loss may be one of stopping" in s for s in sentences(made.study()[0]))
+    looping = sentences(made.valid(with_loops(made.form())))
+    assert any("hit the token limit or fell into a loop: part of the loss" in sentence for sentence in looping)
 
 
 def test_the_item_browser_tells_how_a_looped_answer_ended():
     summary, answers, items = made.study()
     answers.loc[answers["finish"] == "length", "finish"] = "loop"
-    data = browser.data(views.lines(summary), answers, items, browser.BUDGET)
+    data = browser.data(page.offered(summary), answers, items, browser.BUDGET)
     endings = {letter for cell in data["cells"] for letter in cell["finish"]}
     assert endings == {"s", "r"}
-    assert '"ended in a loop"' in ablated(summary)
+    assert '"ended in a loop"' in ablated(made.form())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -70,8 +69,8 @@ def test_units_and_factors_are_each_swept_over_the_layers_named(sums, tinies, tm
     outcome = run(study(sums, edits=edits), tmp_path / "out", models=tinies, make_engine=oracle)
     places = [f"{layer}.{unit}×{factor}" for layer in (0, 2) for unit in ("attention", "mlp") for factor in (0, 0.5)]
     assert Counter(str(r.edit) for r in oracle.asked) == dict.fromkeys(["baseline", *places], ITEMS)
-    layers = outcome.summary["models"][0]["tasks"][0]["layers"]
-    assert [(e["unit"], e["factor"], e["layer"]) for e in layers] == [
+    cells = outcome.summary.models[0].tasks[0].cells
+    assert [(e.unit, e.factor, e.layer) for e in cells] == [
         (unit, factor, layer) for unit in ("attention", "mlp") for factor in (0.0, 0.5) for layer in (0, 2)
     ]
 
@@ -112,7 +111,7 @@ def test_when_the_engine_dies_no_answer_is_lost_and_the_next_run_completes_the_s
     oracle = Oracle()
     rest = run(study(sums), tmp_path / "out", models=tinies, make_engine=oracle)
     assert (rest.asked, len(oracle.asked)) == (CELLS - lives, CELLS - lives)
-    assert json.dumps(rest.summary) == json.dumps(whole.summary)
+    assert rest.summary.text() == whole.summary.text()
     assert rows(tmp_path / "out") == rows(tmp_path / "whole")
 
 
@@ -142,8 +141,8 @@ def test_a_study_that_has_only_begun_says_what_is_missing(sums, tinies, tmp_path
         run(study(sums), tmp_path / "out", models=tinies, make_engine=Oracle(3))
     _, summary, answers, _ = recall(tmp_path / "out")
     assert len(answers) == 3
-    assert [entry["tasks"] for entry in summary["models"]] == [[]]
-    assert summary["notes"] == [f"tiny:llama has not answered all items of {sums} without an edit yet."]
+    assert [entry.tasks for entry in summary.models] == [()]
+    assert summary.notes == (f"tiny:llama has not answered all items of {sums} without an edit yet.",)
 
 
 def test_a_folder_with_answers_to_another_study_is_refused_and_left_alone(sums, tinies, tmp_path):
@@ -160,9 +159,9 @@ def test_level_and_title_may_change_between_runs_and_the_folder_remembers_the_la
     changed = study(sums, level=0.5, title="Narrow")
     narrow = run(changed, tmp_path / "out", models=tinies, make_engine=Oracle(0)).summary
     assert recall(tmp_path / "out")[1] == narrow
-    assert (narrow["study"]["level"], narrow["study"]["title"]) == (0.5, "Narrow")
-    for before, after in zip(wide["models"][0]["tasks"], narrow["models"][0]["tasks"], strict=True):
-        assert before["baseline"]["low"] < after["baseline"]["low"] < after["baseline"]["high"]
+    assert (narrow.study.level, narrow.study.title) == (0.5, "Narrow")
+    for before, after in zip(wide.models[0].tasks, narrow.models[0].tasks, strict=True):
+        assert before.baseline.accuracy.low < after.baseline.accuracy.low < after.baseline.accuracy.high
 
 
 def test_a_layer_outside_the_model_costs_nothing_the_corrected_study_may_use_the_folder(sums, tinies, tmp_path):
@@ -235,17 +234,17 @@ def test_choices_are_scored_and_the_likeliest_is_the_answer(tinies, tmp_path):
         assert row["text"] == row["parsed"] == choices[naive.index(max(naive))]
         assert row["correct"] == (row["text"] == row["gold"])
         right += row["correct"]
-    assert outcome.summary["models"][0]["tasks"][0]["baseline"]["accuracy"] == right / 6
+    assert outcome.summary.models[0].tasks[0].baseline.accuracy.value == right / 6
 
 
 def test_logits_that_are_not_finite_are_noted_per_edit_and_the_study_goes_on(sums, tinies, tmp_path):
     edits = {"layers": [0, 2], "factor": 3e38}
     outcome = run(study(sums, edits=edits), tmp_path / "out", models=tinies)
     assert outcome.asked == 3 * ITEMS
-    task = outcome.summary["models"][0]["tasks"][0]
-    assert task["baseline"]["nonfinite"] == 0
-    assert [entry["nonfinite"] for entry in task["layers"]] == [1, 1]
-    assert [note for note in outcome.summary["notes"] if "not finite" in note] == [
+    task = outcome.summary.models[0].tasks[0]
+    assert task.baseline.nonfinite == 0
+    assert [entry.nonfinite for entry in task.cells] == [1, 1]
+    assert [note for note in outcome.summary.notes if "not finite" in note] == [
         f"tiny:llama, {sums}, edit {layer}×3e+38: {ITEMS} answers were broken off because logits were not finite; they"
         " count as wrong."
         for layer in (0, 2)
@@ -270,7 +269,7 @@ def test_weights_that_are_not_finite_are_told_before_anything_is_asked_and_stay_
     complaint = (
         "tiny:llama has 1 tensor with values that are not finite: model.layers.1.input_layernorm.weight (1 NaN of 32)."
     )
-    assert told[0] == outcome.summary["notes"][0] == recall(tmp_path / "out")[1]["notes"][0] == complaint
+    assert told[0] == outcome.summary.notes[0] == recall(tmp_path / "out")[1].notes[0] == complaint
     assert told.count(complaint) == 1
 
 
@@ -280,7 +279,7 @@ def test_an_answer_that_was_broken_off_is_wrong_whatever_it_said(sums, tinies, t
             return Answer("right", 1, "nonfinite")
 
     outcome = run(study(sums), tmp_path / "out", models=tinies, make_engine=Broken())
-    assert outcome.summary["models"][0]["tasks"][0]["baseline"]["accuracy"] == 0
+    assert outcome.summary.models[0].tasks[0].baseline.accuracy.value == 0
 
 
 def test_an_engine_that_loses_choices_is_found_out(tinies, tmp_path):
@@ -301,7 +300,7 @@ def test_a_model_that_cannot_be_loaded_keeps_the_answers_of_those_before_it(sums
         run(both, tmp_path / "out", models=tinies, make_engine=Oracle())
     _, summary, answers, _ = recall(tmp_path / "out")
     assert len(answers) == CELLS
-    assert [len(entry["tasks"]) for entry in summary["models"]] == [1, 0]
+    assert [len(entry.tasks) for entry in summary.models] == [1, 0]
     oracle = Oracle()
     known = {**tinies, str(tmp_path / "absent"): wrap(tiny("gpt2"), tokenizer(), "absent")}
     outcome = run(both, tmp_path / "out", models=known, make_engine=oracle)

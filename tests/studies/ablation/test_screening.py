@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -14,10 +13,12 @@ from scipy.stats import spearmanr
 
 from commandline import write
 from lesion.core import cost
+from lesion.core.values import Estimate
 from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.errors import LesionError, UsageError
 from lesion.studies.ablation import screening
+from lesion.studies.ablation.result import Amount, Screen, TaskResult
 from lesion.studies.ablation.run import recall, run
 from lesion.studies.ablation.screen_summary import screened
 from lesion.studies.ablation.study import Study
@@ -69,19 +70,19 @@ def test_solutions_are_scored_as_a_plain_forward_pass_scores_them_and_the_loss_i
             assert row["tokens"] == len(tail)
             naive[edit][row["item"]] = score
             tokens += len(tail)
-    (task,) = outcome.summary["models"][0]["tasks"]
-    found = task["screen"]
-    assert (found["items"], found["answers"], found["tokens"]) == (ITEMS, 4 * ITEMS, tokens)
+    (task,) = outcome.summary.models[0].tasks
+    found = task.screen
+    assert (found.items, found.scored) == (ITEMS, Amount(answers=4 * ITEMS, tokens=tokens))
     losses = [sum(naive["baseline"].values()) - sum(naive[edit].values()) for edit in EDITS[1:]]
-    told = [(layer["lost"], layer["lost_per_answer"]) for layer in found["layers"]]
+    told = [(loss.lost.value, loss.lost_per_answer) for loss in found.losses]
     for (per_token, per_answer), one in zip(told, losses, strict=True):
         assert per_token == pytest.approx(4 * one / tokens, abs=1e-5)
         assert per_answer == pytest.approx(one / ITEMS, abs=1e-4)
     order = np.argsort([-one for one in losses])
-    assert [found["layers"][place]["rank"] for place in order] == [1, 2, 3]
-    assert found["baseline"] == pytest.approx(4 * sum(naive["baseline"].values()) / tokens, abs=1e-5)
+    assert [found.losses[place].rank for place in order] == [1, 2, 3]
+    assert found.baseline == pytest.approx(4 * sum(naive["baseline"].values()) / tokens, abs=1e-5)
     generated = answers[answers["task"] == str(sums)]
-    assert found["generated"] == {"answers": 4 * ITEMS, "tokens": int(generated["tokens"].sum())}
+    assert found.generated == Amount(answers=4 * ITEMS, tokens=int(generated["tokens"].sum()))
 
 
 def _ids(rows):
@@ -117,7 +118,7 @@ def test_the_first_items_of_the_draw_are_screened_and_no_more_than_the_cap(sums,
     monkeypatch.setattr("lesion.studies.ablation.screening.ITEMS", 5)
     monkeypatch.setattr("lesion.studies.ablation.screen_summary.ITEMS", 5)
     outcome = run(study(sums), tmp_path / "out", models=tinies, make_engine=Oracle())
-    assert outcome.summary["models"][0]["tasks"][0]["screen"]["items"] == 5
+    assert outcome.summary.models[0].tasks[0].screen.items == 5
     _, _, answers, items = recall(tmp_path / "out")
     scored = answers[(answers["task"] == f"gold:{sums}") & (answers["edit"] == "baseline")]
     assert list(scored["item"]) == list(items["item"])[:5]
@@ -126,12 +127,12 @@ def test_the_first_items_of_the_draw_are_screened_and_no_more_than_the_cap(sums,
 def test_a_task_whose_answers_are_scored_anyway_has_no_screen_and_that_is_said(sums, animals, tinies, tmp_path):
     listener = Listener()
     summary = run(study(sums, animals), tmp_path / "out", watcher=listener, models=tinies).summary
-    of_sums, of_animals = summary["models"][0]["tasks"]
-    assert of_sums["screen"] is not None
-    assert of_animals["screen"] is None
+    of_sums, of_animals = summary.models[0].tasks
+    assert of_sums.screen is not None
+    assert of_animals.screen is None
     sentence = screening.no_screen(str(animals))
     assert sentence in listener.notes
-    assert summary["notes"].count(sentence) == 1
+    assert summary.notes.count(sentence) == 1
 
 
 def test_a_screen_that_the_study_asks_as_a_task_is_refused(sums, tinies, tmp_path):
@@ -159,17 +160,27 @@ def test_with_stopping_the_screen_changes_no_decision(sums, tinies, tmp_path):
     stop = {"effect": 0.1, "level": 0.05}
     plain = run(study(sums, screen=None, stop=stop), tmp_path / "plain", models=tinies, make_engine=Oracle()).summary
     both = run(study(sums, stop=stop), tmp_path / "both", models=tinies, make_engine=Oracle()).summary
-    (a,), (b,) = (found["models"][0]["tasks"] for found in (plain, both))
-    assert a == {key: value for key, value in b.items() if key != "screen"}
+    (a,), (b,) = (found.models[0].tasks for found in (plain, both))
+    assert b.screen is not None
+    assert a == b.model_copy(update={"screen": None})
 
 
 # The numbers alone, on made-up answers.
 
-LAYERS = [{"layer": layer, "unit": "block", "factor": 0.0, "items": 40} for layer in range(5)]
 IDS = [f"i{n}" for n in range(40)]
 
 
-def made(seed: int = 0, broken: int | None = None) -> tuple[pd.DataFrame, dict]:
+def result(drops: list[float], counts: list[int] | None = None) -> TaskResult:
+    """What a task lost under each layer, on so many items each (40)."""
+    rates = {"accuracy": {"value": 0.5}, "truncated": 0, "looped": 0, "unparsed": 0, "nonfinite": 0}
+    cells = [
+        {"layer": layer, "unit": "block", "factor": 0.0, "items": n, **rates, "drop": {"value": drop}}
+        for layer, (drop, n) in enumerate(zip(drops, counts or [40] * 5, strict=True))
+    ]
+    return TaskResult.model_validate({"task": "t", "items": 40, "baseline": {"items": 40, **rates}, "cells": cells})
+
+
+def made(seed: int = 0, broken: int | None = None) -> tuple[pd.DataFrame, TaskResult]:
     rng = np.random.default_rng(seed)
     rows, shares = [], {"baseline": 0.9, **{f"{layer}×0": 0.9 - 0.2 * layer for layer in range(5)}}
     for place, item in enumerate(IDS):
@@ -180,8 +191,8 @@ def made(seed: int = 0, broken: int | None = None) -> tuple[pd.DataFrame, dict]:
             rows.append(("gold:t", edit, item, True, length, (score,)))
     frame = pd.DataFrame(rows, columns=["task", "edit", "item", "correct", "tokens", "scores"])
     right = {edit: frame[(frame["task"] == "t") & (frame["edit"] == edit)]["correct"].mean() for edit in shares}
-    layers = [{**layer, "drop": right["baseline"] - right[f"{layer['layer']}×0"]} for layer in LAYERS]
-    return frame.sample(frac=1, random_state=seed), {"items": 40, "layers": layers}
+    drops = [float(right["baseline"] - right[f"{layer}×0"]) for layer in range(5)]
+    return frame.sample(frac=1, random_state=seed), result(drops)
 
 
 def table(frame: pd.DataFrame, task: str, column: str) -> pd.DataFrame:
@@ -192,7 +203,7 @@ def table(frame: pd.DataFrame, task: str, column: str) -> pd.DataFrame:
 
 def test_the_rank_correlation_is_spearmans_and_its_interval_that_of_a_plain_bootstrap():
     frame, entry = made()
-    found = screened("t", frame, IDS, entry, level=0.9, seed=1)
+    found = screened(frame, IDS, entry, level=0.9, seed=1)
     golds, tokens, right = (
         table(frame, *what) for what in (("gold:t", "scores"), ("gold:t", "tokens"), ("t", "correct"))
     )
@@ -204,62 +215,58 @@ def test_the_rank_correlation_is_spearmans_and_its_interval_that_of_a_plain_boot
         return lost, np.array([(ok["baseline"] - ok[edit]).mean() for edit in edits])
 
     lost, drops = both(np.arange(40))
-    (agreement,) = found["agreement"]
-    assert agreement["rho"] == pytest.approx(spearmanr(lost, drops).statistic)
-    assert [layer["lost"] for layer in found["layers"]] == pytest.approx(lost)
+    (agreement,) = found.agreement
+    assert agreement.rho.value == pytest.approx(spearmanr(lost, drops).statistic)
+    assert [loss.lost.value for loss in found.losses] == pytest.approx(lost)
     rng = np.random.default_rng(5)
     draws = [both(rng.integers(0, 40, 40)) for _ in range(400)]
     rhos = [spearmanr(*draw).statistic for draw in draws]
-    assert (agreement["low"], agreement["high"]) == pytest.approx(tuple(np.percentile(rhos, [5, 95])), abs=0.11)
-    for place, layer in enumerate(found["layers"]):
+    assert (agreement.rho.low, agreement.rho.high) == pytest.approx(tuple(np.percentile(rhos, [5, 95])), abs=0.11)
+    for place, loss in enumerate(found.losses):
         low, high = np.percentile([draw[0][place] for draw in draws], [5, 95])
-        assert (layer["low"], layer["high"]) == pytest.approx((low, high), abs=0.2 * (high - low))
+        assert (loss.lost.low, loss.lost.high) == pytest.approx((low, high), abs=0.2 * (high - low))
 
 
 def test_an_edit_without_a_number_ranks_first_and_has_no_loss():
     frame, entry = made(broken=2)
-    found = screened("t", frame, IDS, entry, level=0.9, seed=1)
-    lost = {layer["layer"]: layer for layer in found["layers"]}
-    assert (lost[1]["lost"], lost[1]["low"], lost[1]["high"], lost[1]["rank"]) == (None, None, None, 1)
-    assert (lost[1]["nonfinite"], lost[4]["rank"], lost[0]["nonfinite"]) == (40, 2, 0)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    found = screened(frame, IDS, entry, level=0.9, seed=1)
+    lost = {loss.layer: loss for loss in found.losses}
+    assert (lost[1].lost, lost[1].rank) == (Estimate(value=None), 1)
+    assert (lost[1].nonfinite, lost[4].rank, lost[0].nonfinite) == (40, 2, 0)
+    assert Screen.model_validate_json(found.model_dump_json()) == found
 
 
 def test_where_the_baseline_has_no_number_on_an_item_it_counts_nowhere():
     frame, entry = made()
     hole = (frame["task"] == "gold:t") & (frame["edit"] == "baseline") & (frame["item"] == "i3")
     frame.loc[hole, "scores"] = pd.Series([(math.nan,)] * int(hole.sum()), index=frame.index[hole], dtype=object)
-    found = screened("t", frame, IDS, entry, level=0.9, seed=1)
+    found = screened(frame, IDS, entry, level=0.9, seed=1)
     golds, tokens = (table(frame, "gold:t", column).drop(index="i3") for column in ("scores", "tokens"))
     expected = (golds["baseline"] - golds["4×0"]).sum() / tokens["baseline"].sum()
-    assert found["layers"][4]["lost"] == pytest.approx(expected)
+    assert found.losses[4].lost.value == pytest.approx(expected)
 
 
 def test_drops_that_are_all_equal_rank_nothing_and_equal_ones_are_counted():
-    frame, entry = made()
-    same = {**entry, "layers": [{**layer, "drop": 0.1} for layer in entry["layers"]]}
-    (agreement,) = screened("t", frame, IDS, same, level=0.9, seed=1)["agreement"]
-    assert (agreement["rho"], agreement["low"], agreement["tied"], agreement["layers"]) == (None, None, 5, 5)
+    frame, _ = made()
+    (agreement,) = screened(frame, IDS, result([0.1] * 5), level=0.9, seed=1).agreement
+    assert (agreement.rho, agreement.tied, agreement.layers) == (Estimate(value=None), 5, 5)
 
 
 def test_layers_that_stopped_early_count_with_the_items_that_they_were_asked():
-    frame, entry = made()
+    frame, _ = made()
     right = table(frame, "t", "correct")
     counts = [8, 40, 16, 40, 8]
-    layers = [
-        {**layer, "items": n, "drop": float((right["baseline"] - right[f"{layer['layer']}×0"]).iloc[:n].mean())}
-        for n, layer in zip(counts, entry["layers"], strict=True)
-    ]
-    found = screened("t", frame, IDS, {"items": 40, "layers": layers}, level=0.9, seed=1)
-    assert found["generated"] == {"answers": 40 + sum(counts), "tokens": 7 * (40 + sum(counts))}
-    lost = [layer["lost"] for layer in found["layers"]]
-    assert found["agreement"][0]["rho"] == pytest.approx(spearmanr(lost, [layer["drop"] for layer in layers]).statistic)
+    drops = [float((right["baseline"] - right[f"{layer}×0"]).iloc[:n].mean()) for layer, n in enumerate(counts)]
+    found = screened(frame, IDS, result(drops, counts), level=0.9, seed=1)
+    assert found.generated == Amount(answers=40 + sum(counts), tokens=7 * (40 + sum(counts)))
+    lost = [loss.lost.value for loss in found.losses]
+    assert found.agreement[0].rho.value == pytest.approx(spearmanr(lost, drops).statistic)
 
 
 def test_without_all_of_the_baselines_scores_there_is_no_screen():
     frame, entry = made()
     hole = (frame["task"] == "gold:t") & (frame["edit"] == "baseline") & (frame["item"] == "i3")
-    assert screened("t", frame[~hole], IDS, entry, level=0.9, seed=1) is None
+    assert screened(frame[~hole], IDS, entry, level=0.9, seed=1) is None
     other = (frame["task"] == "gold:t") & (frame["edit"] == "2×0") & (frame["item"] == "i3")
-    found = screened("t", frame[~other], IDS, entry, level=0.9, seed=1)
-    assert [layer["layer"] for layer in found["layers"]] == [0, 1, 3, 4]
+    found = screened(frame[~other], IDS, entry, level=0.9, seed=1)
+    assert [loss.layer for loss in found.losses] == [0, 1, 3, 4]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 
-from made import study
+from made import form, records, valid
 from made_stopped import stopped
 from rich.console import Console
 
@@ -14,17 +14,22 @@ from lesion.studies.ablation import report as page
 from lesion.studies.ablation import sensitivity, tables
 
 
-def with_sensitivity(critical: dict[str, dict[float, list[int]]], loss: float | None = 0.62):
+def with_sensitivity(critical: dict[str, dict[float, list[int]]], loss: float | None = 0.62, *, family: bool = True):
     """The made study; of `sums`, per model the layers that are critical at each share."""
-    summary, answers, items = study(tasks=("sums",))
+    summary = form(tasks=("sums",))
     for model in summary["models"]:
         shares = [{"share": share, "critical": layers} for share, layers in critical[model["model"]].items()]
         model["tasks"][0]["sensitivity"] = [
             {"unit": "block", "factor": 0.0, "tests": 4, "right": 9, "fewest_right": 11, "power": 0.8,
              "smallest_loss": loss, "shares": shares}
         ]  # fmt: skip
-    members = [{"model": "base", "step": None}, {"model": "child", "step": None}]
-    return summary | {"invariance": {"families": [{"family": "made", "members": members}]}}, answers, items
+    members = [{"model": name, "source": name, "variant": name} for name in ("base", "child")]
+    verdict = {"word": "cannot tell", "text": "", "reasons": [], "by_task": {}, "between": None}
+    made = {"family": "made", "base": "base", "members": members, "notes": [], "tasks": [], "between_tasks": []}
+    shared = {"unit": "block", "factor": 0.0, "level": 0.95, "thresholds": {}, "rule": ""}
+    if family:
+        summary["invariance"] = shared | {"families": [made | {"verdict": verdict}]}
+    return valid(summary), *records(tasks=("sums",))
 
 
 def plain(text: str) -> str:
@@ -33,7 +38,7 @@ def plain(text: str) -> str:
 
 def shown(summary) -> str:
     console = Console(file=io.StringIO(), width=120, color_system=None)
-    console.print(tables.text(summary))
+    console.print(tables.text(summary, {}))
     return plain(console.file.getvalue())
 
 
@@ -55,11 +60,10 @@ def test_a_family_that_agrees_at_every_share_or_at_none_is_not_singled_out():
 
 
 def test_the_page_has_a_row_per_model_and_task_with_the_blocks_at_every_share(tmp_path):
-    summary, answers, items = with_sensitivity(AGREE_AT_HALF)
-    del summary["invariance"]
+    summary, answers, items = with_sensitivity(AGREE_AT_HALF, family=False)
     html = page.write(tmp_path, summary, answers, items).read_text("utf-8")
     table = html[html.index("what is critical at other shares</summary>") :]
-    rows = re.findall(r"<tr>(.*?)</tr>", table[: table.index("</table>")], re.DOTALL)
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", table[: table.index("</table>")], re.DOTALL)
     cells = [[plain(re.sub("<[^>]+>", "", cell)) for cell in re.findall("<t[dh].*?</t[dh]>", row)] for row in rows]
     assert cells == [
         ["Model", "Task", "Right", "Smallest loss", "30 %", "50 %", "80 %"],
@@ -69,14 +73,13 @@ def test_the_page_has_a_row_per_model_and_task_with_the_blocks_at_every_share(tm
 
 
 def test_where_nothing_can_be_critical_the_page_says_from_how_many_right_answers_on(tmp_path):
-    summary, answers, items = with_sensitivity(AGREE_AT_HALF, loss=None)
-    del summary["invariance"]
+    summary, answers, items = with_sensitivity(AGREE_AT_HALF, loss=None, family=False)
     assert sensitivity.sentences(summary) == []
     assert "none, from 11 right on" in page.write(tmp_path, summary, answers, items).read_text("utf-8")
 
 
 def test_a_stopped_study_has_none_of_that(tmp_path):
     summary, answers, items = stopped()
-    assert sensitivity.sensitivities(summary) == ()
+    assert sensitivity.sensitivities(summary) == []
     assert sensitivity.sentences(summary) == []
     assert "at other shares" not in page.write(tmp_path, summary, answers, items).read_text("utf-8")

@@ -16,8 +16,9 @@ from lesion.edits.edit import BASELINE
 from lesion.engines.engine import Response
 from lesion.errors import LesionError
 from lesion.statistics.sequential import evidence
+from lesion.studies.ablation.result import AblationSummary, Stopped
 from lesion.studies.ablation.run import recall, run
-from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.study import StopPlan, Study
 from lesion.tasks.task import Answer
 from tiny import model
 
@@ -80,12 +81,10 @@ def rows(folder: Path) -> dict[str, tuple]:
     return {key: tuple(row) for key, row in zip(frame.index, frame.to_numpy().tolist(), strict=True)}
 
 
-def told(summary: dict) -> dict[tuple[str, int], tuple[str, int]]:
+def told(summary: AblationSummary) -> dict[tuple[str, int], tuple[str, int]]:
     """What was decided of every cell, and after how many items."""
     return {
-        (task["task"], entry["layer"]): (entry["decided"], entry["items"])
-        for task in summary["models"][0]["tasks"]
-        for entry in task["layers"]
+        (task.task, cell.layer): (cell.decided, cell.items) for task in summary.models[0].tasks for cell in task.cells
     }
 
 
@@ -95,46 +94,45 @@ def test_cells_are_asked_until_they_are_decided_and_the_sure_ones_least(sums, ti
     found = {layer: cell for (_, layer), cell in told(outcome.summary).items()}
     assert [found[layer][0] for layer in range(3)] == ["exceeds", "exceeds", "not"]
     assert found[0][1] < found[1][1] < ITEMS
-    (task,) = outcome.summary["models"][0]["tasks"]
-    asked = task["items"] + sum(entry["items"] for entry in task["layers"])
+    (task,) = outcome.summary.models[0].tasks
+    asked = task.items + sum(cell.items for cell in task.cells)
     assert outcome.asked == outcome.planned == len(world.asked) == listener.count == asked < 4 * ITEMS
-    assert task["items"] == task["baseline"]["items"] == max(entry["items"] for entry in task["layers"])
+    assert task.items == task.baseline.items == max(cell.items for cell in task.cells)
     assert listener.begun == [("tiny:llama", 4 * ITEMS, 0)]
-    assert listener.notes[-1] == outcome.summary["notes"][0]
+    assert listener.notes[-1] == outcome.summary.notes[0]
     assert f"decided after {asked} of {4 * ITEMS} answers: {asked / ITEMS:.1f} evaluations" in listener.notes[-1]
-    assert task["stopping"] == {
-        "effect": 0.1, "level": 0.05, "items": ITEMS, "answers": asked, "full": 4 * ITEMS,
-        "evaluations": asked / ITEMS, "exceeds": 2, "not": 1, "open": 0, "finished": True,
-    }  # fmt: skip
+    assert task.stopping == Stopped(effect=0.1, level=0.05, items=ITEMS, finished=True)
+    assert (task.answers, *map(task.decided, ("exceeds", "not", "open"))) == (asked, 2, 1, 0)
 
 
 def test_every_number_is_over_the_first_items_of_the_draw_and_its_limits_hold_at_any_time(sums, tinies, tmp_path):
     summary = run(study(sums, stop=STOP, level=0.9), tmp_path / "out", models=tinies, make_engine=World()).summary
     _, _, answers, items = recall(tmp_path / "out")
     right = {(row["edit"], row["item"]): row["correct"] for row in answers.to_dict("records")}
-    (task,) = summary["models"][0]["tasks"]
-    for entry in task["layers"]:
-        ids = list(items["item"])[: entry["items"]]
-        assert {item for edit, item in right if edit == f"{entry['layer']}×0"} == set(ids), "the first of the draw"
-        unedited, edited = (np.array([right[edit, i] for i in ids]) for edit in (str(BASELINE), f"{entry['layer']}×0"))
-        assert entry["accuracy"] == pytest.approx(edited.mean())
-        assert entry["drop"] == pytest.approx(unedited.mean() - edited.mean())
-        assert (entry["baseline_items"], entry["baseline_accuracy"]) == (len(ids), pytest.approx(unedited.mean()))
-        assert 0 <= entry["baseline_low"] <= entry["baseline_accuracy"] <= entry["baseline_high"] <= 1
+    (task,) = summary.models[0].tasks
+    for entry in task.cells:
+        ids = list(items["item"])[: entry.items]
+        assert {item for edit, item in right if edit == f"{entry.layer}×0"} == set(ids), "the first of the draw"
+        unedited, edited = (np.array([right[edit, i] for i in ids]) for edit in (str(BASELINE), f"{entry.layer}×0"))
+        assert entry.accuracy.value == pytest.approx(edited.mean())
+        assert entry.drop.value == pytest.approx(unedited.mean() - edited.mean())
+        baseline, accuracy = entry.baseline.accuracy, entry.accuracy
+        assert (entry.baseline.items, baseline.value) == (len(ids), pytest.approx(unedited.mean()))
+        assert 0 <= baseline.low <= baseline.value <= baseline.high <= 1
         found = evidence(unedited, edited, 0.1, 0.1)
-        assert (entry["drop_low"], entry["drop_high"]) == pytest.approx((found.low, found.high))
-        assert (entry["p"], entry["p_corrected"]) == (None, None)
-        assert entry["critical"] is None, "only a full table says what is critical"
-        assert 0 <= entry["low"] <= entry["accuracy"] <= entry["high"] <= 1
+        assert (entry.drop.low, entry.drop.high) == pytest.approx((found.low, found.high))
+        assert (entry.drop.p, entry.drop.p_corrected) == (None, None)
+        assert entry.critical is None, "only a full table says what is critical"
+        assert 0 <= accuracy.low <= accuracy.value <= accuracy.high <= 1
         # Bets on a coin: no share p outside of the limits has p^k (1 − p)^(n − k) near what the best share has.
-        outside = [p for p in np.linspace(0.005, 0.995, 199) if not entry["low"] <= p <= entry["high"]]
+        outside = [p for p in np.linspace(0.005, 0.995, 199) if not accuracy.low <= p <= accuracy.high]
         n, k = len(ids), int(edited.sum())
         best = max(_likelihood(p, k, n) for p in np.linspace(0.001, 0.999, 999))
         assert all(best - _likelihood(p, k, n) > 1 for p in outside)
-    assert summary["study"]["level"] == 0.9
-    assert summary["study"]["stop"] == {"when": "decided", **STOP, "rule": "closed e-BH"}
-    assert "exceeds 10 points" in summary["study"]["rule"]
-    assert "e-BH" in summary["study"]["rule"]
+    assert summary.study.level == 0.9
+    assert summary.study.stop == StopPlan(when="decided", **STOP, rule="closed e-BH")
+    assert "exceeds 10 points" in summary.rule
+    assert "e-BH" in summary.rule
 
 
 def _likelihood(p: float, right: int, items: int) -> float:
@@ -215,8 +213,8 @@ def test_models_of_one_family_are_not_compared_on_stopped_tables_and_that_is_sai
     models = [{"source": name, "family": "f", "variant": variant} for name, variant in (("a", "base"), ("b", "rlvr"))]
     loaded = {"a": model("llama"), "b": model("qwen2")}
     outcome = run(study(sums, stop=STOP, models=models), tmp_path / "out", models=loaded, make_engine=World())
-    assert "invariance" not in outcome.summary
-    assert any("compared on full tables only" in note for note in outcome.summary["notes"])
+    assert outcome.summary.invariance is None
+    assert any("compared on full tables only" in note for note in outcome.summary.notes)
 
 
 def test_the_command_stops_and_its_table_page_and_files_say_so(capsys, tmp_path):
@@ -235,7 +233,7 @@ def test_the_command_stops_and_its_table_page_and_files_say_so(capsys, tmp_path)
     assert "decided after" in " ".join(done.err.split())
     assert "exceeds 30 points" in said
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    assert {entry["decided"] for entry in summary["models"][0]["tasks"][0]["layers"]} == {"not"}
+    assert {entry["decided"] for entry in summary["models"][0]["tasks"][0]["cells"]} == {"not"}
     assert "Asking stopped" in (out / "report.html").read_text(encoding="utf-8")
     full = lesion(capsys, *command, "--max-new-tokens", 4)
     assert full.code == 0, full.err

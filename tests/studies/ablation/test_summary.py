@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from scipy.stats import binomtest
 
 from lesion.edits.edit import BASELINE, SCALES, Scale
 from lesion.statistics.paired import paired_drop
+from lesion.studies.ablation.result import AblationSummary, Scores, TaskResult, read_layers
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 
@@ -48,12 +48,12 @@ def items() -> pd.DataFrame:
     return pd.DataFrame([{"task": task, "item": f"i{n}"} for task, count in TASKS.items() for n in range(count)])
 
 
-def summary(frame: pd.DataFrame, plan: dict[str, list[Scale]] | None = None) -> dict[str, Any]:
+def summary(frame: pd.DataFrame, plan: dict[str, list[Scale]] | None = None) -> AblationSummary:
     return summarise(STUDY, plan or {"one": EDITS, "two": EDITS}, frame, items())
 
 
-def tasks(found: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    return [(entry["model"], task) for entry in found["models"] for task in entry["tasks"]]
+def tasks(found: AblationSummary) -> list[tuple[str, TaskResult]]:
+    return [(model.model, task) for model in found.models for task in model.tasks]
 
 
 def cell(frame: pd.DataFrame, model: str, task: str, edit: object) -> dict[str, dict[str, Any]]:
@@ -65,75 +65,75 @@ def cell(frame: pd.DataFrame, model: str, task: str, edit: object) -> dict[str, 
     }
 
 
-def check_accuracy(entry: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+def check_accuracy(of: Scores, rows: list[dict[str, Any]]) -> None:
     right = sum(row["correct"] for row in rows)
     interval = binomtest(right, len(rows)).proportion_ci(confidence_level=0.9, method="wilson")
-    assert entry["accuracy"] == pytest.approx(right / len(rows))
-    assert (entry["low"], entry["high"]) == pytest.approx((interval.low, interval.high))
+    assert of.accuracy.value == pytest.approx(right / len(rows))
+    assert (of.accuracy.low, of.accuracy.high) == pytest.approx((interval.low, interval.high))
     for name, count in {
         "truncated": sum(row["finish"] == "length" for row in rows),
         "nonfinite": sum(row["finish"] == "nonfinite" for row in rows),
         "unparsed": sum(row["parsed"] is None for row in rows),
     }.items():
-        assert entry[name] == pytest.approx(count / len(rows)), name
+        assert getattr(of, name) == pytest.approx(count / len(rows)), name
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_every_number_is_that_of_a_plain_recomputation(seed):
     frame = answers(seed)
     found = tasks(summary(frame))
-    assert [(model, task["task"]) for model, task in found] == [
+    assert [(model, task.task) for model, task in found] == [
         ("one", "easy"),
         ("one", "hard"),
         ("two", "easy"),
         ("two", "hard"),
     ]
     for model, task in found:
-        baseline = cell(frame, model, task["task"], BASELINE)
-        names = [f"i{n}" for n in range(TASKS[task["task"]])]
-        assert task["items"] == task["baseline"]["items"] == len(names)
-        assert {(entry["items"], entry["decided"]) for entry in task["layers"]} == {(len(names), None)}
-        check_accuracy(task["baseline"], [baseline[name] for name in names])
-        assert [(e["unit"], e["factor"], e["layer"]) for e in task["layers"]] == [
+        baseline = cell(frame, model, task.task, BASELINE)
+        names = [f"i{n}" for n in range(TASKS[task.task])]
+        assert task.items == task.baseline.items == len(names)
+        assert {(entry.items, entry.decided) for entry in task.cells} == {(len(names), None)}
+        check_accuracy(task.baseline, [baseline[name] for name in names])
+        assert [(e.unit, e.factor, e.layer) for e in task.cells] == [
             (edit.unit, edit.factor, edit.layer) for edit in EDITS
         ]
-        for edit, entry in zip(EDITS, task["layers"], strict=True):
-            edited = cell(frame, model, task["task"], edit)
+        for edit, entry in zip(EDITS, task.cells, strict=True):
+            edited = cell(frame, model, task.task, edit)
             check_accuracy(entry, [edited[name] for name in names])
             pairs = [(baseline[name]["correct"], edited[name]["correct"]) for name in names]
             lost, won = pairs.count((True, False)), pairs.count((False, True))
-            assert entry["drop"] == pytest.approx((lost - won) / len(names))
-            assert entry["p"] == pytest.approx(binomtest(lost, lost + won).pvalue if lost + won else 1.0)
+            assert entry.drop.value == pytest.approx((lost - won) / len(names))
+            assert entry.drop.p == pytest.approx(binomtest(lost, lost + won).pvalue if lost + won else 1.0)
             interval = paired_drop(np.array([a for a, _ in pairs]), np.array([b for _, b in pairs]), 0.9)
-            assert (entry["drop_low"], entry["drop_high"]) == pytest.approx((interval.low, interval.high))
+            assert (entry.drop.low, entry.drop.high) == pytest.approx((interval.low, interval.high))
 
 
 def test_p_is_corrected_over_the_layers_of_one_model_task_unit_and_factor():
     for _, task in tasks(summary(answers())):
         for unit in ("block", "mlp"):
             for factor in (0.0, 0.5):
-                family = [e for e in task["layers"] if (e["unit"], e["factor"]) == (unit, factor)]
+                family = task.of(unit, factor)
                 assert len(family) == 3
                 least = 0.0
-                for rank, entry in enumerate(sorted(family, key=lambda e: e["p"])):  # Holm's steps, by hand
-                    least = max(least, min(1.0, (3 - rank) * entry["p"]))
-                    assert entry["p_corrected"] == pytest.approx(least)
+                for rank, entry in enumerate(sorted(family, key=lambda e: e.drop.p)):  # Holm's steps, by hand
+                    least = max(least, min(1.0, (3 - rank) * entry.drop.p))
+                    assert entry.drop.p_corrected == pytest.approx(least)
                 least = 0.0
-                for rank, entry in enumerate(sorted(family, key=lambda e: e["p_critical"])):
-                    least = max(least, min(1.0, (3 - rank) * entry["p_critical"]))
-                    assert entry["p_critical_corrected"] == pytest.approx(least)
+                for rank, entry in enumerate(sorted(family, key=lambda e: e.p_critical)):
+                    least = max(least, min(1.0, (3 - rank) * entry.p_critical))
+                    assert entry.p_critical_corrected == pytest.approx(least)
 
 
 def test_critical_is_what_the_rule_in_the_summary_says():
     found = summary(answers())
-    assert "at most 0.05" in found["study"]["rule"]
-    assert "more than 50 %" in found["study"]["rule"]
+    assert "at most 0.05" in found.rule
+    assert "more than 50 %" in found.rule
     flags = set()
     for _, task in tasks(found):
-        for entry in task["layers"]:
-            expected = entry["p_critical_corrected"] <= 0.05
-            assert entry["critical"] is expected
-            flags.add((entry["layer"], expected))
+        for entry in task.cells:
+            expected = entry.p_critical_corrected <= 0.05
+            assert entry.critical is expected
+            flags.add((entry.layer, expected))
     assert {(0, True), (2, False)} <= flags
 
 
@@ -142,12 +142,12 @@ def test_an_edit_that_misses_one_answer_is_left_out_and_still_counts_in_the_corr
     hole = (frame["model_name"] == "one") & (frame["task"] == "easy") & (frame["edit"] == "0×0")
     without = frame.drop(frame[hole].index[:1])
     (_, task), *others = tasks(summary(without))
-    assert [(e["unit"], e["factor"], e["layer"]) for e in task["layers"]] == [
+    assert [(e.unit, e.factor, e.layer) for e in task.cells] == [
         (edit.unit, edit.factor, edit.layer) for edit in EDITS if str(edit) != "0×0"
     ]
-    assert task["planned"] == [0, 2, 3]
-    family = [e for e in task["layers"] if (e["unit"], e["factor"]) == ("block", 0.0)]
-    assert min(e["p_corrected"] for e in family) == pytest.approx(min(1.0, 3 * min(e["p"] for e in family)))
+    assert task.planned == (0, 2, 3)
+    family = [e.drop for e in task.of("block", 0.0)]
+    assert min(e.p_corrected for e in family) == pytest.approx(min(1.0, 3 * min(e.p for e in family)))
     assert others == tasks(summary(frame))[1:]
 
 
@@ -155,8 +155,8 @@ def test_a_task_whose_baseline_is_not_complete_is_left_out_and_named():
     frame = answers()
     hole = (frame["model_name"] == "two") & (frame["task"] == "hard") & (frame["edit"] == "baseline")
     found = summary(frame.drop(frame[hole].index[3]))
-    assert [(model, task["task"]) for model, task in tasks(found)][-1] == ("two", "easy")
-    assert "two has not answered all items of hard without an edit yet." in found["notes"]
+    assert [(model, task.task) for model, task in tasks(found)][-1] == ("two", "easy")
+    assert "two has not answered all items of hard without an edit yet." in found.notes
 
 
 def test_answers_outside_the_plan_count_for_nothing():
@@ -169,7 +169,7 @@ def test_answers_outside_the_plan_count_for_nothing():
 def test_a_model_that_has_not_begun_has_no_tasks():
     frame = answers()
     found = summary(frame[frame["model_name"] == "one"], {"one": EDITS, "two": []})
-    assert [(entry["model"], len(entry["tasks"])) for entry in found["models"]] == [("one", 2), ("two", 0)]
+    assert [(entry.model, len(entry.tasks)) for entry in found.models] == [("one", 2), ("two", 0)]
 
 
 def test_the_order_of_the_answers_does_not_count():
@@ -182,23 +182,16 @@ def test_answers_that_were_broken_off_are_noted_once_per_edit_with_their_number(
     frame["finish"] = "stop"
     broken = (frame["model_name"] == "one") & (frame["task"] == "easy") & (frame["edit"] == "2.mlp×0.5")
     frame.loc[frame[broken].index[:4], "finish"] = "nonfinite"
-    (note,) = summary(frame)["notes"]
+    (note,) = summary(frame).notes
     assert note.startswith("one, easy, edit 2.mlp×0.5: 4 answers were broken off")
 
 
-def test_the_summary_has_the_keys_that_other_tools_read_and_no_number_that_json_cannot_hold():
+def test_the_summary_is_read_back_from_its_json_as_it_was(tmp_path):
     found = summary(answers())
-    assert set(found) >= {"models", "study", "notes"}
-    assert set(found["study"]) >= {"name", "title", "seed", "level", "rule", "version"}
-    measured = {"accuracy", "low", "high", "truncated", "unparsed"}
-    tested = measured | {"layer", "unit", "drop", "drop_low", "drop_high", "p", "p_corrected", "critical"}
-    tested |= {"p_critical", "p_critical_corrected"}
+    found.write(tmp_path)
+    assert read_layers(tmp_path) == found
     for _, task in tasks(found):
-        assert set(task) >= {"task", "items", "baseline", "layers"}
-        assert set(task["baseline"]) >= measured
-        for entry in task["layers"]:
-            assert set(entry) >= tested
-            assert all(math.isfinite(entry[key]) for key in tested - {"unit"})
-            assert 0 <= entry["low"] <= entry["accuracy"] <= entry["high"] <= 1
-            assert -1 <= entry["drop_low"] <= entry["drop"] <= entry["drop_high"] <= 1
-            assert type(entry["critical"]) is bool
+        for entry in task.cells:
+            assert 0 <= entry.accuracy.low <= entry.accuracy.value <= entry.accuracy.high <= 1
+            assert -1 <= entry.drop.low <= entry.drop.value <= entry.drop.high <= 1
+            assert type(entry.critical) is bool

@@ -2,7 +2,7 @@
 
 import io
 
-from made import study
+from made import form, study, valid
 from rich.console import Console
 
 from lesion.studies.ablation import tables
@@ -10,13 +10,13 @@ from lesion.studies.ablation import tables
 
 def shown(summary, width=120) -> str:
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(tables.text(summary))
+    console.print(tables.text(summary, {}))
     return console.file.getvalue()
 
 
 def test_the_table_has_a_row_per_model_task_and_layer_with_the_baseline_beside_it():
     summary = study()[0]
-    table = tables.layers(summary)
+    table = tables.frame(summary)
     assert list(table.columns) == list(tables.COLUMNS)
     assert len(table) == 2 * 2 * 4
     row = table[(table.model == "child") & (table.task == "sums") & (table.layer == 2)].iloc[0]
@@ -25,7 +25,7 @@ def test_the_table_has_a_row_per_model_task_and_layer_with_the_baseline_beside_i
 
 
 def test_a_study_without_any_answer_gives_an_empty_table_with_all_columns():
-    table = tables.layers({"models": []})
+    table = tables.frame(valid(form((), ())))
     assert table.empty
     assert list(table.columns) == list(tables.COLUMNS)
 
@@ -35,7 +35,7 @@ def test_the_terminal_shows_layers_by_tasks_with_intervals_and_marks_critical_on
     (row,) = [line for line in text.splitlines() if line.split()[:1] == ["2"]]
     assert "● 0.0 [0.0, 27.8]" in row
     assert row.count("●") == 1
-    assert "made this says so" in text
+    assert "more than 50 %" in text
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are():
@@ -43,18 +43,17 @@ def test_names_that_look_like_markup_are_shown_as_they_are():
 
 
 def test_cells_not_answered_yet_say_so():
-    summary = study(models=("base",))[0]
-    del summary["models"][0]["tasks"][1]["layers"][2]
-    summary["models"][0]["tasks"][1]["baseline"] = None
-    assert shown(summary).count("not yet") == 2
+    summary = form(models=("base",))
+    del summary["models"][0]["tasks"][1]["cells"][2]
+    assert shown(valid(summary)).count("not yet") == 1
 
 
 def test_a_model_beside_a_deeper_one_has_its_own_layers_only():
-    summary = study(models=("shallow", "deep"))[0]
+    summary = form(models=("shallow", "deep"))
     for task in summary["models"][0]["tasks"]:
-        del task["layers"][-1]
-    text = shown(summary)
+        del task["cells"][-1]
+    text = shown(valid(summary))
     assert "not yet" not in text
-    depth = len(summary["models"][1]["tasks"][0]["layers"])
+    depth = len(summary["models"][1]["tasks"][0]["cells"])
     last = [line for line in text.splitlines() if line.split()[:1] == [str(depth - 1)] and "[" in line]
     assert len(last) == 1  # of the deeper model alone

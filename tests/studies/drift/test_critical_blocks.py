@@ -6,22 +6,23 @@ import json
 import math
 
 import pytest
+from made import STOPPING, bare
 
 from lesion.errors import LesionError, UsageError
 from lesion.studies.drift.critical_blocks import apart, distance, places, read_critical
 
 
 def layer(number: int, critical: bool, unit: str = "block") -> dict:
-    return {"layer": number, "unit": unit, "factor": 0.0, "critical": critical}
+    return {"layer": number, "unit": unit, "critical": critical}
 
 
 @pytest.fixture
 def folder(tmp_path):
-    tasks = [
-        {"task": "gsm8k", "layers": [layer(3, True), layer(1, True), layer(2, False), layer(0, True, "mlp")]},
-        {"task": "triviaqa", "layers": [layer(0, False)]},
-    ]
-    (tmp_path / "summary.json").write_text(json.dumps({"models": [{"model": "a", "tasks": tasks}]}))
+    tasks = {
+        "gsm8k": [layer(3, True), layer(1, True), layer(2, False), layer(0, True, "mlp")],
+        "triviaqa": [layer(0, False)],
+    }
+    (tmp_path / "summary.json").write_text(json.dumps(bare(tasks, "a")))
     return tmp_path
 
 
@@ -39,19 +40,25 @@ def test_a_study_of_other_models_is_refused_with_the_names_of_both(folder):
     assert "--study" in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["[]", '{"models": [{"model": "a"}]}', '{"study": {}}', '{"models": 3}'])
+@pytest.mark.parametrize("text", ["{}", '{"kind": "drift"}', '{"study": {}}', '{"models": 3}'])
 def test_a_folder_with_another_kind_of_study_is_refused(text, tmp_path):
     (tmp_path / "summary.json").write_text(text)
     with pytest.raises(UsageError, match="does not hold a layer study"):
         read_critical(tmp_path, ["a"])
 
 
-@pytest.mark.parametrize("decided", ["exceeds", "not", "open"])
-def test_a_study_that_stopped_asking_is_refused_with_what_to_do(decided, folder):
+@pytest.mark.parametrize("text", ["[]", '{"kind": "layers", "models": 3}'])
+def test_a_damaged_layer_study_is_refused_as_one(text, tmp_path):
+    (tmp_path / "summary.json").write_text(text)
+    with pytest.raises(LesionError, match=r"summary\.json"):
+        read_critical(tmp_path, ["a"])
+
+
+def test_a_study_that_stopped_asking_is_refused_with_what_to_do(folder):
     summary = json.loads((folder / "summary.json").read_text())
     summary["models"].append({"model": "c", "tasks": summary["models"][0]["tasks"]})
     summary["models"][0] = json.loads(json.dumps(summary["models"][0]))
-    summary["models"][0]["tasks"][0]["layers"][1]["decided"] = decided
+    summary["models"][0]["tasks"][0]["stopping"] = STOPPING
     (folder / "summary.json").write_text(json.dumps(summary))
     with pytest.raises(UsageError, match="Run the same study without stopping into that folder"):
         read_critical(folder, ["a"])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made import bare
 from oracle import Listener
 from sklearn.metrics import normalized_mutual_info_score
 
@@ -213,8 +214,7 @@ def test_with_one_run_there_is_no_spread_and_a_note_says_so(tinies, file, tmp_pa
 
 
 def test_critical_blocks_of_a_layer_study_stand_beside_the_curves(tinies, file, tmp_path):
-    layers = [{"layer": 1, "unit": "block", "critical": True}]
-    told = {"models": [{"model": "tiny:gpt2", "tasks": [{"task": str(file), "layers": layers}]}]}
+    told = bare({str(file): [{"layer": 1, "critical": True}]}, "tiny:gpt2")
     (tmp_path / "summary.json").write_text(json.dumps(told))
     what = study(file, models=NAMES, study=str(tmp_path))
     summary = run_drift(what, tmp_path / "out", models=tinies).summary

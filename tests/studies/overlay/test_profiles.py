@@ -4,6 +4,7 @@ import json
 
 import made_profiles as made
 import pytest
+from made import STOPPING
 
 from lesion.core.values import read_summary
 from lesion.errors import LesionError, UsageError
@@ -28,9 +29,10 @@ def test_a_layer_study_gives_the_drop_per_task_with_its_interval_and_its_critica
 def test_drops_of_a_study_that_stopped_asking_are_drawn_with_a_note_and_not_ranked(tmp_path):
     place = made.layers(tmp_path, {"sums": [0.8, 0.2, 0.3], "facts": [0.1, 0.0, 0.0]}, critical=(0,))
     told = json.loads((place / "summary.json").read_text(encoding="utf-8"))
-    for entry in told["models"][0]["tasks"][0]["layers"]:
-        entry["decided"] = "exceeds" if entry["critical"] else "open"
-        entry["critical"] = None
+    task = told["models"][0]["tasks"][0]
+    for cell in task["cells"]:
+        cell |= {"decided": "exceeds" if cell["critical"] else "open", "critical": None}
+    task["stopping"] = STOPPING
     (place / "summary.json").write_text(json.dumps(told), encoding="utf-8")
     found = read(place)
     sums, facts = found.profiles
@@ -42,10 +44,9 @@ def test_drops_of_a_study_that_stopped_asking_are_drawn_with_a_note_and_not_rank
 
 def test_places_and_factors_of_a_layer_study_are_profiles_of_their_own(tmp_path):
     place = made.layers(tmp_path, {"sums": [0.8, 0.2]})
-    told = (place / "summary.json").read_text()
-    (place / "summary.json").write_text(
-        told.replace('"unit": "block"', '"unit": "mlp"', 1).replace(": 0.0,", ": 0.5,", 1)
-    )
+    told = json.loads((place / "summary.json").read_text())
+    told["models"][0]["tasks"][0]["cells"][0] |= {"unit": "mlp", "factor": 0.5}
+    (place / "summary.json").write_text(json.dumps(told))
     assert {profile.label for profile in read(place).profiles} == {"drop · MLP, sums, ×0.5", "drop · sums"}
 
 

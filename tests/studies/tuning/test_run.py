@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from made import STOPPING, bare
 from tuning import Deadly, files, study, teach
 
 from lesion.core import cost
@@ -213,12 +214,10 @@ def test_the_rate_is_chosen_on_held_out_items_and_only_its_models_meet_the_test_
 
 def test_a_layer_studys_folder_says_which_blocks_are_critical_and_no_ablation_is_run(llama, tmp_path):
     def layer_study(drops, name="tiny:llama", task="sums", **more):
-        layers = [
-            {"layer": layer, "unit": "block", "factor": 0.0, "drop": drop, "critical": drop > 0.5, **more}
-            for layer, drop in enumerate(drops)
-        ]
+        cells = [{"layer": layer, "drop": {"value": drop}, "critical": drop > 0.5} for layer, drop in enumerate(drops)]
         (tmp_path / "layers").mkdir(exist_ok=True)
-        told = {"models": [{"model": name, "tasks": [{"task": task, "items": 50, "layers": layers}]}]}
+        told = bare({task: cells}, name, 50)
+        told["models"][0]["tasks"][0] |= more
         (tmp_path / "layers" / "summary.json").write_text(json.dumps(told))
         return str(tmp_path / "layers")
 
@@ -231,12 +230,12 @@ def test_a_layer_studys_folder_says_which_blocks_are_critical_and_no_ablation_is
         ([0.1, 0.2], {}, "did not switch off every block of tiny:llama: block 2 is missing"),
         ([0.1] * 3, {"name": "tiny:lama"}, r"is about tiny:lama, not tiny:llama \(nearest: tiny:lama\)"),
         ([0.1] * 3, {"task": "gsm8k"}, "asked gsm8k, not sums"),
-        ([0.1] * 3, {"decided": "not"}, "Run the same study without stopping into that folder"),
+        ([0.1] * 3, {"stopping": STOPPING}, "Run the same study without stopping into that folder"),
     ):
         layer_study(drops, **more)
         with pytest.raises(UsageError, match=told):
             run(study(layers_from=place), tmp_path / "refused", llama)
-    (tmp_path / "layers" / "summary.json").write_text('{"models": [{"model": "a", "layers": []}]}')
+    (tmp_path / "layers" / "summary.json").write_text('{"kind": "drift", "models": []}')
     with pytest.raises(UsageError, match="is not of a layer study"):
         run(study(layers_from=place), tmp_path / "refused", llama)
     with pytest.raises(UsageError, match=r"nowhere has no summary.json of a layer study"):
@@ -249,7 +248,7 @@ def test_without_one_the_drops_are_those_of_a_layer_study_in_the_folder(llama, t
 
     outcome = run(study(arms="critical", seeds=0), tmp_path, llama)
     _, summary, _, _ = recall(tmp_path / "layers")
-    drops = [entry["drop"] for entry in summary["models"][0]["tasks"][0]["layers"]]
+    drops = [cell.drop.value for cell in summary.models[0].tasks[0].cells]
     assert list(outcome.summary.layers.drops) == drops
     assert outcome.summary.arms[0].blocks == ((int(np.argmax(drops)),),)
 

@@ -12,23 +12,27 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from lesion.arguments import validated
-from lesion.core.cost import beside
+from lesion.core import cost
 from lesion.core.functions import runs
 from lesion.core.result import StudyResult, progress_line
 from lesion.edits.edit import Unit
 from lesion.engines.config import EngineChoice
 from lesion.models.load import Model
 from lesion.outputs import refuse_another_kind
-from lesion.plain import plain, tame
+from lesion.plain import plain
 from lesion.progress import Watcher
+from lesion.report.blocks import Chapter
 from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
+from lesion.studies.ablation.invariance import report as invariance
 from lesion.studies.ablation.method import METHOD
+from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.run import answers_and_items
+from lesion.studies.ablation.screening import ASKING
 
 
 @dataclass(frozen=True)
-class AblationResult(StudyResult):
+class AblationResult(StudyResult[AblationSummary]):
     """A study that has been run: its numbers, and every answer behind them.
 
     Attributes:
@@ -44,7 +48,7 @@ class AblationResult(StudyResult):
     @property
     def table(self) -> pd.DataFrame:
         """One row per model, task, unit, factor and layer, the baseline beside it: what `layers.csv` holds."""
-        return tables.layers(self.summary)
+        return tables.frame(self.summary)
 
     @property
     def answers(self) -> pd.DataFrame:
@@ -67,9 +71,13 @@ class AblationResult(StudyResult):
 
     def text(self) -> RenderableType:
         """The tables for a terminal, and for every family of models whether the same layers matter in all of them."""
-        families = (self.summary.get("invariance") or {}).get("families", ())
-        verdicts = [plain(f"{family['family']}: {family['verdict']['text']}") for family in families]
-        return Group(tables.text(tame(beside(self.summary, self.folder))), *(Text(f"\n{text}") for text in verdicts))
+        families = self.summary.invariance.families if self.summary.invariance else ()
+        verdicts = [Text("\n" + plain(f"{family.family}: {family.verdict.text}")) for family in families]
+        return Group(tables.text(self.summary, cost.read(self.folder).get(ASKING) or {}), *verdicts)
+
+    def chapter(self) -> Chapter:
+        """What the study adds to a page over several studies."""
+        return invariance.chapter(self.summary)
 
     def done(self) -> list[str]:
         """How many answers were asked for."""

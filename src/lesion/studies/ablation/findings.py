@@ -1,4 +1,4 @@
-"""What a study found, in sentences written from its numbers."""
+"""What a layer study found, in sentences written from its numbers."""
 
 from __future__ import annotations
 
@@ -7,82 +7,78 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from lesion.edits.edit import BASELINE
 from lesion.report import wording
 from lesion.report.finding import Finding
-from lesion.report.views import Baseline, Line, Point, Summary, View, lines
 from lesion.report.wording import STOPPING_SHARE
+from lesion.studies.ablation.curves import Curve, View
+from lesion.studies.ablation.result import AblationSummary, Cell, Scores
 
 
-def findings(of_views: Sequence[View]) -> list[Finding]:
-    """What the cuts did: first what all models share, then which places each needs for what."""
-    told: list[Finding] = []
-    for view in of_views:
-        if view.factor is not None and (shared := _shared(view)):
-            told.append(Finding("", tuple(shared)))
-        told.extend(found for label in view.labels if (found := _model(view, label)) is not None)
-    return told
+def shared(views: Sequence[View]) -> list[Finding]:
+    """What all models share, a finding per unit and factor."""
+    return [Finding("", tuple(sentences)) for view in views if view.factor is not None and (sentences := _shared(view))]
 
 
-def stopped(summary: Summary) -> list[str]:
-    """What each stopped model and task saved, a sentence each; empty for a full table."""
-    told = []
-    for model in summary["models"]:
-        for task in model["tasks"]:
-            found = task.get("stopping")
-            if not found:
+def by_model(views: Sequence[View]) -> list[Finding]:
+    """Which places each model needs for what."""
+    return [finding for view in views for label in view.labels if (finding := _model(view, label)) is not None]
+
+
+def stopped(summary: AblationSummary) -> list[str]:
+    """How much was saved on each model and task, a sentence each; none for a full table."""
+    sentences = []
+    for model in summary.models:
+        for result in model.tasks:
+            if result.stopping is None:
                 continue
+            exceeding = result.decided("exceeds")
             counts = wording.listed(
                 [
-                    f"{found['exceeds']} {wording.called(True, found['exceeds'])}",
-                    f"{found['not']} not",
-                    f"{found['open']} open",
+                    f"{exceeding} {wording.called(True, exceeding)}",
+                    f"{result.decided('not')} not",
+                    f"{result.decided('open')} open",
                 ]
             )
-            told.append(
-                f"{model['model']} on {task['task']}: {found['answers']:,} of {found['full']:,} answers, that is"
-                f" {found['evaluations']:.1f} evaluations of the unedited model instead of"
-                f" {found['full'] / found['items']:.1f}; of its cells {counts}."
+            full = 1 + len(result.cells)
+            sentences.append(
+                f"{model.model} on {result.task}: {result.answers:,} of {full * result.stopping.items:,} answers, that"
+                f" is {result.answers / result.stopping.items:.1f} evaluations of the unedited model instead of"
+                f" {full:.1f}; of its cells {counts}."
             )
-    return told
+    return sentences
 
 
-def decided(summary: Summary) -> list[str]:
-    """What the decisions and the numbers beside them say, and what not, a sentence each; empty for a full table."""
-    drawn = sorted({line.drawn for line in lines(summary) if line.drawn is not None})
+def decided(summary: AblationSummary) -> list[str]:
+    """What the decisions and the numbers beside them say, and what not, a sentence each; none for a full table."""
+    results = [result for model in summary.models for result in model.tasks if result.stopping]
+    drawn = sorted({result.stopping.items for result in results if result.stopping})
     if not drawn:
         return []
     these = f"these {wording.listed([f'{n:,}' for n in drawn], 'or')} items"
-    told = [
+    sentences = [
         f"Exceeds the effect: the drop does, in {these} and beyond them. Whether the place is critical is another"
         " question, which only a full table answers.",
         f"Not: over {these} the drop does not exceed the effect, and that says nothing beyond them;"
         " the interval beside it is about all such items, of which these were drawn.",
     ]
     beyond = sum(
-        entry["decided"] == "not" and entry["drop_high"] is not None and entry["drop_high"] > task["stopping"]["effect"]
-        for model in summary["models"]
-        for task in model["tasks"]
-        if task.get("stopping")
-        for entry in task["layers"]
+        cell.decided == "not" and cell.drop.high is not None and cell.drop.high > result.stopping.effect
+        for result in results
+        if result.stopping
+        for cell in result.cells
     )
     if beyond:
-        told.append(
+        sentences.append(
             f"At {wording.counted(beyond, 'cell')} that {'is' if beyond == 1 else 'are'} not, the interval's upper end"
             " exceeds the effect: among all such items the drop may be larger than it."
         )
-    told.append(
+    sentences.append(
         "A drop tends to overshoot when asking stops because of it: for the size of an effect, run the full table."
     )
-    return told
+    return sentences
 
 
-def marked(line: Line) -> list[Point]:
-    """The points of a line that are critical, or where asking stopped exceed the effect; the largest drop first."""
-    found = [point for point in line.points if point.called]
-    return sorted(found, key=lambda point: (-(point.drop or 0.0), point.layer))
-
-
-def marked_places(line: Line) -> str:
+def marked_places(curve: Curve) -> str:
     """`block 3`, `blocks 0–2, 5`, `the MLP of block 3`, or an empty string."""
-    return _places(line.unit, [point.layer for point in marked(line)])
+    return _places(curve.unit, [cell.layer for cell in curve.marked])
 
 
 def _places(unit: str, layers: Sequence[int]) -> str:
@@ -94,17 +90,17 @@ def _places(unit: str, layers: Sequence[int]) -> str:
 
 
 def _model(view: View, label: str) -> Finding | None:
-    of_model = [line for line in view.lines if line.label == label and line.points]
-    if not of_model:
+    curves = [curve for curve in view.curves if curve.label == label and curve.cells]
+    if not curves:
         return None
-    subject, factor = of_model[0].model, of_model[0].factor
+    subject, factor = curves[0].model, curves[0].factor
     if factor != 0:
         subject += f", {_unit(view)} scaled by {factor:g}"
     elif view.unit != "block" or view.factor is None:
         subject += f", {_unit(view)} switched off"
-    rare = _selective(of_model)
-    sentences = tuple(_task(line, [layer for layer in rare if line.task in rare[layer]]) for line in of_model)
-    headline = _by_tasks(_needed([of_model], all), of_model, "") if len(of_model) > 1 else []
+    rare = _selective(curves)
+    sentences = tuple(_task(curve, [layer for layer in rare if curve.task in rare[layer]]) for curve in curves)
+    headline = _by_tasks(_needed([curves], all), curves, "") if len(curves) > 1 else []
     return Finding(subject, tuple(headline), sentences)
 
 
@@ -112,138 +108,139 @@ def _unit(view: View) -> str:
     return wording.UNIT_NAMES[view.unit]
 
 
-def _task(line: Line, selective: Sequence[int]) -> str:
-    """One task's sentence. Its example is the largest drop, where other tasks do without if possible."""
-    base = line.baseline
-    if base.accuracy == 0:
-        n = wording.counted(line.items, "item")
-        return f"{line.task} was never answered rightly ({n}), so no cut can show a loss."
-    found = marked(line)
-    if not found:
-        whole = "" if not line.missing and line.finished else " so far"
-        largest = max(line.points, key=lambda point: point.drop or 0.0)
+def _task(curve: Curve, selective: Sequence[int]) -> str:
+    """One task's sentence. Its example is the largest drop, if possible where other tasks lose nothing."""
+    if curve.result.baseline.accuracy.value == 0:
+        n = wording.counted(curve.items, "item")
+        return f"{curve.task} was never answered rightly ({n}), so no cut can show a loss."
+    cells = curve.marked
+    if not cells:
+        whole = "" if not curve.missing and curve.finished else " so far"
+        largest = max(curve.cells, key=lambda cell: cell.drop.value or 0.0)
         return (
-            f"No {wording.UNIT_NAMES[line.unit]} {wording.called(line.stopped)} for {line.task}{whole}; the largest"
-            f" drop is {wording.points(largest.drop)} points {wording.interval(largest.drop_low, largest.drop_high)}"
-            f"{_asked(largest)} at {wording.place('block', largest.layer)}.{_open(line)}"
+            f"No {wording.UNIT_NAMES[curve.unit]} {wording.called(curve.stopped)} for {curve.task}{whole}; the largest"
+            f" drop is {wording.points(largest.drop.value)} points"
+            f" {wording.interval(largest.drop.low, largest.drop.high)}{_stopped_after(curve, largest)} at"
+            f" {wording.place('block', largest.layer)}.{_open(curve)}"
         )
-    worst = next((point for point in found if point.layer in selective), found[0])
-    verb = wording.called(line.stopped, len(found))
-    places = marked_places(line)
+    worst = next((cell for cell in cells if cell.layer in selective), cells[0])
+    verb = wording.called(curve.stopped, len(cells))
+    places = marked_places(curve)
     sentence = (
-        f"{places[0].upper()}{places[1:]} {verb} for {line.task}: without "
-        f"{'it' if len(found) == 1 else wording.place('block', worst.layer)} accuracy falls from "
-        f"{_share(worst.baseline)} to {_share(worst)}{_on(worst)}"
+        f"{places[0].upper()}{places[1:]} {verb} for {curve.task}: without "
+        f"{'it' if len(cells) == 1 else wording.place('block', worst.layer)} accuracy falls from "
+        f"{_share(curve.baseline_of(worst))} to {_share(worst)}{_on(curve, worst)}"
     )
-    wrong = 1 - worst.accuracy
-    if worst.truncated is not None and wrong > 0 and worst.truncated >= STOPPING_SHARE * wrong:
+    wrong = 1 - (worst.accuracy.value or 0.0)
+    if wrong > 0 and worst.truncated >= STOPPING_SHARE * wrong:
         sentence += (
             f" (there {wording.percent(worst.truncated, 0)} of the answers {wording.unended(worst.looped)}: "
             "part of the loss may be one of stopping)"
         )
-    return f"{sentence}.{_open(line)}"
+    return f"{sentence}.{_open(curve)}"
 
 
-def _share(of: Baseline | Point) -> str:
-    return f"{wording.percent(of.accuracy)} {wording.interval(of.low, of.high)}".rstrip()
+def _share(of: Scores) -> str:
+    accuracy = of.accuracy
+    return f"{wording.percent(accuracy.value)} {wording.interval(accuracy.low, accuracy.high)}".rstrip()
 
 
-def _on(point: Point) -> str:
-    """` on the 24 items asked` where asking stopped, ` on all 30 items` where none was left, else nothing."""
-    if point.drawn is None:
+def _on(curve: Curve, cell: Cell) -> str:
+    """` on the 24 items asked` where evaluation stopped, ` on all 30 items` where none was left, else nothing."""
+    if curve.drawn is None:
         return ""
-    every = point.items == point.drawn
-    return f" on {'all' if every else 'the'} {wording.counted(point.items, 'item')}{'' if every else ' asked'}"
+    every = cell.items == curve.drawn
+    return f" on {'all' if every else 'the'} {wording.counted(cell.items, 'item')}{'' if every else ' asked'}"
 
 
-def _asked(point: Point) -> str:
-    """` (n = 24, stopped)` where asking stopped, else nothing."""
-    told = wording.asked(point.items, point.decided, point.drawn)
-    return f" ({told})" if told else ""
+def _stopped_after(curve: Curve, cell: Cell) -> str:
+    """` (n = 24, stopped)` where evaluation stopped, else nothing."""
+    stopped = wording.asked(cell.items, cell.decided, curve.drawn)
+    return f" ({stopped})" if stopped else ""
 
 
-def _open(line: Line) -> str:
-    """A sentence on the places that asking left undecided, or nothing."""
-    undecided = [point.layer for point in line.points if point.decided == "open"]
+def _open(curve: Curve) -> str:
+    """A sentence on the places that are not decided, or nothing."""
+    undecided = [cell.layer for cell in curve.cells if cell.decided == "open"]
     if not undecided:
         return ""
-    places, verb = _places(line.unit, undecided), "is" if len(undecided) == 1 else "are"
-    return f" {places[0].upper()}{places[1:]} {verb} {'left' if line.finished else 'still'} open."
+    places, verb = _places(curve.unit, undecided), "is" if len(undecided) == 1 else "are"
+    return f" {places[0].upper()}{places[1:]} {verb} {'left' if curve.finished else 'still'} open."
 
 
 Needed = dict[int, frozenset[str]]
-"""Layer → the tasks it is marked for: critical, or where asking stopped, exceeding the effect."""
+"""Layer → the tasks it is marked for: critical, or where evaluation stopped, exceeding the effect."""
 
 
-def _needed(models: Sequence[Sequence[Line]], quantifier: Callable[[Iterable[bool]], bool]) -> Needed:
+def _needed(models: Sequence[Sequence[Curve]], quantifier: Callable[[Iterable[bool]], bool]) -> Needed:
     """Layers marked for at least one task, with those tasks, in all (or any) of the models.
 
     Only layers that were measured, and not left open, on every task of every model count: of others it is not known.
     """
-    every = [line for of_model in models for line in of_model]
-    known = [{point.layer for point in line.points if point.decided != "open"} for line in every]
+    every = [curve for of_model in models for curve in of_model]
+    known = [{cell.layer for cell in curve.cells if cell.decided != "open"} for curve in every]
     measured = set.intersection(*known) if known else set()
-    tasks = dict.fromkeys(line.task for line in every)
-    found: Needed = {}
+    tasks = dict.fromkeys(curve.task for curve in every)
+    needed: Needed = {}
     for layer in sorted(measured):
         of_layer = frozenset(
             task
             for task in tasks
             if quantifier(
-                any(point.called and point.layer == layer for point in line.points)
-                for line in every
-                if line.task == task
+                any(cell.marked and cell.layer == layer for cell in curve.cells)
+                for curve in every
+                if curve.task == task
             )
         )
         if of_layer:
-            found[layer] = of_layer
-    return found
+            needed[layer] = of_layer
+    return needed
 
 
-def _selective(of_model: Sequence[Line]) -> Needed:
+def _selective(of_model: Sequence[Curve]) -> Needed:
     """Layers marked for some task of a model and not for another."""
     return {
         layer: tasks
         for layer, tasks in _needed([of_model], all).items()
-        if len(tasks) < len({line.task for line in of_model})
+        if len(tasks) < len({curve.task for curve in of_model})
     }
 
 
-def _by_tasks(needed: Needed, of_lines: Sequence[Line], prefix: str, elsewhere: Needed | None = None) -> list[str]:
+def _by_tasks(needed: Needed, curves: Sequence[Curve], prefix: str, elsewhere: Needed | None = None) -> list[str]:
     """Sentences like `Block 3 is critical for a and b, not for c.`, the most selective places first.
 
     Args:
         needed: what the layers are marked for.
-        of_lines: lines with every task.
+        curves: of every task.
         prefix: what the sentence begins with.
         elsewhere: for several models, what the layers are marked for in any of them.
     """
-    every = list(dict.fromkeys(line.task for line in of_lines))
-    unit = of_lines[0].unit
+    every = list(dict.fromkeys(curve.task for curve in curves))
+    unit = curves[0].unit
     together: dict[tuple[frozenset[str], frozenset[str]], list[int]] = {}
     for layer, tasks in needed.items():
         spared = frozenset(every) - (elsewhere or needed).get(layer, frozenset())
         together.setdefault((tasks, spared), []).append(layer)
-    told = []
+    sentences = []
     for (tasks, spared), layers in sorted(together.items(), key=lambda pair: (len(pair[0][0]), pair[1])):
         places = _places(unit, layers)
-        verb = wording.called(any(line.stopped for line in of_lines), len(layers))
+        verb = wording.called(any(curve.stopped for curve in curves), len(layers))
         names = "every task" if len(tasks) == len(every) > 1 else wording.listed([t for t in every if t in tasks])
         sentence = f"{prefix}{places} {verb} for {names}"
         if spared:
             none = ", and in none of them for " if prefix else ", not for "
             sentence += none + wording.listed([task for task in every if task in spared], "or")
-        told.append(f"{sentence[0].upper()}{sentence[1:]}.")
-    return told
+        sentences.append(f"{sentence[0].upper()}{sentence[1:]}.")
+    return sentences
 
 
 def _shared(view: View) -> list[str]:
-    """Places marked for the same tasks in every model of the view that has as many blocks; empty for a single model.
+    """Places marked for the same tasks in every model of the view that has as many blocks; none for a single model.
 
     Models of different depth are told apart: the same number is another place in a model of another depth.
     """
-    models = [[line for line in view.lines if line.label == label] for label in view.labels]
-    depths = [max(len(line.points) + len(line.missing) for line in model) for model in models]
+    models = [[curve for curve in view.curves if curve.label == label] for label in view.labels]
+    depths = [max(len(curve.cells) + len(curve.missing) for curve in model) for model in models]
     return [
         sentence
         for depth in dict.fromkeys(depths)
@@ -255,52 +252,51 @@ def _shared(view: View) -> list[str]:
     ]
 
 
-def _shared_by(models: Sequence[Sequence[Line]], depth: str, view: View) -> list[str]:
+def _shared_by(models: Sequence[Sequence[Curve]], depth: str, view: View) -> list[str]:
     if len(models) < 2:
         return []
-    lines = [line for model in models for line in model]
+    curves = [curve for model in models for curve in model]
     named = f"all {len(models)} models{depth}"
-    told = _by_tasks(_needed(models, all), lines, f"In {named} ", _needed(models, any))
-    points = [point for line in lines for point in line.points]
-    if not told and any(point.called for point in points) and all(point.decided != "open" for point in points):
-        told = [f"No {_unit(view)} {wording.called(view.stopped)} for the same task in {named}."]
-    return told
+    sentences = _by_tasks(_needed(models, all), curves, f"In {named} ", _needed(models, any))
+    cells = [cell for curve in curves for cell in curve.cells]
+    if not sentences and any(cell.marked for cell in cells) and all(cell.decided != "open" for cell in cells):
+        sentences = [f"No {_unit(view)} {wording.called(view.stopped)} for the same task in {named}."]
+    return sentences
 
 
 def missing(
-    of_views: Sequence[View],
+    views: Sequence[View],
     answered: Mapping[tuple[str, str, str], int],
-    asked: Iterable[tuple[str, str]] = (),
+    planned: Iterable[tuple[str, str]] = (),
 ) -> list[str]:
-    """What a study in progress has not measured yet, a sentence per gap; empty when it is complete.
+    """What a study in progress has not measured yet, a sentence per gap; none when it is complete.
 
     Args:
-        of_views: the figures.
+        views: what is drawn.
         answered: (model, task, edit) → number of answers; empty where no answers are at hand.
-        asked: every (model, task) of the study.
+        planned: every (model, task) of the study.
     """
-    measured = {(line.model, line.task) for view in of_views for line in view.lines}
-    told = {
+    curves = [curve for view in views for curve in view.curves]
+    measured = {(curve.model, curve.task) for curve in curves}
+    gaps = {
         f"{model} on {task}: no cut measured in full yet.": None
-        for model, task in asked
+        for model, task in planned
         if (model, task) not in measured
     }
-    for line in (line for view in of_views for line in view.lines):
-        where = f"{line.model} on {line.task}"
-        if line.stopped:
-            if not line.finished:
-                told[f"{where}: not all is decided after {line.items:,} of {line.drawn:,} items."] = None
+    for curve in curves:
+        where = f"{curve.model} on {curve.task}"
+        if curve.stopped:
+            if not curve.finished:
+                gaps[f"{where}: not all is decided after {curve.items:,} of {curve.drawn:,} items."] = None
             continue
-        if line.baseline.accuracy is None:
-            told[f"{where}: the unedited model not measured yet."] = None
-        how = "" if line.factor == 0 else f", factor {line.factor:g}"
-        if line.missing:
-            told[f"{where}: {_places(line.unit, line.missing)}{how} not measured yet."] = None
+        how = "" if curve.factor == 0 else f", factor {curve.factor:g}"
+        if curve.missing:
+            gaps[f"{where}: {_places(curve.unit, curve.missing)}{how} not measured yet."] = None
         edits = {str(BASELINE): "the unedited model"} | {
-            point.edit: _places(line.unit, [point.layer]) + how for point in line.points
+            cell.edit: _places(curve.unit, [cell.layer]) + how for cell in curve.cells
         }
         for edit, place in edits.items():
-            n = answered.get((line.model, line.task, edit), line.items if not answered else 0)
-            if 0 < n < line.items:
-                told[f"{where}: {place} with {n} of {wording.counted(line.items, 'item')} so far."] = None
-    return list(told)
+            n = answered.get((curve.model, curve.task, edit), curve.items if not answered else 0)
+            if 0 < n < curve.items:
+                gaps[f"{where}: {place} with {n} of {wording.counted(curve.items, 'item')} so far."] = None
+    return list(gaps)

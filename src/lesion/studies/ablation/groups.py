@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from lesion.edits.edit import BASELINE
-from lesion.report.views import Line
 from lesion.statistics.paired import wilson
+from lesion.studies.ablation.curves import Curve
 
 MOST_GROUPS = 24
 """More groups than this are labels of items rather than groups of them: no table is made."""
@@ -29,24 +30,24 @@ class Share:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """One line of a figure broken down by group.
+    """The accuracy of one curve's cells by group.
 
     Attributes:
         groups: group → item count.
         shares: (group, layer) → share; layer `None` is the baseline.
     """
 
-    line: Line
+    curve: Curve
     groups: dict[str, int]
     shares: dict[tuple[str, int | None], Share]
 
 
 def breakdowns(
-    of_lines: tuple[Line, ...], answers: pd.DataFrame, items: pd.DataFrame, level: float
+    curves: Sequence[Curve], answers: pd.DataFrame, items: pd.DataFrame, level: float
 ) -> tuple[Breakdown, ...]:
-    """One breakdown per line whose task has 2 to `MOST_GROUPS` groups; others are left out.
+    """One breakdown per curve whose task has 2 to `MOST_GROUPS` groups; others are left out.
 
-    So are lines of a study that stopped asking: what is left of a group then was not chosen by chance.
+    So are curves of a study that stops cells once they are decided: what is left of a group then is no random sample.
     """
     if answers.empty or items.empty or "group" not in items:
         return ()
@@ -55,31 +56,31 @@ def breakdowns(
     grouped = {str(task) for task, count in counts.items() if 2 <= count <= MOST_GROUPS}
     if not grouped:
         return ()
-    cell = ["model_name", "task", "edit", "item"]
-    asked = answers.loc[answers["task"].isin(grouped), [*cell, "correct"]].drop_duplicates(cell)
-    merged = asked.merge(known[["task", "item", "group"]], on=["task", "item"], how="inner")
+    key = ["model_name", "task", "edit", "item"]
+    verdicts = answers.loc[answers["task"].isin(grouped), [*key, "correct"]].drop_duplicates(key)
+    merged = verdicts.merge(known[["task", "item", "group"]], on=["task", "item"], how="inner")
     right: Counter[tuple[str, ...]] = Counter()
     counted: Counter[tuple[str, ...]] = Counter()
     columns = [merged[name] for name in ("model_name", "task", "edit", "group", "correct")]
     for *cell, correct in zip(*columns, strict=True):
         right[tuple(cell)] += bool(correct)
         counted[tuple(cell)] += 1
-    found = []
-    for line in of_lines:
-        if line.task not in grouped or line.stopped:
+    of_curves = []
+    for curve in curves:
+        if curve.task not in grouped or curve.stopped:
             continue
-        groups = sorted(set(known.loc[known["task"] == line.task, "group"]) - {""}, key=natural)
-        edits: dict[int | None, str] = {None: str(BASELINE)} | {point.layer: point.edit for point in line.points}
+        groups = sorted(set(known.loc[known["task"] == curve.task, "group"]) - {""}, key=natural)
+        edits: dict[int | None, str] = {None: str(BASELINE)} | {cell.layer: cell.edit for cell in curve.cells}
         shares = {
-            (group, layer): _share(right[key], n, level)
+            (group, layer): _share(right[place], n, level)
             for group in groups
             for layer, edit in edits.items()
-            if (n := counted[key := (line.model, line.task, edit, group)])
+            if (n := counted[place := (curve.model, curve.task, edit, group)])
         }
-        asked_of = {group: shares[group, None].n for group in groups if (group, None) in shares}
-        if asked_of:
-            found.append(Breakdown(line, asked_of, shares))
-    return tuple(found)
+        sizes = {group: shares[group, None].n for group in groups if (group, None) in shares}
+        if sizes:
+            of_curves.append(Breakdown(curve, sizes, shares))
+    return tuple(of_curves)
 
 
 def answered(answers: pd.DataFrame) -> dict[tuple[str, str, str], int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -23,6 +22,7 @@ from lesion.progress import Silent, Watcher
 from lesion.studies.ablation.invariance.families import families
 from lesion.studies.ablation.invariance.summary import invariance
 from lesion.studies.ablation.reach import Reach
+from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.screening import refuse_doubled, screen, timed
 from lesion.studies.ablation.stopping import Stopping
 from lesion.studies.ablation.stopping_run import ask_until_decided, asked_otherwise, refuse_scored
@@ -40,7 +40,7 @@ def run(
     watcher: Watcher | None = None,
     models: Mapping[str, Model] | None = None,
     make_engine: MakeEngine = TransformersEngine,
-) -> Outcome:
+) -> Outcome[AblationSummary]:
     """Run a study into a folder; what is stored there already is not asked again.
 
     Args:
@@ -134,7 +134,7 @@ def _look_ahead(study: Study, loaded: Mapping[str, Model]) -> None:
             parse_layers(study.edits.layers, blocks, chosen.name)
 
 
-def recall(folder: Path) -> tuple[Study, dict[str, Any], Any, Any]:
+def recall(folder: Path) -> tuple[Study, AblationSummary, pd.DataFrame, pd.DataFrame]:
     """The study of a folder as far as it has got: the study, its summary, its answers and its items.
 
     Loads no model and works while another process writes.
@@ -172,26 +172,24 @@ def _answers_and_items(study: Study, store: Store) -> tuple[pd.DataFrame, pd.Dat
 
 def _summary(
     study: Study, plan: Mapping[str, Sequence[Scale]], store: Store
-) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
+) -> tuple[AblationSummary, pd.DataFrame, pd.DataFrame]:
     """The numbers of the answers so far, also of models of one family together; the answers; the items."""
     answers, items = _answers_and_items(study, store)
     summary = summarise(study, plan, answers, items)
     known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
-    complaints = [told["complaint"] for told in known.values() if "complaint" in told]
-    summary["notes"] = [*complaints, *summary["notes"]]
+    notes = [metadata["complaint"] for metadata in known.values() if "complaint" in metadata]
+    notes += summary.notes
     if study.stop is not None:
         if families(study.models, {}):
-            summary["notes"].append(
+            notes.append(
                 "Models of one family are compared on full tables only, since cells stop after different items: run the"
                 " same study without stopping into the same folder."
             )
-        return summary, answers, items
-    numbers = {name: told.get("blocks") for name, told in known.items()}
+        return summary.model_copy(update={"notes": tuple(notes)}), answers, items
+    numbers = {name: metadata.get("blocks") for name, metadata in known.items()}
     blocks = {name: number for name, number in numbers.items() if isinstance(number, int)}
     shared = invariance(study, summary, answers, items, blocks)
-    if shared is not None:
-        summary["invariance"] = shared
-    return summary, answers, items
+    return summary.model_copy(update={"notes": tuple(notes), "invariance": shared}), answers, items
 
 
 def _note_model(store: Store, name: str, model: Model, edits: Sequence[Scale]) -> None:

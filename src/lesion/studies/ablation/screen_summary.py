@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,8 +11,10 @@ from jaxtyping import Float, Int
 from scipy.stats import rankdata
 
 from lesion.core.cached_answers import gold_name
-from lesion.edits.edit import BASELINE, SCALES
+from lesion.core.values import Estimate
+from lesion.edits.edit import BASELINE
 from lesion.statistics.paired import rank_agreement
+from lesion.studies.ablation.result import Agreement, Amount, Cell, Loss, Screen, TaskResult
 from lesion.studies.ablation.screening import ITEMS
 
 DRAWS = 1000
@@ -21,81 +22,72 @@ _CHUNK = 100  # draws that are held at once
 
 
 def screened(
-    task: str, answers: pd.DataFrame, asked: Sequence[str], entry: Mapping[str, Any], *, level: float, seed: int
-) -> dict[str, Any] | None:
-    """The section `screen` of a task in `summary.json`; None where the baseline has not been scored in full.
-
-    Of every layer: `lost`, the log-probability lost per token of the solutions in nats, with its bootstrap interval
-    over items (`low`, `high`), `lost_per_answer`, and `rank`, 1 where most is lost. On `nonfinite` items there was no
-    number under the edit; then `lost` is null and the rank is the first. `agreement` has per unit and factor Spearman's
-    ρ with the drops of generated accuracy in the same table, with its bootstrap interval over items, and of how many
-    layers these drops are `tied`. `answers` and `tokens` were scored, those of `generated` generated for the table.
+    answers: pd.DataFrame, ids: Sequence[str], result: TaskResult, *, level: float, seed: int
+) -> Screen | None:
+    """The screen of a task; None where the baseline has not been scored in full.
 
     Args:
-        task: whose screen.
         answers: of one model, from `Store.answers`.
-        asked: ids of the task's items, in the order of the draw.
-        entry: of the task in the summary, with its `layers`.
-        level: of the intervals.
+        ids: of the task's items, in the order of the draw.
+        result: of the task, with its cells.
+        level: of the bootstrap intervals over items.
         seed: of the bootstrap.
     """
-    items = list(asked)[:ITEMS]
-    golds = _by_edit(answers[answers["task"] == gold_name(task)], items)
+    items = list(ids)[:ITEMS]
+    golds = _by_edit(answers[answers["task"] == gold_name(result.task)], items)
     unedited = golds.pop(str(BASELINE), None)
     if unedited is None:
         return None
     before = _scores(unedited)
     known = np.flatnonzero(np.isfinite(before))
     tokens = unedited["tokens"].to_numpy(dtype=np.float64)
-    layers = [dict(one) for one in entry["layers"] if _text(one) in golds]
-    if not known.size or not layers:
+    cells = [cell for cell in result.cells if cell.edit in golds]
+    if not known.size or not cells:
         return None
-    lost = np.stack([before - _scores(golds[_text(one)]) for one in layers])[:, known]
-    resampled = _means(lost, known, tokens[known], len(asked), seed)
+    lost = np.stack([before - _scores(golds[cell.edit]) for cell in cells])[:, known]
+    resampled = _means(lost, known, tokens[known], len(ids), seed)
     low, high = _interval(resampled, level)
-    told = [
-        {
-            **{name: one[name] for name in ("layer", "unit", "factor")},
-            "lost": _finite(per_token),
-            "low": _finite(low[place]),
-            "high": _finite(high[place]),
-            "lost_per_answer": _finite(lost[place].mean()),
-            "nonfinite": int((~np.isfinite(lost[place])).sum()),
-        }
-        for place, (one, per_token) in enumerate(zip(layers, _ratio(lost, tokens[known]), strict=True))
-    ]
-    frames = {str(edit): frame.set_index("item") for edit, frame in answers[answers["task"] == task].groupby("edit")}
-    agreement = []
-    for unit, factor in dict.fromkeys((one["unit"], one["factor"]) for one in layers):
-        family = [place for place, one in enumerate(layers) if (one["unit"], one["factor"]) == (unit, factor)]
-        of_family = _ratio(lost[family], tokens[known])
-        for place, rank in zip(family, rankdata(-of_family, method="min"), strict=True):
-            told[place]["rank"] = int(rank)
-        pairs = [_pairs(frames, layers[place], asked) for place in family]
-        drawn = [_means(pair[None], np.arange(len(pair)), np.ones(len(pair)), len(asked), seed)[:, 0] for pair in pairs]
-        drops = [layers[place]["drop"] for place in family]
-        agreed = _agreement(of_family, drops, resampled[:, family], np.stack(drawn, axis=1), level)
-        tied = sum(drops.count(drop) > 1 for drop in drops)
-        agreement.append({"unit": unit, "factor": factor, "layers": len(family), "tied": tied, **agreed})
-    return {
-        "items": len(items),
-        "answers": len(items) * (1 + len(layers)),
-        "tokens": int(tokens.sum()) * (1 + len(layers)),
-        "generated": _generated(frames, asked, entry),
-        "baseline": float(before[known].sum() / tokens[known].sum()),
-        "layers": told,
-        "agreement": agreement,
+    per_token = _ratio(lost, tokens[known])
+    frames = {
+        str(edit): frame.set_index("item") for edit, frame in answers[answers["task"] == result.task].groupby("edit")
     }
+    ranks: dict[int, int] = {}
+    agreement = []
+    for unit, factor in dict.fromkeys((cell.unit, cell.factor) for cell in cells):
+        family = [place for place, cell in enumerate(cells) if (cell.unit, cell.factor) == (unit, factor)]
+        of_family = _ratio(lost[family], tokens[known])
+        ranks |= {place: int(rank) for place, rank in zip(family, rankdata(-of_family, method="min"), strict=True)}
+        pairs = [_pairs(frames, cells[place], ids) for place in family]
+        drawn = [_means(pair[None], np.arange(len(pair)), np.ones(len(pair)), len(ids), seed)[:, 0] for pair in pairs]
+        drops = [cells[place].drop.value or 0.0 for place in family]
+        rho = _agreement(of_family, drops, resampled[:, family], np.stack(drawn, axis=1), level)
+        tied = sum(drops.count(drop) > 1 for drop in drops)
+        agreement.append(Agreement(unit=unit, factor=factor, layers=len(family), tied=tied, rho=rho))
+    return Screen(
+        items=len(items),
+        scored=Amount(answers=len(items) * (1 + len(cells)), tokens=int(tokens.sum()) * (1 + len(cells))),
+        generated=_generated(frames, ids, result),
+        baseline=float(before[known].sum() / tokens[known].sum()),
+        losses=[
+            Loss(
+                layer=cell.layer,
+                unit=cell.unit,
+                factor=cell.factor,
+                lost=Estimate(value=per_token[place], low=low[place], high=high[place]),
+                lost_per_answer=lost[place].mean(),
+                nonfinite=int((~np.isfinite(lost[place])).sum()),
+                rank=ranks[place],
+            )
+            for place, cell in enumerate(cells)
+        ],
+        agreement=agreement,
+    )
 
 
 def _by_edit(answers: pd.DataFrame, items: Sequence[str]) -> dict[str, pd.DataFrame]:
     """The answers of the edits that have one to all of these items, in their order."""
     frames = {str(edit): frame.set_index("item") for edit, frame in answers.groupby("edit", sort=False)}
     return {edit: frame.loc[list(items)] for edit, frame in frames.items() if items and set(items) <= set(frame.index)}
-
-
-def _text(entry: Mapping[str, Any]) -> str:
-    return str(SCALES[entry["unit"]](entry["layer"], entry["factor"]))
 
 
 def _scores(frame: pd.DataFrame) -> Float[np.ndarray, " items"]:
@@ -149,12 +141,10 @@ def _interval(
     return ends[0], ends[1]
 
 
-def _pairs(
-    frames: Mapping[str, pd.DataFrame], entry: Mapping[str, Any], asked: Sequence[str]
-) -> Float[np.ndarray, " items"]:
-    """Baseline minus edited verdict, item by item, as far as the layer was asked."""
-    ids = list(asked)[: entry["items"]]
-    right, edited = (frames[edit]["correct"].loc[ids].to_numpy(np.float64) for edit in (str(BASELINE), _text(entry)))
+def _pairs(frames: Mapping[str, pd.DataFrame], cell: Cell, ids: Sequence[str]) -> Float[np.ndarray, " items"]:
+    """Baseline minus edited verdict, item by item, over the items of the cell."""
+    own = list(ids)[: cell.items]
+    right, edited = (frames[edit]["correct"].loc[own].to_numpy(np.float64) for edit in (str(BASELINE), cell.edit))
     pairs: Float[np.ndarray, " items"] = right - edited
     return pairs
 
@@ -165,15 +155,15 @@ def _agreement(
     drawn_lost: Float[np.ndarray, "draws layers"],
     drawn_drops: Float[np.ndarray, "draws layers"],
     level: float,
-) -> dict[str, float | None]:
-    """Spearman's ρ with its bootstrap interval; null for fewer than two layers, and where one side ranks nothing."""
+) -> Estimate:
+    """Spearman's ρ with its bootstrap interval; no value for fewer than two layers or where one side ranks nothing."""
     rho = rank_agreement(lost.tolist(), drops) if len(drops) > 1 else math.nan
     drawn = _spearman(drawn_lost, drawn_drops) if math.isfinite(rho) else np.empty(0)
     drawn = drawn[np.isfinite(drawn)]
     if not drawn.size:
-        return {"rho": None, "low": None, "high": None}
+        return Estimate(value=None)
     low, high = _interval(drawn[:, None], level)
-    return {"rho": rho, "low": float(low[0]), "high": float(high[0])}
+    return Estimate(value=rho, low=low[0], high=high[0])
 
 
 def _spearman(
@@ -187,12 +177,8 @@ def _spearman(
     return found
 
 
-def _generated(frames: Mapping[str, pd.DataFrame], asked: Sequence[str], entry: Mapping[str, Any]) -> dict[str, int]:
-    """The answers that the table looks at, and the tokens that were generated for them."""
-    counts = {str(BASELINE): entry["items"], **{_text(one): one["items"] for one in entry["layers"]}}
-    tokens = sum(int(frames[edit]["tokens"].loc[list(asked)[:count]].sum()) for edit, count in counts.items())
-    return {"answers": sum(counts.values()), "tokens": tokens}
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _generated(frames: Mapping[str, pd.DataFrame], ids: Sequence[str], result: TaskResult) -> Amount:
+    """The answers behind the table, and the tokens that were generated for them."""
+    counts = {str(BASELINE): result.items, **{cell.edit: cell.items for cell in result.cells}}
+    tokens = sum(int(frames[edit]["tokens"].loc[list(ids)[:count]].sum()) for edit, count in counts.items())
+    return Amount(answers=result.answers, tokens=tokens)

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from lesion.core.values import Value
 from lesion.errors import UsageError, nearest
-from lesion.files import UNFIT, named, read_json
+from lesion.files import named
+from lesion.studies.ablation.result import TaskResult, read_layers
 from lesion.tasks.catalogue import canonical
 
 PLACES = 2001  # of a hinge, at which chance is told
@@ -50,7 +50,7 @@ def read_critical(folder: str | Path, models: Iterable[str]) -> Critical:
     Raises:
         UsageError: there is no such folder, it has no layer study, the study has none of the models, or asking stopped
             there before the full table.
-        LesionError: its `summary.json` cannot be read.
+        LesionError: its `summary.json` cannot be read, or is damaged.
     """
     models = list(models)
     path = named(folder, "study") / "summary.json"
@@ -58,18 +58,15 @@ def read_critical(folder: str | Path, models: Iterable[str]) -> Critical:
         raise UsageError(
             f"There is no {path}; --study is the folder of a finished layer study, such as `lesion ablate` leaves it."
         )
-    summary = read_json(path)
-    try:
-        blocks = {
-            str(entry["model"]): {canonical(str(told["task"])): _critical(told["layers"]) for told in entry["tasks"]}
-            for entry in summary["models"]
-        }
-        tasks = [told for entry in summary["models"] if str(entry["model"]) in models for told in entry["tasks"]]
-        stopped = any(layer.get("decided") is not None for told in tasks for layer in told["layers"])
-    except UNFIT:
+    summary = read_layers(path.parent)
+    if summary is None:
         raise UsageError(
             f"{path} does not hold a layer study; --study is the folder of one, such as `lesion ablate` leaves it."
-        ) from None
+        )
+    blocks = {
+        model.model: {canonical(result.task): _critical(result) for result in model.tasks} for model in summary.models
+    }
+    stopped = any(result.stopping for model in summary.models if model.model in models for result in model.tasks)
     if not any(model in blocks for model in models):
         near = nearest(models[0], blocks, limit=1) if models else ""
         raise UsageError(
@@ -85,9 +82,9 @@ def read_critical(folder: str | Path, models: Iterable[str]) -> Critical:
     return Critical(str(folder), blocks)
 
 
-def _critical(entries: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """Of the entries of one task, the blocks whose ablation as a whole is critical under some factor."""
-    return tuple(sorted({int(entry["layer"]) for entry in entries if entry["unit"] == "block" and entry["critical"]}))
+def _critical(result: TaskResult) -> tuple[int, ...]:
+    """The blocks whose ablation as a whole is critical for a task under some factor."""
+    return tuple(sorted({cell.layer for cell in result.cells if cell.unit == "block" and cell.critical}))
 
 
 class Distance(Value):

@@ -13,6 +13,7 @@ from lesion.core.store import Store
 from lesion.core.values import read_summary, summary_kind
 from lesion.errors import UsageError
 from lesion.files import stored_object, understood
+from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.drift.result import DriftSummary
 from lesion.studies.isolation.result import IsolationSummary, MatrixCount, Selected
 from lesion.studies.overlay.result import Kind, Profile
@@ -59,11 +60,13 @@ def read(folder: Path) -> Found:
     advice = f"`lesion report {folder}` writes it anew, or run the study again on that folder"
     with understood(folder / name, advice):
         told = stored_object(folder / name, advice)
-        if kind == "layers" and not _of_layers(told):
-            raise UsageError(_nothing(folder))
+        if kind == "layers":
+            if told is None or told.get("kind") != "layers":
+                raise UsageError(_nothing(folder))
+            return _layers(folder, AblationSummary.model_validate(told))
         if not isinstance(told, dict):
             raise TypeError("it is no object")
-        reading = {"layers": _layers, "truncation": _truncation}
+        reading = {"truncation": _truncation}
         found = reading[kind](folder, told)
         study = told.get("study")
         label = study.get("approximate") if isinstance(study, dict) else None
@@ -81,13 +84,6 @@ def _nothing(folder: Path) -> str:
     )
 
 
-def _of_layers(told: Any) -> bool:
-    models = told.get("models") if isinstance(told, dict) else None
-    if not isinstance(models, list):
-        return False
-    return any(isinstance(task, dict) and "layers" in task for model in models for task in model.get("tasks") or ())
-
-
 def _number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
@@ -103,38 +99,37 @@ def _profile(
     return Profile(model=model, kind=kind, label=label, blocks=blocks, values=values, low=low, high=high, **more)
 
 
-def _layers(folder: Path, told: Mapping[str, Any]) -> Found:
+def _layers(folder: Path, summary: AblationSummary) -> Found:
     """Of a layer study: what each task loses without each block (Nepal et al. 2025, Figures 1 and 2)."""
-    found: list[Profile | None] = []
+    profiles: list[Profile | None] = []
     notes = []
-    for model in told["models"]:
-        for task in model["tasks"]:
-            stopped = any(entry.get("decided") is not None for entry in task["layers"])
+    for model in summary.models:
+        for result in model.tasks:
+            stopped = result.stopping is not None
             if stopped:
                 notes.append(
-                    f"{folder.name}: asking about {task['task']} of {model['model']} stopped block by block, when it"
+                    f"{folder.name}: asking about {result.task} of {model.model} stopped block by block, when it"
                     " was decided whether the drop exceeds the effect; these drops stand on different items, so that"
                     " they are drawn and not ranked, and no block is shaded as critical: the full table says which"
                     " are."
                 )
-            groups: dict[tuple[str, float], list[Mapping[str, Any]]] = {}
-            for entry in task["layers"]:
-                groups.setdefault((entry.get("unit", "block"), float(entry.get("factor", 0.0))), []).append(entry)
-            for (unit, factor), entries in groups.items():
+            for unit, factor in dict.fromkeys((cell.unit, cell.factor) for cell in result.cells):
                 scaled = ("" if factor == 0 else f", ×{factor:g}") + (", stopped" if stopped else "")
-                rows = (
-                    (int(e["layer"]), _number(e["drop"]), _number(e.get("drop_low")), _number(e.get("drop_high")))
-                    for e in entries
-                )
-                critical = tuple(sorted(int(entry["layer"]) for entry in entries if entry.get("critical")))
-                label = f"drop · {PLACES.get(unit, f'{unit}, ')}{task['task']}{scaled}"
-                found.append(
+                cells = result.of(unit, factor)
+                profiles.append(
                     _profile(
-                        model["model"], "layers", label, rows,
-                        critical=critical, ranked=not stopped, source=folder.name,
+                        model.model, "layers", f"drop · {PLACES[unit]}{result.task}{scaled}",
+                        (
+                            (cell.layer, _number(cell.drop.value), _number(cell.drop.low), _number(cell.drop.high))
+                            for cell in cells
+                        ),
+                        critical=tuple(cell.layer for cell in cells if cell.critical),
+                        ranked=not stopped, source=folder.name,
                     )
                 )  # fmt: skip
-    return Found(folder, _present(found), _stored(folder, [model["model"] for model in told["models"]]), tuple(notes))
+    if summary.approximate:
+        notes.append(f"{folder.name} is approximate. {summary.approximate}")
+    return Found(folder, _present(profiles), _stored(folder, [model.model for model in summary.models]), tuple(notes))
 
 
 def _stored(folder: Path, names: Sequence[str]) -> dict[str, str | None]:

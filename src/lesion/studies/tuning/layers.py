@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
-from lesion.atomic import replace
 from lesion.engines.engine import MakeEngine
-from lesion.errors import LesionError, UsageError, nearest
-from lesion.files import UNFIT, named, read_object, understood
+from lesion.errors import UsageError, nearest
+from lesion.files import named
 from lesion.models.load import Model
 from lesion.progress import Watcher
+from lesion.studies.ablation.result import AblationSummary, read_layers
 from lesion.studies.ablation.run import run
 from lesion.studies.ablation.study import Study
 from lesion.studies.tuning.result import Drops
@@ -55,10 +53,7 @@ def ablated(
         f" {study.ablation_items} items, which are not test items; it is kept in {place}."
     )
     outcome = run(layers, place, watcher=watcher, models={study.model.name: model}, make_engine=make_engine)
-    try:
-        replace(place / "summary.json", json.dumps(outcome.summary))
-    except OSError as error:
-        raise LesionError(f"{place} cannot be written: {error.strerror or error}; give another --out.") from error
+    outcome.summary.write(place)
     return _drops(outcome.summary, study, len(model.anatomy.blocks), place, None)
 
 
@@ -75,45 +70,35 @@ def read(study: TuningStudy, blocks: int) -> Drops:
             f"{place} has no summary.json of a layer study; give the folder of a finished `lesion ablate` with --study,"
             f" or leave --study out."
         )
-    summary = read_object(place / "summary.json")
-    with understood(place / "summary.json", f"run `lesion report {place}`"):
-        return _drops(summary, study, blocks, place, str(study.layers_from))
+    summary = read_layers(place)
+    if summary is None:
+        raise UsageError(f"{place / 'summary.json'} is not of a layer study; give the folder of a `lesion ablate`.")
+    return _drops(summary, study, blocks, place, str(study.layers_from))
 
 
-def _drops(summary: Any, study: TuningStudy, blocks: int, place: Path, source: str | None) -> Drops:
-    try:
-        models = {entry["model"]: entry["tasks"] for entry in summary["models"]}
-        known = [entry["task"] for tasks in models.values() for entry in tasks]
-        # A drift study has models too, but not these.
-        if any("layers" not in entry or "items" not in entry for tasks in models.values() for entry in tasks):
-            raise KeyError("layers")
-    except UNFIT:
-        raise UsageError(
-            f"{place / 'summary.json'} is not of a layer study; give the folder of a `lesion ablate`."
-        ) from None
+def _drops(summary: AblationSummary, study: TuningStudy, blocks: int, place: Path, source: str | None) -> Drops:
+    models = {model.model: model.tasks for model in summary.models}
+    known = list(dict.fromkeys(result.task for tasks in models.values() for result in tasks))
     if study.model.name not in models:
         raise UsageError(
             f"The layer study in {place} is about {', '.join(models)}, not {study.model.name}"
             f"{nearest(study.model.name, models)}; give one of this model, or leave --study out."
         )
-    of_task = [entry for entry in models[study.model.name] if canonical(entry["task"]) == canonical(study.task)]
+    of_task = [each for each in models[study.model.name] if canonical(each.task) == canonical(study.task)]
     if not of_task:
         raise UsageError(
-            f"The layer study in {place} asked {', '.join(dict.fromkeys(known))}, not {study.task}"
+            f"The layer study in {place} asked {', '.join(known)}, not {study.task}"
             f"{nearest(study.task, known)}; give one of this task, or leave --study out."
         )
-    off = {
-        entry["layer"]: entry
-        for entry in of_task[0]["layers"]
-        if entry.get("unit", "block") == "block" and entry.get("factor", 0) == 0
-    }
+    result = of_task[0]
+    off = {cell.layer: cell for cell in result.of("block", 0.0)}
     missing = [layer for layer in range(blocks) if layer not in off]
     if missing:
         raise UsageError(
             f"The layer study in {place} did not switch off every block of {study.model.name}: block {missing[0]} is"
             f" missing. Finish it, or leave --study out."
         )
-    if any(off[layer].get("decided") is not None for layer in range(blocks)):
+    if result.stopping is not None:
         raise UsageError(
             f"In the layer study in {place} asking stopped as soon as it was decided whether a block's drop exceeds the"
             f" effect: the drops stand on different items and do not rank the blocks, and which are critical"
@@ -121,8 +106,8 @@ def _drops(summary: Any, study: TuningStudy, blocks: int, place: Path, source: s
             f" leave --study out."
         )
     return Drops(
-        drops=tuple(float(off[layer]["drop"]) for layer in range(blocks)),
-        critical=tuple(layer for layer in range(blocks) if off[layer].get("critical")),
-        items=int(of_task[0]["items"]),
+        drops=tuple(off[layer].drop.value or 0.0 for layer in range(blocks)),
+        critical=tuple(layer for layer in range(blocks) if off[layer].critical),
+        items=result.items,
         source=source,
     )

@@ -1,6 +1,5 @@
-"""The sections on invariance: families on the page of a layer study, from the numbers that the study tells."""
+"""The section on invariance: families on the page of a layer study, from the numbers of the study."""
 
-import copy
 import re
 
 import made
@@ -8,11 +7,15 @@ import made_invariance
 import pytest
 from page_checks import HOSTILE, Elements
 
-from lesion.errors import LesionError
+from lesion.report.blocks import Figure, flat
+from lesion.report.drawing import specification
 from lesion.studies.ablation import report as page
-from lesion.studies.ablation.invariance import over_time as invariance_time
+from lesion.studies.ablation.invariance import charts
 from lesion.studies.ablation.invariance import report as invariance
-from lesion.studies.ablation.invariance import tables as invariance_tables
+from lesion.studies.ablation.invariance.result import FamilyResult, Member
+from lesion.studies.ablation.result import AblationSummary
+
+SPACE = "\N{NO-BREAK SPACE}"
 
 
 @pytest.fixture(scope="module")
@@ -25,157 +28,174 @@ def text(told):
     return page.page(*told)
 
 
+def rows(chart) -> list[dict]:
+    return [row for data in specification(chart)["datasets"].values() for row in data]
+
+
 def part(text):
     """The section's text without tags, spaces run together."""
     section = text[text.index('<section id="invariance"') : text.index('<section id="accuracy"')]
-    return " ".join(re.sub(r"<[^>]*>", " ", section).split())
+    return " ".join(re.sub(r"<[^>]*>", " ", section).replace(SPACE, " ").split())
 
 
-def family(told, name):
-    return next(entry for entry in told[0]["invariance"]["families"] if entry["family"] == name)
+def family(told, name) -> charts.OfFamily:
+    return next(of for of in charts.families(told[0]) if of.family.family == name)
 
 
-def test_a_study_without_families_has_no_such_section(tmp_path):
+def changed(summary, change) -> AblationSummary:
+    """The summary with its families changed as JSON."""
+    form = summary.model_dump(mode="json")
+    for entry in form["invariance"]["families"]:
+        change(entry)
+    return AblationSummary.model_validate(form)
+
+
+def test_a_study_without_families_has_no_such_section():
     assert 'id="invariance"' not in page.page(*made.study())
-    assert invariance.pngs(made.study()[0], 0.95) == {}
-    assert invariance.sections({"models": [], "invariance": None}, 0.95) == []
+    assert invariance.section(made.study()[0]) is None
+    assert charts.families(made.study()[0]) == []
 
 
-def test_every_family_has_its_verdict_as_a_badge_and_its_paragraph(told, text):
-    for entry in told[0]["invariance"]["families"]:
-        verdict = entry["verdict"]
-        assert f"{entry['family']} {verdict['word']} {verdict['text'].partition('. ')[0]}." in part(text)
-        for task, word in verdict["by_task"].items():
-            assert f"{task} {word}" in part(text)
+def test_every_family_has_its_word_and_its_paragraph(told, text):
+    for entry in told[0].invariance.families:
+        verdict = entry.verdict
+        assert f"{entry.family}: {verdict.word} {verdict.text.partition('. ')[0]}." in part(text)
+        for task, word in verdict.by_task.items():
+            assert f"{task}: {word}" in part(text)
 
 
 def test_all_variants_of_a_family_are_on_one_plot_per_task_and_checkpoints_are_not(told):
-    llama, qwen = invariance.sections(told[0], 0.95)
-    assert [curve["task"] for curve in llama["curves"]] == list(made_invariance.TASKS)
-    drawn = str(llama["curves"][0]["drawn"][0])
-    assert len(re.findall(r'<g class="t\d"><path class="stroke"', drawn)) == 3
-    assert [label for _, label in llama["legend"]] == ["base", "instruct", "rlvr"]
-    assert [label for _, label in qwen["legend"]] == ["base", "instruct"]
+    llama, qwen = charts.families(told[0])
+    assert tuple(llama.finished.panels) == made_invariance.TASKS
+    assert llama.finished.labels == ("base", "instruct", "rlvr")
+    assert qwen.finished.labels == ("base", "instruct")
+    assert all(len(curves) == 3 for curves in llama.finished.panels.values())
 
 
-def test_the_strip_is_filled_where_and_only_where_a_block_is_critical(told):
-    for section, entry in zip(invariance.sections(told[0], 0.95), told[0]["invariance"]["families"], strict=True):
-        for (name, rows), task in zip(section["strips"], entry["tasks"], strict=True):
-            assert name == task["task"]
-            for row in rows:
-                filled = [layer for layer, cell in row["cells"].items() if cell["class"] != "k0"]
-                assert filled == task["critical"][row["model"]]
-                curve = next(curve for curve in task["curves"] if curve["model"] == row["model"])
-                assert row["cells"][2]["text"] == f"{100 * curve['relative'][2]:.0f}"
+def test_the_strip_is_coloured_where_and_only_where_a_block_is_critical(told):
+    for of in charts.families(told[0]):
+        for task in of.family.tasks:
+            drawn = rows(charts.critical(of, task))
+            for member in of.family.finished:
+                own = [row for row in drawn if row["y"] == of.family.labels[member.model]]
+                assert tuple(row["x"] for row in own if row["value"] is not None) == task.critical(member.model)
+                assert tuple(row["x"] for row in own if row["marked"]) == task.critical(member.model)
+                result = of.curves[member.model, task.task].result
+                lost = result.cells[2].drop.value / result.baseline.accuracy.value
+                assert own[2]["text"] == f"{100 * lost:.0f}"
 
 
 def test_the_matrix_holds_every_pair_of_variants_once(told):
-    llama, qwen = invariance.sections(told[0], 0.95)
-    assert [len(cells) for _, cells in llama["matrices"][0]["rows"]] == [0, 1, 2]
-    assert [label for label, _ in qwen["matrices"][0]["rows"]] == ["base", "instruct"]
-    pair = next(p for p in family(told, "qwen2")["tasks"][0]["pairs"])
-    cell = qwen["matrices"][0]["rows"][1][1][0]
-    assert cell["rho"] == invariance_tables.rho(pair["rho"])
-    assert cell["sure"] == (pair["p_corrected"] <= 0.05)
+    llama, qwen = charts.families(told[0])
+    drawn = rows(charts.correlations(llama, llama.family.tasks[0]))
+    assert [(row["x"], row["y"]) for row in drawn] == [("base", "instruct"), ("base", "rlvr"), ("instruct", "rlvr")]
+    (pair,) = qwen.family.tasks[0].pairs
+    (cell,) = rows(charts.correlations(qwen, qwen.family.tasks[0]))
+    assert cell["text"].splitlines()[0] == charts.rho(pair.rho.value)
+    assert cell["marked"] == (pair.rho.p_corrected <= 0.05)
 
 
 def test_over_training_rows_go_by_step_and_the_onset_is_marked_where_a_block_becomes_critical_for_good(told):
-    entry = family(told, "llama")
-    names = invariance.labels(entry)
-    [axis] = invariance_time.axes(entry, entry["tasks"][0], names)
-    assert [row["label"] for row in axis["rows"]] == ["step 8", "step 64", "end (base)"]
-    assert [row["able"] for row in axis["rows"]] == [False, True, True]
-    marked = {(row["label"], layer) for row in axis["rows"] for layer, cell in row["cells"].items() if cell["onset"]}
-    expected = {(names[o["model"]], o["layer"]) for o in entry["tasks"][0]["onset"] if o["model"]}
-    assert marked == {("end (base)" if name == "base" else name, layer) for name, layer in expected}
+    of = family(told, "llama")
+    task = of.family.tasks[0]
+    (training,) = charts.trainings(of, task)
+    drawn = rows(charts.over_time(of, task, training))
+    labels = list(dict.fromkeys(row["y"] for row in drawn))
+    assert labels == ["step 8, cannot do it", "step 64", "end (base)"]
+    marked = {(row["y"], row["x"]) for row in drawn if charts.ONSET in row["text"]}
+    names = of.family.labels | {"bundled:llama-base": "end (base)"}
+    assert marked == {(names[onset.model], str(onset.layer)) for onset in task.onset if onset.model}
     assert marked
-    assert invariance_time.axes(family(told, "qwen2"), family(told, "qwen2")["tasks"][0], names) == []
+    qwen = family(told, "qwen2")
+    assert charts.trainings(qwen, qwen.family.tasks[0]) == []
 
 
 def test_one_task_stands_against_another_with_what_both_lose_there(told, text):
-    entry = next(e for e in family(told, "llama")["between_tasks"] if e["model"] == "bundled:llama-base")
-    shown = f"{100 * entry['relative_a']:.0f}\N{NO-BREAK SPACE}%"
-    assert shown.replace("\N{NO-BREAK SPACE}", " ") in part(text).replace("\N{NO-BREAK SPACE}", " ")
-    assert "One task against another in the same model" in text
+    of = family(told, "llama")
+    entry = next(e for e in of.family.between_tasks if e.model == "bundled:llama-base")
+    assert f"{100 * entry.relative_a:.0f} %" in part(text)
+    assert "one task against another in the same model" in part(text)
 
 
-def test_figures_are_one_per_family_and_task_and_one_more_per_training(told):
-    assert set(invariance.pngs(told[0], 0.95)) == {
-        "invariance-llama-primer-arithmetic.png", "invariance-llama-primer-atlas.png",
-        "invariance-time-llama-primer-arithmetic.png", "invariance-time-llama-primer-atlas.png",
-        "invariance-qwen2-primer-arithmetic.png", "invariance-qwen2-primer-atlas.png",
-    }  # fmt: skip
+def test_figures_are_one_per_family_and_one_more_per_training_and_task(told):
+    blocks = flat(invariance.section(told[0]).blocks)
+    assert [block.name for block in blocks if isinstance(block, Figure) and block.name] == [
+        "invariance-llama",
+        "invariance-time-llama-primer-arithmetic",
+        "invariance-time-llama-primer-atlas",
+        "invariance-qwen2",
+    ]
 
 
 def test_models_of_different_depth_lie_over_their_relative_depth(told):
-    summary = copy.deepcopy(told[0])
-    entry = next(e for e in summary["invariance"]["families"] if e["family"] == "qwen2")
-    entry["members"][1]["blocks"] = 12
-    for task in entry["tasks"]:
-        task["curves"][1]["depth"] = [layer / 11 for layer in task["curves"][1]["layers"]]
-    section = invariance.sections(summary, 0.95)[1]
-    assert section["by_depth"]
-    assert "depth of the block, % of the model" in str(section["curves"][0]["drawn"][1])
-    assert invariance.pngs(summary, 0.95)["invariance-qwen2-primer-atlas.png"][:4] == b"\x89PNG"
+    def deeper(entry):
+        if entry["family"] == "qwen2":
+            entry["members"][1]["blocks"] = 12
+
+    of = family((changed(told[0], deeper),), "qwen2")
+    assert of.family.depths_differ
+    drawn = rows(charts.by_depth(of, "primer:atlas"))
+    assert [row["x"] for row in drawn if row["series"] == "base"] == pytest.approx([n / 5 for n in range(6)], abs=1e-5)
+    assert [row["x"] for row in drawn if row["series"] == "instruct"] == pytest.approx(
+        [n / 11 for n in range(6)], abs=1e-5
+    )
 
 
 def test_variants_that_share_a_word_go_by_their_names():
     members = [
-        {"model": "a", "variant": "base"}, {"model": "b", "variant": "instruct"}, {"model": "c", "variant": "instruct"},
-        {"model": "d", "variant": None}, {"model": "a@step5", "variant": "base", "step": 5},
+        Member(model="a", source="a", variant="base"), Member(model="b", source="b", variant="instruct"),
+        Member(model="c", source="c", variant="instruct"), Member(model="d", source="d"),
+        Member(model="a@step5", source="a", variant="base", step=5),
     ]  # fmt: skip
-    assert invariance.labels({"members": members}) == {"a": "base", "b": "b", "c": "c", "d": "d", "a@step5": "step 5"}
+    verdict = {"word": "cannot tell", "text": "", "reasons": (), "by_task": {}, "between": None}
+    empty = {"notes": (), "tasks": (), "between_tasks": (), "base": "a"}
+    found = FamilyResult(family="f", members=members, verdict=verdict, **empty)
+    assert found.labels == {"a": "base", "b": "b", "c": "c", "d": "d", "a@step5": "step 5"}
 
 
 def test_numbers_that_are_not_known_are_dashes_and_break_nothing(told):
-    summary = copy.deepcopy(told[0])
-    for entry in summary["invariance"]["families"]:
+    def unknown(entry):
+        nothing = {"value": None, "low": None, "high": None, "p": None, "p_corrected": None}
         for task in entry["tasks"]:
             task["joint"] = None
             for pair in task["pairs"]:
-                pair |= dict.fromkeys(("rho", "low", "high", "p", "p_corrected", "ceiling", "corrected"))
-            for curve in task["curves"]:
-                curve["relative"] = [None] * len(curve["drops"])
-        for one in entry["between_tasks"]:
-            one |= dict.fromkeys(("rho", "low", "high", "difference", "difference_low", "relative_b"))
-    text = page.page(summary, *told[1:])
-    assert "None" not in part(text)
-    assert len(invariance.pngs(summary, 0.95)) == 6
+                pair |= {"rho": nothing, "true": nothing, "ceiling": None}
+        for between in entry["between_tasks"]:
+            between |= {"rho": nothing, "true": nothing, "difference": nothing, "relative_b": None}
+
+    assert "None" not in part(page.page(changed(told[0], unknown), *told[1:]))
 
 
 def test_hostile_names_and_sentences_stay_text(told, text):
-    summary = copy.deepcopy(told[0])
-    for entry in summary["invariance"]["families"]:
+    def hostile(entry):
         entry["family"] = HOSTILE[0]
-        entry["notes"] = list(HOSTILE)
-        entry["verdict"] |= {"text": HOSTILE[1], "reasons": list(HOSTILE), "word": HOSTILE[3]}
+        entry["notes"] = HOSTILE[:5]
+        entry["verdict"] |= {"text": HOSTILE[1], "reasons": HOSTILE[:5]}
         for member in entry["members"]:
             member["variant"] = f"{member['variant']}{HOSTILE[6]}"
-    hostile = Elements(page.page(summary, *told[1:]))
-    assert {tag for tag, _ in hostile.found} == {tag for tag, _ in Elements(text).found}
-    assert not [a for _, a in hostile.found if "style" in a or any(name.startswith("on") for name in a)]
-    files = invariance.pngs(summary, 0.95)
-    assert len(files) == 6
-    assert all(re.fullmatch(r"[A-Za-z0-9._-]+\.png", name) for name in files)
 
-
-def test_a_damaged_section_says_what_to_do(told):
-    summary = {**told[0], "invariance": {"families": [{"family": "x", "members": [{}], "tasks": []}]}}
-    with pytest.raises(LesionError, match="Run the study again on the same folder"):
-        page.page(summary, *told[1:])
+    summary = changed(told[0], hostile)
+    elements = Elements(page.page(summary, *told[1:]))
+    assert {tag for tag, _ in elements.found} == {tag for tag, _ in Elements(text).found}
+    assert not [a for _, a in elements.found if any(name.startswith("on") for name in a)]
+    names = [
+        block.name for block in flat(invariance.section(summary).blocks) if isinstance(block, Figure) and block.name
+    ]
+    assert len(names) == len(set(names)) == 4
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
 
 
 def test_an_interval_that_is_not_there_is_called_not_measurable_and_a_rho_at_its_ceiling_so(told):
-    summary = copy.deepcopy(told[0])
-    entry = next(e for e in summary["invariance"]["families"] if e["family"] == "qwen2")
-    entry["tasks"][0]["pairs"][0] |= {"rho": 0.97, "ceiling": 0.95, "low": None, "high": None}
-    cell = invariance.sections(summary, 0.95)[1]["matrices"][0]["rows"][1][1][0]
-    assert cell["limits"] == "not measurable"
-    assert "as high as two measurements of one profile reach (about .95)" in cell["tip"]
-    assert "of the true profiles not measurable" in cell["tip"]
-    entry["tasks"][0]["pairs"][0] |= {"rho": 0.9, "low": 0.91, "high": 1.0, "corrected": 0.98}
-    cell = invariance.sections(summary, 0.95)[1]["matrices"][0]["rows"][1][1][0]
-    assert cell["limits"] == "[.91,\N{NO-BREAK SPACE}1]"
-    assert "two equal profiles would reach about .95" in cell["tip"]
-    assert "the noise that lowers ρ taken out" in cell["tip"]
-    assert "it may lie above ρ" in part(page.page(summary, *told[1:]))
+    of = family(told, "qwen2")
+    (pair,) = of.family.tasks[0].pairs
+
+    def shown(rho, low, high, corrected=None):
+        true = pair.true.model_copy(update={"value": corrected, "low": low, "high": high})
+        changes = {"rho": pair.rho.model_copy(update={"value": rho}), "true": true, "ceiling": 0.95}
+        return charts.pair_text(pair.model_copy(update=changes), of.family.labels)
+
+    assert "as high as two measurements of one profile reach (about .95)" in shown(0.97, None, None)
+    assert "of the true profiles not measurable" in shown(0.97, None, None)
+    assert "two equal profiles would reach about .95" in shown(0.9, 0.91, 1.0, 0.98)
+    assert f".98 [.91,{SPACE}1], the noise that lowers ρ taken out" in shown(0.9, 0.91, 1.0, 0.98)
+    assert charts.limits(None, None) == "not measurable"

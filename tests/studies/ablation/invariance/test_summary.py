@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,10 +10,13 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
+from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.statistics.agreement import agreement
 from lesion.studies.ablation.invariance import tasks as invariance_tasks
+from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask, Invariance
 from lesion.studies.ablation.invariance.summary import invariance
+from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 
@@ -33,7 +35,7 @@ def told(
     missing: tuple[str, str] | None = None,
     first: int = 0,
     **values: Any,
-) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+) -> tuple[Invariance | None, AblationSummary]:
     """Invariance and summary of models that lose these parts of what they can do per layer; None: can do nothing."""
     study = Study.make(models=models or [BASE, *CHILDREN], tasks=[MATHS, RECALL], items=items, **values)
     rng = np.random.default_rng(0)
@@ -59,11 +61,11 @@ def told(
     return invariance(study, summary, frame, asked), summary
 
 
-def family(profiles: Mapping[str, Mapping[str, list[float] | None]], **values: Any) -> dict[str, Any]:
+def family(profiles: Mapping[str, Mapping[str, list[float] | None]], **values: Any) -> FamilyResult:
     found, _ = told(profiles, **values)
     assert found is not None
-    json.dumps(found, allow_nan=False)  # nothing in it that JSON has no word for
-    return found["families"][0]
+    assert Invariance.model_validate_json(found.model_dump_json()) == found
+    return found.families[0]
 
 
 def same(*models: str) -> dict[str, dict[str, list[float] | None]]:
@@ -71,20 +73,20 @@ def same(*models: str) -> dict[str, dict[str, list[float] | None]]:
 
 
 @pytest.fixture(scope="module")
-def invariant() -> dict[str, Any]:
+def invariant() -> FamilyResult:
     return family(same("base", "instruct", "rlvr"))
 
 
-def task(found: dict[str, Any], name: str = MATHS) -> dict[str, Any]:
-    return next(entry for entry in found["tasks"] if entry["task"] == name)
+def task(found: FamilyResult, name: str = MATHS) -> FamilyTask:
+    return next(entry for entry in found.tasks if entry.task == name)
 
 
 def test_children_with_the_profile_of_their_base_are_invariant(invariant):
-    assert invariant["verdict"]["word"] == "holds"
+    assert invariant.verdict.word == "holds"
     # One critical block of eight is where any two sets of one would meet once in eight times.
-    assert invariant["verdict"]["by_task"] == {MATHS: "holds", RECALL: "cannot tell"}
-    assert invariant["verdict"]["between"] == "holds"
-    text = invariant["verdict"]["text"]
+    assert invariant.verdict.by_task == {MATHS: "holds", RECALL: "cannot tell"}
+    assert invariant.verdict.between == "holds"
+    text = invariant.verdict.text
     assert text.startswith("It holds: the blocks on which primer:arithmetic hangs in base")
     assert "Critical for primer:arithmetic in the base: blocks 0, 2, 5 and 7." in text
     assert "instruct has the same." in text
@@ -93,78 +95,76 @@ def test_children_with_the_profile_of_their_base_are_invariant(invariant):
 
 def test_a_child_with_other_critical_blocks_breaks_it():
     found = family({**same("base", "instruct"), "rlvr": {MATHS: OTHER, RECALL: FIRST}})
-    assert found["verdict"]["word"] == "does not hold"
-    sets = next(one for one in task(found)["overlaps"] if (one["a"], one["b"]) == ("base", "rlvr"))
+    assert found.verdict.word == "does not hold"
+    sets = next(one for one in task(found).overlaps if (one.a, one.b) == ("base", "rlvr"))
     # Block 6, which takes 40 % of the base's accuracy, may take half of it: whether it is new is open.
-    assert (sets["lost"], sets["gained"], sets["shared"]) == ([0, 2, 5, 7], [1, 3, 4], [])
-    assert 6 in sets["second"]
-    assert any("rlvr" in reason for reason in found["verdict"]["reasons"])
+    assert (sets.lost, sets.gained, sets.shared) == ((0, 2, 5, 7), (1, 3, 4), ())
+    assert 6 in sets.second
+    assert any("rlvr" in reason for reason in found.verdict.reasons)
 
 
 def test_a_child_that_cannot_do_the_task_says_nothing_either_way():
     found = family({**same("base", "instruct"), "rlvr": {MATHS: None, RECALL: FIRST}})
-    assert found["verdict"]["word"] == "cannot tell"
-    assert any("rlvr cannot do it (0 % right)" in reason for reason in found["verdict"]["reasons"])
-    pair = next(one for one in task(found)["pairs"] if (one["a"], one["b"]) == ("base", "rlvr"))
-    assert [pair[name] for name in ("rho", "low", "high", "p", "p_corrected")] == [None] * 5
+    assert found.verdict.word == "cannot tell"
+    assert any("rlvr cannot do it (0 % right)" in reason for reason in found.verdict.reasons)
+    pair = next(one for one in task(found).pairs if (one.a, one.b) == ("base", "rlvr"))
+    assert pair.rho == Estimate(value=None)
+    assert (pair.true.low, pair.true.high) == (None, None)
 
 
 def test_a_base_that_cannot_do_the_task_has_nothing_to_hand_down():
     found = family({**same("instruct", "rlvr"), "base": {MATHS: None, RECALL: FIRST}})
-    assert found["verdict"]["word"] == "cannot tell"
-    assert "base cannot do it" in found["verdict"]["text"]
+    assert found.verdict.word == "cannot tell"
+    assert "base cannot do it" in found.verdict.text
 
 
 def test_pairs_are_spearmans_of_the_drops_in_the_summary_corrected_by_holm():
     found, summary = told(same("base", "instruct", "rlvr"))
     assert found is not None
-    drops = {model["model"]: [layer["drop"] for layer in model["tasks"][0]["layers"]] for model in summary["models"]}
-    pairs = task(found["families"][0])["pairs"]
-    assert [(one["a"], one["b"], one["kind"]) for one in pairs] == [
+    drops = {model.model: [cell.drop.value for cell in model.tasks[0].cells] for model in summary.models}
+    pairs = task(found.families[0]).pairs
+    assert [(one.a, one.b, one.kind) for one in pairs] == [
         ("base", "instruct", "variant"),
         ("base", "rlvr", "variant"),
         ("instruct", "rlvr", "variant"),
     ]
     for pair in pairs:
-        assert pair["rho"] == pytest.approx(spearmanr(drops[pair["a"]], drops[pair["b"]]).statistic)
-        assert pair["p"] <= pair["p_corrected"] <= min(1.0, 3 * pair["p"])
-    curves = {curve["model"]: curve for curve in task(found["families"][0])["curves"]}
-    assert {model: curve["drops"] for model, curve in curves.items()} == drops
-    baseline = curves["base"]["baseline"]
-    assert curves["base"]["relative"] == [pytest.approx(drop / baseline) for drop in drops["base"]]
-    assert curves["base"]["depth"] == [pytest.approx(layer / 7) for layer in range(8)]
+        assert pair.rho.value == pytest.approx(spearmanr(drops[pair.a], drops[pair.b]).statistic)
+        assert pair.rho.p <= pair.rho.p_corrected <= min(1.0, 3 * pair.rho.p)
 
 
-def test_the_losses_of_recall_are_those_at_the_blocks_of_arithmetic(invariant):
-    curves = {
-        name: next(one for one in task(invariant, name)["curves"] if one["model"] == "base") for name in (MATHS, RECALL)
+def test_the_losses_of_recall_are_those_at_the_blocks_of_arithmetic():
+    shared, summary = told(same("base", "instruct", "rlvr"))
+    relative = {
+        each.task: [cell.drop.value / each.baseline.accuracy.value for cell in each.cells]
+        for each in summary.models[0].tasks
     }
-    entry = next(one for one in invariant["between_tasks"] if one["model"] == "base")
-    assert (entry["a"], entry["b"], entry["layers"], entry["critical_shared"]) == (MATHS, RECALL, [0, 2, 5, 7], [0])
-    for key, name in (("relative_a", MATHS), ("relative_b", RECALL)):
-        assert entry[key] == pytest.approx(np.mean([curves[name]["relative"][layer] for layer in (0, 2, 5, 7)]))
+    entry = next(one for one in shared.families[0].between_tasks if one.model == "base")
+    assert (entry.a, entry.b, entry.layers, entry.critical_shared) == (MATHS, RECALL, (0, 2, 5, 7), (0,))
+    for value, name in ((entry.relative_a, MATHS), (entry.relative_b, RECALL)):
+        assert value == pytest.approx(np.mean([relative[name][layer] for layer in (0, 2, 5, 7)]))
     # Block 0 is critical for both: without it, recall loses far less.
-    for key, name in (("alone_a", MATHS), ("alone_b", RECALL)):
-        assert entry[key] == pytest.approx(np.mean([curves[name]["relative"][layer] for layer in (2, 5, 7)]))
-    assert "Without the blocks critical for both, " in invariant["verdict"]["text"]
-    assert entry["difference_low"] <= entry["difference"] <= entry["difference_high"]
-    assert entry["difference"] == pytest.approx(entry["relative_a"] - entry["relative_b"])
-    assert entry["ratio_low"] <= entry["ratio"] <= entry["ratio_high"] < 0.5
+    for value, name in ((entry.alone_a, MATHS), (entry.alone_b, RECALL)):
+        assert value == pytest.approx(np.mean([relative[name][layer] for layer in (2, 5, 7)]))
+    assert "Without the blocks critical for both, " in shared.families[0].verdict.text
+    assert entry.difference.low <= entry.difference.value <= entry.difference.high
+    assert entry.difference.value == pytest.approx(entry.relative_a - entry.relative_b)
+    assert entry.ratio.low <= entry.ratio.value <= entry.ratio.high < 0.5
 
 
 def test_blocks_that_are_critical_for_everything_are_no_place_of_arithmetic():
     found = family({model: {MATHS: STEEP, RECALL: STEEP} for model in ("base", "instruct", "rlvr")})
-    assert found["verdict"]["word"] == "holds"
-    assert found["verdict"]["between"] == "does not hold"
-    assert "do not all lose less than 50 %" in found["verdict"]["text"]
+    assert found.verdict.word == "holds"
+    assert found.verdict.between == "does not hold"
+    assert "do not all lose less than 50 %" in found.verdict.text
 
 
 def test_a_model_with_another_parent_is_shown_and_not_judged():
     models = [BASE, CHILDREN[0], {**CHILDREN[1], "parent": "elsewhere"}]
     found = family({**same("base", "instruct"), "rlvr": {MATHS: OTHER, RECALL: FIRST}}, models=models)
-    assert "rlvr" in {curve["model"] for curve in task(found)["curves"]}
-    assert not any("rlvr" in reason for reason in found["verdict"]["reasons"])
-    assert any("rlvr was trained from elsewhere" in note for note in found["notes"])
+    assert "rlvr" in {skill.model for skill in task(found).skills}
+    assert not any("rlvr" in reason for reason in found.verdict.reasons)
+    assert any("rlvr was trained from elsewhere" in note for note in found.notes)
 
 
 def test_models_without_labels_have_no_such_section():
@@ -175,10 +175,10 @@ def test_models_without_labels_have_no_such_section():
 def test_models_of_different_depth_lie_beside_each_other_and_are_not_correlated():
     deep = {MATHS: [*STEEP, 0.1, 0.9], RECALL: [*FIRST, 0.0, 0.0]}
     found = family({**same("base"), "instruct": deep}, models=[BASE, CHILDREN[0]])
-    assert task(found)["pairs"] == []
-    assert [curve["depth"][-1] for curve in task(found)["curves"]] == [1.0, 1.0]
-    assert found["verdict"]["word"] == "cannot tell"
-    assert any("8 and 10 blocks" in note for note in found["notes"])
+    assert task(found).pairs == ()
+    assert found.depths_differ
+    assert found.verdict.word == "cannot tell"
+    assert any("8 and 10 blocks" in note for note in found.notes)
 
 
 def test_checkpoints_are_compared_with_the_end_and_tell_when_a_block_became_critical():
@@ -193,15 +193,15 @@ def test_checkpoints_are_compared_with_the_end_and_tell_when_a_block_became_crit
         },
         models=models,
     )
-    assert (found["family"], found["base"]) == ("m", None)
-    assert [(one["a"], one["b"], one["kind"]) for one in task(found)["pairs"]] == [
+    assert (found.family, found.base) == ("m", None)
+    assert [(one.a, one.b, one.kind) for one in task(found).pairs] == [
         (f"m@step{step}", "m", "time") for step in (1, 20, 300)
     ]
-    onset = {one["layer"]: one for one in task(found)["onset"]}
-    assert [onset[layer]["step"] for layer in (0, 7, 2, 5)] == [20, 20, 300, 300]
-    assert onset[1]["model"] is None
-    assert onset[2]["able_from"] == 20
-    text = found["verdict"]["text"]
+    onset = {one.layer: one for one in task(found).onset}
+    assert [onset[layer].step for layer in (0, 7, 2, 5)] == [20, 20, 300, 300]
+    assert onset[1].model is None
+    assert onset[2].able_from == 20
+    text = found.verdict.text
     assert "the model comes to do primer:arithmetic between step 1 and step 20." in text
     assert "Blocks 0 and 7 are critical at step 20 already." in text
     assert "Block 2 becomes critical between step 20 and step 300." in text
@@ -209,13 +209,13 @@ def test_checkpoints_are_compared_with_the_end_and_tell_when_a_block_became_crit
 
 def test_what_is_not_answered_yet_is_left_out():
     found = family(same("base", "instruct", "rlvr"), missing=("rlvr", "3×0"))
-    curve = next(one for one in task(found)["curves"] if one["model"] == "rlvr")
-    assert curve["layers"] == [0, 1, 2, 4, 5, 6, 7]
-    pair = next(one for one in task(found)["pairs"] if one["b"] == "rlvr")
-    assert pair["rho"] is not None
+    sets = next(one for one in task(found).overlaps if (one.a, one.b) == ("base", "rlvr"))
+    assert 3 not in sets.second
+    pair = next(one for one in task(found).pairs if one.b == "rlvr")
+    assert pair.rho.value is not None
     found = family(same("base", "instruct", "rlvr"), missing=("rlvr", "baseline"))
-    assert "rlvr" not in {curve["model"] for curve in task(found)["curves"]}
-    assert found["verdict"]["word"] == "cannot tell"
+    assert "rlvr" not in {skill.model for skill in task(found).skills}
+    assert found.verdict.word == "cannot tell"
 
 
 def test_the_same_answers_give_the_same_numbers_and_another_seed_other_draws():
@@ -242,8 +242,8 @@ def test_whole_blocks_at_factor_zero_are_compared_where_there_are_others():
     edits = {"unit": ["mlp", "block"], "factor": [0.5, 0]}
     found, _ = told(same("base", "instruct"), models=[BASE, CHILDREN[0]], items=50, edits=edits)
     assert found is not None
-    assert (found["unit"], found["factor"]) == ("block", 0.0)
-    assert len(task(found["families"][0])["pairs"]) == 1
+    assert (found.unit, found.factor) == ("block", 0.0)
+    assert len(task(found.families[0]).pairs) == 1
 
 
 def test_some_blocks_alone_can_be_compared_too():
@@ -252,6 +252,6 @@ def test_some_blocks_alone_can_be_compared_too():
 
     profiles = {model: {MATHS: upper(STEEP), RECALL: upper(FIRST)} for model in ("base", "instruct", "rlvr")}
     found = family(profiles, first=8, edits={"layers": "8-15"})
-    assert task(found)["joint"]["kept_by_all"] == [8, 10, 13, 15]
-    assert found["verdict"]["word"] == "holds"
-    assert task(found)["curves"][0]["depth"][0] is None  # how many blocks there are is not known from these
+    assert task(found).joint.kept_by_all == (8, 10, 13, 15)
+    assert found.verdict.word == "holds"
+    assert found.members[0].blocks is None  # how many blocks there are is not known from these

@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
+from lesion.core.values import Estimate
 from lesion.statistics.paired import ALPHA
-from lesion.studies.ablation.invariance.families import Family, Member
+from lesion.studies.ablation.invariance.families import Family
+from lesion.studies.ablation.invariance.result import FamilyTask, Joint, Member, Onset, Overlap, Pair, Skill
 from lesion.studies.ablation.invariance.verdict import AGREE, MOST, RELIABLE, RULE, THRESHOLDS, verdict
 
-BASE, CHILD = (Member(name, name, name, None, None, None, 8) for name in ("base", "rlvr"))
+BASE, CHILD = (Member(model=name, source=name, variant=name, blocks=8) for name in ("base", "rlvr"))
 FAMILY = Family("f", (BASE, CHILD), BASE, ())
 PAIR = {
     **{"a": "base", "b": "rlvr", "kind": "variant", "rho": 0.9, "low": 0.8, "high": 1.0, "p": 0.001, "p_least": 0.001},
-    **{"p_corrected": 0.001, "ceiling": 0.95, "corrected": 0.95, "top": {"same": True, "share": 1.0, "two": 2}},
+    **{"p_corrected": 0.001, "ceiling": 0.95},
 }
 SETS = {
     **{"a": "base", "b": "rlvr", "kind": "variant", "first": [1, 2], "second": [1, 2], "shared": [1, 2]},
@@ -24,50 +26,72 @@ JOINT = {"base": "base", "children": ["rlvr"], "kept_by_all": [1, 2], "shared": 
 JOINT["p_least"] = 1 / 56
 
 
+def pair(**changes: Any) -> Pair:
+    values = {**PAIR, **changes}
+    return Pair(
+        **{name: values[name] for name in ("a", "b", "kind", "p_least", "ceiling")},
+        rho=Estimate(value=values["rho"], p=values["p"], p_corrected=values["p_corrected"]),
+        true=Estimate(value=0.95, low=values["low"], high=values["high"]),
+        same_top=True,
+        top_share=1.0,
+        top_two=2,
+    )
+
+
+def skill(model: str, able: bool = True, critical: tuple[int, ...] = (1, 2)) -> Skill:
+    return Skill(model=model, able=able, accuracy=0.9 if able else 0.02, critical=critical)
+
+
 def told(
-    pair: dict[str, Any] | None = None,
+    order: dict[str, Any] | None = None,
     sets: dict[str, Any] | None = None,
     joint: dict[str, Any] | None = None,
     name: str = "gsm8k",
     able: tuple[bool, bool] = (True, True),
     critical: tuple[int, ...] = (1, 2),
-) -> dict[str, Any]:
+) -> FamilyTask:
     subject = {"gsm8k": "mathematics", "math500": "mathematics", "triviaqa": "recall"}[name]
-    curves = [
-        {"model": model, "able": fit, "baseline": 0.9 if fit else 0.02}
-        for model, fit in zip(("base", "rlvr"), able, strict=True)
-    ]
-    return {
-        **{"task": name, "subject": subject, "curves": curves, "onset": []},
-        **{"pairs": [{**PAIR, **(pair or {})}], "overlaps": [{**SETS, **(sets or {})}]},
-        **{"joint": {**JOINT, **(joint or {})}, "critical": {"base": list(critical), "rlvr": [1, 2]}},
-    }
+    return FamilyTask(
+        task=name,
+        subject=subject,
+        items=100,
+        layers=range(8),
+        skills=[skill("base", able[0], critical), skill("rlvr", able[1])],
+        pairs=[pair(**(order or {}))],
+        overlaps=[Overlap(**{**SETS, **(sets or {})})],
+        joint=Joint(**{**JOINT, **(joint or {})}),
+    )
+
+
+def more(task: FamilyTask, **values: Any) -> FamilyTask:
+    """The task with more of some of its parts."""
+    return task.model_copy(update={name: (*getattr(task, name), *added) for name, added in values.items()})
 
 
 def word(**changes: Any) -> str:
-    return verdict(FAMILY, [told(**changes)], [])["word"]
+    return verdict(FAMILY, [told(**changes)], []).word
 
 
 def test_everything_in_favour_holds():
     found = verdict(FAMILY, [told()], [])
-    assert (found["word"], found["by_task"], found["between"]) == ("holds", {"gsm8k": "holds"}, None)
-    assert "It holds" in found["text"]
+    assert (found.word, found.by_task, found.between) == ("holds", {"gsm8k": "holds"}, None)
+    assert "It holds" in found.text
 
 
 def test_a_p_that_could_not_be_smaller_is_said_to_be_the_smallest_possible():
-    assert "(p = 0.018, the smallest possible)" in verdict(FAMILY, [told(joint={"p": 1 / 56})], [])["text"]
-    assert "smallest" not in verdict(FAMILY, [told(joint={"p": 0.03})], [])["text"]
+    assert "(p = 0.018, the smallest possible)" in verdict(FAMILY, [told(joint={"p": 1 / 56})], []).text
+    assert "smallest" not in verdict(FAMILY, [told(joint={"p": 0.03})], []).text
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"pair": {"high": AGREE - 0.01, "low": 0.1}}, "does not hold"),
-        ({"pair": {"high": AGREE, "low": 0.1}}, "cannot tell"),
-        ({"pair": {"low": AGREE - 0.01}}, "cannot tell"),
-        ({"pair": {"low": AGREE}}, "holds"),
-        ({"pair": {"p": ALPHA + 0.01}}, "cannot tell"),
-        ({"pair": {"p": ALPHA}}, "holds"),
+        ({"order": {"high": AGREE - 0.01, "low": 0.1}}, "does not hold"),
+        ({"order": {"high": AGREE, "low": 0.1}}, "cannot tell"),
+        ({"order": {"low": AGREE - 0.01}}, "cannot tell"),
+        ({"order": {"low": AGREE}}, "holds"),
+        ({"order": {"p": ALPHA + 0.01}}, "cannot tell"),
+        ({"order": {"p": ALPHA}}, "holds"),
         ({"joint": {"p": ALPHA + 0.01}}, "cannot tell"),
         ({"joint": {"p": None}}, "cannot tell"),
         ({"sets": {"lost": [1]}}, "holds"),  # half of them, and what is left is beyond chance: an exception, and told
@@ -86,9 +110,9 @@ def test_each_rule_turns_at_its_threshold(changes, expected):
 )
 def test_an_order_that_cannot_be_measured_speaks_neither_for_nor_against(mute):
     poor = {"high": 0.3, "low": 0.0, "p": 0.9}
-    assert word(pair=poor) == "does not hold"
-    assert word(pair={**poor, **mute}) == "holds"
-    assert word(pair={**poor, **mute}, joint={"p": 0.2}) == "cannot tell"
+    assert word(order=poor) == "does not hold"
+    assert word(order={**poor, **mute}) == "holds"
+    assert word(order={**poor, **mute}, joint={"p": 0.2}) == "cannot tell"
 
 
 MUTE = {"low": None, "high": None}
@@ -105,36 +129,36 @@ MUTE = {"low": None, "high": None}
 def test_a_child_whose_order_says_nothing_must_keep_critical_blocks_itself(sets, reason):
     """The joint p stays small: it comes from other children."""
     assert word(sets=sets) == "holds"  # its order is that of the base
-    found = verdict(FAMILY, [told(pair=MUTE, sets=sets)], [])
-    assert found["word"] == "cannot tell"
-    assert any(reason in one for one in found["reasons"])
-    assert reason in found["text"]
-    assert word(pair=MUTE) == "holds"
+    found = verdict(FAMILY, [told(order=MUTE, sets=sets)], [])
+    assert found.word == "cannot tell"
+    assert any(reason in one for one in found.reasons)
+    assert reason in found.text
+    assert word(order=MUTE) == "holds"
 
 
 def test_a_child_that_the_joint_test_leaves_out_needs_its_order():
     assert word(joint={"children": []}) == "holds"
-    assert word(joint={"children": []}, pair=MUTE) == "cannot tell"
+    assert word(joint={"children": []}, order=MUTE) == "cannot tell"
 
 
 def test_p_values_are_corrected_over_the_children_of_the_base_alone():
-    task = told(pair={"p": 0.03, "p_corrected": 0.09})
-    task["pairs"] += [{**PAIR, "a": "rlvr", "b": "other", "p": 0.04}, {**PAIR, "a": "early", "kind": "time"}]
+    task = told(order={"p": 0.03, "p_corrected": 0.09})
+    others = [pair(a="rlvr", b="other", p=0.04), pair(a="early", kind="time")]
+    task = more(task, pairs=others)
     found = verdict(FAMILY, [task], [])
-    assert found["word"] == "holds"
-    assert "p at most 0.030 by Holm over the children" in found["text"]
-    second = Member("distill", "distill", "distill", None, None, None, 8)
-    task["pairs"].append({**PAIR, "b": "distill", "p": 0.03})
-    task["overlaps"].append({**SETS, "b": "distill"})
-    task["curves"].append({"model": "distill", "able": True, "baseline": 0.9})
-    task["joint"]["children"] = ["rlvr", "distill"]
+    assert found.word == "holds"
+    assert "p at most 0.030 by Holm over the children" in found.text
+    second = Member(model="distill", source="distill", variant="distill", blocks=8)
+    overlaps = [Overlap(**{**SETS, "b": "distill"})]
+    task = more(task, pairs=[pair(b="distill", p=0.03)], overlaps=overlaps, skills=[skill("distill")])
+    task = task.model_copy(update={"joint": Joint(**{**JOINT, "children": ["rlvr", "distill"]})})
     found = verdict(Family("f", (BASE, CHILD, second), BASE, ()), [task], [])
-    assert found["word"] == "cannot tell"  # each of the two times two
-    assert "p = 0.060" in found["text"]
+    assert found.word == "cannot tell"  # each of the two times two
+    assert "p = 0.060" in found.text
 
 
 @pytest.mark.parametrize(
-    ("pair", "sentence"),
+    ("order", "sentence"),
     [
         ({"rho": 0.9, "ceiling": 0.95}, "is 0.90, where equal profiles would show about 0.95, as an estimate;"),
         ({"rho": 0.97, "ceiling": 0.95}, "is 0.97, as high as two measurements of one profile reach (about 0.95);"),
@@ -142,15 +166,15 @@ def test_p_values_are_corrected_over_the_children_of_the_base_alone():
         ({"ceiling": None}, "is 0.90;"),
     ],
 )
-def test_the_ceiling_is_an_estimate_that_a_correlation_may_reach(pair, sentence):
-    assert sentence in verdict(FAMILY, [told(pair=pair)], [])["text"]
+def test_the_ceiling_is_an_estimate_that_a_correlation_may_reach(order, sentence):
+    assert sentence in verdict(FAMILY, [told(order=order)], []).text
 
 
 def test_an_order_without_an_interval_is_called_not_measurable():
-    assert "not measurable in rlvr" in verdict(FAMILY, [told(pair=MUTE)], [])["text"]
+    assert "not measurable in rlvr" in verdict(FAMILY, [told(order=MUTE)], []).text
     found = verdict(FAMILY, [told()], [])
-    assert "not measurable" not in found["text"]
-    assert any("with the noise taken out 0.80 to 1.00" in reason for reason in found["reasons"])
+    assert "not measurable" not in found.text
+    assert any("with the noise taken out 0.80 to 1.00" in reason for reason in found.reasons)
 
 
 @pytest.mark.parametrize(
@@ -163,22 +187,20 @@ def test_an_order_without_an_interval_is_called_not_measurable():
     ],
 )
 def test_a_moment_lies_between_two_checkpoints(after, step, moment):
-    task = told()
-    task["onset"] = [
-        {"source": "m", "layer": 3, "step": step, "model": "m", "after": after, "able_from": 1, "able_after": None}
-    ]
-    text = verdict(FAMILY, [task], [])["text"]
+    onset = Onset(source="m", layer=3, step=step, model="m", after=after, able_from=1, able_after=None)
+    task = more(told(), onset=[onset])
+    text = verdict(FAMILY, [task], []).text
     assert f"the model comes to do gsm8k before step 1, the first measured. Block 3 becomes critical {moment}." in text
 
 
 def test_the_word_of_a_family_is_that_of_its_mathematics():
-    broken = {"pair": {"high": 0.2, "low": 0.0}}
+    broken = {"order": {"high": 0.2, "low": 0.0}}
     found = verdict(FAMILY, [told(), told(name="triviaqa", **broken)], [])
-    assert (found["word"], found["by_task"]["triviaqa"]) == ("holds", "does not hold")
-    assert "triviaqa: does not hold" in found["text"]
+    assert (found.word, found.by_task["triviaqa"]) == ("holds", "does not hold")
+    assert "triviaqa: does not hold" in found.text
     found = verdict(FAMILY, [told(), told(name="math500", **broken)], [])
-    assert found["word"] == "does not hold"
-    assert verdict(FAMILY, [told(name="triviaqa", **broken)], [])["word"] == "does not hold"
+    assert found.word == "does not hold"
+    assert verdict(FAMILY, [told(name="triviaqa", **broken)], []).word == "does not hold"
 
 
 @pytest.mark.parametrize(
@@ -190,13 +212,13 @@ def test_the_word_of_a_family_is_that_of_its_mathematics():
 )
 def test_without_base_or_child_it_says_what_is_lacking(family, lacks):
     found = verdict(family, [told()], [])
-    assert found["word"] == "cannot tell"
-    assert lacks in found["text"]
+    assert found.word == "cannot tell"
+    assert lacks in found.text
 
 
 def test_exceptions_are_told_beside_a_verdict_that_holds():
     changes = {"second": [1, 5, 6], "shared": [1], "lost": [2], "gained": [5]}
-    text = verdict(FAMILY, [told(sets=changes)], [])["text"]
+    text = verdict(FAMILY, [told(sets=changes)], []).text
     assert (
         "rlvr has of these block 1, no longer block 2, newly block 5, and, perhaps in the base as well, block 6" in text
     )

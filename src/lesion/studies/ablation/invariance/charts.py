@@ -1,80 +1,221 @@
-"""Charts of the invariance: the variants of a family on one plot per task, by block or by relative depth."""
+"""Charts of the invariance: variants by relative depth, critical layers, rank correlations, and training."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
+import altair as alt
+import pandas as pd
 
-from lesion.report import charts, line_charts, scales
-from lesion.report.line_charts import Curve, Point
-from lesion.report.scales import Scale
-from lesion.report.trials import number
-from lesion.report.views import View
+from lesion.report import plots, theme, wording
+from lesion.report.plots import Axis
+from lesion.studies.ablation.curves import Curve, View, full_drop, view
+from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask, Invariance, Member, Pair
+from lesion.studies.ablation.invariance.wording import smallest
 
-Entry = Mapping[str, Any]
-NARROW, WIDE = (400, 270), (640, 300)  # widths and heights in SVG units, on a phone or beside others, and with room
-DEPTHS = tuple((i / 4, f"{25 * i}") for i in range(5))
+if TYPE_CHECKING:
+    from lesion.studies.ablation.result import AblationSummary, Cell
+
+ALPHA = 0.05
+DEPTH = Axis("depth of the block switched off", -0.03, 1.03, form=".0%")
+ACCURACY = Axis("accuracy", -0.03, 1.03, form=".0%", ticks=(0.0, 0.25, 0.5, 0.75, 1.0))
+ONSET = "◆"
+HEAT = ["x", "y", "value", "text", "tip", "marked", "model", "task", "edit"]
 
 
-def depths_differ(family: Entry) -> bool:
-    """Whether the finished models have different numbers of blocks."""
-    return len({m.get("blocks") for m in family["members"] if m.get("step") is None and m.get("blocks")}) > 1
+@dataclass(frozen=True)
+class OfFamily:
+    """A family with the curves of all its members under the unit and factor that are compared.
+
+    Attributes:
+        finished: the curves of its finished models as one view, labelled by variant.
+        curves: of all members, by model and task.
+    """
+
+    family: FamilyResult
+    finished: View
+    curves: dict[tuple[str, str], Curve]
 
 
-def curves(family: Entry, view: View, names: Mapping[str, str], level: float) -> list[dict[str, Any]]:
-    """Per task the accuracy of all variants against the block cut; after Nepal et al. (2025, Figures 1, 2 and 5)."""
-    if len(view.labels) < 2:
-        return []
+def families(summary: AblationSummary) -> list[OfFamily]:
+    """Every family of a summary with its curves; none without invariance."""
+    shared = summary.invariance
+    return [] if shared is None else [_with_curves(family, shared, summary.curves) for family in shared.families]
+
+
+def _with_curves(family: FamilyResult, shared: Invariance, every: tuple[Curve, ...]) -> OfFamily:
+    names = family.labels
+    curves = {
+        (curve.model, curve.task): replace(curve, label=names[curve.model])
+        for curve in every
+        if (curve.unit, curve.factor) == (shared.unit, shared.factor) and curve.model in names and curve.cells
+    }
+    shown = [curve for member in family.finished for (model, _), curve in curves.items() if model == member.model]
+    return OfFamily(family, view(shown, shared.unit, shared.factor, family.family), curves)
+
+
+def by_depth(of: OfFamily, task: str) -> alt.LayerChart:
+    """Accuracy against the relative depth of the cut: 0 % is the first block, 100 % the last."""
+    blocks = {member.model: member.blocks for member in of.family.members}
+    rows = []
+    for curve in of.finished.panels[task]:
+        depth = blocks[curve.model]
+        for cell in curve.cells if depth and depth > 1 else ():
+            accuracy, share = cell.accuracy, cell.layer / ((depth or 2) - 1)
+            tip = (
+                f"{curve.label}, {wording.place(curve.unit, cell.layer)} of {depth}\n{wording.percent(accuracy.value)}"
+            )
+            tip += f" {wording.interval(accuracy.low, accuracy.high)}" + (", critical" if cell.critical else "")
+            rows.append(
+                {"series": curve.label, "x": share, "y": accuracy.value, "low": accuracy.low, "high": accuracy.high}
+                | {"tip": tip, "model": curve.model, "task": task, "edit": cell.edit}
+            )
+    columns = ["series", "x", "y", "low", "high", "tip", "model", "task", "edit"]
+    return plots.curves(pd.DataFrame(rows, columns=columns), DEPTH, ACCURACY, of.finished.labels, spread="bars")
+
+
+def critical(of: OfFamily, task: FamilyTask) -> alt.LayerChart:
+    """The share of its accuracy that each finished model loses without each layer; coloured and boxed: critical."""
+    rows = []
+    for curve in of.finished.panels.get(task.task, ()):
+        whole = curve.result.baseline.accuracy.value
+        for cell in curve.cells:
+            lost = cell.drop.value / whole if whole and cell.drop.value is not None else None
+            tip = f"{_cell(curve, cell)}\n{wording.percent(lost, 0)} of the accuracy lost; {_drop(cell)}"
+            rows.append(
+                {"x": cell.layer, "y": curve.label, "value": lost if cell.critical else None}
+                | {"text": wording.points(lost, 0), "tip": tip, "marked": bool(cell.critical)}
+                | {"model": curve.model, "task": curve.task, "edit": cell.edit}
+            )
+    frame, axis = pd.DataFrame(rows, columns=HEAT), wording.axis_name(of.finished.unit, of.finished.factor)
+    return plots.heat(frame, axis, "", full=1.25, columns=of.finished.layers)
+
+
+def _cell(curve: Curve, cell: Cell) -> str:
+    return f"{curve.label} · {curve.task} · block{wording.SPACE}{cell.layer}"
+
+
+def _drop(cell: Cell) -> str:
+    text = f"drop {wording.points(cell.drop.value)} points {wording.interval(cell.drop.low, cell.drop.high)}"
+    return f"{text}, critical" if cell.critical else text
+
+
+def correlations(of: OfFamily, task: FamilyTask) -> alt.LayerChart | None:
+    """The rank correlations between the finished models, a lower triangle; None without pairs."""
+    names, pairs = of.family.labels, [pair for pair in task.pairs if pair.kind == "variant"]
+    if not pairs:
+        return None
+    used = [names[member.model] for member in of.family.finished if any(member.model in (p.a, p.b) for p in pairs)]
+    rows = []
+    for pair in pairs:
+        first, second = sorted((names[pair.a], names[pair.b]), key=used.index)
+        p = pair.rho.p if pair.rho.p_corrected is None else pair.rho.p_corrected
+        limits_text = limits(pair.true.low, pair.true.high)
+        rows.append(
+            {"x": first, "y": second, "value": pair.rho.value, "tip": pair_text(pair, names)}
+            | {"text": f"{rho(pair.rho.value)}\n{limits_text}\np {wording.p_value(p)}"}
+            | {"marked": p is not None and p <= ALPHA}
+        )
+    frame = pd.DataFrame(rows, columns=HEAT[:6])
+    colours = (theme.SHARE, theme.GAIN)
+    return plots.heat(frame, "", "", full=1.25, columns=used[:-1], rows=used[1:], colours=colours, height=54)
+
+
+def pair_text(pair: Pair, names: dict[str, str]) -> str:
+    """All numbers of a pair."""
+    text = f"{names[pair.a]} and {names[pair.b]}\nρ {rho(pair.rho.value)}"
+    if pair.ceiling is not None and pair.rho.value is not None and pair.rho.value >= pair.ceiling:
+        text += f"; as high as two measurements of one profile reach (about {rho(pair.ceiling)})"
+    elif pair.ceiling is not None:
+        text += f"; as noisy as they are, two equal profiles would reach about {rho(pair.ceiling)}"
+    text += "\nof the true profiles "
+    if pair.true.low is not None:
+        text += f"{rho(pair.true.value)} {limits(pair.true.low, pair.true.high)}, the noise that lowers ρ taken out"
+    else:
+        text += "not measurable: too much noise, or too many blocks cost the same"
+    text += f"\np {p_text(pair.rho.p, pair.p_least)}, corrected {wording.p_value(pair.rho.p_corrected)}"
+    same = "yes" if pair.same_top else "no"
+    return f"{text}\nlargest drop in the same block: {same}; of the two largest shared: {pair.top_two}"
+
+
+def rho(value: float | None) -> str:
+    """A rank correlation with two decimals: `.80`, `−.31`, `1`."""
+    if value is None:
+        return wording.DASH
+    text = f"{abs(value):.2f}"
+    text = "1" if text == "1.00" else text.removeprefix("0")
+    return f"{wording.MINUS}{text}" if value < 0 and text != ".00" else text
+
+
+def limits(low: float | None, high: float | None) -> str:
+    """The interval of a rank correlation: `[.62, 1]`; noise or ties may leave no order to measure."""
+    return "not measurable" if low is None or high is None else f"[{rho(low)},{wording.SPACE}{rho(high)}]"
+
+
+def p_text(p: float | None, least: float | None) -> str:
+    """`.018`, `.018, the smallest possible`."""
+    return wording.p_value(p) + (", the smallest possible" if smallest(p, least) else "")
+
+
+@dataclass(frozen=True)
+class Training:
+    """The checkpoints of one training that have answered a task, by step, the end last."""
+
+    source: str
+    members: tuple[Member, ...]
+
+
+def trainings(of: OfFamily, task: FamilyTask) -> list[Training]:
+    """Every training of a family with checkpoints that have answered the task."""
+    there = {skill.model for skill in task.skills}
+    ends = {pair.a: pair.b for pair in task.pairs if pair.kind == "time"}
+    by_source: dict[str, list[Member]] = {}
+    for member in of.family.members:
+        if member.step is not None and member.model in there:
+            by_source.setdefault(member.source, []).append(member)
     found = []
-    for task in family["tasks"]:
-        of_task = view.panels.get(task["task"])
-        if not of_task:
-            continue
-        if depths_differ(family):
-            drawn = [by_depth(task, view, names, size) for size in (NARROW, WIDE)]
-        else:
-            frames = [charts.Frame(view.layers, *size) for size in (NARROW, WIDE)]
-            drawn = [charts.panel(view, task["task"], frame, level) for frame in frames]
-        found.append({"task": task["task"], "items": task.get("items") or of_task[0].items, "drawn": drawn})
+    for source, checkpoints in by_source.items():
+        checkpoints.sort(key=lambda member: member.step or 0)
+        own = {ends.get(member.model) for member in checkpoints}
+        last = [
+            member for member in of.family.finished
+            if member.model in there and member.source == source and (member.model == source or member.model in own)
+        ]  # fmt: skip
+        found.append(Training(source, (*checkpoints, *last[:1])))
     return found
 
 
-def by_depth(task: Entry, view: View, names: Mapping[str, str], size: tuple[int, int]) -> Markup:
-    """Models of different depth on one axis: accuracy against the depth of the cut, 0 the first block, 100 the last."""
-    found = depth_curves(task, view, names)
-    x = Scale(-0.02, 1.02, line_charts.LEFT, size[0] - line_charts.RIGHT, DEPTHS)
-    y = scales.shares([0.0, 1.0], size[1] - line_charts.BOTTOM, line_charts.TOP, closer=False)
-    name = f"Accuracy on {task['task']} against the depth of the block that is cut"
-    return line_charts.chart(name, found, x, y, ("depth of the block, % of the model", "accuracy, %"), size)
-
-
-def depth_curves(task: Entry, view: View, names: Mapping[str, str]) -> list[Curve]:
-    """A curve per finished model, with intervals; blocks whose depth is not known are left out."""
-    found = []
-    for curve in task["curves"]:
-        label = names.get(curve["model"], "")
-        if label not in view.labels:
-            continue
-        columns = (map(number, curve[key]) for key in ("depth", "accuracy", "accuracy_low", "accuracy_high"))
-        points = [
-            Point(depth, value, low, high)
-            for depth, value, low, high in zip(*columns, strict=True)
-            if depth is not None and value is not None
-        ]
-        found.append(Curve(label, view.labels.index(label), tuple(points), "marked"))
-    return found
-
-
-def legend(view: View) -> list[tuple[Markup, str]]:
-    """A picture and a name per variant."""
-    return [(charts.swatch(view, label), label) for label in view.labels]
-
-
-def unlike(name: str, taken: Container[str]) -> str:
-    """The name as a PNG file that is not taken yet; of equal ones the later get a number."""
-    file, count = f"{name}.png", 2
-    while file in taken:
-        file, count = f"{name}-{count}.png", count + 1
-    return file
+def over_time(of: OfFamily, task: FamilyTask, training: Training) -> alt.LayerChart:
+    """Drops over a training: a row per checkpoint, a column per layer, with the baseline and ρ with the end."""
+    names = of.family.labels
+    curves = [(member, of.curves[member.model, task.task]) for member in training.members]
+    layers = sorted({cell.layer for _, curve in curves for cell in curve.cells})
+    onset = {(each.model, each.layer) for each in task.onset if each.model is not None}
+    with_end = {pair.a: pair.rho.value for pair in task.pairs if pair.kind == "time"}
+    rows: list[dict[str, Any]] = []
+    labels = []
+    for member, curve in curves:
+        label = names[member.model] if member.step is not None else f"end ({names[member.model]})"
+        skill = task.skill(member.model)
+        able = skill is None or skill.able
+        label += "" if able else ", cannot do it"
+        labels.append(label)
+        baseline = wording.points(curve.result.baseline.accuracy.value, 0)
+        plain = {"y": label, "marked": False}
+        rows.append(plain | {"x": "unedited", "text": baseline, "tip": f"{label} · unedited: {baseline} %"})
+        for cell in curve.cells:
+            begins = (member.model, cell.layer) in onset
+            tip = f"{_cell(replace(curve, label=label), cell)}\n{_drop(cell)}"
+            tip += "\ncritical from here on" if begins else ""
+            rows.append(
+                {"x": str(cell.layer), "y": label, "value": cell.drop.value, "tip": tip, "marked": bool(cell.critical)}
+                | {"text": wording.points(cell.drop.value, 0) + (f"\n{ONSET}" if begins else "")}
+                | {"model": curve.model, "task": curve.task, "edit": cell.edit}
+            )
+        order = rho(with_end.get(member.model))
+        rows.append(plain | {"x": "ρ", "text": order, "tip": f"{label} · ρ with the end: {order}"})
+    columns = ["unedited", *map(str, layers), "ρ"]
+    full = full_drop(curve for _, curve in curves)
+    axis = wording.axis_name(of.finished.unit, of.finished.factor)
+    return plots.heat(pd.DataFrame(rows, columns=HEAT), axis, "", full=full, columns=columns, rows=labels, height=34)

@@ -9,36 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lesion.core.study_file import ModelChoice
+from lesion.studies.ablation.invariance.result import Member
 
 BASE = "base"
 _STEP = re.compile(r"step[-_ ]?([0-9]+)", re.IGNORECASE)
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
-
-
-@dataclass(frozen=True)
-class Member:
-    """A model in its family.
-
-    Attributes:
-        model: its name in the study.
-        source: as typed, without the revision.
-        variant: base, instruct, …; None where nothing says.
-        revision: of a checkpoint over training or a pinned model.
-        step: the number in the revision's name where this is a checkpoint before the end of a training, else None.
-        parent: what it was trained from, where not the family's base.
-        blocks: how many blocks it has; None where not known.
-    """
-
-    model: str
-    source: str
-    variant: str | None
-    revision: str | None
-    step: int | None
-    parent: str | None
-    blocks: int | None
 
 
 @dataclass(frozen=True)
@@ -90,8 +68,8 @@ def step_of(revision: str | None) -> int | None:
     """
     if revision is None or (_COMMIT.fullmatch(revision) and not revision.isdecimal()):
         return None
-    found = _STEP.search(revision) or re.search(r"([0-9]+)", revision)
-    return int(found[1]) if found else None
+    number = _STEP.search(revision) or re.search(r"([0-9]+)", revision)
+    return int(number[1]) if number else None
 
 
 def families(models: Sequence[ModelChoice], blocks: Mapping[str, int]) -> list[Family]:
@@ -108,10 +86,18 @@ def families(models: Sequence[ModelChoice], blocks: Mapping[str, int]) -> list[F
         revision = _parted(chosen)[1]
         # Alone, a revision is the model that is meant, not a moment of its training.
         step = step_of(revision) if sources.count(source) > 1 else None
-        member = Member(chosen.name, source, variant, revision, step, chosen.parent, blocks.get(chosen.name))
+        member = Member(
+            model=chosen.name,
+            source=source,
+            variant=variant,
+            revision=revision,
+            step=step,
+            parent=chosen.parent,
+            blocks=blocks.get(chosen.name),
+        )
         groups.setdefault((family is not None, family or source), []).append(member)
-    found = [_family(name, members, labelled) for (labelled, name), members in groups.items()]
-    return [family for family in found if family is not None]
+    families = (_family(name, members, labelled) for (labelled, name), members in groups.items())
+    return [family for family in families if family is not None]
 
 
 def _parted(chosen: ModelChoice) -> tuple[str, str | None]:
@@ -129,11 +115,13 @@ def _family(name: str, members: Sequence[Member], labelled: bool) -> Family | No
     axes = []
     for source in dict.fromkeys(member.source for member in members if member.step is not None):
         of_source = [member for member in members if member.source == source]
-        checkpoints = sorted((member for member in of_source if member.step is not None), key=lambda one: one.step or 0)
+        checkpoints = sorted(
+            (member for member in of_source if member.step is not None), key=lambda member: member.step or 0
+        )
         ends = [member for member in of_source if member.step is None]
         if not ends:
             # The last checkpoint stands for the model that the training ended in.
-            ends = [replace(checkpoints.pop(), step=None)]
+            ends = [checkpoints.pop().model_copy(update={"step": None})]
         if checkpoints:
             axes.append(Axis(source, tuple(checkpoints), ends[0]))
     finished = [

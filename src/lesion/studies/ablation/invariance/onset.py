@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+
+from lesion.studies.ablation.invariance.result import Onset
 
 
 def onsets(
@@ -13,7 +14,7 @@ def onsets(
     able: Sequence[bool],
     critical: Sequence[Collection[int]],
     layers: Sequence[int],
-) -> list[dict[str, Any]]:
+) -> list[Onset]:
     """Per layer the first checkpoint from which on it is critical at all later ones, where the model is able.
 
     A model that cannot do a task has nothing to lose, so nothing is critical at such a checkpoint: the onset then
@@ -26,31 +27,25 @@ def onsets(
         steps: their steps; None for the end.
         able: whether each can do the task.
         critical: the critical layers of each.
-        layers: indices to tell of.
-
-    Returns:
-        One entry per layer: `source`, `layer`, `step` and `model` of the onset (`model` None: not critical at the end;
-        `step` None with a model: only at the end), `after` (step of the checkpoint before it, None where there is
-        none), `able_from` (step, or None where only the end is able or none), `able_after` (step of the checkpoint
-        before that), `critical_at` (steps of all checkpoints at which it is critical).
+        layers: indices of the layers.
     """
     skilled = _since(able)
     entries = []
     for layer in layers:
-        since = _since([fit and layer in found for fit, found in zip(able, critical, strict=True)])
+        since = _since([fit and layer in there for fit, there in zip(able, critical, strict=True)])
         entries.append(
-            {
-                "source": source,
-                "layer": layer,
-                "step": None if since is None else steps[since],
-                "model": None if since is None else models[since],
-                "after": steps[since - 1] if since else None,
-                "able_from": None if skilled is None else steps[skilled],
-                "able_after": steps[skilled - 1] if skilled else None,
-                "critical_at": [
-                    step for step, found in zip(steps, critical, strict=True) if layer in found and step is not None
+            Onset(
+                source=source,
+                layer=layer,
+                step=None if since is None else steps[since],
+                model=None if since is None else models[since],
+                after=steps[since - 1] if since else None,
+                able_from=None if skilled is None else steps[skilled],
+                able_after=steps[skilled - 1] if skilled else None,
+                critical_at=[
+                    step for step, there in zip(steps, critical, strict=True) if layer in there and step is not None
                 ],
-            }
+            )
         )
     return entries
 

@@ -1,160 +1,163 @@
-"""The invariance of a layer study as sections of its page: families of models, their curves, agreement, and time."""
+"""The invariance of a layer study as a section of its page: verdicts, curves, agreement, and training."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Container
+from typing import TYPE_CHECKING
 
-from lesion.errors import LesionError
-from lesion.report.views import Line, Summary, View, lines
-from lesion.studies.ablation.invariance import charts as invariance_charts
-from lesion.studies.ablation.invariance import figures as invariance_figures
-from lesion.studies.ablation.invariance import over_time as invariance_time
-from lesion.studies.ablation.invariance import tables as invariance_tables
+from lesion.report import theme, wording
+from lesion.report.blocks import Block, Chapter, Figure, Findings, Folded, Panel, Prose, Section, Series
+from lesion.report.finding import Finding
+from lesion.studies.ablation import charts as ablation_charts
+from lesion.studies.ablation.invariance import charts, tables
+from lesion.studies.ablation.invariance.charts import OfFamily, Training
+from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask
 
-Entry = Mapping[str, Any]
-
-
-def sections(summary: Summary, level: float) -> list[dict[str, Any]]:
-    """What the page shows of every family; [] where the summary has no invariance.
-
-    Args:
-        summary: of a layer study, perhaps with `invariance` as `lesion.studies.ablation.invariance.summary` tells it.
-        level: of the intervals.
-
-    Raises:
-        LesionError: the part is not of that form.
-    """
-    try:
-        told = summary.get("invariance") or {}
-        return [_family(entry, view, level) for entry, view in _families(told, summary)]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise LesionError(
-            f"The invariance in the summary is not what a study wrote ({type(error).__name__}: {error}). "
-            "Run the study again on the same folder: what was answered is kept."
-        ) from error
+if TYPE_CHECKING:
+    from lesion.studies.ablation.result import AblationSummary
 
 
-def pngs(summary: Summary, level: float) -> dict[str, bytes]:
-    """The figures as PNG by file name: `invariance-FAMILY-TASK.png`, over training `invariance-time-FAMILY-TASK.png`.
-
-    Raises:
-        LesionError: the invariance in the summary is not of the form that a study writes.
-    """
-    sections(summary, level)  # refuses what cannot be drawn
-    found: dict[str, bytes] = {}
-
-    def add(name: str, png: bytes) -> None:
-        found[invariance_charts.unlike(name, found)] = png
-
-    for entry, view in _families(summary.get("invariance") or {}, summary):
-        names = labels(entry)
-        for task in entry["tasks"]:
-            where = f"{slug(entry['family'])}-{slug(task['task'])}"
-            drawn = invariance_figures.curves(entry, task, view, names, level)
-            if drawn is not None:
-                add(f"invariance-{where}", drawn)
-            for axis in invariance_time.axes(entry, task, names):
-                add(f"invariance-time-{where}", invariance_figures.time(axis, task["task"]))
-    return found
+def section(summary: AblationSummary) -> Section | None:
+    """What the page shows of every family; None where there is none."""
+    shared = summary.invariance
+    if shared is None:
+        return None
+    every = charts.families(summary)
+    findings = Findings(tuple(finding(of.family) for of in every))
+    notes = tuple(note for of in every for note in of.family.notes)
+    blocks: list[Block] = [findings, *([Prose(notes)] if notes else [])]
+    reasons = [f"{of.family.family}, {reason}" for of in every for reason in of.family.verdict.reasons]
+    blocks.append(Folded("Reasons, and how the words are chosen", (Prose((shared.rule,), tuple(reasons)),)))
+    taken: set[str] = set()
+    for of in every:
+        parts = _family(of, summary.study.level, taken)
+        label = f"{of.family.family}: curves, critical blocks, agreement"
+        heading = [Prose(title=of.family.family)] if len(every) == 2 else []
+        blocks += [Folded(label, tuple(parts))] if len(every) > 2 else [*heading, *parts]
+    return Section("Invariance", "The same blocks in all of them?", tuple(blocks))
 
 
-def labels(family: Entry) -> dict[str, str]:
-    """What each model of a family is called in its charts: by variant, or by name where variants do not tell it."""
-    members = family["members"]
-    finished = [member for member in members if member.get("step") is None]
-    variants = [member.get("variant") for member in finished]
-    found = {}
-    for member in members:
-        variant = member.get("variant")
-        if member.get("step") is not None:
-            found[member["model"]] = f"step {int(member['step']):,}"
-        elif variant and variants.count(variant) == 1:
-            found[member["model"]] = str(variant)
-        else:
-            found[member["model"]] = str(member["model"])
-    return found
-
-
-def slug(name: str) -> str:
-    """The name as a part of a file's name: letters, digits, `.`, `-` and `_`."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:60] or "unnamed"
-
-
-def _families(told: Entry, summary: Summary) -> list[tuple[Entry, View]]:
-    """Every family with the lines of its finished models, as the page draws lines."""
-    if not told:
-        return []
-    unit, factor = told.get("unit", "block"), float(told.get("factor", 0.0))
-    every = [line for line in lines(summary) if (line.unit, line.factor) == (unit, factor)]
-    return [(entry, _view(entry, every, unit, factor)) for entry in told["families"]]
-
-
-def _view(family: Entry, every: Sequence[Line], unit: Any, factor: float) -> View:
-    names = labels(family)
-    finished = [member["model"] for member in family["members"] if member.get("step") is None]
-    ours = [
-        Line(**{**vars(line), "label": names[model]})
-        for model in finished
-        for line in every
-        if line.model == model and line.points
-    ]
-    found = {layer for line in ours for layer in (*line.missing, *(point.layer for point in line.points))}
-    tasks = dict.fromkeys(line.task for line in ours)
-    return View(
-        unit=unit,
-        factor=factor,
-        slug=slug(family["family"]),
-        panels={task: tuple(line for line in ours if line.task == task) for task in tasks},
-        labels=tuple(names[model] for model in finished),
-        layers=tuple(sorted(found)),
+def chapter(summary: AblationSummary) -> Chapter:
+    """What a layer study adds to a page over several studies: of every family the verdict and its curves."""
+    every = charts.families(summary)
+    level = summary.study.level
+    return Chapter(
+        "Which blocks does each skill depend on, and are they the same in base and children?",
+        "Each block in turn is switched off, and the model answers the same items as before. Filled and numbered:"
+        " critical.",
+        tuple(finding(of.family) for of in every),
+        tuple(_curves(of, level, slug(f"invariance-{of.family.family}")) for of in every),
     )
 
 
-def _family(entry: Entry, view: View, level: float) -> dict[str, Any]:
-    names = labels(entry)
-    verdict = entry.get("verdict") or {}
-    word = str(verdict.get("word") or "cannot tell")
-    # The first sentence is the verdict; what it rests on follows.
-    lead, stop, rest = str(verdict.get("text") or "").partition(". ")
-    lead += stop.strip()
-    tasks = entry["tasks"]
-    return {
-        "name": entry["family"],
-        "base": entry.get("base"),
-        "word": word,
-        "badge": invariance_tables.BADGES.get(word, ""),
-        "lead": lead,
-        "text": rest,
-        "reasons": [str(reason) for reason in verdict.get("reasons") or ()],
-        "words": [
-            (name, str(one), invariance_tables.BADGES.get(str(one), ""))
-            for name, one in (verdict.get("by_task") or {}).items()
-        ],
-        "across": verdict.get("between"),
-        "across_badge": invariance_tables.BADGES.get(str(verdict.get("between")), ""),
-        "notes": [str(note) for note in entry.get("notes") or ()],
-        "curves": invariance_charts.curves(entry, view, names, level),
-        "legend": invariance_charts.legend(view),
-        "by_depth": invariance_charts.depths_differ(entry),
-        "layers": list(view.layers),
-        "strips": [
-            (task["task"], invariance_tables.strip(entry, task, names)) for task in tasks if len(view.labels) > 1
-        ],
-        "matrices": [found for task in tasks if (found := invariance_tables.matrix(entry, task, names)) is not None],
-        "overlaps": [
-            (
-                task["task"],
-                [
-                    invariance_tables.overlap(o, names)
-                    for o in task["overlaps"]
-                    if o.get("kind", "variant") == "variant"
-                ],
+def finding(family: FamilyResult) -> Finding:
+    """The verdict on a family: its first sentence leads, what it rests on and the words of every task follow."""
+    lead, rest = lead_and_rest(family)
+    words = [f"{task}: {word}" for task, word in family.verdict.by_task.items()]
+    if family.verdict.between is not None:
+        words.append(f"other tasks lose far less there: {family.verdict.between}")
+    sentences = [rest] if rest else []
+    sentences += [f"{'; '.join(words)}."] if words else []
+    return Finding(f"{family.family}: {family.verdict.word}", (lead,), tuple(sentences))
+
+
+def lead_and_rest(family: FamilyResult) -> tuple[str, str]:
+    """The first sentence of the verdict, and the others."""
+    lead, stop, rest = family.verdict.text.partition(". ")
+    return lead + stop.strip(), rest
+
+
+def slug(name: str, taken: Container[str] = ()) -> str:
+    """The name as a part of a file's name: letters, digits, `.`, `-` and `_`; with a number where it is taken."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:60] or "unnamed"
+    free, count = plain, 2
+    while free in taken:
+        free, count = f"{plain}-{count}", count + 1
+    return free
+
+
+def _family(of: OfFamily, level: float, taken: set[str]) -> list[Block]:
+    family, percent = of.family, f"{100 * level:g}{wording.SPACE}%"
+
+    def name(*parts: str) -> str:
+        free = slug("-".join(parts), taken)
+        taken.add(free)
+        return free
+
+    blocks: list[Block] = []
+    if len(of.finished.labels) > 1:
+        blocks.append(_curves(of, level, name("invariance", family.family)))
+        blocks.append(
+            Figure(
+                "",
+                tuple(Panel((charts.critical(of, task),), task.task) for task in family.tasks),
+                f"{family.family}, critical blocks. Coloured and boxed: critical. The number is the share of the"
+                " model's own accuracy that is lost without the block, in %, so that variants of different strength can"
+                " be compared; below 0 it answers better.",
             )
-            for task in tasks
-        ],
-        "joint": [sentence for task in tasks if (sentence := invariance_tables.joint(task, names))],
-        "axes": [(task["task"], axis) for task in tasks for axis in invariance_time.axes(entry, task, names)],
-        "between": [invariance_tables.between(one, names) for one in entry.get("between_tasks") or ()],
-    }
+        )
+    matrices = [(task.task, matrix) for task in family.tasks if (matrix := charts.correlations(of, task)) is not None]
+    if matrices:
+        blocks.append(
+            Figure(
+                "",
+                tuple(Panel((matrix,), task) for task, matrix in matrices),
+                f"{family.family}, ranks. Spearman's ρ of the drops over blocks as measured. In brackets: the"
+                f" {percent} interval for the true profiles, whose noise is taken out, so that it may lie above ρ; not"
+                " measurable: too much noise, or too many blocks that cost the same. p is one-sided (agreement), from"
+                " all or 10,000 orders of the blocks, corrected by Holm's method over the pairs of the task (in the"
+                " verdict over those with the base). Boxed: at most .05. Among blocks whose drops are all small, ranks"
+                " are noise.",
+                small=True,
+            )
+        )
+    overlaps = tables.overlaps(family)
+    if len(overlaps.frame):
+        joint = tuple(sentence for task in family.tasks if (sentence := tables.joint(task, family.labels)))
+        blocks.append(Folded("Overlap of the critical sets, against chance", (Prose(items=joint), overlaps)))
+    blocks += [
+        _training(of, task, training, name("invariance-time", family.family, task.task))
+        for task in family.tasks
+        for training in charts.trainings(of, task)
+    ]
+    if family.between_tasks:
+        heading = Prose(title=f"{family.family}: one task against another in the same model")
+        blocks += [heading, tables.between(family, percent)]
+    return blocks
+
+
+def _curves(of: OfFamily, level: float, name: str) -> Figure:
+    """Accuracy of all variants; models of different depth over their relative depth."""
+    family, percent = of.family, f"{100 * level:g}{wording.SPACE}%"
+    tasks = [task for task in family.tasks if of.finished.panels.get(task.task)]
+    series = tuple(Series(label, index) for index, label in enumerate(of.finished.labels))
+    if family.depths_differ:
+        panels = [charts.by_depth(of, task.task) for task in tasks]
+        caption = f"models of different depth: 0 % is the first block, 100 % the last. Bars: {percent} intervals."
+    else:
+        panels = [ablation_charts.accuracy(of.finished, task.task) for task in tasks]
+        series = ablation_charts.legend(of.finished, level)
+        caption = (
+            "every variant on the same items, with one block cut at a time. Filled and numbered: critical. Shaded:"
+            f" {percent} intervals."
+        )
+    titles = [f"{task.task}, n = {task.items:,}" for task in tasks]
+    return Figure(
+        name,
+        tuple(Panel((chart,), title) for chart, title in zip(panels, titles, strict=True)),
+        f"{family.family}, accuracy of {caption}",
+        series,
+        small=len(tasks) > 2,
+    )
+
+
+def _training(of: OfFamily, task: FamilyTask, training: Training, name: str) -> Figure:
+    return Figure(
+        name,
+        (Panel((charts.over_time(of, task, training),), f"{task.task} over the training of {training.source}"),),
+        "Drop in points without each block, a row per checkpoint; the first column is the accuracy of the unedited"
+        " model in %, the last the rank correlation with the end. Where the model cannot do the task yet, nothing can"
+        f" be critical. {charts.ONSET}: the block became critical between the checkpoint above and this one.",
+        (Series("lost", colour=theme.LOSS, area=True), Series("gained", colour=theme.GAIN, area=True)),
+    )

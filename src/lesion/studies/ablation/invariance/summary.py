@@ -1,41 +1,10 @@
 """Invariance: is the importance of layers the same in a base and its children, over its training, and between tasks?
 
-The claim of Nepal et al. (2025): the layers on which mathematics hangs are made in pre-training and stay through
-instruction tuning, distillation and reinforcement learning, and recall hangs on them far less. `invariance` lays the
-profiles of a layer study over each other and returns what `summary["invariance"]` holds:
-
-    {"unit", "factor", "level", "thresholds": {name: number}, "rule": text,
-     "families": [{"family", "base": model or null, "notes": [text],
-       "members": [{"model","variant","revision","step","parent","blocks"}],
-       "tasks": [{"task", "subject": "mathematics"|"recall"|"reading"|null, "items", "layers": [...],
-         "curves": [{"model","layers","depth","baseline","baseline_low","baseline_high","able",
-                     "accuracy","accuracy_low","accuracy_high","drops","low","high","relative","reliability"}],
-         "pairs": [{"a","b","kind": "variant"|"time","rho","low","high","p","p_least","p_corrected",
-                    "ceiling","corrected","top": {"same","share","two"}}],
-         "critical": {model: [layers]},
-         "overlaps": [{"a","b","kind","first": [layers],"second": [layers],"shared": [layers],"expected","p","p_least",
-                       "lost": [layers],"gained": [layers]}],
-         "joint": {"base","children": [models],"kept_by_all": [layers],"shared": count,"expected","p",
-                   "p_least"} or null,
-         "onset": [{"source","layer","step","model","after","able_from","able_after",
-                    "critical_at": [steps]}]}],
-       "between_tasks": [{"model","a","b","rho","low","high","p","ceiling","corrected","layers": [of a],
-                          "critical_shared": [layers],"relative_a","relative_b","alone_a","alone_b",
-                          "difference","difference_low","difference_high","ratio","ratio_low","ratio_high","word"}],
-       "verdict": {"word","text","reasons": [text],"by_task": {task: word},"between": word or null}}]}
-
-Lists of a curve run over its `layers`, all numbers lie in 0…1 (drops −1…1), null stands for what cannot be told. Per
-layer: `drops` with the paired interval `low`, `high`, `relative` = drop / baseline accuracy, `depth` = layer / (blocks
-− 1). `able`: the unedited model's accuracy is above `FLOOR` beyond doubt; one that cannot do a task has none to lose.
-Of a pair: `rho` as measured; `low`, `high` the interval of the rank correlation of the true profiles (corrected for
-noise, see `invariance_statistics`; so it may lie above `rho`, and is null where it is not measurable), `p` one-sided,
-`p_least` the least that ties, or the sizes of the sets, allow, `p_corrected` by Holm over the pairs of the family, task
-and kind; the verdict corrects over the pairs of the base and its children alone.
-Pairs of kind `time` compare a checkpoint with the end of its training. `lost`: critical in a, and beyond doubt not in
-b; `gained`: the other way round. `relative_a`, `relative_b`: share of the accuracy of tasks a and b that is lost, on
-average over the layers critical for a; `alone_a`, `alone_b`: over those of them that are not critical for b. Onset:
-from `model` on (its `step`; null is the end) a layer is critical at all later checkpoints and the model able; `after`
-is the step of the checkpoint before, so it became so between the two; a `model` of null: it is not, at the end.
+The claim of Nepal et al. (2025): the layers that mathematics depends on are made in pre-training and stay through
+instruction tuning, distillation and reinforcement learning, and recall depends on them far less. `invariance` compares
+the profiles of a layer study: between the variants of a family, between checkpoints and the end of their training, and
+between the tasks of one model. The verdict corrects over the pairs of the base and its children alone, the tables over
+all pairs of the family, task and kind.
 """
 
 from __future__ import annotations
@@ -43,102 +12,99 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from lesion.core.values import Estimate
 from lesion.edits.edit import Unit
 from lesion.statistics.agreement import Agreement, agreement, joint_overlap, overlap
 from lesion.statistics.paired import holm
-from lesion.studies.ablation.invariance.families import Axis, Family, Member, families
-from lesion.studies.ablation.invariance.model_summary import FEWEST, Told, read
+from lesion.studies.ablation.invariance.families import Axis, Family, families
+from lesion.studies.ablation.invariance.model_summary import FEWEST, Measured, read
 from lesion.studies.ablation.invariance.onset import onsets
-from lesion.studies.ablation.invariance.tasks import between, subject
+from lesion.studies.ablation.invariance.result import (
+    FamilyResult,
+    FamilyTask,
+    Invariance,
+    Joint,
+    Kind,
+    Member,
+    Onset,
+    Overlap,
+    Pair,
+    Skill,
+)
+from lesion.studies.ablation.invariance.tasks import between, subject, true
 from lesion.studies.ablation.invariance.verdict import RULE, THRESHOLDS, verdict
 from lesion.studies.ablation.study import Study
+
+if TYPE_CHECKING:
+    from lesion.studies.ablation.result import AblationSummary
+
+ByModel = Mapping[str, Measured]
 
 
 def invariance(
     study: Study,
-    summary: Mapping[str, Any],
+    summary: AblationSummary,
     answers: pd.DataFrame,
     items: pd.DataFrame,
     blocks: Mapping[str, int] | None = None,
-) -> dict[str, Any] | None:
-    """What `summary["invariance"]` holds; None where no two models of the study belong to one family.
+) -> Invariance | None:
+    """How far the models of each family agree; None where no two models of the study belong to one family.
 
     Of the edits of the study, those of whole blocks at factor 0 are compared where there are any, else the first unit
     and factor. A model and task without complete answers is left out until it has them.
 
     Args:
-        study: what was asked.
+        study: what is evaluated.
         summary: from `summarise`.
         answers: from `Store.answers`.
         items: from `Store.items`.
-        blocks: number of blocks by model name; the layers asked for tell it where all were.
+        blocks: number of blocks by model name; where all layers are ablated, their number says it.
     """
     unit: Unit = "block" if "block" in study.edits.unit else study.edits.unit[0]
     factor = 0.0 if 0.0 in study.edits.factor else study.edits.factor[0]
-    found = families(study.models, dict(_blocks(study, summary), **(blocks or {})))
-    names = {member.model for family in found for member in family.members}
-    if not found:
+    members = families(study.models, dict(_blocks(study, summary), **(blocks or {})))
+    names = {member.model for family in members for member in family.members}
+    if not members:
         return None
-    told = {key: one for key, one in read(study, summary, answers, items, unit, factor, names).items() if one.layers}
-    of_families = [_family(study, family, told) for family in found]
-    return {
-        "unit": unit,
-        "factor": factor,
-        "level": study.level,
-        "thresholds": THRESHOLDS,
-        "rule": RULE,
-        "families": of_families,
-    }
+    measured = read(study, summary, answers, items, unit, factor, names)
+    return Invariance(
+        unit=unit,
+        factor=factor,
+        level=study.level,
+        thresholds=THRESHOLDS,
+        rule=RULE,
+        families=[_family(study, family, measured) for family in members],
+    )
 
 
-def _blocks(study: Study, summary: Mapping[str, Any]) -> dict[str, int]:
+def _blocks(study: Study, summary: AblationSummary) -> dict[str, int]:
     if study.edits.layers != "all":
         return {}
     return {
-        model["model"]: 1 + max(task["planned"])
-        for model in summary["models"]
-        for task in model["tasks"][:1]
-        if task["planned"]
+        model.model: 1 + max(result.planned) for model in summary.models for result in model.tasks[:1] if result.planned
     }
 
 
-def _family(study: Study, family: Family, told: Mapping[tuple[str, str], Told]) -> dict[str, Any]:
-    tried = [_task(study, family, choice.name, told) for choice in study.tasks]
-    tasks = [task for task in tried if task is not None]
-    across = [
-        entry
-        for member in family.variants
-        for entry in between(
-            member.model,
-            {task["task"]: told[member.model, task["task"]] for task in tasks if (member.model, task["task"]) in told},
-            study.level,
-            study.seed,
-        )
-    ]
-    found: dict[str, Any] = {
-        "family": family.name,
-        "base": family.base.model if family.base else None,
-        "members": [_member(member) for member in family.members],
-        "notes": _notes(family),
-        "tasks": tasks,
-        "between_tasks": [_plain(entry) for entry in across],
-    }
-    return {**found, "verdict": verdict(family, tasks, found["between_tasks"])}
-
-
-def _member(member: Member) -> dict[str, Any]:
-    return {
-        "model": member.model,
-        "variant": member.variant,
-        "revision": member.revision,
-        "step": member.step,
-        "parent": member.parent,
-        "blocks": member.blocks,
-    }
+def _family(study: Study, family: Family, measured: Mapping[tuple[str, str], Measured]) -> FamilyResult:
+    of_tasks = (_task(study, family, choice.name, measured) for choice in study.tasks)
+    tasks = [task for task in of_tasks if task is not None]
+    across = []
+    for member in family.variants:
+        own = {task.task: measured[member.model, task.task] for task in tasks if (member.model, task.task) in measured}
+        across += between(member.model, own, study.level, study.seed)
+    return FamilyResult(
+        family=family.name,
+        base=family.base.model if family.base else None,
+        members=family.members,
+        notes=_notes(family),
+        tasks=tasks,
+        between_tasks=across,
+        verdict=verdict(family, tasks, across),
+    )
 
 
 def _notes(family: Family) -> list[str]:
@@ -157,52 +123,63 @@ def _notes(family: Family) -> list[str]:
     return notes
 
 
-def _task(study: Study, family: Family, task: str, told: Mapping[tuple[str, str], Told]) -> dict[str, Any] | None:
-    here = {member.model: told[member.model, task] for member in family.members if (member.model, task) in told}
-    if not here:
+def _task(study: Study, family: Family, task: str, measured: Mapping[tuple[str, str], Measured]) -> FamilyTask | None:
+    own = {member.model: measured[member.model, task] for member in family.members if (member.model, task) in measured}
+    if not own:
         return None
-    blocks = {member.model: member.blocks for member in family.members}
-    joined = _joined(family, here)
-    return {
-        "task": task,
-        "subject": subject(task),
-        "items": next(iter(here.values())).entry["items"],
-        "layers": sorted({layer["layer"] for one in here.values() for layer in one.layers}),
-        "curves": [_curve(model, one, blocks[model]) for model, one in here.items()],
-        "pairs": _pairs(study, joined, here),
-        "critical": {model: one.critical for model, one in here.items()},
-        "overlaps": [_overlap(a, b, kind, here) for a, b, kind in joined],
-        "joint": _joint(family, here),
-        "onset": [entry for axis in family.axes for entry in _onset(axis, here)],
-    }
+    joined = _joined(family, own)
+    return FamilyTask(
+        task=task,
+        subject=subject(task),
+        items=next(iter(own.values())).result.items,
+        layers=sorted({layer for each in own.values() for layer in each.layers}),
+        skills=[
+            Skill(
+                model=model,
+                accuracy=each.accuracy,
+                able=each.able,
+                critical=each.critical,
+                reliability=each.profile.reliability if each.profile else None,
+            )
+            for model, each in own.items()
+        ],
+        pairs=_pairs(study, joined, own),
+        overlaps=[_overlap(a, b, kind, own) for a, b, kind in joined],
+        joint=_joint(family, own),
+        onset=[onset for axis in family.axes for onset in _onset(axis, own)],
+    )
 
 
-def _onset(axis: Axis, here: Mapping[str, Told]) -> list[dict[str, Any]]:
-    moments = [(member, here[member.model]) for member in (*axis.checkpoints, axis.end) if member.model in here]
+def _onset(axis: Axis, own: ByModel) -> list[Onset]:
+    moments = [(member, own[member.model]) for member in (*axis.checkpoints, axis.end) if member.model in own]
     if not moments or moments[-1][0] is not axis.end:
         return []
     return onsets(
         axis.source,
         [member.model for member, _ in moments],
         [member.step for member, _ in moments],
-        [one.able for _, one in moments],
-        [one.critical for _, one in moments],
-        [layer["layer"] for layer in moments[-1][1].layers],
+        [each.able for _, each in moments],
+        [each.critical for _, each in moments],
+        moments[-1][1].layers,
     )
 
 
-def _joined(family: Family, here: Mapping[str, Told]) -> list[tuple[str, str, str]]:
+def _joined(family: Family, own: ByModel) -> list[tuple[str, str, Kind]]:
     """The pairs of models to compare: all variants of equal depth, the base first; checkpoints with their end."""
-    couples = [(a, b, "variant") for a, b in itertools.combinations(family.variants, 2)]
-    couples += [(checkpoint, axis.end, "time") for axis in family.axes for checkpoint in axis.checkpoints]
+    variants: list[tuple[Member, Member, Kind]] = [
+        (a, b, "variant") for a, b in itertools.combinations(family.variants, 2)
+    ]
+    checkpoints: list[tuple[Member, Member, Kind]] = [
+        (checkpoint, axis.end, "time") for axis in family.axes for checkpoint in axis.checkpoints
+    ]
     return [
         (a.model, b.model, kind)
-        for a, b, kind in couples
-        if a.model in here and b.model in here and a.blocks == b.blocks and _common(here[a.model], here[b.model])
+        for a, b, kind in variants + checkpoints
+        if a.model in own and b.model in own and a.blocks == b.blocks and _common(own[a.model], own[b.model])
     ]
 
 
-def _common(first: Told, second: Told) -> tuple[int, ...]:
+def _common(first: Measured, second: Measured) -> tuple[int, ...]:
     """The layers of which both have a profile; none where they are too few to compare."""
     if first.profile is None or second.profile is None:
         return ()
@@ -210,115 +187,78 @@ def _common(first: Told, second: Told) -> tuple[int, ...]:
     return layers if len(layers) >= FEWEST else ()
 
 
-def _curve(model: str, one: Told, blocks: int | None) -> dict[str, Any]:
-    baseline = one.entry["baseline"]
-
-    def column(name: str) -> list[Any]:
-        return [layer[name] for layer in one.layers]
-
-    accuracy = baseline["accuracy"]
-    return {
-        "model": model,
-        "layers": column("layer"),
-        "depth": [layer / (blocks - 1) if blocks and blocks > 1 else None for layer in column("layer")],
-        "baseline": accuracy,
-        "baseline_low": baseline["low"],
-        "baseline_high": baseline["high"],
-        "able": one.able,
-        "accuracy": column("accuracy"),
-        "accuracy_low": column("low"),
-        "accuracy_high": column("high"),
-        "drops": column("drop"),
-        "low": column("drop_low"),
-        "high": column("drop_high"),
-        "relative": [drop / accuracy if accuracy else None for drop in column("drop")],
-        "reliability": _number(one.profile.reliability) if one.profile else None,
-    }
-
-
-def _pairs(study: Study, joined: Sequence[tuple[str, str, str]], here: Mapping[str, Told]) -> list[dict[str, Any]]:
-    compared: list[tuple[str, str, str, Agreement]] = []
+def _pairs(study: Study, joined: Sequence[tuple[str, str, Kind]], own: ByModel) -> list[Pair]:
+    compared: list[tuple[str, str, Kind, Agreement]] = []
     for a, b, kind in joined:
-        first, second = here[a].profile, here[b].profile
+        first, second = own[a].profile, own[b].profile
         if first is not None and second is not None:
-            layers = _common(here[a], here[b])
+            layers = _common(own[a], own[b])
             compared.append((a, b, kind, agreement(first.at(layers), second.at(layers), study.level, study.seed)))
     corrected: dict[tuple[str, str], float] = {}
     for of_kind in ("variant", "time"):
         # A profile that ranks nothing has no p: there is no test to correct for.
-        tested = [(a, b, found.p) for a, b, kind, found in compared if kind == of_kind and not math.isnan(found.p)]
+        tested = [(a, b, order.p) for a, b, kind, order in compared if kind == of_kind and not math.isnan(order.p)]
         values = holm(p for _, _, p in tested)
         corrected |= {(a, b): value for (a, b, _), value in zip(tested, values, strict=True)}
     return [
-        {
-            "a": a,
-            "b": b,
-            "kind": kind,
-            **_agreement(found),
-            "p_corrected": corrected.get((a, b)),
-            "top": {"same": found.same_top, "share": found.top_share, "two": found.top_two},
-        }
-        for a, b, kind, found in compared
+        Pair(
+            a=a,
+            b=b,
+            kind=kind,
+            rho=Estimate(value=order.rho, p=order.p, p_corrected=corrected.get((a, b))),
+            true=true(order),
+            p_least=order.p_least,
+            ceiling=order.ceiling,
+            same_top=order.same_top,
+            top_share=order.top_share,
+            top_two=order.top_two,
+        )
+        for a, b, kind, order in compared
     ]
 
 
-def _agreement(found: Agreement) -> dict[str, Any]:
-    names = ("rho", "low", "high", "p", "p_least", "ceiling", "corrected")
-    return {name: _number(getattr(found, name)) for name in names}
+def _overlap(a: str, b: str, kind: Kind, own: ByModel) -> Overlap:
+    common = set(_common(own[a], own[b]))
+    first, second = ([layer for layer in own[model].critical if layer in common] for model in (a, b))
+    both = overlap(len(common), first, second)
+    able = own[a].able and own[b].able
+    return Overlap(
+        a=a,
+        b=b,
+        kind=kind,
+        first=first,
+        second=second,
+        shared=both.shared,
+        expected=both.expected,
+        p=both.p,
+        p_least=both.p_least,
+        lost=sorted(set(first) & set(own[b].harmless)) if able else (),
+        gained=sorted(set(second) & set(own[a].harmless)) if able else (),
+    )
 
 
-def _overlap(a: str, b: str, kind: str, here: Mapping[str, Told]) -> dict[str, Any]:
-    common = set(_common(here[a], here[b]))
-    first, second = ([layer for layer in here[model].critical if layer in common] for model in (a, b))
-    found = overlap(len(common), first, second)
-    able = here[a].able and here[b].able
-    return {
-        "a": a,
-        "b": b,
-        "kind": kind,
-        "first": first,
-        "second": second,
-        "shared": list(found.shared),
-        "expected": found.expected,
-        "p": _number(found.p),
-        "p_least": _number(found.p_least),
-        "lost": sorted(set(first) & set(here[b].harmless)) if able else [],
-        "gained": sorted(set(second) & set(here[a].harmless)) if able else [],
-    }
-
-
-def _joint(family: Family, here: Mapping[str, Told]) -> dict[str, Any] | None:
+def _joint(family: Family, own: ByModel) -> Joint | None:
     """The critical layers of the base against those of all children together."""
-    if family.base is None or family.base.model not in here:
+    if family.base is None or family.base.model not in own:
         return None
-    base = here[family.base.model]
+    base = own[family.base.model]
     children = [
         child.model
         for child in family.children
-        if child.model in here
+        if child.model in own
         and child.blocks == family.base.blocks
-        and here[child.model].able
-        and _common(base, here[child.model]) == tuple(layer["layer"] for layer in base.layers)
+        and own[child.model].able
+        and _common(base, own[child.model]) == tuple(base.layers)
     ]
-    # By their places among the layers that were asked, which need not be all.
-    layers = [layer["layer"] for layer in base.layers]
-    sets = [[layers.index(layer) for layer in here[model].critical] for model in (family.base.model, *children)]
-    found = joint_overlap(len(layers), sets[0], sets[1:])
-    shared = sum(len(set(base.critical) & set(here[child].critical)) for child in children)
-    return {
-        "base": family.base.model,
-        "children": children,
-        "kept_by_all": [layers[place] for place in found.shared],
-        "shared": shared,
-        "expected": found.expected,
-        "p": _number(found.p),
-        "p_least": _number(found.p_least),
-    }
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _plain(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _number(value) if isinstance(value, float) else value for key, value in entry.items()}
+    # By their places among the layers that were ablated, which need not be all.
+    sets = [[base.layers.index(layer) for layer in own[model].critical] for model in (family.base.model, *children)]
+    together = joint_overlap(len(base.layers), sets[0], sets[1:])
+    return Joint(
+        base=family.base.model,
+        children=children,
+        kept_by_all=[base.layers[place] for place in together.shared],
+        shared=sum(len(set(base.critical) & set(own[child].critical)) for child in children),
+        expected=together.expected,
+        p=together.p,
+        p_least=together.p_least,
+    )

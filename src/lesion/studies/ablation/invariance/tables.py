@@ -1,32 +1,18 @@
-"""The numbers of the invariance as tables for the page: critical sets, rank correlations, overlaps, between tasks."""
+"""The tables of the invariance: overlaps of critical sets, and one task against another."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 from lesion.report import wording
-from lesion.report.heat import agreement_class
-from lesion.report.trials import number
-from lesion.studies.ablation.invariance.wording import smallest
+from lesion.report.table import Column, Table, decimals
+from lesion.studies.ablation.invariance.charts import limits, p_text, rho
+from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask
 
-Entry = Mapping[str, Any]
-BADGES = {"holds": "yes", "does not hold": "no"}
-"""Style class of a verdict's word; others have none."""
-
-
-def rho(value: float | None) -> str:
-    """A rank correlation with two decimals: `.80`, `−.31`, `1`."""
-    if value is None:
-        return wording.DASH
-    text = f"{abs(value):.2f}"
-    text = "1" if text == "1.00" else text.removeprefix("0")
-    return f"{wording.MINUS}{text}" if value < 0 and text != ".00" else text
-
-
-def limits(low: float | None, high: float | None) -> str:
-    """The interval of a rank correlation: `[.62, 1]`; noise or ties may leave no order to measure."""
-    return "not measurable" if low is None or high is None else f"[{rho(low)},{wording.SPACE}{rho(high)}]"
+Row = Mapping[str, Any]
 
 
 def layers(numbers: Sequence[int]) -> str:
@@ -34,127 +20,88 @@ def layers(numbers: Sequence[int]) -> str:
     return wording.layer_runs(numbers) or wording.DASH
 
 
-def strip(family: Entry, task: Entry, names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """One row per finished model: what share of its accuracy each layer takes; filled where critical."""
-    curves = {curve["model"]: curve for curve in task["curves"]}
-    rows = []
-    for member in family["members"]:
-        curve = curves.get(member["model"])
-        if member.get("step") is not None or curve is None:
-            continue
-        critical = set(task["critical"].get(member["model"]) or ())
-        cells = {}
-        numbers = (numbers_of(curve[key]) for key in ("relative", "drops", "low", "high"))
-        for layer, lost, drop, low, high in zip(layers_of(task, curve), *numbers, strict=True):
-            told = f"{names[member['model']]} · {task['task']} · block{wording.SPACE}{layer}\n"
-            told += f"{wording.percent(lost, 0)} of the accuracy lost; drop {wording.points(drop)} points"
-            told += f" {wording.interval(low, high)}" + (", critical" if layer in critical else "")
-            cells[layer] = {
-                "class": agreement_class(lost) if layer in critical else "k0",
-                "critical": layer in critical,
-                "text": wording.points(lost, 0),
-                "tip": told,
-            }
-        rows.append({"label": names[member["model"]], "model": member["model"], "cells": cells})
-    return rows
-
-
-def layers_of(task: Entry, curve: Entry) -> list[int]:
-    """The layers that the numbers of a curve run over."""
-    return [int(layer) for layer in curve.get("layers") or task.get("layers") or range(len(curve["drops"]))]
-
-
-def numbers_of(values: Sequence[Any]) -> list[float | None]:
-    """The numbers, None where one is not known or not finite."""
-    return [number(value) for value in values]
-
-
-def matrix(family: Entry, task: Entry, names: Mapping[str, str]) -> dict[str, Any] | None:
-    """The rank correlations between the finished models, a lower triangle; None without pairs."""
-    pairs = {frozenset((pair["a"], pair["b"])): pair for pair in task["pairs"] if pair.get("kind") != "time"}
-    if not pairs:
-        return None
-    used = [m["model"] for m in family["members"] if any(m["model"] in key for key in pairs)]
+def overlaps(family: FamilyResult) -> Table:
+    """The critical sets of every two finished models, against chance."""
+    names = family.labels
     rows = [
-        (names[a], [_pair(pairs.get(frozenset((a, b))), names) for b in used[:index]]) for index, a in enumerate(used)
+        {"task": task.task, "a": names[each.a], "b": names[each.b]}
+        | {name: layers(getattr(each, name)) for name in ("first", "second", "shared", "lost", "gained")}
+        | {"expected": each.expected, "p": each.p, "p_least": each.p_least}
+        for task in family.tasks
+        for each in task.overlaps
+        if each.kind == "variant"
     ]
-    return {"task": task["task"], "columns": [names[model] for model in used[:-1]], "rows": rows}
-
-
-def _pair(pair: Entry | None, names: Mapping[str, str]) -> dict[str, Any]:
-    if pair is None:
-        return {"class": "none", "rho": wording.DASH, "limits": "", "p": "", "sure": False, "tip": "not compared"}
-    found = {key: number(pair.get(key)) for key in ("rho", "low", "high", "p", "p_corrected", "ceiling", "corrected")}
-    told = f"{names[pair['a']]} and {names[pair['b']]}\nρ {rho(found['rho'])}"
-    if found["ceiling"] is not None and found["rho"] is not None and found["rho"] >= found["ceiling"]:
-        told += f"; as high as two measurements of one profile reach (about {rho(found['ceiling'])})"
-    elif found["ceiling"] is not None:
-        told += f"; as noisy as they are, two equal profiles would reach about {rho(found['ceiling'])}"
-    told += "\nof the true profiles "
-    if found["low"] is not None:
-        told += f"{rho(found['corrected'])} {limits(found['low'], found['high'])}, the noise that lowers ρ taken out"
-    else:
-        told += "not measurable: too much noise, or too many blocks cost the same"
-    told += f"\np {_p(found['p'], number(pair.get('p_least')))}, corrected {wording.p_value(found['p_corrected'])}"
-    top = pair.get("top") or {}
-    if top:
-        told += f"\nlargest drop in the same block: {'yes' if top.get('same') else 'no'}; of the two largest shared:"
-        told += f" {top.get('two')}"
-    p = found["p_corrected"] if found["p_corrected"] is not None else found["p"]
-    return {
-        "class": agreement_class(found["rho"]),
-        "rho": rho(found["rho"]),
-        "limits": limits(found["low"], found["high"]),
-        "p": wording.p_value(p),
-        "sure": p is not None and p <= 0.05,
-        "tip": told,
-    }
-
-
-def overlap(one: Entry, names: Mapping[str, str]) -> dict[str, Any]:
-    """The critical sets of two models as cells of a table."""
-    return {
-        "a": names[one["a"]],
-        "b": names[one["b"]],
-        **{key: layers(one.get(key) or ()) for key in ("first", "second", "shared", "lost", "gained")},
-        "count": len(one.get("shared") or ()),
-        "expected": number(one.get("expected")),
-        "p": number(one.get("p")),
-        "p_told": _p(number(one.get("p")), number(one.get("p_least"))),
-    }
-
-
-def _p(p: float | None, least: float | None) -> str:
-    """`.018`, `.018, the smallest possible`."""
-    return wording.p_value(p) + (", the smallest possible" if smallest(p, least) else "")
-
-
-def joint(task: Entry, names: Mapping[str, str]) -> str:
-    """The base's critical layers against those of all children together, as a sentence."""
-    joint = task.get("joint")
-    if not joint or not joint.get("children"):
-        return ""
-    children = wording.listed([names.get(model, str(model)) for model in joint["children"]])
-    p = _p(number(joint.get("p")), number(joint.get("p_least")))
-    text = (
-        f"{task['task']}: the critical blocks of {names.get(joint['base'], joint['base'])} are among those of"
-        f" {children} {wording.counted(int(joint.get('shared') or 0), 'time')} in all, by chance"
-        f" {float(joint.get('expected') or 0):.1f} (p{wording.SPACE}{p})"
+    return Table(
+        "",
+        pd.DataFrame(rows),
+        (
+            Column("task", "Task", number=False),
+            Column("a", "Models", row=lambda row: f"{row['a']}, {row['b']}", number=False),
+            Column("first", "Critical in each", row=lambda row: f"{row['first']}; {row['second']}", number=False),
+            Column("shared", "Shared", number=False),
+            Column("expected", "By chance", decimals(1)),
+            Column("p", "p", row=lambda row: p_text(row["p"], row["p_least"])),
+            Column("lost", "Surely lost", number=False),
+            Column("gained", "Surely new", number=False),
+        ),
+        title=f"Overlap of critical blocks of {family.family}",
+        caption="By chance: how many blocks two sets of these sizes share on average; p: the chance of as many"
+        " (hypergeometric); the smallest possible: sets of these sizes that are equal have no smaller one. Surely lost:"
+        " critical in the first, and in the second the whole interval of its drop is too small. Surely new: the other"
+        " way round.",
     )
-    kept = joint.get("kept_by_all") or ()
+
+
+def joint(task: FamilyTask, names: Mapping[str, str]) -> str:
+    """The base's critical layers against those of all children together, as a sentence; empty without children."""
+    together = task.joint
+    if together is None or not together.children:
+        return ""
+    children = wording.listed([names[model] for model in together.children])
+    text = (
+        f"{task.task}: the critical blocks of {names[together.base]} are among those of {children}"
+        f" {wording.counted(together.shared, 'time')} in all, by chance {together.expected:.1f}"
+        f" (p{wording.SPACE}{p_text(together.p, together.p_least)})"
+    )
+    kept = together.kept_by_all
     return text + (f"; critical in all of them: {layers(kept)}." if kept else "; none is critical in all of them.")
 
 
-def between(one: Entry, names: Mapping[str, str]) -> dict[str, Any]:
-    """Two tasks of one model as cells of a table."""
-    keys = ("rho", "low", "high", "p", "relative_a", "relative_b", "difference", "difference_low", "difference_high")
-    return {
-        "model": names.get(one["model"], str(one["model"])),
-        "a": one["a"],
-        "b": one["b"],
-        "layers": layers(one.get("layers") or ()),
-        "shared": layers(one.get("critical_shared") or ()),
-        "word": str(one.get("word") or ""),
-        "badge": BADGES.get(str(one.get("word")), ""),
-        **{key: number(one.get(key)) for key in keys},
-    }
+def between(family: FamilyResult, level: str) -> Table:
+    """Every two tasks of one model."""
+    names = family.labels
+    rows = [
+        {"model": names[each.model], "a": each.a, "b": each.b, "word": each.word}
+        | {"layers": layers(each.layers), "shared": layers(each.critical_shared)}
+        | {"relative_a": each.relative_a, "relative_b": each.relative_b, "difference": each.difference.value}
+        | {"difference_low": each.difference.low, "difference_high": each.difference.high}
+        | {"rho": each.rho.value, "low": each.true.low, "high": each.true.high}
+        for each in family.between_tasks
+    ]
+
+    def difference(row: Row) -> str:
+        limits = wording.interval(row["difference_low"], row["difference_high"], 0)
+        return f"{wording.points(row['difference'], 0)} {limits}".rstrip()
+
+    def share(value: float | None) -> str:
+        return wording.percent(value, 0)
+
+    return Table(
+        "",
+        pd.DataFrame(rows),
+        (
+            Column("model", "Model", number=False),
+            Column("a", "Task against another", row=lambda row: f"{row['a']} against {row['b']}", number=False),
+            Column("layers", "Critical; for both", row=lambda row: f"{row['layers']}; {row['shared']}", number=False),
+            Column("relative_a", "Lost there", share),
+            Column("relative_b", "By the other", share),
+            Column("difference", "Difference", row=difference),
+            Column("rho", "ρ of all blocks", row=lambda row: f"{rho(row['rho'])} {limits(row['low'], row['high'])}"),
+            Column("word", "Other loses far less", number=False),
+        ),
+        title=f"Tasks against each other in {family.family}",
+        caption="Lost there: the share of the model's accuracy on each of the two tasks that is lost without a block,"
+        " on average over the blocks that are critical for the first; their difference in points with its"
+        f" {level} interval. In brackets behind ρ: the interval for the true profiles, without the noise that lowers ρ."
+        " A block that is critical for every task is not specific to one skill.",
+    )

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+from lesion.studies.ablation.invariance.result import FamilyTask
 
 
-def over_time(task: Mapping[str, Any]) -> list[str]:
+def over_time(task: FamilyTask) -> list[str]:
     """Since when the layers that are critical at the end are."""
     sentences = []
-    for source in dict.fromkeys(entry["source"] for entry in task["onset"]):
-        entries = [one for one in task["onset"] if one["source"] == source]
-        ending = [one for one in entries if one["model"] is not None]
+    for source in dict.fromkeys(onset.source for onset in task.onset):
+        ending = [onset for onset in task.onset if onset.source == source and onset.model is not None]
         if not ending:
-            sentences.append(f"At the end of the training of {source} no block is critical for {task['task']}.")
+            sentences.append(f"At the end of the training of {source} no block is critical for {task.task}.")
             continue
-        able = ending[0]["able_from"]
-        at_once = [one["layer"] for one in ending if one["step"] == able]
-        learnt = _moment(ending[0]["able_after"], able)
-        sentences.append(f"Over the training of {source}, the model comes to do {task['task']} {learnt}.")
+        able = ending[0].able_from
+        at_once = [onset.layer for onset in ending if onset.step == able]
+        learnt = _moment(ending[0].able_after, able)
+        sentences.append(f"Over the training of {source}, the model comes to do {task.task} {learnt}.")
         if at_once:
             already = "at its end" if able is None else f"at step {able} already"
             sentences.append(f"{blocks(at_once).capitalize()} {are(at_once)} critical {already}.")
         sentences += [
-            f"Block {one['layer']} becomes critical {_moment(one['after'], one['step'])}."
-            for one in ending
-            if one["step"] != able
+            f"Block {onset.layer} becomes critical {_moment(onset.after, onset.step)}."
+            for onset in ending
+            if onset.step != able
         ]
     return sentences
 

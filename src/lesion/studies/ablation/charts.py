@@ -1,0 +1,241 @@
+"""The charts of a layer study: accuracy by layer with the baseline, drops as heat maps, accuracy by group of items.
+
+After Nepal et al. (2025, Figures 1 and 2). A click on a place opens its answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from lesion.report import plots, theme, wording
+from lesion.report.blocks import Series
+from lesion.report.plots import Axis
+from lesion.studies.ablation.curves import Curve, View, full_drop
+from lesion.studies.ablation.groups import Breakdown
+from lesion.studies.ablation.result import Cell
+
+ACCURACY = Axis("accuracy", -0.13, 1.03, form=".0%", ticks=(0.0, 0.25, 0.5, 0.75, 1.0))
+"""Below 0 there is room for the numbers of marked layers."""
+ROOMY = 16
+"""Up to so many layers every marked one has room for its own number."""
+LEGIBLE = 40
+"""Up to so many layers the cells of a heat map have room for a number."""
+DASHES = [6, 4]
+PIECE = 0.42
+"""Half the width of a piece of baseline, in layers."""
+
+
+def accuracy(view: View, task: str) -> alt.LayerChart:
+    """Accuracy by layer, a curve per label with its intervals.
+
+    Dashed is the unedited model; where evaluation stopped, a piece over every layer, on the items of that cell. Filled
+    marks with a number are marked layers; `?` stands over those left open.
+    """
+    curves, labels = view.panels[task], view.labels
+    first, last = (view.layers[0], view.layers[-1]) if view.layers else (0, 0)
+    across = Axis(wording.axis_name(view.unit, view.factor), first - 0.5, last + 0.5, whole=True)
+    points = pd.DataFrame(
+        [_point(curve, layer) for curve in curves for layer in view.layers],
+        columns=["series", "x", "y", "low", "high", "marked", "open", "alone"],
+    )
+    known = alt.Chart(points[points["y"].notna()]).encode(
+        x=plots.x(across), y=plots.y(ACCURACY), color=plots.colour(labels)
+    )
+    marks = known.encode(shape=plots.shape(labels))
+    chart = plots.curves(points, across, ACCURACY, labels, marks=False)
+    layers = [
+        *_baselines(curves, labels, across),
+        chart,
+        known.transform_filter("datum.alone").mark_rule(strokeWidth=3, opacity=0.35).encode(
+            y=plots.y(ACCURACY, "low"), y2=alt.Y2(field="high")
+        ),
+        marks.transform_filter("!datum.marked").mark_point(filled=False, fill=theme.PAPER, strokeWidth=1.4),
+        marks.transform_filter("datum.marked").mark_point(size=52),
+        known.transform_filter("datum.open").mark_text(text="?", dy=-9, fontWeight="bold"),
+        _numbers(curves, across, dense=len(view.layers) > ROOMY),
+        plots.guides(_guide(view, curves), across),
+    ]  # fmt: skip
+    return alt.layer(*layers).resolve_scale(shape="independent")
+
+
+def _point(curve: Curve, layer: int) -> dict[str, Any]:
+    cell = curve.at(layer)
+    if cell is None:
+        return {"series": curve.label, "x": layer, "y": None, "low": None, "high": None}
+    return {
+        "series": curve.label,
+        "x": layer,
+        "y": cell.accuracy.value,
+        "low": cell.accuracy.low,
+        "high": cell.accuracy.high,
+        "marked": cell.marked,
+        "open": cell.decided == "open",
+        "alone": curve.at(layer - 1) is None and curve.at(layer + 1) is None,
+    }
+
+
+def _baselines(curves: Sequence[Curve], labels: Sequence[str], across: Axis) -> list[alt.Chart]:
+    layers: list[alt.Chart] = []
+    whole = [curve for curve in curves if not curve.stopped]
+    if whole and len(curves) == 1:
+        of = whole[0].result.baseline.accuracy
+        band = alt.Chart(pd.DataFrame([{"low": of.low, "high": of.high}])).mark_rect(color=theme.SOFT, opacity=0.1)
+        layers.append(band.encode(y=plots.y(ACCURACY, "low"), y2=alt.Y2(field="high")))
+    if whole:
+        rows = [{"series": curve.label, "y": curve.result.baseline.accuracy.value} for curve in whole]
+        rule = alt.Chart(pd.DataFrame(rows)).mark_rule(strokeDash=DASHES, strokeWidth=1.4)
+        layers.append(rule.encode(y=plots.y(ACCURACY), color=plots.colour(labels)))
+    pieces = [
+        {"series": curve.label, "x": cell.layer - PIECE, "end": cell.layer + PIECE, "y": cell.baseline.accuracy.value}
+        for curve in curves
+        for cell in curve.cells
+        if cell.baseline is not None
+    ]
+    if pieces:
+        rule = alt.Chart(pd.DataFrame(pieces)).mark_rule(strokeDash=DASHES, strokeWidth=1.4)
+        layers.append(
+            rule.encode(x=plots.x(across), x2=alt.X2(field="end"), y=plots.y(ACCURACY), color=plots.colour(labels))
+        )
+    return layers
+
+
+def _numbers(curves: Sequence[Curve], across: Axis, *, dense: bool) -> alt.Chart:
+    """The numbers of marked layers under the lowest mark; where there are many layers, neighbours share one."""
+    lowest: dict[int, float] = {}
+    for cell in (cell for curve in curves for cell in curve.marked):
+        lowest[cell.layer] = min(cell.accuracy.value or 0.0, lowest.get(cell.layer, 1.0))
+    rows = [
+        {
+            "x": sum(group) / len(group),
+            "y": min(lowest[layer] for layer in group),
+            "text": wording.layer_runs(group).replace(", ", wording.DASH),
+        }
+        for group in grouped(sorted(lowest), 1 if dense else 0)
+    ]
+    text = alt.Text(field="text", type="nominal")
+    frame = pd.DataFrame(rows, columns=["x", "y", "text"])
+    base = alt.Chart(frame).mark_text(dy=13, fontWeight="bold")
+    return base.encode(x=plots.x(across), y=plots.y(ACCURACY), text=text)
+
+
+def grouped(layers: Sequence[int], distance: int) -> list[list[int]]:
+    """Sorted layers in groups of neighbours at most `distance` apart: those that share one number."""
+    groups: list[list[int]] = []
+    for layer in layers:
+        if groups and layer - groups[-1][-1] <= distance:
+            groups[-1].append(layer)
+        else:
+            groups.append([layer])
+    return groups
+
+
+def _guide(view: View, curves: Sequence[Curve]) -> pd.DataFrame:
+    """The numbers of all curves at a layer; a click opens the answers of the first."""
+    rows = []
+    for layer in view.layers:
+        place = wording.place(view.unit, layer)
+        lines = [f"{place} switched off" if view.factor == 0 else place]
+        opened: dict[str, str | None] = {"model": None, "task": None, "edit": None}
+        for curve in curves:
+            cell = curve.at(layer)
+            lines.append(f"{curve.label}: {numbers(curve, cell) if cell else 'not measured yet'}")
+            if cell and opened["edit"] is None:
+                opened = named(curve, cell)
+        rows.append({"x": layer, "tip": "\n".join(lines), **opened})
+    return pd.DataFrame(rows, columns=["x", "tip", "model", "task", "edit"])
+
+
+def named(curve: Curve, cell: Cell) -> dict[str, str | None]:
+    """Under which names the answers of a cell are opened."""
+    return {"model": curve.model, "task": curve.task, "edit": cell.edit}
+
+
+def numbers(curve: Curve, cell: Cell) -> str:
+    """A cell in words: accuracy and drop with intervals, corrected p, items where it was stopped, whether marked."""
+    accuracy, drop = cell.accuracy, cell.drop
+    text = f"{wording.percent(accuracy.value)} {wording.interval(accuracy.low, accuracy.high)}"
+    text += f", drop {wording.points(drop.value)} {wording.interval(drop.low, drop.high)}"
+    if drop.p_corrected is not None:
+        text += f", p {wording.p_value(drop.p_corrected)}"
+    if cell.p_critical_corrected is not None:
+        text += f", p critical {wording.p_value(cell.p_critical_corrected)}"
+    if cell.decided is not None:
+        text += f", {wording.asked(cell.items, cell.decided, curve.drawn)}"
+    return f"{text}, {wording.call(cell.decided is not None)}" if cell.marked else text
+
+
+def drops(view: View, curves: Sequence[Curve], full: float) -> alt.LayerChart:
+    """Drops in points, a row per curve and a column per layer; boxed: marked, `?`: open, hatched: not measured yet."""
+    several = len({curve.label for curve in curves}) > 1
+    rows = []
+    for curve in curves:
+        for layer in view.layers:
+            cell = curve.at(layer)
+            row: dict[str, Any] = {"x": layer, "y": curve.label if several else curve.task}
+            if cell is None:
+                rows.append(row | {"text": wording.DASH, "tip": "not measured yet", "marked": False})
+                continue
+            text = f"{wording.points(cell.drop.value, 0)}{'?' if cell.decided == 'open' else ''}"
+            if curve.stopped:
+                text += f"\nn{wording.SPACE}{cell.items:,}"
+            text = text if len(view.layers) <= LEGIBLE else ""
+            place = wording.place(curve.unit, layer)
+            tip = f"{curve.label} · {curve.task} · {place}\n{numbers(curve, cell)}"
+            row |= {"value": cell.drop.value, "text": text, "tip": tip, "marked": cell.marked}
+            rows.append(row | named(curve, cell))
+    columns = ["x", "y", "value", "text", "tip", "marked", "model", "task", "edit"]
+    frame = pd.DataFrame(rows, columns=columns)
+    height = 40 if view.stopped else 28
+    return plots.heat(frame, wording.axis_name(view.unit, view.factor), "", full=full, height=height)
+
+
+def drop_panels(view: View) -> list[tuple[str, alt.LayerChart]]:
+    """The heat maps of a view: one of all tasks where there is one curve per task, else one per task; with titles."""
+    full = full_drop(view.curves)
+    if len(view.labels) == 1:
+        return [("", drops(view, view.curves, full))]
+    return [(task, drops(view, curves, full)) for task, curves in view.panels.items()]
+
+
+def by_group(breakdown: Breakdown) -> alt.LayerChart:
+    """Accuracy per group of items, without an edit and under each."""
+    curve = breakdown.curve
+    columns: dict[int | None, str] = {None: "unedited"} | {cell.layer: str(cell.layer) for cell in curve.cells}
+    edits: dict[int | None, dict[str, str | None]] = {cell.layer: named(curve, cell) for cell in curve.cells}
+    rows = []
+    for group, size in breakdown.groups.items():
+        for layer, column in columns.items():
+            share = breakdown.shares.get((group, layer))
+            row: dict[str, Any] = {"x": column, "y": f"{group} ({size})", "marked": False}
+            if share is None:
+                rows.append(row | {"text": wording.DASH, "tip": "not measured yet"})
+                continue
+            low, high = (wording.points(end, 0) for end in (share.low, share.high))
+            text = f"{wording.points(share.accuracy, 0)}\n{low}{wording.DASH}{high}"
+            interval = wording.interval(share.low, share.high)
+            tip = f"{group} · {'unedited' if layer is None else wording.place(curve.unit, layer)}\n"
+            tip += f"{share.right} of {share.n} right: {wording.percent(share.accuracy)} {interval}"
+            rows.append(row | {"value": share.accuracy, "text": text, "tip": tip} | edits.get(layer, {}))
+    frame = pd.DataFrame(rows, columns=["x", "y", "value", "text", "tip", "marked", "model", "task", "edit"])
+    colours = (theme.SHARE, theme.GAIN)
+    axis = wording.axis_name(curve.unit, curve.factor)
+    return plots.heat(frame, axis, "", full=1.25, colours=colours, height=40)
+
+
+def legend(view: View, level: float) -> tuple[Series, ...]:
+    """The series of a view, and what else is drawn."""
+    several = len(view.labels) > 1 or view.factor is None
+    series = [Series(label, index) for index, label in enumerate(view.labels)] if several else []
+    stopped = view.stopped
+    colour = theme.SOFT if several else theme.tone(0)
+    call, kind = ("exceeds the effect", "confidence sequence") if stopped else ("critical", "interval")
+    return (
+        *series,
+        Series(f"unedited{', same items' if stopped else ''}", colour=colour, dashed=True),
+        Series(f"{call}, numbered", colour=colour),
+        Series(f"{100 * level:g}{wording.SPACE}% {kind}", colour=colour, area=True),
+    )

@@ -1,0 +1,253 @@
+"""The result of the invariance: for every family whether the same layers matter in its models, over time and tasks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lesion.core.values import Estimate, Number, Value
+from lesion.edits.edit import Unit
+
+Word = Literal["holds", "does not hold", "cannot tell"]
+Subject = Literal["mathematics", "recall", "reading"]
+Kind = Literal["variant", "time"]
+"""Of a pair: two finished models, or a checkpoint with the end of its training."""
+
+
+class Member(Value):
+    """A model in its family.
+
+    Attributes:
+        model: its name in the study.
+        source: as typed, without the revision.
+        variant: base, instruct, …; None where nothing says.
+        revision: of a checkpoint over training or a pinned model.
+        step: the number in the revision's name where this is a checkpoint before the end of a training, else None.
+        parent: what it was trained from, where not the family's base.
+        blocks: how many blocks it has; None where not known.
+    """
+
+    model: str
+    source: str
+    variant: str | None = None
+    revision: str | None = None
+    step: int | None = None
+    parent: str | None = None
+    blocks: int | None = None
+
+
+class Skill(Value):
+    """How well one model does a task, and what its cells can tell.
+
+    Attributes:
+        accuracy: of the unedited model.
+        able: whether that is above `FLOOR` beyond doubt; a model that cannot do a task has none to lose.
+        critical: layers.
+        reliability: expected rank correlation of two such measurements of its drops; None where they rank nothing.
+    """
+
+    model: str
+    accuracy: float
+    able: bool
+    critical: tuple[int, ...]
+    reliability: Number = None
+
+
+class Pair(Value):
+    """The order of layers in two models.
+
+    Attributes:
+        rho: Spearman's, as measured, with its one-sided p; corrected over the pairs of the family, task and kind.
+        true: that of the true profiles, corrected for noise, so that it may lie above `rho`; no interval where it is
+            not measurable.
+        p_least: the least p that ties allow.
+        ceiling: what two measurements of one profile as noisy as these reach.
+        same_top: whether one layer costs most in both; top_two: how many of the two costliest are shared; top_share:
+            how often, over resampled items, the costliest is the same.
+    """
+
+    a: str
+    b: str
+    kind: Kind
+    rho: Estimate
+    true: Estimate
+    p_least: Number
+    ceiling: Number
+    same_top: bool
+    top_share: Number
+    top_two: int
+
+
+class Overlap(Value):
+    """The critical layers of two models against chance.
+
+    Attributes:
+        first, second: critical in a and in b, of the layers that both have.
+        expected: how many two random sets of these sizes share.
+        p: of as many shared (hypergeometric); p_least: the least that the sizes allow.
+        lost: critical in a, and beyond doubt not in b; gained: the other way round.
+    """
+
+    a: str
+    b: str
+    kind: Kind
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+    shared: tuple[int, ...]
+    expected: float
+    p: Number
+    p_least: Number = None
+    lost: tuple[int, ...] = ()
+    gained: tuple[int, ...] = ()
+
+
+class Joint(Value):
+    """The critical layers of the base against those of all children together."""
+
+    base: str
+    children: tuple[str, ...]
+    kept_by_all: tuple[int, ...]
+    shared: int
+    expected: float
+    p: Number
+    p_least: Number = None
+
+
+class Onset(Value):
+    """From which checkpoint on a layer is critical at all later ones, and the model able.
+
+    Attributes:
+        source: name of the training.
+        model, step: of that checkpoint; model None: not critical at the end; step None with a model: only at the end.
+        after: step of the checkpoint before it, so that it became critical between the two.
+        able_from: step of the first checkpoint from which on the model is able; None: only at the end, or never.
+        able_after: step of the checkpoint before that.
+        critical_at: steps of all checkpoints at which it is critical.
+    """
+
+    source: str
+    layer: int
+    step: int | None
+    model: str | None
+    after: int | None
+    able_from: int | None
+    able_after: int | None
+    critical_at: tuple[int, ...] = ()
+
+
+class FamilyTask(Value):
+    """One task in a family: every model that has answered it, and the comparisons."""
+
+    task: str
+    subject: Subject | None
+    items: int
+    layers: tuple[int, ...]
+    skills: tuple[Skill, ...]
+    pairs: tuple[Pair, ...]
+    overlaps: tuple[Overlap, ...]
+    joint: Joint | None
+    onset: tuple[Onset, ...] = ()
+
+    def skill(self, model: str) -> Skill | None:
+        """That of a model; None where it has not answered all that is needed."""
+        return next((skill for skill in self.skills if skill.model == model), None)
+
+    def critical(self, model: str) -> tuple[int, ...]:
+        """The critical layers of a model."""
+        skill = self.skill(model)
+        return skill.critical if skill else ()
+
+
+class BetweenTasks(Value):
+    """Two tasks of one model.
+
+    Attributes:
+        rho, true, ceiling: as of `Pair`.
+        layers: critical for a; critical_shared: for both.
+        relative_a, relative_b: share of the accuracy of each that is lost, on average over `layers`.
+        alone_a, alone_b: likewise over those of them that are not critical for b.
+        difference: relative_a − relative_b; ratio: relative_b / relative_a.
+        word: whether b loses far less there.
+    """
+
+    model: str
+    a: str
+    b: str
+    rho: Estimate
+    true: Estimate
+    ceiling: Number
+    layers: tuple[int, ...]
+    critical_shared: tuple[int, ...]
+    relative_a: Number
+    relative_b: Number
+    alone_a: Number
+    alone_b: Number
+    difference: Estimate
+    ratio: Estimate
+    word: Word
+
+
+class Verdict(Value):
+    """Whether the claim holds in a family.
+
+    Attributes:
+        text: one paragraph, the verdict in its first sentence.
+        reasons: a sentence per fact that decided.
+        by_task: the word of every task.
+        between: whether other tasks lose far less at those layers; None where there is nothing to compare.
+    """
+
+    word: Word
+    text: str
+    reasons: tuple[str, ...]
+    by_task: dict[str, Word]
+    between: Word | None
+
+
+class FamilyResult(Value):
+    """Models that come from one base, or checkpoints of one training."""
+
+    family: str
+    base: str | None
+    members: tuple[Member, ...]
+    notes: tuple[str, ...]
+    tasks: tuple[FamilyTask, ...]
+    between_tasks: tuple[BetweenTasks, ...]
+    verdict: Verdict
+
+    @property
+    def finished(self) -> list[Member]:
+        """The members at the end of their training."""
+        return [member for member in self.members if member.step is None]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The name of each model in charts: its variant, or its own name where variants do not tell it."""
+        variants = [member.variant for member in self.finished]
+
+        def label(member: Member) -> str:
+            if member.step is not None:
+                return f"step {member.step:,}"
+            return member.variant if member.variant and variants.count(member.variant) == 1 else member.model
+
+        return {member.model: label(member) for member in self.members}
+
+    @property
+    def depths_differ(self) -> bool:
+        """Whether the finished models have different numbers of blocks."""
+        return len({member.blocks for member in self.finished if member.blocks}) > 1
+
+
+class Invariance(Value):
+    """How far the models of each family agree.
+
+    Attributes:
+        unit, factor: of the edits that are compared.
+        thresholds: by name; rule: how the words are chosen, as sentences.
+    """
+
+    unit: Unit
+    factor: float
+    level: float
+    thresholds: dict[str, float]
+    rule: str
+    families: tuple[FamilyResult, ...]

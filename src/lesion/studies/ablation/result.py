@@ -1,0 +1,271 @@
+"""The result of a layer study: per model and task the unedited model, and every edit with its drop and its tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from lesion.core.values import SUMMARY, Estimate, Number, Summary, Value, read_summary
+from lesion.edits.edit import SCALES, Unit
+from lesion.files import read_object
+from lesion.statistics.critical import rule
+from lesion.statistics.sequential import Decision
+from lesion.studies.ablation.curves import Curve, View, curves, views
+from lesion.studies.ablation.invariance.result import Invariance
+from lesion.studies.ablation.study import StopPlan, Study
+
+
+class Scores(Value):
+    """Accuracy over items, and how their answers ended, as shares in 0…1.
+
+    Attributes:
+        truncated: answers that hit the token limit or were ended in a loop; `looped`: the latter among them.
+        unparsed: answers in which none could be read.
+        nonfinite: answers that were broken off because logits were not finite.
+    """
+
+    items: int
+    accuracy: Estimate
+    truncated: float
+    looped: float
+    unparsed: float
+    nonfinite: float
+
+
+class Cell(Scores):
+    """One edit on one task.
+
+    Attributes:
+        drop: baseline accuracy minus that under the edit, on the same items; p of "the edit changes nothing".
+        p_critical: of "the edit takes at most half of the accuracy"; `p_critical_corrected`: by Holm over the layers.
+        critical: None where evaluation stopped: only a full table says it.
+        decided: where evaluation stopped, whether the drop exceeds the effect; None in a full table.
+        baseline: where evaluation stopped, the unedited model on the items of this cell; None in a full table.
+    """
+
+    layer: int
+    unit: Unit
+    factor: float
+    drop: Estimate
+    p_critical: Number = None
+    p_critical_corrected: Number = None
+    critical: bool | None = None
+    decided: Decision | None = None
+    baseline: Scores | None = None
+
+    @property
+    def edit(self) -> str:
+        """The text form of the edit, under which its answers are stored."""
+        return str(SCALES[self.unit](self.layer, self.factor))
+
+    @property
+    def marked(self) -> bool:
+        """Whether it is critical; where evaluation stopped, whether its drop exceeds the effect."""
+        return bool(self.critical) if self.decided is None else self.decided == "exceeds"
+
+
+class AtShare(Value):
+    """The layers that would be critical if this share of the baseline's accuracy had to be lost."""
+
+    share: float
+    critical: tuple[int, ...]
+
+
+class Sensitivity(Value):
+    """What the rule can find under one unit and factor.
+
+    Attributes:
+        tests: layers over which Holm's correction goes.
+        right: items that the baseline has right.
+        fewest_right: how many of them are needed before anything can be critical.
+        smallest_loss: the smallest share of the baseline's accuracy whose loss is found with a chance of `power`; None
+            where nothing can be critical.
+        shares: what is critical at other shares than a half.
+    """
+
+    unit: Unit
+    factor: float
+    tests: int
+    right: int
+    fewest_right: int
+    power: float
+    smallest_loss: Number
+    shares: tuple[AtShare, ...]
+
+
+class Stopped(Value):
+    """How a task was evaluated that stops a cell once it is decided.
+
+    Attributes:
+        effect, level: of `StopPlan`.
+        items: how many were drawn.
+        finished: whether no more is evaluated: everything is decided, or all items have been used.
+    """
+
+    effect: float
+    level: float
+    items: int
+    finished: bool
+
+
+class Loss(Value):
+    """What one edit takes of the gold solutions.
+
+    Attributes:
+        lost: log-probability per token in nats; no value where some item has none under the edit.
+        lost_per_answer: likewise per solution.
+        rank: 1 where most is lost, among the layers of one unit and factor.
+        nonfinite: items without a number under the edit.
+    """
+
+    layer: int
+    unit: Unit
+    factor: float
+    lost: Estimate
+    lost_per_answer: Number
+    nonfinite: int
+    rank: int
+
+    @property
+    def edit(self) -> str:
+        """The text form of the edit."""
+        return str(SCALES[self.unit](self.layer, self.factor))
+
+
+class Agreement(Value):
+    """Spearman's ρ of a screen with the drops of generated accuracy over `layers`, of whose drops `tied` are equal."""
+
+    unit: Unit
+    factor: float
+    layers: int
+    tied: int
+    rho: Estimate
+
+
+class Amount(Value):
+    """How many answers, and tokens of them."""
+
+    answers: int
+    tokens: int
+
+
+class Screen(Value):
+    """The screen of one model on one task.
+
+    Attributes:
+        items: how many gold solutions were scored, under no edit and under each.
+        scored: all of that; `generated`: what was generated for the table.
+        baseline: log-probability per token without an edit, in nats.
+        losses: per layer; agreement: per unit and factor, with the drops in the table.
+    """
+
+    items: int
+    scored: Amount
+    generated: Amount
+    baseline: float
+    losses: tuple[Loss, ...]
+    agreement: tuple[Agreement, ...]
+
+
+class TaskResult(Value):
+    """One model on one task.
+
+    Attributes:
+        items: of the baseline; where evaluation stopped, the most that any cell has.
+        planned: layers that the finished study will have.
+        sensitivity: per unit and factor; of full tables only.
+        stopping: None in a full table.
+    """
+
+    task: str
+    items: int
+    baseline: Scores
+    cells: tuple[Cell, ...]
+    planned: tuple[int, ...] = ()
+    sensitivity: tuple[Sensitivity, ...] = ()
+    stopping: Stopped | None = None
+    screen: Screen | None = None
+
+    @property
+    def answers(self) -> int:
+        """Answers behind the table."""
+        return self.items + sum(cell.items for cell in self.cells)
+
+    def of(self, unit: Unit, factor: float) -> tuple[Cell, ...]:
+        """The cells of one unit and factor by layer."""
+        chosen = (cell for cell in self.cells if (cell.unit, cell.factor) == (unit, factor))
+        return tuple(sorted(chosen, key=lambda cell: cell.layer))
+
+    def decided(self, decision: Decision) -> int:
+        """How many cells were decided so."""
+        return sum(cell.decided == decision for cell in self.cells)
+
+
+class ModelResult(Value):
+    """One model on all tasks of which its baseline is complete."""
+
+    model: str
+    tasks: tuple[TaskResult, ...]
+
+
+class AblationSummary(Summary):
+    """All numbers of a layer study: what `summary.json` holds.
+
+    Attributes:
+        engine: what the answers were decoded with.
+        approximate: what makes the numbers approximate, as sentences.
+        invariance: how far models of one family agree; None where there are none, or evaluation stopped.
+    """
+
+    kind: Literal["layers"] = "layers"
+    version: str
+    engine: str
+    approximate: str | None = None
+    study: Study
+    models: tuple[ModelResult, ...]
+    invariance: Invariance | None = None
+
+    @property
+    def rule(self) -> str:
+        """By which rule places are marked, as a sentence."""
+        return rule() if self.study.stop is None else stopped_rule(self.study.stop)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether cells were evaluated only until they were decided."""
+        return any(task.stopping for model in self.models for task in model.tasks)
+
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """Every model on every task under one unit and factor, in the order of the summary."""
+        return curves(self)
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """What is drawn together."""
+        return views(self)
+
+
+def read_layers(folder: Path) -> AblationSummary | None:
+    """The summary of a layer study in a folder; None where it has none, or one of another kind.
+
+    Raises:
+        LesionError: the file is damaged.
+    """
+    path = Path(folder) / SUMMARY
+    if not path.is_file() or read_object(path).get("kind") != "layers":
+        return None
+    return read_summary(AblationSummary, folder, f"`lesion report {folder}` writes it anew")
+
+
+def stopped_rule(stop: StopPlan) -> str:
+    """What a study decides that stops cells once they are decided, as a sentence for reports."""
+    return (
+        f"Asking stopped as soon as a cell was decided. A place exceeds the effect when its drop exceeds"
+        f" {100 * stop.effect:g} points, on all items of the study and beyond them, and it does not when its drop on"
+        f" all of them does not; inferred from the items asked so far by e-values from bets, with {stop.rule} over the"
+        f" layers of one model, task, unit and factor. The false discovery rate is at most {100 * stop.level:g} %:"
+        f" that is the expected share of wrong ones among the places called exceeding, on all items and beyond them,"
+        f" and among those called not, on all items. It does not limit the chance of any wrong call in a"
+        f" study. What was not decided is open. Which places are critical, only a full table says."
+    )
