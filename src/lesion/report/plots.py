@@ -40,7 +40,8 @@ class Axis:
         domain: dict[str, Any] = {"domain": ends} if len(ends) == 2 else {}
         if self.low is not None and self.high is None:
             domain = {"domainMin": self.low}
-        return alt.Scale(type=self.kind, nice=False, zero=False, **domain)
+        zero = {} if self.kind == "log" else {"zero": False}
+        return alt.Scale(type=self.kind, nice=False, **zero, **domain)
 
     @property
     def axis(self) -> alt.Axis:
@@ -154,8 +155,9 @@ def heat(
     """A cell for every pair of a column and a row, the stronger in colour the further its value is from 0.
 
     Args:
-        frame: columns x, y, value (None: hatched grey), text (in the cell), tip, marked (boxed); further columns go
-            along, so that a click can open what a cell stands for (`edit`, `model`, `task`).
+        frame: columns x, y, value (None: a dashed outline), text (in the cell, where cells are wide enough), tip,
+            marked (boxed); further columns go along, so that a click can open what a cell stands for (`edit`, `model`,
+            `task`).
         across: title of the columns.
         upright: title of the rows.
         full: the value, without its sign, at which the colour is full.
@@ -182,10 +184,19 @@ def heat(
         field="size", type="quantitative", legend=None, scale=alt.Scale(domain=[0, full], range=[0, 1], clamp=True)
     )
     sign = alt.condition("datum.value < 0", alt.value(colours[1]), alt.value(colours[0]))
+    unknown = base.transform_filter("!isValid(datum.value)")
+    font, room = _fitting(frame["text"], len(columns))
+    fits = f"length(datum.text) < 2 || (width || {theme.WIDTH}) >= {room:.0f}"
+    strong = f"abs(datum.value) >= {0.7 * full:.6g}"
     layers = [
-        base.mark_rect(fill=theme.SHADE, cornerRadius=3),
+        unknown.mark_rect(fill=theme.PAPER, stroke=theme.LINE, strokeDash=[3, 2], cornerRadius=3),
+        known.mark_rect(fill=theme.SHADE, cornerRadius=3),
         known.mark_rect(cornerRadius=3).encode(fill=sign, opacity=strength),
-        base.mark_text(fontSize=11).encode(text=alt.Text(field="text", type="nominal")),
+        base.mark_text(fontSize=font).encode(
+            text=alt.Text(field="text", type="nominal"),
+            color=alt.condition(strong, alt.value(theme.PAPER), alt.value(theme.INK)),
+            opacity=alt.condition(fits, alt.value(1), alt.value(0)),
+        ),
         base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2, cornerRadius=3),
     ]
     return alt.layer(*layers).properties(height=height * max(1, len(rows)))
@@ -235,3 +246,14 @@ def _tip(frame: pd.DataFrame, guide: pd.DataFrame | None) -> dict[str, Any]:
     if guide is not None or "tip" not in frame:
         return {}
     return {"tooltip": alt.Tooltip(field="tip", type="nominal", title=" ")}
+
+
+def _fitting(texts: pd.Series, columns: int) -> tuple[float, float]:
+    """A size at which the texts fit the cells of a file, as far as they can, and the width that they need."""
+    longest = max((len(text) for text in texts), default=0)
+
+    def room(font: float) -> float:
+        return columns * (0.56 * font * longest + 2)
+
+    font = next((font for font in (11.0, 10.0, 9.0) if room(font) <= theme.WIDTH), 8.0)
+    return font, room(font)

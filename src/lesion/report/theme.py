@@ -45,7 +45,7 @@ def config() -> dict[str, Any]:
     return {
         "background": None,
         "font": FONT,
-        "view": {"stroke": None, "continuousWidth": WIDTH, "continuousHeight": HEIGHT},
+        "view": {"stroke": None, "continuousWidth": WIDTH, "discreteWidth": WIDTH, "continuousHeight": HEIGHT},
         "axis": axis,
         "axisX": {"grid": False, "labelFlush": False},
         # Charts that stand above one another in a panel have their plots in line.
