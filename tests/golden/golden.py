@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
+from forms import FORMS
 from lesion.cli.main import code
 from lesion.cli.progress import Bar
 from lesion.core.store import Store
@@ -86,6 +87,8 @@ def contents(folder: Path, out: Path) -> dict[str, Any]:
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     tables = {name: table(folder / name) for name in names if name.endswith(".csv")}
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8").replace(f"{out}/", ""))
+    recorded_form = FORMS.get(summary.get("kind"))
+    summary = summary if recorded_form is None else recorded_form(summary)
     for cell in summary.get("cells", []):
         cell.pop("machine", None)  # seconds and versions
     return {**answers(folder), "cells": cells(names), "summary": summary, "tables": tables}

@@ -68,9 +68,9 @@ def demo(
             isolation.write(parts["isolation"], *recalled)
             chapters.append(story.isolation(recalled[0], "isolation/report.html"))
             bar.say("4 of 4: parts of spectra are removed")
-            found = run_truncation(TruncationStudy.load("demo-truncation"), parts["truncation"], watcher=bar).summary
-            truncation.write(parts["truncation"], found)
-            chapters.append(story.truncation(found, "truncation/report.html"))
+            search = run_truncation(TruncationStudy.load("demo-truncation"), parts["truncation"], watcher=bar).summary
+            truncation.write(parts["truncation"], search)
+            chapters.append(story.truncation(search, "truncation/report.html"))
         except KeyboardInterrupt:
             bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
             raise

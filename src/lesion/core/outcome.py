@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
+
+S = TypeVar("S", default=Any)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Generic[S]):
     """What a run left behind.
 
     Attributes:
@@ -19,6 +23,6 @@ class Outcome:
     """
 
     folder: Path
-    summary: dict[str, Any]
+    summary: S
     asked: int
     planned: int

@@ -140,7 +140,9 @@ def _whole(figure: Figure, specified: Specified) -> dict[str, Any]:
 
 _OWN_SCALES = {
     "resolve": {
-        "scale": dict.fromkeys(("color", "fill", "shape", "opacity", "size", "strokeDash", "strokeWidth"), "independent")
+        "scale": dict.fromkeys(
+            ("color", "fill", "shape", "opacity", "size", "strokeDash", "strokeWidth"), "independent"
+        )
     }
 }
 """Charts of one file keep their own colours, as they have on the page."""

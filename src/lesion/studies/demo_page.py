@@ -23,8 +23,8 @@ from lesion.studies.isolation.report import tradeoffs
 from lesion.studies.overlay import charts as overlay_charts
 from lesion.studies.overlay import findings as overlay_prose
 from lesion.studies.overlay.summary import recalled
-from lesion.studies.truncation import cells as truncation_cells
 from lesion.studies.truncation import findings as truncation_prose
+from lesion.studies.truncation.result import TruncationSummary
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,12 @@ def isolation(summary: Mapping[str, Any], page: str) -> Chapter:
     )
 
 
-def truncation(summary: Mapping[str, Any], page: str) -> Chapter:
+def truncation(summary: TruncationSummary, page: str) -> Chapter:
     """A search for a truncation that makes the model better."""
     return Chapter(
         "Does removing a part of a matrix's spectrum make the model better?",
-        "Truncations are tried on validation items; the best is told on items that the search never saw.",
-        tuple(truncation_prose.findings(truncation_cells.found(summary))),
+        "Truncations are tried on validation items; the best is tested on items that the search never saw.",
+        tuple(truncation_prose.findings(summary)),
         (),
         page,
     )

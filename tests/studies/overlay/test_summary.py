@@ -163,7 +163,7 @@ def test_other_weights_under_one_name_are_refused_with_both_fingerprints(tmp_pat
     other = made.truncation(tmp_path / "t", [made.cell(0, 0.1), made.cell(1, 0.2)], fingerprint="f2")
     with pytest.raises(UsageError, match=r"made is not the same model in .*iso \(fingerprint f1\).*fingerprint f2\)"):
         profiles([*folders, other])
-    unknown = made.truncation(tmp_path / "u", [made.cell(0, 0.1), made.cell(1, 0.2)], fingerprint=None)
+    unknown = made.isolation(tmp_path / "u", [made.selection("wanda", 0.1, [9, 2, 4, 6, 8, 1])], fingerprint=None)
     assert profiles([*folders, unknown]).models
 
 

@@ -12,13 +12,14 @@ from lesion.core.database import FILE
 from lesion.core.store import Store
 from lesion.errors import UsageError
 from lesion.files import stored_object, understood
+from lesion.studies.truncation.result import TruncationSummary
 
 Kind = Literal["layers", "drift", "isolation", "truncation"]
 Unit = Literal["points", "nmi", "share", "nats"]
 FILES: Mapping[str, Kind] = {
-    "drift.json": "drift", "isolation.json": "isolation", "truncation.json": "truncation", "summary.json": "layers",
+    "drift.json": "drift", "isolation.json": "isolation", "summary.json": "layers",
 }  # fmt: skip
-"""What marks a folder, by the name of the file that is read."""
+"""What marks a folder, by the name of the file that is read; a truncation is known by the `kind` of its summary."""
 FLAT = 0.01
 """A density whose spread is at most this share of its mean has no shape: its method takes as much of every matrix."""
 PLACES: Mapping[str, str] = {"block": "", "attention": "attention, ", "mlp": "MLP, "}
@@ -85,11 +86,13 @@ def read(folder: Path) -> Found:
     advice = f"`lesion report {folder}` writes it anew, or run the study again on that folder"
     with understood(folder / name, advice):
         told = stored_object(folder / name, advice)
+        if kind == "layers" and told is not None and told.get("kind") == "truncation":
+            return _truncation(folder, TruncationSummary.model_validate(told))
         if kind == "layers" and not _of_layers(told):
             raise UsageError(_nothing(folder))
         if not isinstance(told, dict):
             raise TypeError("it is no object")
-        reading = {"layers": _layers, "drift": _drift, "isolation": _isolation, "truncation": _truncation}
+        reading = {"layers": _layers, "drift": _drift, "isolation": _isolation}
         found = reading[kind](folder, told)
         study = told.get("study")  # the text of it, in an isolation
         label = study.get("approximate") if isinstance(study, dict) else None
@@ -102,8 +105,8 @@ def _nothing(folder: Path) -> str:
     if (folder / FILE).exists() and not (folder / "summary.json").exists():
         return f"{folder} has answers and no summary yet; `lesion report {folder}` writes one."
     return (
-        f"{folder} holds no study with a number per block: neither the summary.json of `lesion ablate` nor drift.json,"
-        " isolation.json or truncation.json."
+        f"{folder} holds no study with a number per block: neither the summary.json of `lesion ablate` or `lesion"
+        " truncate` nor drift.json or isolation.json."
     )
 
 
@@ -245,39 +248,37 @@ def _density(matrices: Sequence[Mapping[str, Any]]) -> dict[int, float]:
     return {block: selected / total for block, (selected, total) in counts.items() if total}
 
 
-def _truncation(folder: Path, told: Mapping[str, Any]) -> Found:
-    """Of a truncation search: per block the best change in accuracy among its cells asked in full, and the best screen.
+def _truncation(folder: Path, summary: TruncationSummary) -> Found:
+    """Of a truncation search: per block the best gain in accuracy of the cells evaluated in full, and the best screen.
 
-    Cells that were given up, and those under which the model says one thing to nearly all items, do not count.
+    Cells that were given up, and those under which the model gives nearly all items one answer, do not count.
     """
-    model = told["model"]
-    name = str(model["name"])
-    cells = told["cells"]
+    name = summary.model.name
     best: dict[str, dict[int, tuple[float, float, float]]] = {}
     screen: dict[int, float] = {}
-    for cell in cells:
-        block = int(cell["layer"])
-        if cell.get("screen") is not None:
-            screen[block] = max(screen.get(block, -math.inf), float(cell["screen"]))
-        if cell.get("eliminated") is not None:
+    for cell in summary.cells:
+        if cell.screen is not None:
+            screen[cell.layer] = max(screen.get(cell.layer, -math.inf), cell.screen)
+        if cell.eliminated is not None:
             continue
-        for task in cell.get("tasks") or ():
-            drop, low, high = (_number(task.get(key)) for key in ("drop", "drop_low", "drop_high"))
-            if task.get("collapsed") or not math.isfinite(drop):
+        for outcome in cell.outcomes:
+            drop, low, high = (_number(end) for end in (outcome.drop.value, outcome.drop.low, outcome.drop.high))
+            if outcome.collapsed or not math.isfinite(drop):
                 continue
-            of_task = best.setdefault(str(task["task"]), {})
-            if block not in of_task or 0.0 - drop > of_task[block][0]:
-                of_task[block] = (0.0 - drop, 0.0 - high, 0.0 - low)
-    found = [
+            of_task = best.setdefault(outcome.task, {})
+            if cell.layer not in of_task or 0.0 - drop > of_task[cell.layer][0]:
+                of_task[cell.layer] = (0.0 - drop, 0.0 - high, 0.0 - low)
+    profiles = [
         _profile(
             name, "truncation", f"best truncation · {task}", ((b, *at) for b, at in of_task.items()), source=folder.name
         )
         for task, of_task in best.items()
     ]
-    label = "best truncation by log-probability · " + ", ".join(task["name"] for task in told["search"]["tasks"])
+    label = "best truncation by log-probability · " + ", ".join(task.name for task in summary.tasks)
     rows = ((block, value, math.nan, math.nan) for block, value in screen.items())
-    found.append(_profile(name, "truncation", label, rows, unit="nats", source=folder.name))
-    return Found(folder, _present(found), {name: model.get("fingerprint")}, ())
+    profiles.append(_profile(name, "truncation", label, rows, unit="nats", source=folder.name))
+    notes = (f"{folder.name} is approximate. {summary.approximate}",) if summary.approximate else ()
+    return Found(folder, _present(profiles), {name: summary.model.fingerprint}, notes)
 
 
 def _present(found: Iterable[Profile | None]) -> tuple[Profile, ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from lesion.core import cost
 from lesion.core.cached_answers import Recollection, gold_of
 from lesion.core.inference import identity, load_chosen
 from lesion.core.layers import parse_layers
+from lesion.core.outcome import Outcome
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice
 from lesion.core.values import read_summary
@@ -42,23 +42,6 @@ BEST = "best.edit"
 _AGAIN = "run `lesion truncate` again"
 
 
-@dataclass(frozen=True)
-class TruncationOutcome:
-    """What a run left behind.
-
-    Attributes:
-        folder: of the search.
-        summary: the numbers, as in `summary.json`.
-        asked: answers that this run evaluated, without those stored before.
-        planned: answers that the search consists of.
-    """
-
-    folder: Path
-    summary: TruncationSummary
-    asked: int
-    planned: int
-
-
 def run_truncation(
     study: TruncationStudy,
     folder: Path,
@@ -66,8 +49,8 @@ def run_truncation(
     watcher: Watcher | None = None,
     model: Model | None = None,
     make_engine: MakeEngine = TransformersEngine,
-) -> TruncationOutcome:
-    """Search for a truncation into a folder; answers that it has already are not asked again.
+) -> Outcome[TruncationSummary]:
+    """Search for a truncation into a folder; answers that it has already are not evaluated again.
 
     Args:
         study: what to search, and on which items.
@@ -126,7 +109,7 @@ def run_truncation(
             summary = followed(summary, revision, tested, parts, follower)
             del follower  # its model makes room for the next
             _without(summary, study.revisions[number:]).write(folder)
-    return TruncationOutcome(folder, summary, asked, len(wanted))
+    return Outcome(folder, summary, asked, len(wanted))
 
 
 @contextmanager
