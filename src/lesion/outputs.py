@@ -33,7 +33,7 @@ KINDS = {
 _FILES = (".json", ".html", ".csv", ".toml", ".edit", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".safetensors", LOCK)
 _FOLDERS = ("figures", "cells", "layers", "model", "checkpoints")
 _SIGNS = (
-    "summary.json", "report.html", "answers.sqlite", "isolation.json", "plan.json", "truncation.json", "drift.json",
+    "summary.json", "report.html", "answers.sqlite", "isolation.json", "plan.json", "truncation.json",
     "tuning.json", "screen.json", "training.safetensors", "resume.safetensors", "statistics.safetensors",
     "truncated.json", "best.edit",
 )  # fmt: skip

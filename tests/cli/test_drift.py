@@ -27,17 +27,18 @@ def test_a_drift_leaves_its_numbers_its_page_and_goes_on_from_what_there_is(caps
     asked = ["drift", checkpoint, "--task", sums, "--clusters", "4,3", *FEW, "--out", out]
     first = lesion(capsys, *asked)
     assert first.code == 0, first.err
-    assert {"drift.json", "summary.json", "report.html", "cells"} <= {file.name for file in out.iterdir()}
+    assert {"summary.json", "report.html", "cells"} <= {file.name for file in out.iterdir()}
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     (entry,) = summary["models"]
-    assert entry["model"] == str(checkpoint)
-    assert [layer["layer"] for layer in entry["layers"]] == [0, 1, 2, 3]
-    assert {"nmi", "nmi_std", "null", "cosine", "cka"} <= set(entry["layers"][0])
+    assert (summary["kind"], entry["name"]) == ("drift", str(checkpoint))
+    layers = entry["curves"][0]["layers"]
+    assert [layer["layer"] for layer in layers] == [0, 1, 2, 3]
+    assert all(set(layers[0][name]) == {"mean", "std"} for name in ("nmi", "null", "cosine", "cka"))
     assert "clustered 4 of 4 runs\n" in first.out
-    page, numbers = (out / "report.html").read_bytes(), (out / "drift.json").read_bytes()
+    page, numbers = (out / "report.html").read_bytes(), (out / "summary.json").read_bytes()
     second = lesion(capsys, *asked)
     assert "clustered 0 of 4 runs; 4 were stored already" in second.out
-    assert ((out / "report.html").read_bytes(), (out / "drift.json").read_bytes()) == (page, numbers)
+    assert ((out / "report.html").read_bytes(), (out / "summary.json").read_bytes()) == (page, numbers)
     (out / "report.html").unlink()
     assert lesion(capsys, "report", out).code == 0
     assert (out / "report.html").read_bytes() == page
@@ -53,7 +54,7 @@ def test_a_study_file_runs_as_the_command_does(capsys, checkpoint, sums, tmp_pat
     assert lesion(
         capsys, "drift", checkpoint, "--task", sums, "--clusters", 4, *FEW, "--out", tmp_path / "b"
     ).code == 0  # fmt: skip
-    assert (tmp_path / "a/drift.json").read_bytes() == (tmp_path / "b/drift.json").read_bytes()
+    assert (tmp_path / "a/summary.json").read_bytes() == (tmp_path / "b/summary.json").read_bytes()
 
 
 def test_every_open_choice_of_the_paper_is_an_option_that_reaches_the_study(capsys, checkpoint, sums, tmp_path):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
 import lesion
 from commandline import lesion as command
+from lesion.core.values import read_summary
+from lesion.studies.drift.result import DriftSummary
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.drift.texts import draw_runs
 from lesion.tasks.catalogue import find
@@ -21,7 +21,7 @@ def test_on_the_bundled_model_cosine_and_cka_are_those_of_plain_passes_of_the_ne
     options = ["--items", 4, "--runs", 1, "--clusters", 6, "--starts", 1, "--solution", "none"]
     done = command(capsys, "drift", "bundled:llama-base", "--task", "primer:arithmetic", *options, "--out", out)
     assert done.code == 0, done.err
-    (entry,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
+    (entry,) = read_summary(DriftSummary, out, "").models
     model = lesion.load("bundled:llama-base")
     study = DriftStudy.make(models=["bundled:llama-base"], task="primer:arithmetic", items=4, runs=1)
     (items,) = draw_runs(study, find("primer:arithmetic"))
@@ -31,7 +31,7 @@ def test_on_the_bundled_model_cosine_and_cka_are_those_of_plain_passes_of_the_ne
         with torch.inference_mode():
             found = model.network(ids, output_hidden_states=True).hidden_states
         states.append([layer[0].double().numpy() for layer in found])
-    assert entry["runs"][0]["tokens"] == sum(len(text[0]) for text in states)
+    assert entry.runs[0].tokens == sum(len(text[0]) for text in states)
     layers = [np.concatenate(layer) for layer in zip(*states, strict=True)]
     zero = layers[0]
 
@@ -40,11 +40,11 @@ def test_on_the_bundled_model_cosine_and_cka_are_those_of_plain_passes_of_the_ne
         return float(np.linalg.norm(y.T @ x) ** 2 / (np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)))
 
     # The last of transformers' has been through the final norm, which a drift looks at no more.
-    assert [told["layer"] for told in entry["layers"]] == list(range(len(layers)))
-    for told, layer in list(zip(entry["layers"], layers, strict=True))[:-1]:
+    assert [told.layer for told in entry.curve.layers] == list(range(len(layers)))
+    for told, layer in list(zip(entry.curve.layers, layers, strict=True))[:-1]:
         norms = np.linalg.norm(zero, axis=1) * np.linalg.norm(layer, axis=1)
-        assert told["cosine"] == pytest.approx(float(np.mean((zero * layer).sum(1) / norms)), abs=1e-4)
-        assert told["cka"] == pytest.approx(cka(zero, layer), abs=1e-4)
+        assert told.cosine.mean == pytest.approx(float(np.mean((zero * layer).sum(1) / norms)), abs=1e-4)
+        assert told.cka.mean == pytest.approx(cka(zero, layer), abs=1e-4)
 
 
 def test_on_the_bundled_model_tokens_leave_their_first_clusters_and_the_page_tells_which(capsys, tmp_path):
@@ -52,27 +52,25 @@ def test_on_the_bundled_model_tokens_leave_their_first_clusters_and_the_page_tel
     options = ["--items", 5, "--runs", 2, "--clusters", "10,20", "--starts", 2]
     done = command(capsys, "drift", "bundled:llama-base", "--task", "primer:arithmetic", *options, "--out", out)
     assert done.code == 0, done.err
-    (entry,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
-    curve = [layer["nmi"] for layer in entry["layers"]]
+    (entry,) = read_summary(DriftSummary, out, "").models
+    curve = [layer.nmi.mean for layer in entry.curve.layers]
     assert curve[0] == 1
     assert curve[-1] < 0.75
     # Token identity is what the embedding clusters, and tokens of random labels have little to do with anything.
-    assert all(layer["null"] + 0.05 < layer["nmi"] for layer in entry["layers"])
-    first, last = entry["layers"][0]["labels"]["token"]["nmi"], entry["layers"][-1]["labels"]["token"]["nmi"]
+    assert all(layer.null.mean + 0.05 < layer.nmi.mean for layer in entry.curve.layers)
+    first, *_, last = (layer.labels["token"].mean for layer in entry.curve.layers)
     assert first > last
-    shape = entry["shape"]
-    for kind in ("hinge", "step"):
-        assert 1 <= shape[kind]["low"] <= shape[kind]["layer"] <= shape[kind]["high"] <= 8
-        assert shape[kind]["detectable"] > 0
-        assert 0 <= shape[kind]["p"] <= 1
-    a, b = entry["between"]
-    assert a < (shape[shape["chosen"]]["layer"] if shape["chosen"] in shape else 4) < b
-    assert {row["class"] for row in entry["classes"]} >= {"digit", "punctuation", "first name"}
-    assert sum(row["count"] for row in entry["classes"]) == sum(run["tokens"] for run in entry["runs"])
+    shape = entry.curve.shape
+    for departure in (shape.hinge, shape.step):
+        assert 1 <= departure.low <= departure.layer <= departure.high <= 8
+        assert departure.detectable > 0
+        assert 0 <= departure.p <= 1
+    assert entry.tokens.start < (shape.departure.layer if shape.departure else 4) < entry.tokens.end
+    assert {row.kind for row in entry.tokens.classes} >= {"digit", "punctuation", "first name"}
+    assert sum(row.count for row in entry.tokens.classes) == sum(run.tokens for run in entry.runs)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "bundled:llama-base" in page
-    assert entry["family"] == "llama"
-    assert entry["variant"] == "base"
+    assert (entry.family, entry.variant) == ("llama", "base")
 
 
 def test_a_real_checkpoint_drifts_on_real_questions_with_their_gold_solutions(capsys, shared, tmp_path):
@@ -81,6 +79,6 @@ def test_a_real_checkpoint_drifts_on_real_questions_with_their_gold_solutions(ca
     out = tmp_path / "out"
     done = command(capsys, "drift", shared / "models/stories260K", "--task", task, *options, "--out", out)
     assert done.code == 0, done.err
-    (entry,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
-    assert all(run["solution_tokens"] > 20 for run in entry["runs"])
-    assert len(entry["layers"]) == entry["blocks"] + 1
+    (entry,) = read_summary(DriftSummary, out, "").models
+    assert all(run.solution_tokens > 20 for run in entry.runs)
+    assert len(entry.curve.layers) == entry.blocks + 1

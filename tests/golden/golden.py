@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forms import FORMS
 from matplotlib.figure import Figure
 
-from forms import FORMS
 from lesion.cli.main import code
 from lesion.cli.progress import Bar
 from lesion.core.store import Store

@@ -15,7 +15,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from lesion.atomic import replace
 from lesion.errors import LesionError
-from lesion.files import SUMMARY_BYTES, read_text
+from lesion.files import stored_object
+from lesion.plain import short
 
 SUMMARY = "summary.json"
 
@@ -34,7 +35,7 @@ Number = Annotated[float | None, BeforeValidator(known)]
 class Value(BaseModel):
     """A part of a result."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Estimate(Value):
@@ -106,15 +107,26 @@ def read_summary(kind: type[S], folder: Path, again: str) -> S | None:
         again: what to do where the file is damaged, as the end of a sentence.
 
     Raises:
-        LesionError: the file does not hold such a summary.
+        LesionError: the file does not hold such a summary; the first place where it does not is named.
     """
     path = Path(folder) / SUMMARY
-    if not path.exists():
+    stored = stored_object(path, again)
+    if stored is None:
         return None
-    text = read_text(path, limit=SUMMARY_BYTES)
     try:
-        return kind.model_validate_json(text)
+        return kind.model_validate(stored)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
-        raise LesionError(f"{path} is damaged ({place}: {first['msg']}); {again}.") from None
+        place = short(".".join(map(str, first["loc"])), 80) or "the whole"
+        raise LesionError(f"{path} is damaged ({place}: {short(first['msg'], 120)}); {again}.") from None
+
+
+def summary_kind(folder: Path) -> str | None:
+    """The kind of study whose typed summary lies in a folder; None where there is no such summary.
+
+    Raises:
+        LesionError: the file is damaged.
+    """
+    stored = stored_object(Path(folder) / SUMMARY, "run the study again on that folder") or {}
+    kind = stored.get("kind")
+    return kind if isinstance(kind, str) else None

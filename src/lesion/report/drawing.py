@@ -10,10 +10,12 @@ import functools
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lesion.atomic import replace
+from lesion.plain import layout
 from lesion.report import theme
 
 if TYPE_CHECKING:
@@ -31,16 +33,29 @@ def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
         drawn: dict[str, Any] = chart.to_dict(validate=False)
     drawn.pop("$schema", None)
     drawn["config"] = theme.config()
-    return _rounded(drawn)
+    return _drawable(drawn)
 
 
-def _rounded(value: Any) -> Any:
-    """The specification with numbers of six significant digits: no eye sees more, and a page is smaller."""
+def _drawable(value: Any) -> Any:
+    """The specification as it can be drawn.
+
+    Numbers have six significant digits: no eye sees more, and a page is smaller. Texts are as `seen` gives them.
+    """
     if isinstance(value, dict):
-        return {key: _rounded(part) for key, part in value.items()}
+        return {key: _drawable(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [_rounded(part) for part in value]
+        return [_drawable(part) for part in value]
+    if isinstance(value, str):
+        return seen(value)
     return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def seen(text: str) -> str:
+    """A text as a chart shows it: what is not seen, or XML cannot hold, is written as an escape."""
+    return text if text.isascii() and text.isprintable() else layout(text.translate(_NO_XML))
+
+
+_NO_XML = {0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}
 
 
 def svg(specified: dict[str, Any]) -> str:
@@ -48,23 +63,33 @@ def svg(specified: dict[str, Any]) -> str:
     import vl_convert
 
     drawn: str = vl_convert.vegalite_to_svg(json.dumps(specified), allowed_base_urls=[])
-    # Vega writes for scripts and screen readers what a picture with a label does not need.
-    drawn = re.sub(r' (?:aria-\w+|role|pointer-events|class)="[^"]*"', "", drawn)
-    drawn = re.sub(r'<path d="[^"]*" display="none"/>|<path d="M0,0h0v0h0Z"/>| opacity="1"', "", drawn)
-    drawn = re.sub(r' font-family="[^"]*"', "", drawn).replace("<svg ", f'<svg font-family="{theme.FONT}" ', 1)
-    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", drawn)
+    return _in_tags(drawn, _smaller).replace("<svg ", f'<svg font-family="{theme.FONT}" ', 1)
+
+
+def _smaller(tag: str) -> str:
+    """A tag of Vega's without what a picture with a label does not need, its numbers to a hundredth of a pixel."""
+    if re.fullmatch(r'<path (?:[^>]* )?d="[^"]*"[^>]* display="none"/>', tag):
+        return ""
+    tag = re.sub(r' (?:aria-\w+|role|pointer-events|class|font-family)="[^"]*"| opacity="1"', "", tag)
+    tag = "" if tag == '<path d="M0,0h0v0h0Z"/>' else tag
+    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag)
+
+
+def _in_tags(drawn: str, change: Callable[[str], str]) -> str:
+    """The SVG with every tag changed, and the texts between them as they are; in neither stands `<` or `>`."""
+    return re.sub("<[^>]*>", lambda tag: change(tag[0]), drawn)
 
 
 def apart(drawn: str, prefix: str) -> str:
     """The SVG with a prefix before the names of its parts: those of several pictures on one page do not clash."""
-    return re.sub(r'( id="|url\(#|xlink:href="#)', rf"\g<1>{prefix}", drawn)
+    return _in_tags(drawn, lambda tag: re.sub(r'( id="|url\(#|xlink:href="#)', rf"\g<1>{prefix}", tag))
 
 
 def svg_file(drawn: str) -> str:
     """The SVG for a file: in the light colours, on their paper."""
     head, tag, rest = drawn.partition(">")
     ground = '<rect width="100%" height="100%" fill="var(--paper)"/>'
-    return theme.in_light(f"{head}{tag}{ground}{rest}")
+    return _in_tags(f"{head}{tag}{ground}{rest}", theme.in_light)
 
 
 def png_file(drawn: str) -> bytes:
@@ -86,7 +111,7 @@ def bundle() -> str:
     place = _cache() / f"vega-{vl_convert.__version__}.js"
     try:
         return place.read_text("utf-8")
-    except OSError:
+    except (OSError, UnicodeError):
         pass
     script = str(vl_convert.javascript_bundle()).replace("</script", "<\\/script").replace("<!--", "<\\!--")
     try:
@@ -98,5 +123,7 @@ def bundle() -> str:
 
 
 def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache")
-    return Path(base) / "lesion"
+    given = os.environ.get("LESION_CACHE")
+    if given:
+        return Path(given).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "lesion"

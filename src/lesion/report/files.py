@@ -146,7 +146,7 @@ def rendered(template: str, carried: Mapping[str, Any], charts: Sequence[Mapping
     parts = ""
     if charts:
         parts = (
-            f'<script type="application/json" id="charts">{browser.embedded([theme.config(), *charts])}</script>\n'
+            f'<script type="application/json" id="chart-data">{browser.embedded([theme.config(), *charts])}</script>\n'
             f"<script>{library}</script>"
         )
     body = body.replace(_POLICY, policy(style, script, library), 1).replace(_DRAWING, parts, 1)

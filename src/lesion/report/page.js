@@ -43,11 +43,14 @@ for (const table of document.querySelectorAll("table.sortable")) {
       const value = (row) => {
         const cell = row.cells[column];
         if (cell.dataset.v === undefined) return cell.textContent;
-        return cell.dataset.v === "None" ? Infinity : Number(cell.dataset.v);
+        if (cell.dataset.v === "None") return Infinity;
+        const number = Number(cell.dataset.v);
+        return Number.isNaN(number) ? cell.dataset.v : number;
       };
       const order = (a, b) => {
         const [x, y] = [value(a), value(b)];
-        const sign = typeof x === "number" ? (x === y ? 0 : x < y ? -1 : 1) : x.localeCompare(y, "en", { numeric: true });
+        const numbers = typeof x === "number" && typeof y === "number";
+        const sign = numbers ? (x === y ? 0 : x < y ? -1 : 1) : String(x).localeCompare(String(y), "en", { numeric: true });
         return down ? -sign : sign;
       };
       table.tBodies[0].append(...[...table.tBodies[0].rows].sort(order));
@@ -115,9 +118,10 @@ for (const table of document.querySelectorAll("table[data-name]")) {
   table.closest(".scroll").after(button);
 }
 
+let openAnswers = null; // of the item browser, where there is one: a click on a chart opens the answers behind it
 // Charts: the pictures on the page are drawn again by Vega as one comes near them, so that they tell their numbers.
 if (window.vegaEmbed) {
-  const [config, ...specifications] = JSON.parse(byId("charts").textContent);
+  const [config, ...specifications] = JSON.parse(byId("chart-data").textContent);
   const show = (_, event, item, value) => {
     tip.hidden = value === null || value === undefined || value === "";
     if (tip.hidden) return;
@@ -130,9 +134,9 @@ if (window.vegaEmbed) {
     try {
       const options = { ast: true, actions: false, renderer: "svg", defaultStyle: false, tooltip: show };
       const { view } = await vegaEmbed(place, specification, options);
-      view.addEventListener("click", (event, item) => {
-        if (item?.datum?.edit !== undefined && window.openAnswers) openAnswers(item.datum, event);
-      });
+      const opens = (item) => openAnswers && item?.datum?.edit !== undefined;
+      view.addEventListener("click", (event, item) => { if (opens(item)) openAnswers(item.datum, event); });
+      view.addEventListener("pointermove", (event, item) => { place.style.cursor = opens(item) ? "pointer" : ""; });
     } catch (error) {
       place.innerHTML = picture;
       console.error(error);
@@ -331,14 +335,19 @@ function browse() {
   });
   window.addEventListener("hashchange", follow);
   let touched = null; // a first touch shows the numbers, a second one on the same place opens the answers
-  document.addEventListener("click", (event) => {
-    const place = event.target.closest("[data-edit]");
+  const visit = (place, named, event) => {
     const again = place === touched;
     touched = place;
     if (!place || (event.pointerType === "touch" && !again)) return;
-    choose({ ...place.dataset, show: shown.filter });
+    choose({ model: named.model, task: named.task, edit: named.edit, show: shown.filter });
     remember();
     byId("answers").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+  };
+  document.addEventListener("click", (event) => {
+    if (event.target.closest(".vega")) return;
+    const place = event.target.closest("[data-edit]");
+    visit(place, place?.dataset, event);
   });
+  openAnswers = (named, event) => visit(JSON.stringify([named.model, named.task, named.edit]), named, event);
 }
 if (data.cells.length) browse();

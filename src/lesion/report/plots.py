@@ -36,10 +36,10 @@ class Axis:
     @property
     def scale(self) -> alt.Scale:
         """As Altair has it."""
-        ends = [end for end in (self.low, self.high) if end is not None]
-        domain: dict[str, Any] = {"domain": ends} if len(ends) == 2 else {}
-        if self.low is not None and self.high is None:
-            domain = {"domainMin": self.low}
+        ends = {"domainMin": self.low, "domainMax": self.high}
+        domain: dict[str, Any] = {name: end for name, end in ends.items() if end is not None}
+        if len(domain) == 2:
+            domain = {"domain": [self.low, self.high]}
         zero = {} if self.kind == "log" else {"zero": False}
         return alt.Scale(type=self.kind, nice=False, **zero, **domain)
 
@@ -168,7 +168,7 @@ def heat(
     """
     columns = list(dict.fromkeys(frame["x"])) if columns is None else list(columns)
     rows = list(dict.fromkeys(frame["y"])) if rows is None else list(rows)
-    base = alt.Chart(frame.assign(size=frame["value"].abs())).encode(
+    base = alt.Chart(frame.assign(size=pd.to_numeric(frame["value"]).abs())).encode(
         x=alt.X(
             field="x", type="ordinal", sort=columns, scale=alt.Scale(domain=columns, padding=0.06),
             axis=alt.Axis(title=across, labelAngle=0, domain=False),
@@ -212,7 +212,7 @@ def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
         rows.append(
             {"name": one.name, "x": x, "y": row, "end": x + 18, "middle": x + 9, "text": x + 24}
             | {"colour": one.colour or theme.tone(one.index), "shape": theme.SHAPES[one.index % len(theme.SHAPES)]}
-            | {"kind": "area" if one.area else "line" if one.dashed else "mark"}
+            | {"area": one.area, "line": one.dashed, "mark": not one.area and not one.dashed}
         )
         x += room
     frame = pd.DataFrame(rows)
@@ -227,13 +227,13 @@ def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
         y=alt.Y(field="y", type="quantitative", axis=None, scale=alt.Scale(domain=[-0.5, row + 0.5], reverse=True)),
         color=own(alt.Color, "colour"),
     )
-    is_a, end = "datum.kind === '{}'".format, alt.X2(field="end")
+    end = alt.X2(field="end")
     return alt.layer(
-        base.transform_filter(is_a("area")).mark_bar(height=9, opacity=0.3).encode(x=across("x"), x2=end),
-        base.transform_filter(is_a("line")).mark_rule(strokeDash=[3, 4], strokeWidth=1.6).encode(
+        base.transform_filter("datum.area").mark_bar(height=9, opacity=0.3).encode(x=across("x"), x2=end),
+        base.transform_filter("datum.line").mark_rule(strokeDash=[3, 4], strokeWidth=1.6).encode(
             x=across("x"), x2=end
         ),
-        base.transform_filter(is_a("mark")).mark_point(size=50).encode(
+        base.transform_filter("datum.mark").mark_point(size=50).encode(
             x=across("middle"), shape=own(alt.Shape, "shape")
         ),
         base.mark_text(align="left", color=theme.INK).encode(
@@ -250,7 +250,7 @@ def _tip(frame: pd.DataFrame, guide: pd.DataFrame | None) -> dict[str, Any]:
 
 def _fitting(texts: pd.Series, columns: int) -> tuple[float, float]:
     """A size at which the texts fit the cells of a file, as far as they can, and the width that they need."""
-    longest = max((len(text) for text in texts), default=0)
+    longest = max((len(line) for text in texts for line in text.split("\n")), default=0)
 
     def room(font: float) -> float:
         return columns * (0.56 * font * longest + 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,7 +60,7 @@ def _html(page: Page, specified: Specified) -> str:
         title=page.title,
         version=page.version,
         approximate=page.approximate,
-        figure_panels=lambda figure: [_drawn(panel, specified, carried) for panel in figure.panels],
+        figure_panels=lambda figure: [_drawn(panel, specified, carried, small=figure.small) for panel in figure.panels],
         tone=theme.tone,
         symbol=symbol,
         several_models=len(page.carried["models"]) > 1,
@@ -109,12 +108,13 @@ def _specified(page: Page) -> Specified:
     return found
 
 
-def _drawn(panel: Panel, specified: Specified, carried: list[dict[str, Any]]) -> Drawn:
+def _drawn(panel: Panel, specified: Specified, carried: list[dict[str, Any]], *, small: bool) -> Drawn:
     found = []
     for chart in panel.charts:
         own = specified[id(chart)]
         # The picture is there where no script runs; the script draws the same with numbers on pointing.
-        picture = drawing.apart(drawing.svg(own), f"c{len(carried)}-")
+        still = {"width": theme.SMALL, **own} if small else own
+        picture = drawing.apart(drawing.svg(still), f"c{len(carried)}-")
         found.append((Markup(picture), len(carried)))
         carried.append({key: value for key, value in own.items() if key != "config"})
     return Drawn(panel.title, found)
@@ -126,7 +126,7 @@ def _whole(figure: Figure, specified: Specified) -> dict[str, Any]:
     for panel in figure.panels:
         charts = [_still(specified[id(chart)]) for chart in panel.charts]
         if panel.title:
-            charts[0] = {**charts[0], "title": panel.title}
+            charts[0] = {**charts[0], "title": drawing.seen(panel.title)}
         panels.append({"vconcat": charts, "spacing": 4, **_OWN_SCALES} if len(charts) > 1 else charts[0])
     whole = panels[0] if len(panels) == 1 else {"concat": panels, "columns": figure.columns, **_OWN_SCALES}
     every = [specified[id(chart)] for panel in figure.panels for chart in panel.charts]
@@ -153,8 +153,15 @@ def _still(specified: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in specified.items() if key not in ("config", "datasets", "params")}
     if "layer" in kept:
         layers = [_still(layer) for layer in kept["layer"]]
-        kept["layer"] = [layer for layer in layers if '"param"' not in json.dumps(layer.get("encoding", {}))]
+        kept["layer"] = [layer for layer in layers if not _follows_pointer(layer.get("encoding", {}))]
     return kept
+
+
+def _follows_pointer(encoding: Any) -> bool:
+    """Whether an encoding depends on a parameter, which only the pointer sets."""
+    if isinstance(encoding, dict):
+        return "param" in encoding or any(map(_follows_pointer, encoding.values()))
+    return isinstance(encoding, list) and any(map(_follows_pointer, encoding))
 
 
 def _without_legends(specified: Any) -> None:

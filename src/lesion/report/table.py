@@ -16,7 +16,7 @@ from rich import box
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from lesion.plain import visible
+from lesion.plain import plain as one_line
 from lesion.report import wording
 
 MOST_ROWS = 1500
@@ -106,7 +106,7 @@ class Table:
     def records(self) -> list[dict[str, Any]]:
         """The rows as dictionaries, with Python's own numbers; what is missing is None."""
         rows = self.frame.astype(object).to_dict("records")
-        return [{str(key): None if unknown(value) else _own(value) for key, value in row.items()} for row in rows]
+        return [{str(key): _own(value) for key, value in row.items()} for row in rows]
 
     @property
     def shown(self) -> Iterator[tuple[bool, list[Cell]]]:
@@ -131,7 +131,7 @@ class Table:
         table = terminal_table(self.title, [(column.title, column.number) for column in chosen])
         for row in self.records[:most]:
             style = "bold" if self.mark is not None and self.mark(row) else None
-            table.add_row(*(Text(visible(column.write(row))) for column in chosen), style=style)
+            table.add_row(*(Text(one_line(column.write(row))) for column in chosen), style=style)
         return table
 
     def to_parquet(self, path: Path) -> None:
@@ -142,12 +142,13 @@ class Table:
 def terminal_table(title: str, headings: Sequence[tuple[str, bool]]) -> TerminalTable:
     """An empty table for a terminal in the house style; a heading and whether its column is right-aligned."""
     table = TerminalTable(
-        title=Text(visible(title)), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1)
+        title=Text(one_line(title)), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1)
     )
     for heading, number in headings:
-        table.add_column(Text(visible(heading)), justify="right" if number else "left", overflow="fold")
+        table.add_column(Text(one_line(heading)), justify="right" if number else "left", overflow="fold")
     return table
 
 
 def _own(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
+    own = value.item() if hasattr(value, "item") else value
+    return None if unknown(own) else own

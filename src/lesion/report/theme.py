@@ -20,6 +20,8 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"
 """Marks of series, in the same order: no series is told from another by its colour alone."""
 WIDTH, HEIGHT = 520, 260
 """Of a chart in a file, in pixels before scaling; on the page a chart is as wide as its panel."""
+SMALL = 250
+"""The width of a chart's picture in a figure of small panels."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif"
 
 
@@ -68,5 +70,5 @@ def light() -> dict[str, str]:
 
 
 def in_light(text: str) -> str:
-    """A text (of SVG or JSON) in which every colour by role is the light one."""
-    return re.sub(r"var\(--(\w+)\)", lambda match: light()[match[1]], text)
+    """A text (a tag of SVG) in which every colour by role is the light one."""
+    return re.sub(r"var\(--(\w+)\)", lambda match: light().get(match[1], match[0]), text)

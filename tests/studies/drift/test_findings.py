@@ -1,18 +1,17 @@
 """What is said of a drift study: rules checked against independent counts, sentences against the numbers they tell."""
 
-import copy
 import itertools
 
 import made_drift as made
 import numpy as np
 import pytest
+from made_drift import changed
 from scipy.stats import spearmanr
 
 from lesion.studies.drift import findings as drift_prose
 from lesion.studies.drift.charts import null_band
 from lesion.studies.drift.evidence import agreement, at_least, lost, reach, steepest
-from lesion.studies.drift.reading import found
-from lesion.studies.drift.values import Departure
+from lesion.studies.drift.result import Departure, DriftSummary
 
 
 @pytest.fixture(scope="module")
@@ -20,34 +19,32 @@ def one():
     return made.study(families=("llama",), variants=("base",))
 
 
-def said(summary) -> str:
+def said(summary: DriftSummary) -> str:
     """Every sentence of the findings."""
-    study = found(summary)
-    told = [*drift_prose.findings(study), *drift_prose.by_model(study)]
-    return " ".join(" ".join((*one.headline, *one.sentences)) for one in told).replace("\N{NO-BREAK SPACE}", " ")
-
-
-def changed(summary, **entries):
-    """The summary with entries of its first model replaced."""
-    summary = copy.deepcopy(summary)
-    summary["models"][0] |= entries
-    return summary
+    findings = [*drift_prose.findings(summary), *drift_prose.by_model(summary)]
+    return " ".join(" ".join((*one.headline, *one.sentences)) for one in findings).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def with_shape(summary, chosen=None, line=None, **entries):
-    """The summary with the hinge of its first model replaced, or with `chosen="step"` the step."""
-    shape = copy.deepcopy(summary["models"][0]["shape"])
-    shape |= {"chosen": chosen or shape["chosen"], "line": shape["line"] | (line or {})}
+    """The summary with entries of the hinge of its first model replaced, or with `chosen="step"` of the step."""
+    chosen = chosen or summary.models[0].curve.shape.chosen
     kind = "step" if chosen == "step" else "hinge"
-    shape[kind] |= entries
-    return changed(summary, shape=shape)
+    return changed(summary, shape={"chosen": chosen, "line": line or {}, kind: entries})
 
 
 def at_layer(layer, low=None, high=None):
-    """A shape with a hinge there, for `changed`."""
-    shape = copy.deepcopy(made.study()["models"][0]["shape"])
-    shape["hinge"] |= {"layer": layer, "low": layer if low is None else low, "high": layer if high is None else high}
-    return shape
+    """Entries of a shape with a hinge there, for `changed`."""
+    return {"hinge": {"layer": layer, "low": layer if low is None else low, "high": layer if high is None else high}}
+
+
+def critical(*blocks):
+    """Entries of a model with critical blocks of the study's own task."""
+    return {"critical": {made.TASK: blocks}, "compared": made.TASK}
+
+
+def layers_of(summary):
+    """The layers of the first model's curve as dictionaries, for `changed`."""
+    return [layer.model_dump() for layer in summary.models[0].curve.layers]
 
 
 def test_a_hinge_is_told_with_its_interval_its_p_and_the_slopes_on_both_sides(one):
@@ -64,9 +61,8 @@ def test_a_step_is_told_by_its_block_and_size(one):
 
 
 def test_a_hinge_and_a_step_that_are_the_same_curve_are_not_told_apart(one):
-    shape = with_shape(one, layer=7.0, low=2.0, high=7.0)["models"][0]["shape"]
-    shape["step"] |= {"layer": 7.5, "low": 1.5, "high": 7.5, "gain": shape["hinge"]["gain"]}
-    told = said(changed(one, shape=shape))
+    hinge = {"layer": 7.0, "low": 2.0, "high": 7.0, "gain": 0.9}
+    told = said(changed(one, shape={"hinge": hinge, "step": {"layer": 7.5, "low": 1.5, "high": 7.5, "gain": 0.9}}))
     assert "A step over block 7 [1, 7] fits exactly as well: only the outermost layer departs from the line" in told
     assert "the best step" not in told
 
@@ -89,7 +85,8 @@ def test_a_curve_that_is_no_line_and_has_neither_is_told_as_such(one):
 
 
 def test_with_one_run_no_shape_is_claimed(one):
-    summary = with_shape(one, chosen="untested", line={"p": None, "f": None, "f_p": None}, low=None, high=None, p=None)
+    nothing = {"p": None, "f": None, "f_p": None}
+    summary = with_shape(one, chosen="untested", line=nothing, low=None, high=None, p=None)
     assert "With one run a straight line cannot be tested." in said(summary)
     assert "is not rejected" not in said(summary)
 
@@ -97,10 +94,8 @@ def test_with_one_run_no_shape_is_claimed(one):
 def test_what_80_percent_of_such_studies_would_find_is_told(one):
     told = said(one)
     assert "80 % of studies would find a step of 0.040 in NMI and a hinge of 0.020 per layer in slope" in told
-    shape = copy.deepcopy(one["models"][0]["shape"])
-    for kind in ("hinge", "step"):
-        shape[kind]["detectable"] = None
-    assert "of studies would find" not in said(changed(one, shape=shape))
+    unknown = {kind: {"detectable": None} for kind in ("hinge", "step")}
+    assert "of studies would find" not in said(changed(one, shape=unknown))
 
 
 def test_a_hinge_at_the_end_of_the_first_step_is_said_to_be_no_more(one):
@@ -109,8 +104,7 @@ def test_a_hinge_at_the_end_of_the_first_step_is_said_to_be_no_more(one):
     assert first not in said(with_shape(one, layer=1.6, low=1.0, high=1.8))
     block = with_shape(one, layer=2.2, low=2.0, high=2.4)
     assert first not in said(block)
-    block["study"]["layer_zero"] = "block"
-    assert first in said(block)
+    assert first in said(changed(block, study={"layer_zero": "block"}))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +116,7 @@ def test_a_hinge_at_the_end_of_the_first_step_is_said_to_be_no_more(one):
     ],
 )
 def test_a_block_stands_between_the_layer_that_enters_it_and_the_one_behind_it(one, layer, expected):
-    assert expected in said(changed(one, critical=[2], shape=at_layer(layer)))
+    assert expected in said(changed(one, **critical(2), shape=at_layer(layer)))
 
 
 @pytest.mark.parametrize(
@@ -133,61 +127,62 @@ def test_a_block_stands_between_the_layer_that_enters_it_and_the_one_behind_it(o
     ],
 )  # fmt: skip
 def test_a_hinge_or_step_is_within_critical_blocks_only_where_its_whole_interval_is(one, kind, low, high, expected):
-    model = found(changed(one, critical=[2])).models[0]
-    assert reach(model, Departure(kind, low, low, high, -0.1, 0.9, 0.01, 0.02)) == expected
+    model = changed(one, **critical(2)).models[0]
+    at = Departure(
+        kind=kind, layer=low, low=low, high=high, size=-0.1, gain=0.9, p=0.01, detectable=0.02, slopes=(-0.1, -0.2)
+    )
+    assert reach(model, at) == expected
 
 
 def test_how_many_places_are_as_near_by_chance_is_told_and_whether_that_says_little(one):
     # Of the places for a hinge from layer 2 to layer 7, the block itself takes one layer of five.
-    told = said(changed(one, critical=[3], shape=at_layer(3.5)))
+    told = said(changed(one, **critical(3), shape=at_layer(3.5)))
     assert "By chance, 20 % of all places for a hinge are as near to the critical block 3" in told
-    told = said(changed(one, critical=[2, 5], shape=at_layer(4.0, 3.4, 4.6)))
+    told = said(changed(one, **critical(2, 5), shape=at_layer(4.0, 3.4, 4.6)))
     assert "as near to the critical blocks 2 and 5, so that nearness says little." in told
     # A step can be over the blocks 1 to 7; two of these seven are critical.
-    told = said(changed(with_shape(one, chosen="step", layer=2.5, low=2.5, high=2.5), critical=[0, 2, 5]))
+    told = said(changed(with_shape(one, chosen="step", layer=2.5, low=2.5, high=2.5), **critical(0, 2, 5)))
     assert "It is over critical block 2" in told
     assert "By chance, 29 % of all places for a step are as near" in told
 
 
 def test_critical_blocks_of_the_study_s_own_task_are_those_compared(one):
-    by_task = {"primer:atlas": [6], "primer:arithmetic": [2]}
-    told = said(changed(one, critical=by_task, shape=at_layer(2.5)))
+    by_task = {"primer:atlas": (6,), "primer:arithmetic": (2,)}
+    told = said(changed(one, critical=by_task, compared="primer:arithmetic", shape=at_layer(2.5)))
     assert "within critical block 2" in told
     assert "6 for primer:atlas, 2 for primer:arithmetic; compared are those for primer:arithmetic" in told
-    told = said(changed(one, critical={"primer:atlas": [6]}, shape=at_layer(2.5)))
+    told = said(changed(one, critical={"primer:atlas": (6,)}, compared=None, shape=at_layer(2.5)))
     assert "before critical block 6" in told
     assert "compared are those for any of them" in told
 
 
 def test_without_a_layer_study_nearness_cannot_be_told_and_how_to_tell_it_is_said(one):
-    told = said(changed(one, critical=None))
+    told = said(changed(one, critical=None, compared=None))
     assert "no layer study was given" in told
     assert "--study" in told
     assert "no layer study was given" not in said(one)
-    assert "found no critical block" in said(changed(one, critical=[]))
+    assert "found no critical block" in said(changed(one, **critical()))
 
 
 def test_agreement_over_models_is_held_against_chance():
     summary = made.study()
-    told, study = said(summary), found(summary)
+    told = said(summary)
     hits = sum(
-        min(model["critical"]) <= model["shape"]["hinge"]["low"]
-        and model["shape"]["hinge"]["high"] <= max(model["critical"]) + 1  # they are neighbours
-        for model in summary["models"]
+        min(made.CRITICAL[model.family]) <= model.curve.shape.hinge.low
+        and model.curve.shape.hinge.high <= max(made.CRITICAL[model.family]) + 1  # they are neighbours
+        for model in summary.models
     )
     assert f"Of the 8 with a hinge or step and critical blocks to compare, {hits} have the whole interval" in told
     # llama: layers 2 to 4 of 2 to 7; qwen2: layers 6 to 7 of 2 to 9.
     expected = 4 * 2 / 5 + 4 * 1 / 7
-    assert sum(model.within_by_chance() for model in study.models) == pytest.approx(expected, abs=0.01)
+    assert sum(model.within_by_chance() for model in summary.models) == pytest.approx(expected, abs=0.01)
     assert f"places drawn at random would be within them in {expected:.1f}" in told
     assert "if models were independent; models of one family are not" in told
 
 
 def test_a_family_s_hinges_and_steps_are_told_with_chance():
     summary = made.study(families=("llama",), variants=("base", "rlvr"))
-    summary["models"][0]["shape"] |= {"chosen": "step"}
-    summary["models"][0]["shape"]["step"] |= {"layer": 2.5, "low": 2.5, "high": 2.5, "size": -0.12}
-    told = said(summary)
+    told = said(with_shape(summary, chosen="step", layer=2.5, low=2.5, high=2.5, size=-0.12))
     assert "Llama: a step in 1 of 2 models over block 2, by 0.120" in told
     # Of the blocks 1 to 7 two are critical.
     assert "(all 1 with the whole interval within critical blocks, where 29 % of all places are)" in told
@@ -206,37 +201,38 @@ def test_the_chance_of_so_many_near_elbows_is_that_of_all_outcomes_counted(hits)
 
 
 def test_layers_that_cannot_be_told_from_the_null_are_named(one):
-    layers = copy.deepcopy(one["models"][0]["layers"])
+    layers = layers_of(one)
     for layer in layers[6:]:
-        layer |= {"nmi": layer["null"] + 0.5 * layer["null_std"]}
-    summary = changed(one, layers=layers)
-    assert lost(found(summary).models[0]) == [6, 7, 8]
+        layer["nmi"] |= {"mean": layer["null"]["mean"] + 0.5 * layer["null"]["std"]}
+    summary = changed(one, curve={"layers": layers})
+    assert lost(summary.models[0]) == [6, 7, 8]
     assert "layers 6–8 cannot be told from it" in said(summary)
     assert "cannot be told from it" not in said(one)
 
 
 def test_a_layer_is_told_from_the_null_only_above_the_quantile_over_shuffles_even_with_one_run(one):
-    layers = copy.deepcopy(one["models"][0]["layers"])
+    layers = layers_of(one)
     for layer in layers:
-        layer |= {"nmi_std": None, "null_std": None, "null_high": layer["null"] + 0.03}
+        null = layer["null"]["mean"]
+        layer |= {"nmi": {"mean": layer["nmi"]["mean"]}, "null": {"mean": null}, "null_high": {"mean": null + 0.03}}
     for layer, more in zip(layers[6:], (0.02, 0.031, 0.029), strict=True):
-        layer["nmi"] = layer["null"] + more
-    model = found(changed(one, layers=layers)).models[0]
+        layer["nmi"] = {"mean": layer["null"]["mean"] + more}
+    model = changed(one, curve={"layers": layers}).models[0]
     assert lost(model) == [6, 8]
-    for (_, low, mean, high), layer in zip(null_band([model.curve]), layers, strict=True):
-        assert (low, mean, high) == (layer["null"], layer["null"], layer["null_high"])
+    nulls = [(layer["null"]["mean"], layer["null_high"]["mean"]) for layer in layers]
+    assert null_band([model.curve]).to_numpy().tolist() == [[n, low, low, high] for n, (low, high) in enumerate(nulls)]
 
 
 def test_the_height_above_the_null_is_that_of_the_last_layer(one):
-    last = one["models"][0]["layers"][-1]
-    assert f"{last['nmi']:.2f}, where shuffled tokens give {last['null']:.2f}" in said(one)
-    assert f"{last['nmi'] - last['null']:.2f} above the null" in said(one)
+    last = one.models[0].curve.layers[-1]
+    assert f"{last.nmi.mean:.2f}, where shuffled tokens give {last.null.mean:.2f}" in said(one)
+    assert f"{last.nmi.mean - last.null.mean:.2f} above the null" in said(one)
 
 
 def test_other_measures_agree_by_the_rank_correlation_of_their_steps(one):
-    curve = found(one).models[0].curve
+    curve = one.models[0].curve
     steps = {
-        name: np.diff([layer[name] for layer in one["models"][0]["layers"]])[1:] for name in ("nmi", "cosine", "cka")
+        name: np.diff([getattr(layer, name).mean for layer in curve.layers])[1:] for name in ("nmi", "cosine", "cka")
     }
     for measure in ("cosine", "cka"):
         rho, p = agreement(curve, measure, 0)
@@ -250,35 +246,31 @@ def test_other_measures_agree_by_the_rank_correlation_of_their_steps(one):
 
 
 def test_a_measure_that_follows_nmi_is_said_to_fall_over_the_same_blocks_and_one_that_does_not_is_not(one):
-    layers = copy.deepcopy(one["models"][0]["layers"])
+    layers = layers_of(one)
     falls = [0.05, 0.01, 0.02, 0.3, 0.03, 0.04, 0.06, 0.015]
     for measure, order in (("nmi", falls), ("cosine", falls), ("cka", falls[::-1])):
         for place, layer in enumerate(layers):
-            layer[measure] = 1 - sum(order[:place])
-    summary = changed(one, layers=layers)
+            layer[measure] = {"mean": 1 - sum(order[:place])}
+    summary = changed(one, curve={"layers": layers})
     told = said(summary)
     assert "Cosine falls over the same blocks (ρ 1.00" in told
     assert "most of all over block 3 as well" in told
     assert "of CKA there is no evidence" in told
-    assert steepest(found(summary).models[0].curve, "nmi", 0) == 3
+    assert steepest(summary.models[0].curve, "nmi", 0) == 3
 
 
 def test_a_measure_that_does_not_vary_is_no_check(one):
-    layers = copy.deepcopy(one["models"][0]["layers"])
-    for layer in layers:
-        layer |= {"cosine": 1.0, "cka": 0.5}
-    assert agreement(found(changed(one, layers=layers)).models[0].curve, "cosine", 0) is None
-    assert "same blocks" not in said(changed(one, layers=layers))
+    layers = [layer | {"cosine": {"mean": 1.0}, "cka": {"mean": 0.5}} for layer in layers_of(one)]
+    summary = changed(one, curve={"layers": layers})
+    assert agreement(summary.models[0].curve, "cosine", 0) is None
+    assert "same blocks" not in said(summary)
 
 
 def test_classes_and_tokens_that_leave_more_than_all_tokens_do_are_named_the_surest_first(one):
-    rows = [
-        {"from": 3, "to": 4, "class": "digit", "count": 1000, "left": 500},
-        {"from": 3, "to": 4, "class": "word", "count": 1000, "left": 200},
-        {"from": 3, "to": 4, "class": "rare", "count": 3, "left": 2},
-        {"from": 3, "to": 4, "class": "operator", "count": 1000, "left": 700},
-    ]
-    told = said(changed(one, classes=rows, overall=0.25, tokens=[]))
+    counts = {"digit": (1000, 500), "word": (1000, 200), "rare": (3, 2), "operator": (1000, 700)}
+    classes = [made.leaving(kind, *of) for kind, of in counts.items()]
+    overall = made.leaving("all", 1000, 250)
+    told = said(changed(one, tokens=dict(one.models[0].tokens) | {"classes": classes, "overall": overall, "types": []}))
     assert "25 % of all tokens leave their cluster" in told
     assert "of the classes operator (70 % [67, 73]) and digit (50 % [46, 54])." in told
 
@@ -287,20 +279,18 @@ def test_doubts_are_told_where_there_are_any(one):
     assert "the interval covers more than half" not in said(one)
     assert "the interval covers more than half of the layers" in said(with_shape(one, low=1.0, high=6.0))
     assert "agree only to an NMI of 0.94" in said(one)
-    assert "NMI of 0.94" not in said(changed(one, ceiling=None))
-    single = copy.deepcopy(one)
-    single["study"]["runs"] = 1
-    assert "One run has no spread" in said(single)
+    assert "NMI of 0.94" not in said(changed(one, curve={"ceiling": None}))
+    assert "One run has no spread" in said(changed(one, study={"runs": 1}))
 
 
 def test_a_shape_that_is_not_known_is_not_denied(one):
-    told = said(changed(one, shape=None))
+    told = said(changed(one, curve={"shape": None}))
     assert "The shape of the curve is not known." in told
     assert "is not a straight line" not in told
     assert "is not rejected" not in told
     several = made.study(families=("llama",))
-    several["models"][0]["shape"] = None
+    several = changed(several, curve={"shape": None})
     assert "in all 3 models tested" in said(several)
-    for model in several["models"]:
-        model["shape"] = None
-    assert drift_prose.verdict(found(several))[0] == "Of no model was the shape of the curve tested."
+    for number in range(1, len(several.models)):
+        several = changed(several, number, curve={"shape": None})
+    assert drift_prose.verdict(several)[0] == "Of no model was the shape of the curve tested."

@@ -1,21 +1,24 @@
-"""A drift study's files: a page that asks for nothing and holds texts as texts, tables, figures, the summary."""
+"""A drift study's files: a page that asks for nothing and holds texts as texts, tables, figures."""
 
-import copy
 import io
 import itertools
-import json
-import math
 
 import made_drift as made
 import matplotlib.image
 import pandas as pd
 import pytest
-from page_checks import HOSTILE, Elements, assert_asks_for_nothing
+from made_drift import changed
+from page_checks import HOSTILE, Elements, assert_asks_for_nothing, scripts
 from rich.console import Console
 
 from lesion.errors import LesionError
+from lesion.report import theme
+from lesion.report.blocks import Figure
+from lesion.report.drawing import specification
 from lesion.statistics.paired import wilson
+from lesion.studies.drift import charts, tables
 from lesion.studies.drift import report as drift
+from lesion.studies.drift.result import DriftSummary
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +32,8 @@ def one():
 
 
 @pytest.fixture(scope="module")
-def text(whole):
-    return drift.page(whole)
+def text(written):
+    return written.read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +41,14 @@ def written(whole, tmp_path_factory):
     return drift.write(tmp_path_factory.mktemp("drift") / "deep", whole)
 
 
+@pytest.fixture(scope="module")
+def page_of_one(one):
+    return drift.page(one)
+
+
 def shown(summary, width=80) -> str:
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(drift.text_tables(summary))
+    console.print(tables.text_tables(summary))
     return console.file.getvalue()
 
 
@@ -50,15 +58,42 @@ def texts(page: str, tag: str, name: str) -> list[str]:
     return [piece.split(f"</{tag}>")[0] for piece in pieces]
 
 
-def test_a_study_becomes_a_page_tables_and_figures(whole, written):
+def figures(summary) -> list[Figure]:
+    return [block for block in drift.report(summary).blocks() if isinstance(block, Figure)]
+
+
+def data(chart, *columns: str) -> list[tuple]:
+    """The rows of all data of a chart that have these columns."""
+    every = (row for rows in specification(chart)["datasets"].values() for row in rows)
+    return [tuple(row[column] for column in columns) for row in every if set(columns) <= set(row)]
+
+
+def layers_of(specified: dict) -> list[dict]:
+    """The layers of a specification, those within others too."""
+    if "layer" not in specified:
+        return [specified]
+    return [inner for layer in specified["layer"] for inner in layers_of(layer)]
+
+
+def rounded(*values: float) -> list[object]:
+    """The values as charts have them, with six significant digits."""
+    return [pytest.approx(value, rel=1e-5) for value in values]
+
+
+def with_layers(summary, **entries):
+    """The summary with entries of every layer of its first model replaced."""
+    layers = [layer.model_dump() | entries for layer in summary.models[0].curve.layers]
+    return changed(summary, curve={"layers": layers})
+
+
+def test_a_study_becomes_a_page_tables_and_figures(written):
     assert written.parts[-2:] == ("deep", "report.html")
+    names = [f"figures/{name}-{family}.{form}" for name in ("drift", "checks") for family in (1, 2) for form in
+             ("png", "svg")]  # fmt: skip
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
-        "lesion.json",
-        "figures/drift.png", "figures/checks.png",
-        "report.html", "summary.json", "drift.csv", "shapes.csv", "tokens.csv", "flow.csv",
+        "lesion.json", "report.html", "drift.csv", "shapes.csv", "tokens.csv", "flow.csv", *names
     }  # fmt: skip
-    assert json.loads((written.parent / "summary.json").read_text("utf-8")) == whole
-    for path in (written.parent / "figures").iterdir():
+    for path in (written.parent / "figures").glob("*.png"):
         assert matplotlib.image.imread(io.BytesIO(path.read_bytes()))[..., :3].std() > 0
 
 
@@ -68,43 +103,45 @@ def test_the_same_summary_is_written_as_the_same_bytes(one, tmp_path):
         assert path.read_bytes() == (second / path.relative_to(first)).read_bytes()
 
 
-def test_a_study_of_one_model_without_critical_layers_or_hinge_is_told_as_such(tmp_path):
+def test_a_summary_is_read_back_from_its_json_as_it_was(whole):
+    assert DriftSummary.model_validate_json(whole.text()) == whole
+
+
+def test_a_study_of_one_model_without_critical_layers_or_hinge_is_told_as_such():
     summary = made.study(families=("llama",), variants=("base",), clusters=(50,), critical=False, bend=False)
-    page = drift.write(tmp_path, summary).read_text("utf-8")
+    page = drift.page(summary)
     assert "A straight line is not rejected" in page
     assert "no layer study was given" in page
-    assert 'class="place"' not in page
     assert "data-shows" not in page.split("<main>")[1].split("</main>")[0]
+    places = charts.places_chart(summary.families[0])
+    assert data(places, "x", "end") == data(places, "low", "high") == []
+    assert "critical block" not in {series.name for series in charts.legend(summary.families[0], places=True)}
 
 
-@pytest.mark.parametrize("name", ["labels", "null", "nmi", "cosine", "cka", "nmi_std"])
-def test_any_measure_may_be_missing_from_every_layer(one, name):
-    summary = copy.deepcopy(one)
-    for layer in summary["models"][0]["layers"]:
-        layer.pop(name)
+@pytest.mark.parametrize("entries", [
+    {"labels": {}}, {"nmi": None}, {"null": None}, {"cosine": None}, {"cka": None}, {"nmi": {"mean": 0.5, "std": None}},
+])  # fmt: skip
+def test_any_measure_may_be_missing_from_every_layer(one, entries):
+    summary = with_layers(one, **entries)
     page = drift.page(summary)
     assert '<h2 id="findings-title">Findings</h2>' in page
     assert "None ±" not in page
     shown(summary)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["shape", "by_clusters", "critical", "runs", "tokens", "classes", "flow", "overall", "ceiling", "family", "blocks"],
-)
-@pytest.mark.parametrize("absent", [True, False])
-def test_any_part_of_a_model_may_be_absent_or_null(one, name, absent, tmp_path):
-    summary = copy.deepcopy(one)
-    summary["models"][0] |= {name: None}
-    if absent:
-        summary["models"][0].pop(name)
-    assert '<h2 id="findings-title">Findings</h2>' in drift.write(tmp_path, summary).read_text("utf-8")
-    shown(summary)
+@pytest.mark.parametrize("entries", [
+    {"curve": {"shape": None}}, {"critical": None, "compared": None}, {"critical": {}, "compared": None}, {"runs": []},
+    {"curve": {"ceiling": None}}, {"family": "", "variant": None}, {"curve": {"shape": None, "ceiling": None}},
+])  # fmt: skip
+def test_what_is_not_known_of_a_model_is_left_out(one, entries):
+    summary = changed(one, **entries)
+    assert drift.report(summary).sections[0].title == "Findings"
+    assert "None" not in shown(summary)
 
 
-@pytest.mark.parametrize("summary", [{}, {"models": []}, {"models": None, "study": None, "notes": None}])
-def test_a_study_that_has_measured_nothing_says_so(summary, tmp_path):
-    assert "Nothing has been measured yet." in drift.write(tmp_path, summary).read_text("utf-8")
+def test_a_study_that_has_measured_nothing_says_so():
+    summary = made.study(families=())
+    assert "Nothing has been measured yet." in drift.page(summary)
     assert "Nothing has been measured yet." in shown(summary)
 
 
@@ -121,13 +158,13 @@ def test_every_link_of_the_page_leads_to_a_section_of_it(text):
 
 
 def test_hostile_names_and_tokens_add_no_element_and_no_attribute():
-    def shape(value: str) -> list[tuple[str, list[str]]]:
-        return [(tag, sorted(attributes)) for tag, attributes in Elements(value).found]
+    def shape(page: str) -> set[tuple[str, ...]]:
+        return {(tag, *sorted(attributes)) for tag, attributes in Elements(page).found}
 
     def named(names):
         """The made study with every free text replaced by one of the names in turn."""
         following = itertools.cycle(names)
-        free = ("model", "family", "variant", "token", "class", "before", "after", "item", "cluster", "title", "task")
+        free = ("variant", "token", "before", "after", "item", "title")
         labels = dict(zip(("token class", "token"), names, strict=False))
 
         def renamed(value):
@@ -135,31 +172,35 @@ def test_hostile_names_and_tokens_add_no_element_and_no_attribute():
                 return [renamed(part) for part in value]
             if not isinstance(value, dict):
                 return value
-            found = {labels.get(key, key) if "nmi" not in value else key: renamed(part) for key, part in value.items()}
-            found |= {key: next(following) for key in free if isinstance(found.get(key), str)}
-            return found
+            row = {key: renamed(part) for key, part in value.items()}
+            row |= {key: next(following) for key in free if isinstance(row.get(key), str)}
+            row |= {"kind": next(following)} if "share" in row and "left" in row else {}
+            row |= {"name": next(following)} if "matched" in row or "into" in row and "others" in row else {}
+            row |= {"labels": {labels[key]: part for key, part in row["labels"].items()}} if "labels" in row else {}
+            return row
 
-        summary = renamed(made.study(families=("llama",), variants=("base", "rlvr"), clusters=(50, 10)))
+        made_study = made.study(families=("llama",), variants=("base", "rlvr"), clusters=(50, 10))
+        summary = renamed(made_study.model_dump(mode="json"))
+        summary["study"]["task"]["name"] = names[2]
         for number, model in enumerate(summary["models"]):
-            model["family"] = names[0]
-            model["variant"] = f"{number}{names[1]}"
-            model["critical"] = {name: [number] for name in names[:3]}
-        return drift.page(summary | {"notes": list(names)})
+            model |= {"name": names[number], "family": names[3], "variant": f"{number}{names[1]}"}
+            model |= {"critical": {name: [number] for name in names[:3]}, "compared": None}
+        return drift.page(DriftSummary.model_validate(summary | {"notes": list(names)}))
 
     hostile = named([name.replace("\ud800", "\ufffd") for name in HOSTILE])
-    for tag, _ in shape(hostile):
-        assert tag not in ("img", "iframe", "object", "embed", "base")
-    assert len(Elements(hostile).inside["script"]) == 2
-    assert {(tag, *names) for tag, names in shape(hostile)} <= {
-        (tag, *names) for tag, names in shape(named([f"tame{i}" for i in range(len(HOSTILE))]))
-    }
+    assert len(Elements(hostile).inside["script"]) == scripts(hostile) == 4
+    assert not {tag for tag, *_ in shape(hostile)} & {"img", "iframe", "object", "embed", "base"}
+    assert shape(hostile) <= shape(named([f"tame{i}" for i in range(len(HOSTILE))]))
 
 
 def test_what_cannot_be_seen_in_a_token_or_its_context_is_not_written(one):
-    summary = copy.deepcopy(one)
-    first = summary["models"][0]["tokens"][0]
-    first["token"] = "\u202eevil\x1b[31m"
-    first["examples"] = [{"before": "a\u202e\n", "token": " x\u200b", "after": "\x00b\t", "item": "\u2066i"}]
+    tokens = one.models[0].tokens.model_dump()
+    first = tokens["types"][0] | {"token": "\u202eevil\x1b[31m"}
+    first["examples"] = [
+        {"before": "a\u202e\n", "token": " x\u200b", "after": "\x00b\t", "item": "\u2066i", "run": 0, "cluster": 0,
+         "into": 1}
+    ]  # fmt: skip
+    summary = changed(one, tokens=tokens | {"types": [first]})
     page = drift.page(summary)
     for character in "\u202e\x1b\u200b\u2066\x00":
         assert character not in page
@@ -167,135 +208,192 @@ def test_what_cannot_be_seen_in_a_token_or_its_context_is_not_written(one):
     assert "�evil�[31m" in shown(summary)
 
 
-def test_numbers_that_are_not_finite_are_null_in_the_summary_and_dashes_in_the_page(one, tmp_path):
-    summary = copy.deepcopy(one)
-    model = summary["models"][0]
-    model["layers"][3] |= {"nmi": math.nan, "null": math.inf, "cka": -math.inf, "cosine_std": math.nan}
-    model["shape"]["hinge"] |= {"low": math.nan, "p": math.nan, "detectable": math.nan}
-    model["shape"] |= {"share": math.nan}
-    model["tokens"][0]["share"] = math.nan
-    page = drift.write(tmp_path, summary).read_text("utf-8")
-    again = json.loads((tmp_path / "summary.json").read_text("utf-8"))
-    assert again["models"][0]["layers"][3]["nmi"] is None
-    assert "nan" not in page.split("<body>")[1].split('<div id="tip"')[0].replace("pan", "")
+def test_numbers_that_are_not_known_are_dashes_in_the_page(one):
+    layers = [layer.model_dump() for layer in one.models[0].curve.layers]
+    layers[3] |= {"nmi": None, "null": None, "cka": None}
+    unknown = {"hinge": {"low": None, "high": None, "p": None, "detectable": None}, "share": None}
+    page = drift.page(changed(one, curve={"layers": layers}, shape=unknown))
+    body = page.split("<main>")[1].split("</main>")[0]
+    assert "nan" not in body.lower()
     row = next(row for row in page.split("<tr>") if '<td class="n" data-v="3">3</td>' in row)
     assert '<td class="n" data-v="None">–</td>' in row
 
 
+# -- charts
+
+
+def test_a_chart_holds_the_mean_and_spread_of_every_layer_and_tells_them(one):
+    [family] = one.families
+    chart = charts.measure_chart(family, "nmi", "NMI", null=True)
+    of_layers = one.models[0].curve.layers
+    assert data(chart, "series", "x", "y", "low", "high") == [
+        ("base", layer.layer, *rounded(nmi.mean, nmi.mean - nmi.std, nmi.mean + nmi.std))
+        for layer in of_layers
+        if (nmi := layer.nmi)
+    ]
+    tips = dict(data(chart, "x", "tip"))
+    assert list(tips) == [layer.layer for layer in of_layers]
+    layer = of_layers[3]
+    assert tips[3].splitlines() == [
+        "layer 3, the output of block 2",
+        f"base: {layer.nmi.mean:.3f} ± {layer.nmi.std:.3f}, null {layer.null.mean:.3f} ± {layer.null.std:.3f}",
+    ]
+
+
 def test_a_curve_is_not_drawn_over_a_layer_that_is_not_known(one):
-    summary = copy.deepcopy(one)
-    summary["models"][0]["layers"][3]["nmi"] = None
-    chart = drift.page(summary).split('aria-label="NMI with layer 0')[1].split("</svg>")[0]
-    strokes = [piece.split('"')[0] for piece in chart.split('class="stroke" d="')[1:]]
-    whole = drift.page(one).split('aria-label="NMI with layer 0')[1].split("</svg>")[0]
-    assert len(strokes) == 2
-    assert whole.count('class="stroke"') == 1
+    layers = [layer.model_dump() for layer in one.models[0].curve.layers]
+    layers[3]["nmi"] = None
+    chart = charts.measure_chart(changed(one, curve={"layers": layers}).families[0], "nmi", "NMI")
+    values = dict(data(chart, "x", "y"))
+    assert values[3] is None
+    assert None not in [value for layer, value in values.items() if layer != 3]
+    marks = [layer["mark"] for layer in layers_of(specification(chart)) if layer["mark"]["type"] == "line"]
+    assert [mark["invalid"] for mark in marks] == ["break-paths-show-path-domains"]
 
 
-def test_a_summary_of_another_form_is_an_error_that_says_what_to_do(whole):
-    with pytest.raises(LesionError, match="Run the study again on the same folder"):
-        drift.page(whole | {"models": [{"layers": []}]})
-    with pytest.raises(LesionError, match="KeyError"):
-        drift.text_tables(whole | {"models": [{"model": "a", "tokens": [{"token": "x"}]}]})
+def test_critical_blocks_stand_between_the_layers_that_they_join_and_hinges_at_theirs(whole):
+    for family in whole.families:
+        chart = charts.places_chart(family)
+        blocks = data(chart, "series", "x", "end")
+        assert [(label, round(x), round(end)) for label, x, end in blocks] == [
+            (label, block, block + 1) for label in made.VARIANTS for block in made.CRITICAL[family.name]
+        ]
+        assert all(round(x) <= x < end <= round(end) for _, x, end in blocks)
+        hinges = [(label, model.curve.shape.hinge) for label, model in zip(made.VARIANTS, family.models, strict=True)]
+        assert data(chart, "series", "x", "low", "high", "kind") == [
+            (label, *rounded(at.layer, at.low, at.high), "hinge") for label, at in hinges
+        ]
+        told = dict(data(chart, "series", "tip"))
+        assert all(told[label].splitlines()[2].startswith(f"hinge at layer {at.layer:.1f}") for label, at in hinges)
+        # Both charts of a panel have one axis.
+        below = layers_of(specification(charts.measure_chart(family, "nmi", "NMI")))[-1]["encoding"]["x"]
+        above = specification(chart)["layer"][0]["encoding"]["x"]
+        assert above["scale"]["domain"] == below["scale"]["domain"] == [-0.35, family.blocks + 0.35]
 
 
-def test_a_folder_that_cannot_be_written_is_named_with_advice(tmp_path):
+def test_models_have_the_same_colour_in_every_chart_and_in_the_legend(whole):
+    [large, *_, small] = figures(whole)
+    for figure in (large, small):
+        names = [series.name for series in figure.legend][: len(made.VARIANTS)]
+        assert names == list(made.VARIANTS)
+        for panel in figure.panels:
+            for chart in panel.charts:
+                scales = [
+                    layer["encoding"]["color"]["scale"]
+                    for layer in layers_of(specification(chart))
+                    if layer["encoding"].get("color", {}).get("field") == "series"
+                ]
+                assert scales
+                assert all(scale == {"domain": names, "range": list(theme.TONES[:4])} for scale in scales)
+
+
+def test_models_of_one_family_share_a_chart_and_other_depths_have_their_own(whole):
+    titles = [figure.panels[0].title for figure in figures(whole) if figure.name.startswith("drift")]
+    assert titles == ["llama, 4 models", "qwen2, 4 models"]
+    same = made.without_families(whole, "same", None)
+    titles = [figure.panels[0].title for figure in figures(same) if figure.name.startswith("drift")]
+    assert titles == ["same, 8 blocks, 4 models", "same, 10 blocks, 4 models"]
+
+
+def test_models_without_a_family_are_drawn_together_by_their_depth(whole):
+    first = figures(made.without_families(whole))[0]
+    assert first.panels[0].title == "models of 8 blocks, 4 models"
+    assert first.legend[0].name == "bundled:llama-base"
+
+
+def test_the_page_says_what_a_layer_is_and_which_all_are_compared_with(one, page_of_one):
+    assert "Layer 0 is what enters block 0, layer l the output of block l − 1" in page_of_one
+    layers = [layer.model_dump() for layer in one.models[0].curve.layers[1:]]
+    summary = changed(one, study={"layer_zero": "block"}, curve={"layers": layers})
+    [_, curve] = figures(summary)[0].panels[0].charts
+    assert "NMI with layer 1" in str(specification(curve))
+    assert "Layer 1, the output of block 0, agrees with itself by definition; layer 0 is left out." in drift.page(summary)
+
+
+def test_other_clusters_and_measures_without_clusters_have_small_charts_of_their_own(whole):
+    checks = [figure for figure in figures(whole) if figure.small]
+    assert [panel.title for panel in checks[0].panels] == [
+        "NMI, 10 clusters", "NMI, 30 clusters", "NMI, 70 clusters", "Cosine with layer 0", "CKA with layer 0",
+        "NMI with token class", "NMI with token",
+    ]  # fmt: skip
+    [ten] = checks[0].panels[0].charts
+    expected = [layer.nmi.mean for model in whole.families[0].models for layer in model.under(10).layers]
+    assert [y for _, y in data(ten, "series", "y")] == pytest.approx(expected, abs=1e-5)
+
+
+# -- tables and tokens
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_advice(one, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     with pytest.raises(LesionError, match="--out"):
-        drift.write(blocked, {})
+        drift.write(blocked, one)
 
 
 def test_layers_are_written_unrounded_with_a_row_per_model_clusters_and_layer(whole, written):
     table = pd.read_csv(written.parent / "drift.csv")
-    assert len(table) == sum(len(curve["layers"]) for model in whole["models"] for curve in model["by_clusters"])
-    for model in whole["models"]:
-        for curve in model["by_clusters"]:
-            rows = table[(table["model"] == model["model"]) & (table["clusters"] == curve["clusters"])]
-            assert list(rows["layer"]) == [layer["layer"] for layer in curve["layers"]]
-            assert list(rows["nmi"]) == pytest.approx([layer["nmi"] for layer in curve["layers"]], abs=1e-15)
+    assert len(table) == sum(len(curve.layers) for model in whole.models for curve in model.curves)
+    for model in whole.models:
+        for curve in model.curves:
+            rows = table[(table["model"] == model.name) & (table["clusters"] == curve.clusters)]
+            assert list(rows["layer"]) == [layer.layer for layer in curve.layers]
+            assert list(rows["nmi"]) == pytest.approx([layer.nmi.mean for layer in curve.layers], abs=1e-15)
+            assert list(rows["null_std"]) == pytest.approx([layer.null.std for layer in curve.layers], abs=1e-15)
 
 
 def test_shapes_stand_in_a_table_with_their_distance_to_the_nearest_critical_block(whole, written):
     table = pd.read_csv(written.parent / "shapes.csv")
-    for model in whole["models"]:
-        row = table[(table["model"] == model["model"]) & (table["clusters"] == 50)].iloc[0]
-        at = model["shape"]["hinge"]["layer"]
+    for model in whole.models:
+        row = table[(table["model"] == model.name) & (table["clusters"] == 50)].iloc[0]
+        at = model.curve.shape.hinge.layer
         expected = min(
             (min((at - place for place in (block, block + 1)), key=abs) if not block <= at <= block + 1 else 0.0
-             for block in model["critical"]),
+             for block in made.CRITICAL[model.family]),
             key=abs,
         )  # fmt: skip
         assert row["distance"] == pytest.approx(expected)
         for kind in ("hinge", "step"):
             for name in ("layer", "low", "high", "size", "gain", "p", "detectable"):
-                assert row[f"{kind}_{name}"] == pytest.approx(model["shape"][kind][name])
+                assert row[f"{kind}_{name}"] == pytest.approx(getattr(getattr(model.curve.shape, kind), name))
         assert (row["shape"], row["line_p"], row["f"]) == ("hinge", 0.001, 31.0)
 
 
-def test_shares_that_left_carry_their_wilson_interval(one, tmp_path):
-    table = pd.read_csv(drift.write(tmp_path, one).parent / "tokens.csv", keep_default_na=False)
-    assert len(table) == len(one["models"][0]["tokens"]) + len(one["models"][0]["classes"])
-    for _, row in table.iterrows():
+def test_shares_that_left_carry_their_wilson_interval(one, written):
+    table = pd.read_csv(written.parent / "tokens.csv", keep_default_na=False)
+    rows = table[table["model"] == one.models[0].name]
+    assert len(rows) == len(one.models[0].tokens.types) + len(one.models[0].tokens.classes)
+    for _, row in rows.iterrows():
         low, high = wilson(int(row["left"]), int(row["count"]))
         assert (float(row["low"]), float(row["high"])) == pytest.approx((low, high))
 
 
-def test_every_token_that_left_can_be_opened_without_a_script(one):
-    page = drift.page(one)
-    model = one["models"][0]
-    assert page.count('<details class="leaver"') == len(model["tokens"]) + len(model["classes"])
-    assert page.count("<mark>") == sum(len(token["examples"]) for token in model["tokens"])
-    controls = page.split('<input type="search"')[0].rsplit("<p ", 1)[1]
+def test_every_token_that_left_can_be_opened_without_a_script(one, page_of_one):
+    tokens = one.models[0].tokens
+    assert page_of_one.count('<details class="leaver"') == len(tokens.types) + len(tokens.classes)
+    assert page_of_one.count("<mark>") == sum(len(row.examples) for row in tokens.types)
+    controls = page_of_one.split('<input type="search"')[0].rsplit("<p ", 1)[1]
     assert "scripted" in controls  # what only a script can serve is not shown without one
 
 
-def test_tokens_are_shown_with_their_white_space(one):
-    names = texts(drift.page(one), "span", "what")
+def test_tokens_are_shown_with_their_white_space(page_of_one):
+    names = texts(page_of_one, "span", "what")
     assert {"␣apples", "⏎", "1", "&lt;|end|&gt;"} <= set(names)
 
 
-def test_the_flow_tells_where_every_cluster_went_and_how_much_stayed(one):
-    page = drift.page(one)
-    table = page.split('aria-label="Clusters of bundled:llama-base"')[1].split("</table>")[0]
+def test_the_flow_tells_where_every_cluster_went_and_how_much_stayed(one, page_of_one):
+    table = page_of_one.split('aria-label="Clusters of bundled:llama-base"')[1].split("</table>")[0]
     rows = table.split("<tr>")[2:]
-    flow = one["models"][0]["flow"]
+    flow = one.models[0].tokens.flow
     assert len(rows) == len(flow)
-    for row, told in zip(rows, flow, strict=True):
-        stayed = next(into["count"] for into in told["into"] if into["matched"]) / told["count"]
-        assert f'data-v="{stayed}">{100 * stayed:.0f}\N{NO-BREAK SPACE}%' in row
-        assert row.count('class="to') == sum(into["count"] > 0 for into in told["into"])
+    for row, cluster in zip(rows, flow, strict=True):
+        stayed = next(into.count for into in cluster.into if into.matched) / cluster.count
+        assert f">{100 * stayed:.0f}\N{NO-BREAK SPACE}%</td>" in row
+        assert float(row.split('data-v="')[2].split('"')[0]) == pytest.approx(stayed)
+        assert row.count('class="to') == len(cluster.into)
 
 
-def test_models_of_one_family_share_a_chart_and_other_depths_have_their_own():
-    summary = made.study()
-    assert drift.page(summary).count("layer 0 by layer, ") == 2 * 2  # a narrow and a wide one of two families
-    for model in summary["models"]:
-        model["family"] = "same"
-    page = drift.page(summary)
-    assert page.count("layer 0 by layer, same, 8 blocks") == 2
-    assert page.count("layer 0 by layer, same, 10 blocks") == 2
-
-
-def test_models_without_a_family_are_drawn_together_by_their_depth():
-    summary = made.study()
-    for model in summary["models"]:
-        model["family"] = model["variant"] = None
-    page = drift.page(summary)
-    assert page.count("layer 0 by layer, models of 8 blocks") == 2
-    assert "</svg>bundled:llama-base</span>" in page
-
-
-def test_the_axis_says_what_a_layer_is(text):
-    assert "layer (0: embeddings; l: the output of block l − 1)" in text
-    summary = made.study(families=("llama",), variants=("base",))
-    summary["study"]["layer_zero"] = "block"
-    for curve in (summary["models"][0], *summary["models"][0]["by_clusters"]):
-        curve["layers"] = curve["layers"][1:]
-    page = drift.page(summary)
-    assert ">layer (l: the output of block l − 1)<" in page
-    assert "layer (0: embeddings" not in page
-    assert "NMI with layer 1" in page
+# -- the terminal
 
 
 def test_the_terminal_stays_within_eighty_columns_and_tells_the_verdict(whole):
@@ -303,14 +401,13 @@ def test_the_terminal_stays_within_eighty_columns_and_tells_the_verdict(whole):
     assert max(map(len, told.splitlines())) <= 80
     plain = " ".join(told.replace("\N{NO-BREAK SPACE}", " ").split())
     assert "falls along a straight line over layers is rejected in all 8 models" in plain
-    value = whole["models"][0]["layers"][4]
-    assert f"{value['nmi']:.2f}±{value['nmi_std']:.2f}" in plain
+    value = whole.models[0].curve.layers[4].nmi
+    assert f"{value.mean:.2f}±{value.std:.2f}" in plain
 
 
 def test_markup_of_the_terminal_in_names_and_tokens_is_text(one):
-    summary = copy.deepcopy(one)
-    summary["models"][0] |= {"model": "[red]m[/red]"}
-    summary["models"][0]["tokens"][0]["token"] = "[bold]t"
-    told = shown(summary)
+    tokens = one.models[0].tokens.model_dump()
+    types = [tokens["types"][0] | {"token": "[bold]t"}, *tokens["types"][1:]]
+    told = shown(changed(one, name="[red]m[/red]", tokens=tokens | {"types": types}))
     assert "[red]m[/red]" in told
     assert "[bold]t" in told

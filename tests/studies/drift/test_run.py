@@ -17,8 +17,8 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load
 from lesion.studies.drift import measurement as drift_measuring
-from lesion.studies.drift import run as drift_run
 from lesion.studies.drift.cells import CELLS
+from lesion.studies.drift.result import DriftSummary
 from lesion.studies.drift.run import recall_drift, run_drift
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.drift.texts import draw_runs
@@ -52,18 +52,18 @@ def test_a_second_run_measures_nothing_and_leaves_the_same_bytes(tinies, file, t
     first = run_drift(what, tmp_path / "out", models=tinies)
     assert (first.measured, first.planned) == (8, 8)
     assert first.asked > 0
-    before = (tmp_path / "out/drift.json").read_bytes(), files(tmp_path / "out")
+    before = (tmp_path / "out/summary.json").read_bytes(), files(tmp_path / "out")
     listener = Listener()
     second = run_drift(what, tmp_path / "out", watcher=listener, models=tinies)
     assert (second.asked, second.measured, second.planned, listener.begun) == (0, 0, 8, [])
-    assert ((tmp_path / "out/drift.json").read_bytes(), files(tmp_path / "out")) == before
+    assert ((tmp_path / "out/summary.json").read_bytes(), files(tmp_path / "out")) == before
     assert recall_drift(tmp_path / "out") == second.summary == first.summary
 
 
 def test_the_seed_decides_everything_bit_for_bit(tinies, file, tmp_path):
     for place, seed in (("a", 1), ("b", 1), ("c", 2)):
         run_drift(study(file, seed=seed), tmp_path / place, models=tinies)
-    told = {place: (tmp_path / place / "drift.json").read_bytes() for place in "abc"}
+    told = {place: (tmp_path / place / "summary.json").read_bytes() for place in "abc"}
     assert told["a"] == told["b"]
     assert files(tmp_path / "a") == files(tmp_path / "b")
     assert not set(files(tmp_path / "a")) & set(files(tmp_path / "c"))
@@ -89,17 +89,17 @@ def test_an_interrupted_study_goes_on_and_ends_as_one_that_was_not(tinies, file,
     listener = Listener()
     again = run_drift(what, tmp_path / "out", watcher=listener, models=tinies)
     assert again.measured == 3
-    assert (tmp_path / "out/drift.json").read_bytes() == (tmp_path / "whole/drift.json").read_bytes()
+    assert (tmp_path / "out/summary.json").read_bytes() == (tmp_path / "whole/summary.json").read_bytes()
 
 
 def test_models_that_are_not_measured_yet_are_named_until_they_are(tinies, file, tmp_path, monkeypatch):
     seen = []
-    real = drift_run._write
-    monkeypatch.setattr(drift_run, "_write", lambda folder, summary: (seen.append(summary), real(folder, summary)))
+    real = DriftSummary.write
+    monkeypatch.setattr(DriftSummary, "write", lambda self, folder: (seen.append(self), real(self, folder)))
     run_drift(study(file, models=NAMES), tmp_path / "out", models=tinies)
-    assert [[one["model"] for one in summary["models"]] for summary in seen] == [list(NAMES[:1]), list(NAMES)]
-    assert "Not measured yet: tiny:gpt2" in seen[0]["notes"][-1]
-    assert not any("Not measured" in note for note in seen[1]["notes"])
+    assert [[entry.name for entry in summary.models] for summary in seen] == [list(NAMES[:1]), list(NAMES)]
+    assert "Not measured yet: tiny:gpt2" in seen[0].notes[-1]
+    assert not any("Not measured" in note for note in seen[1].notes)
 
 
 def test_a_folder_takes_further_runs_clusters_and_models_and_keeps_what_it_has(tinies, file, tmp_path):
@@ -129,8 +129,8 @@ def test_every_model_reads_the_same_items_and_every_run_draws_its_own(tinies, fi
     assert drawn[:2] == [[item.id for item in run] for run in draw_runs(study(file, runs=2), find(str(file)))]
     assert len({tuple(run) for run in drawn}) == 3
     summary = run_drift(what, tmp_path / "out", models=tinies).summary
-    for entry in summary["models"]:
-        shown = {e["item"] for row in entry["classes"] for e in row["examples"]}
+    for entry in summary.models:
+        shown = {example.item for row in entry.tokens.classes for example in row.examples}
         assert shown <= {item for run in drawn for item in run}
 
 
@@ -161,25 +161,25 @@ def test_what_is_read_is_the_prompt_and_behind_it_the_very_tokens_the_model_said
 def test_the_numbers_of_a_curve_are_scikit_learns_on_the_stored_clusters(nmi, tinies, file, tmp_path):
     outcome = run_drift(study(file, nmi=nmi), tmp_path / "out", models=tinies)
     cells = [json.loads(text)["measured"] for text in files(tmp_path / "out").values()]
-    for place, told in enumerate(outcome.summary["models"][0]["layers"]):
+    for place, told in enumerate(outcome.summary.models[0].curve.layers):
         values = [
             normalized_mutual_info_score(cell["assignments"][0], cell["assignments"][place], average_method=nmi)
             for cell in cells
         ]
-        assert told["layer"] == place
-        assert told["nmi"] == pytest.approx(np.mean(values), abs=1e-9)
-        assert told["nmi_std"] == pytest.approx(np.std(values, ddof=1), abs=1e-9)
+        assert told.layer == place
+        assert told.nmi.mean == pytest.approx(np.mean(values), abs=1e-9)
+        assert told.nmi.std == pytest.approx(np.std(values, ddof=1), abs=1e-9)
 
 
 def test_parts_and_solutions_decide_which_tokens_are_clustered(tinies, file, tmp_path):
     def tokens(place: str, **more) -> list[int]:
         outcome = run_drift(study(file, **more), tmp_path / place, models=tinies)
-        return [run["tokens"] for run in outcome.summary["models"][0]["runs"]]
+        return [run.tokens for run in outcome.summary.models[0].runs]
 
-    both = run_drift(study(file), tmp_path / "both", models=tinies).summary["models"][0]["runs"]
-    assert tokens("prompt", part="prompt") == [run["prompt_tokens"] for run in both]
-    assert tokens("solution", part="solution") == [run["solution_tokens"] for run in both]
-    assert tokens("none", solution="none") == [run["prompt_tokens"] for run in both]
+    both = run_drift(study(file), tmp_path / "both", models=tinies).summary.models[0].runs
+    assert tokens("prompt", part="prompt") == [run.prompt_tokens for run in both]
+    assert tokens("solution", part="solution") == [run.solution_tokens for run in both]
+    assert tokens("none", solution="none") == [run.prompt_tokens for run in both]
     gold = tokens("gold", solution="gold")
     runs = draw_runs(study(file), find(str(file)))
     assert gold == [
@@ -188,28 +188,28 @@ def test_parts_and_solutions_decide_which_tokens_are_clustered(tinies, file, tmp
 
 
 def test_layer_zero_may_be_what_block_zero_gives_and_tokens_are_followed_from_there(tinies, file, tmp_path):
-    (entry,) = run_drift(study(file, layer_zero="block"), tmp_path / "out", models=tinies).summary["models"]
-    assert [layer["layer"] for layer in entry["layers"]] == [1, 2, 3]
-    assert entry["layers"][0]["nmi"] == 1
-    assert entry["between"] == [1, 3]
+    (entry,) = run_drift(study(file, layer_zero="block"), tmp_path / "out", models=tinies).summary.models
+    assert [layer.layer for layer in entry.curve.layers] == [1, 2, 3]
+    assert entry.curve.layers[0].nmi.mean == 1
+    assert (entry.tokens.start, entry.tokens.end) == (1, 3)
     with pytest.raises(UsageError, match="layer 0 is not clustered"):
         run_drift(study(file, layer_zero="block", between=[0, 2]), tmp_path / "out", models=tinies)
 
 
 def test_of_few_blocks_no_shape_is_tested_and_tokens_are_followed_over_all_of_them(tinies, file, tmp_path):
     summary = run_drift(study(file), tmp_path / "out", models=tinies).summary
-    (entry,) = summary["models"]
-    assert entry["shape"] is None
-    assert entry["between"] == [0, 3]
-    assert any("too few layers" in note for note in summary["notes"])
-    (entry,) = run_drift(study(file, between=[2, 1]), tmp_path / "out", models=tinies).summary["models"]
-    assert {(row["from"], row["to"]) for row in [*entry["tokens"], *entry["flow"]]} == {(2, 1)}
+    (entry,) = summary.models
+    assert entry.curve.shape is None
+    assert (entry.tokens.start, entry.tokens.end) == (0, 3)
+    assert any("too few layers" in note for note in summary.notes)
+    (entry,) = run_drift(study(file, between=[2, 1]), tmp_path / "out", models=tinies).summary.models
+    assert (entry.tokens.start, entry.tokens.end) == (2, 1)
 
 
 def test_with_one_run_there_is_no_spread_and_a_note_says_so(tinies, file, tmp_path):
     summary = run_drift(study(file, runs=1), tmp_path / "out", models=tinies).summary
-    assert {layer["nmi_std"] for layer in summary["models"][0]["layers"]} == {None}
-    assert any("With one run" in note for note in summary["notes"])
+    assert {layer.nmi.std for layer in summary.models[0].curve.layers} == {None}
+    assert any("With one run" in note for note in summary.notes)
 
 
 def test_critical_blocks_of_a_layer_study_stand_beside_the_curves(tinies, file, tmp_path):
@@ -218,8 +218,8 @@ def test_critical_blocks_of_a_layer_study_stand_beside_the_curves(tinies, file, 
     (tmp_path / "summary.json").write_text(json.dumps(told))
     what = study(file, models=NAMES, study=str(tmp_path))
     summary = run_drift(what, tmp_path / "out", models=tinies).summary
-    assert [entry["critical"] for entry in summary["models"]] == [None, {f"jsonl:{file}": [1]}]
-    assert any("tiny:llama" in note and "no such model" in note for note in summary["notes"])
+    assert [entry.critical for entry in summary.models] == [None, {f"jsonl:{file}": (1,)}]
+    assert any("tiny:llama" in note and "no such model" in note for note in summary.notes)
     with pytest.raises(UsageError, match="not about tiny:llama"):
         run_drift(study(file, study=str(tmp_path)), tmp_path / "out2", models=tinies)
 
@@ -247,7 +247,7 @@ def test_what_cannot_be_measured_is_refused_with_the_numbers_and_the_way_out(mor
 
 def test_where_positions_are_added_to_tokens_there_may_be_more_clusters_than_different_tokens(tinies, file, tmp_path):
     summary = run_drift(study(file, models=NAMES[1:], clusters=30, runs=1), tmp_path / "out", models=tinies).summary
-    assert summary["models"][0]["layers"][0]["labels"]["token"]["nmi"] < 1
+    assert summary.models[0].curve.layers[0].labels["token"].mean < 1
 
 
 def test_a_task_that_is_not_there_is_refused(tinies, tmp_path):
@@ -279,16 +279,18 @@ def test_a_later_model_that_cannot_chat_is_refused_before_the_first_works(file, 
 
 def test_a_folder_of_other_questions_is_refused_and_left_as_it_is(tinies, file, tmp_path):
     run_drift(study(file), tmp_path / "out", models=tinies)
-    before = (tmp_path / "out/drift.json").read_bytes()
+    before = (tmp_path / "out/summary.json").read_bytes()
     with pytest.raises(LesionError, match=r"another drift study \(max_new_tokens: 5 there, 4 here\)"):
         run_drift(study(file, max_new_tokens=4), tmp_path / "out", models=tinies)
-    assert (tmp_path / "out/drift.json").read_bytes() == before
+    assert (tmp_path / "out/summary.json").read_bytes() == before
 
 
 def test_a_folder_without_a_drift_has_none_and_a_broken_one_says_so(tmp_path):
     assert recall_drift(tmp_path) is None
-    (tmp_path / "drift.json").write_text("{}")
-    with pytest.raises(LesionError, match="damaged"):
+    (tmp_path / "summary.json").write_text("{}")
+    assert recall_drift(tmp_path) is None
+    (tmp_path / "summary.json").write_text('{"kind": "drift", "models": []}')
+    with pytest.raises(LesionError, match=r"summary\.json is damaged \(version: Field required\); run `lesion drift`"):
         recall_drift(tmp_path)
 
 
@@ -322,7 +324,7 @@ def test_hidden_states_lie_in_the_study_s_folder_and_those_of_a_killed_run_go(ti
 
 
 def test_the_summary_tells_the_null_as_mean_and_quantile_over_shuffles(tinies, file, tmp_path):
-    entry = run_drift(study(file, runs=1), tmp_path / "out", models=tinies).summary["models"][0]
-    for layer in (*entry["layers"], *entry["by_clusters"][0]["layers"]):
-        assert layer["null"] < layer["null_high"]
-        assert layer["null_std"] is None
+    entry = run_drift(study(file, runs=1), tmp_path / "out", models=tinies).summary.models[0]
+    for layer in entry.curve.layers:
+        assert layer.null.mean < layer.null_high.mean
+        assert layer.null.std is None

@@ -4,12 +4,14 @@ import math
 
 import pytest
 
+from lesion.core.values import Estimate
+from lesion.studies.drift.result import Leaving
 from lesion.studies.drift.token_tables import FEWEST, named
-from lesion.studies.drift.values import Leaving
 
 
 def leaving(token, left, count):
-    return Leaving(0, 1, token, "word", count, left, left / count, 0.9, 1.0)
+    share = Estimate(value=left / count, low=0.9, high=1.0)
+    return Leaving(token=token, kind="word", count=count, left=left, share=share)
 
 
 def tail(left, count, share):

@@ -48,11 +48,7 @@ def test_there_is_a_map_per_matrix_and_side_and_a_figure_per_task_and_measure(su
 
 def test_maps_of_many_layers_stand_above_one_another_with_their_titles():
     json = made.study()
-    for each in json["cells"]:
-        each["layer"] *= 2
-    for maps in truncation_maps.all_maps(made.summary(json))[:1]:
-        assert [len(of.layers) for of in maps.maps] == [made.LAYERS] * 4
-    json["cells"] = [each | {"layer": each["layer"] // 2 + shift} for each in made.cells() for shift in (0, made.LAYERS)]
+    json["cells"] += [each | {"layer": each["layer"] + made.LAYERS} for each in made.cells()]
     (first, *_) = truncation_maps.all_maps(made.summary(json))
     (figure,) = truncation_maps.figures(made.summary(json), first, "map")
     (panel,) = figure.panels

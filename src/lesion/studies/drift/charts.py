@@ -96,7 +96,7 @@ def places_chart(family: Family) -> alt.LayerChart:
     )
     row = alt.Y(
         field="series", type="nominal", sort=labels, scale=alt.Scale(domain=labels),
-        axis=alt.Axis(title=None, grid=True, labelLimit=56),
+        axis=alt.Axis(title=" ", grid=True, labelLimit=56),  # as much room as the title beneath it has
     )  # fmt: skip
 
     def hidden_axis(field: str) -> alt.X:

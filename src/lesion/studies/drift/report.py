@@ -32,8 +32,8 @@ READING = (
 )
 LEFT = (
     "Clusters of the two layers are matched one to one so that most tokens stay. A token leaves when its cluster is"
-    " then not the one matched with its former. k-means alone moves tokens between any two clusterings, so a share is to"
-    " be read against that of all tokens (the upright line). Open a row to read occurrences that left.",
+    " then not the one matched with its former. k-means alone moves tokens between any two clusterings, so a share is"
+    " to be read against that of all tokens (the upright line). Open a row to read occurrences that left.",
 )
 
 

@@ -12,7 +12,7 @@ from lesion.core.inference import load_chosen
 from lesion.core.rates import loops
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice
-from lesion.core.values import read_summary
+from lesion.core.values import read_summary, summary_kind
 from lesion.engines.engine import MakeEngine
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
@@ -110,7 +110,7 @@ def recall_drift(folder: Path) -> DriftSummary | None:
     Raises:
         LesionError: the file is damaged, or no model of the study is finished.
     """
-    if kind_of(Path(folder)) != "drift":
+    if (kind_of(Path(folder)) or summary_kind(Path(folder))) != "drift":
         return None
     summary = read_summary(DriftSummary, folder, _AGAIN)
     if summary is None:

@@ -10,16 +10,18 @@ from typing import Any, Literal
 
 from lesion.core.database import FILE
 from lesion.core.store import Store
+from lesion.core.values import read_summary, summary_kind
 from lesion.errors import UsageError
 from lesion.files import stored_object, understood
+from lesion.studies.drift.result import DriftSummary
 from lesion.studies.truncation.result import TruncationSummary
 
 Kind = Literal["layers", "drift", "isolation", "truncation"]
 Unit = Literal["points", "nmi", "share", "nats"]
 FILES: Mapping[str, Kind] = {
-    "drift.json": "drift", "isolation.json": "isolation", "summary.json": "layers",
+    "isolation.json": "isolation", "summary.json": "layers",
 }  # fmt: skip
-"""What marks a folder, by the name of the file that is read; a truncation is known by the `kind` of its summary."""
+"""What marks a folder, by the name of the file that is read; drift and truncation by the `kind` of their summary."""
 FLAT = 0.01
 """A density whose spread is at most this share of its mean has no shape: its method takes as much of every matrix."""
 PLACES: Mapping[str, str] = {"block": "", "attention": "attention, ", "mlp": "MLP, "}
@@ -80,19 +82,22 @@ def read(folder: Path) -> Found:
         LesionError: a file of it is damaged.
     """
     folder = Path(folder)
+    typed, again = summary_kind(folder), "run the study again on that folder"
+    if typed == "drift" and (drift := read_summary(DriftSummary, folder, again)) is not None:
+        return _drift(folder, drift)
+    if typed == "truncation" and (truncation := read_summary(TruncationSummary, folder, again)) is not None:
+        return _truncation(folder, truncation)
     name, kind = next(((name, kind) for name, kind in FILES.items() if (folder / name).is_file()), ("", None))
     if kind is None:
         raise UsageError(_nothing(folder))
     advice = f"`lesion report {folder}` writes it anew, or run the study again on that folder"
     with understood(folder / name, advice):
         told = stored_object(folder / name, advice)
-        if kind == "layers" and told is not None and told.get("kind") == "truncation":
-            return _truncation(folder, TruncationSummary.model_validate(told))
         if kind == "layers" and not _of_layers(told):
             raise UsageError(_nothing(folder))
         if not isinstance(told, dict):
             raise TypeError("it is no object")
-        reading = {"layers": _layers, "drift": _drift, "isolation": _isolation}
+        reading = {"layers": _layers, "isolation": _isolation}
         found = reading[kind](folder, told)
         study = told.get("study")  # the text of it, in an isolation
         label = study.get("approximate") if isinstance(study, dict) else None
@@ -105,8 +110,8 @@ def _nothing(folder: Path) -> str:
     if (folder / FILE).exists() and not (folder / "summary.json").exists():
         return f"{folder} has answers and no summary yet; `lesion report {folder}` writes one."
     return (
-        f"{folder} holds no study with a number per block: neither the summary.json of `lesion ablate` or `lesion"
-        " truncate` nor drift.json or isolation.json."
+        f"{folder} holds no study with a number per block: neither the summary.json of `lesion ablate`, `lesion"
+        " drift` or `lesion truncate` nor isolation.json."
     )
 
 
@@ -175,30 +180,32 @@ def _stored(folder: Path, names: Sequence[str]) -> dict[str, str | None]:
     return known
 
 
-def _drift(folder: Path, told: Mapping[str, Any]) -> Found:
+def _drift(folder: Path, summary: DriftSummary) -> Found:
     """Of a drift study: NMI with the first layer's clusters after each block, and what each block takes of it.
 
     Layer l of the hidden states is the output of block l − 1, so block b stands between layers b and b + 1. The step
     out of the layer that all are compared with is no loss like the others: that layer agrees with itself at 1, so that
     the step is large by construction. It is left out of the losses, and with them of the ranks.
     """
-    study = told.get("study") or {}
-    task = study.get("task")
-    reference = 1 if study.get("layer_zero") == "block" else 0
-    about = f" · {task}" if isinstance(task, str) and task else ""
-    found: list[Profile | None] = []
-    for model in told["models"]:
-        nmi = {int(layer["layer"]): _number(layer["nmi"]) for layer in model["layers"]}
-        spread = {int(layer["layer"]): _number(layer.get("nmi_std")) for layer in model["layers"]}
-        after = [(n - 1, nmi[n], nmi[n] - spread[n], nmi[n] + spread[n]) for n in nmi if n > 0]
-        lost = [(n, nmi[n] - nmi[n + 1], math.nan, math.nan) for n in nmi if n > reference and n + 1 in nmi]
+    about = f" · {summary.study.task.name}"
+    profiles: list[Profile | None] = []
+    for model in summary.models:
+        nmi = dict(model.curve.along("nmi"))
+        spread = {layer: _number(value.std) for layer, value in nmi.items()}
+        after = [(n - 1, v.mean, v.mean - spread[n], v.mean + spread[n]) for n, v in nmi.items() if n > 0]
+        lost = [
+            (n, value.mean - nmi[n + 1].mean, math.nan, math.nan)
+            for n, value in nmi.items()
+            if n > summary.reference and n + 1 in nmi
+        ]
         more: dict[str, Any] = {"unit": "nmi", "source": folder.name}
-        found.append(_profile(model["model"], "drift", f"drift, NMI lost in the block{about}", lost, **more))
+        profiles.append(_profile(model.name, "drift", f"drift, NMI lost in the block{about}", lost, **more))
         # The curve adds up what the blocks take, so that its ranks are mostly those of the depth.
-        found.append(
-            _profile(model["model"], "drift", f"drift, NMI after the block{about}", after, ranked=False, **more)
+        profiles.append(
+            _profile(model.name, "drift", f"drift, NMI after the block{about}", after, ranked=False, **more)
         )
-    return Found(folder, _present(found), {m["model"]: m.get("fingerprint") for m in told["models"]}, ())
+    notes = (f"{folder.name} is approximate. {summary.approximate}",) if summary.approximate else ()
+    return Found(folder, _present(profiles), {model.name: model.fingerprint for model in summary.models}, notes)
 
 
 def _isolation(folder: Path, told: Mapping[str, Any]) -> Found:

@@ -13,7 +13,7 @@ import pandas as pd
 from typing_extensions import override
 
 from lesion.core.values import Estimate
-from lesion.report import plots, theme, wording
+from lesion.report import drawing, plots, theme, wording
 from lesion.report.blocks import Figure, Panel, Series
 from lesion.report.plots import Axis
 from lesion.studies.truncation import numbers
@@ -44,7 +44,7 @@ class Names(Axis):
     @property
     @override
     def axis(self) -> alt.Axis:
-        shown = json.dumps([wording.short(name, 18) for name in self.names])
+        shown = json.dumps([drawing.seen(wording.short(name, 18)) for name in self.names])
         return alt.Axis(title=self.title, values=list(range(len(self.names))), labelExpr=f"{shown}[datum.value]")
 
 

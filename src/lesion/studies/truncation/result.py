@@ -317,6 +317,10 @@ class TruncationSummary(Summary):
         """Text form → cell."""
         return {cell.edit: cell for cell in self.cells}
 
+    @cached_property
+    def _by_part(self) -> dict[tuple[str, str], Unedited]:
+        return {(base.task, base.part): base for base in self.unedited}
+
     @property
     def matrices(self) -> list[str]:
         """Names of the matrices that were searched."""
@@ -362,7 +366,7 @@ class TruncationSummary(Summary):
 
     def base(self, task: str, part: Part = "validation") -> Unedited:
         """The unedited model on a part of a task."""
-        return next(base for base in self.unedited if (base.task, base.part) == (task, part))
+        return self._by_part[task, part]
 
     def score(self, score: Score) -> float | None:
         """Of a score, what the search maximises."""

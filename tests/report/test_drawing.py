@@ -1,0 +1,141 @@
+"""Charts drawn: as SVG in colours of the page, as files in light colours, and as what a browser draws again."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+import xml.dom.minidom
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import pytest
+from page_checks import HOSTILE, Elements
+
+from lesion.report import drawing, theme
+
+NAMES = [name.replace("\ud800", "") for name in HOSTILE] + [
+    'x class="y" role="z', "url(#q)", "var(--soft)", "var(--nothing)", "1.23456", "-0.000123", "\ufffe\uffff",
+    "a: b.c[0]",
+]  # fmt: skip
+
+
+def chart(names=("a", "b"), values=None) -> alt.Chart:
+    """Points of a value each, told apart by name."""
+    frame = pd.DataFrame({"name": list(names), "x": range(len(names)), "y": values or [0.1] * len(names)})
+    return (
+        alt.Chart(frame)
+        .mark_point(color=theme.SOFT)
+        .encode(
+            x=alt.X(field="x", type="quantitative"),
+            y=alt.Y(field="y", type="quantitative", scale=alt.Scale(domain=[0, 0.0005]), axis=alt.Axis(tickCount=5)),
+            color=alt.Color(field="name", type="nominal", scale=alt.Scale(domain=list(names)), legend=alt.Legend()),
+        )
+        .properties(width=300, height=100)
+    )
+
+
+def labels(drawn: str) -> list[str]:
+    """The texts of a picture."""
+    root = xml.dom.minidom.parseString(drawn.encode()).documentElement
+    return ["".join(node.data for node in text.childNodes) for text in root.getElementsByTagName("text")]
+
+
+def test_a_specification_is_the_chart_with_its_data_in_it_and_the_house_style():
+    specified = drawing.specification(chart(values=[1 / 3, 123456789.123]))
+    assert specified["config"] == theme.config()
+    assert "$schema" not in specified
+    [rows] = specified["datasets"].values()
+    assert rows == [{"name": "a", "x": 0, "y": 0.333333}, {"name": "b", "x": 1, "y": 123457000.0}]
+
+
+def test_a_number_that_is_not_finite_is_null_for_the_browser_too():
+    specified = drawing.specification(chart("abc", [math.nan, np.inf, 0.5]))
+    [rows] = specified["datasets"].values()
+    assert [row["y"] for row in rows] == [None, None, 0.5]
+    json.dumps(specified, allow_nan=False)
+    drawing.svg(specified)
+
+
+def test_more_rows_than_altair_takes_by_default_are_drawn():
+    frame = pd.DataFrame({"x": np.arange(6000.0)})
+    many = alt.Chart(frame).mark_point().encode(x=alt.X(field="x", type="quantitative"))
+    [rows] = drawing.specification(many)["datasets"].values()
+    assert len(rows) == 6000
+
+
+def test_a_picture_has_the_colours_of_its_page_and_no_script_style_or_address():
+    drawn = drawing.svg(drawing.specification(chart()))
+    assert {"var(--t0)", "var(--t1)", "var(--soft)", "var(--ink)"} <= set(re.findall(r"var\(--\w+\)", drawn))
+    assert not re.search(r"#[0-9a-f]{6}", drawn)
+    for tag, attributes in Elements(drawn).found:
+        assert tag in ("svg", "g", "path", "text", "line", "rect", "defs", "clippath")
+        assert not {"class", "style", "role", "href", "xlink:href", "onload", "aria-label"} & set(attributes)
+
+
+def test_names_are_drawn_as_they_are_whatever_is_in_them():
+    drawn = drawing.svg(drawing.specification(chart(NAMES)))
+    texts = labels(drawn)
+    for name in NAMES:
+        shown = re.sub("[\ufffe\uffff]", "\ufffd", name)
+        escaped = "".join(
+            letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in shown
+        )
+        assert escaped in texts, name
+    for file in (drawn, drawing.apart(drawn, "c1-"), drawing.svg_file(drawn)):
+        assert labels(file) == texts
+        assert {tag for tag, _ in Elements(file).found} <= {"svg", "g", "path", "text", "line", "rect", "defs"}
+    assert drawing.png_file(drawn).startswith(b"\x89PNG")
+
+
+def test_labels_of_ticks_keep_their_decimals_and_coordinates_are_rounded():
+    drawn = drawing.svg(drawing.specification(chart()))
+    assert {"0.0001", "0.0005"} <= set(labels(drawn))
+    tags = "".join(re.findall("<[^>]*>", drawn))
+    assert not re.search(r"\d\.\d{3}", tags)
+
+
+def test_a_file_has_the_light_colours_on_their_paper():
+    file = drawing.svg_file(drawing.svg(drawing.specification(chart())))
+    tags = "".join(re.findall("<[^>]*>", file))
+    assert "var(" not in tags
+    assert theme.light()["t0"] in tags
+    first = Elements(file).found[1]
+    assert first == ("rect", {"width": "100%", "height": "100%", "fill": theme.light()["paper"]})
+
+
+def test_a_png_has_twice_the_pixels_of_the_chart():
+    drawn = drawing.svg(drawing.specification(chart()))
+    width, height = map(float, re.search(r'width="([\d.]+)" height="([\d.]+)"', drawn).groups())
+    pixels = struct.unpack(">II", drawing.png_file(drawn)[16:24])
+    assert pixels == pytest.approx((2 * width, 2 * height), abs=1)
+
+
+def test_parts_of_several_pictures_have_names_of_their_own():
+    clipped = chart().mark_point(clip=True)
+    drawn = drawing.svg(drawing.specification(clipped))
+    named = set(re.findall(r' id="([^"]*)"', drawn))
+    assert named
+    apart = drawing.apart(drawn, "c7-")
+    assert set(re.findall(r' id="([^"]*)"', apart)) == {f"c7-{name}" for name in named}
+    assert set(re.findall(r"url\(#([^)]*)\)", apart)) <= {f"c7-{name}" for name in named}
+
+
+def test_the_script_that_draws_is_kept_in_the_cache_and_cannot_end_its_element(cache_of_the_tests):
+    script = drawing.bundle()
+    assert "</script" not in script.lower()
+    assert "<!--" not in script
+    assert "\r" not in script  # a page would read it as a line feed, and the script would not fit its hash
+    kept = next(cache_of_the_tests.glob("vega-*.js"))
+    assert kept.read_text("utf-8") == script
+
+
+def test_without_a_cache_the_script_is_put_together_anew(tmp_path, monkeypatch):
+    script = drawing.bundle()
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("LESION_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr("vl_convert.javascript_bundle", lambda: "a</script>b")
+    assert drawing.bundle.__wrapped__() == "a<\\/script>b"
+    assert drawing.bundle() is script

@@ -1,0 +1,205 @@
+"""The plots that studies share: what data they hold, and how these are encoded."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from lesion.report import drawing, plots, theme
+from lesion.report.blocks import Series
+from lesion.report.plots import Axis
+
+LAYER, SHARE = Axis("layer", 0.0, 3.0, whole=True), Axis("share", 0.0, 1.0, form=".0%")
+SERIES = ("bundled:a-b", "x.y[0]")
+ROWS = [
+    {"series": name, "x": x, "y": None if (name, x) == (SERIES[0], 1) else 0.1 * x, "low": 0.1 * x - 0.05,
+     "high": 0.1 * x + 0.05, "tip": f"{name}\n{x}"}
+    for name in SERIES
+    for x in range(4)
+]  # fmt: skip
+
+
+def drawn(chart) -> dict[str, Any]:
+    return drawing.specification(chart)
+
+
+def layers(chart) -> dict[str, dict[str, Any]]:
+    """The layers of a chart by their mark."""
+    return {layer["mark"]["type"]: layer for layer in drawn(chart)["layer"]}
+
+
+def rows(chart, layer: dict[str, Any]) -> list[dict[str, Any]]:
+    """The data of a layer."""
+    specified = drawn(chart)
+    return specified["datasets"][layer.get("data", specified.get("data"))["name"]]
+
+
+def encodings(value: Any):
+    """Every encoding of a specification that shows a field."""
+    if isinstance(value, dict):
+        if "field" in value:
+            yield value
+        for part in value.values():
+            yield from encodings(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from encodings(part)
+
+
+@pytest.fixture
+def curves():
+    return plots.curves(pd.DataFrame(ROWS), LAYER, SHARE, SERIES)
+
+
+def test_curves_hold_every_row_and_name_their_fields_and_types(curves):
+    found = layers(curves)
+    assert list(found) == ["area", "line", "point"]
+    for layer in found.values():
+        data = rows(curves, layer)
+        assert [(row["series"], row["x"], row["tip"]) for row in data] == [
+            (r["series"], r["x"], r["tip"]) for r in ROWS
+        ]
+        assert [row["y"] for row in data] == [None if r["y"] is None else pytest.approx(r["y"]) for r in ROWS]
+    area = found["area"]["encoding"]
+    assert (area["y"]["field"], area["y2"]["field"], area["x"]["field"]) == ("low", "high", "x")
+    assert found["line"]["encoding"]["y"]["field"] == "y"
+    assert found["point"]["encoding"]["tooltip"]["field"] == "tip"
+    for encoding in encodings(drawn(curves)):
+        assert encoding["field"] in ("series", "x", "y", "low", "high", "tip")
+
+
+def test_a_curve_breaks_where_there_is_no_number_and_has_no_mark_there(curves):
+    found = layers(curves)
+    assert found["line"]["mark"]["invalid"] == "break-paths-show-path-domains"
+    assert found["point"]["transform"] == [{"filter": "isValid(datum.y)"}]
+    picture = drawing.svg(drawn(curves))
+    [broken, *_] = [path for path in re.findall(r'<path d="([^"]*)" stroke="var\(--t0\)"', picture) if "L" in path]
+    assert broken.count("M") == 2
+
+
+def test_series_have_colours_and_marks_in_order_or_by_the_numbers_given():
+    for numbers, expected in ((None, (0, 1)), ((5, 2), (5, 2))):
+        point = layers(plots.curves(pd.DataFrame(ROWS), LAYER, SHARE, SERIES, numbers=numbers))["point"]["encoding"]
+        assert point["color"]["scale"] == {"domain": list(SERIES), "range": [theme.TONES[i] for i in expected]}
+        assert point["shape"]["scale"] == {"domain": list(SERIES), "range": [theme.SHAPES[i] for i in expected]}
+
+
+@pytest.mark.parametrize(("spread", "mark"), [("bars", "rule"), ("none", None)])
+def test_a_spread_is_a_band_or_bars_or_none(spread, mark):
+    found = layers(plots.curves(pd.DataFrame(ROWS), LAYER, SHARE, SERIES, spread=spread, marks=False))
+    assert set(found) == {"line", *([mark] if mark else [])}
+    if mark:
+        assert found[mark]["encoding"]["y2"] == {"field": "high"}
+
+
+@pytest.mark.parametrize("missing", ["drop", "none"])
+def test_without_a_spread_in_the_data_none_is_drawn(missing):
+    frame = pd.DataFrame(ROWS)
+    frame = frame.drop(columns=["low", "high"]) if missing == "drop" else frame.assign(low=None, high=None)
+    assert set(layers(plots.curves(frame, LAYER, SHARE, SERIES))) == {"line", "point"}
+
+
+def test_guides_tell_of_all_series_in_place_of_the_marks():
+    guide = pd.DataFrame({"x": range(4), "tip": [f"layer {x}" for x in range(4)]})
+    chart = plots.curves(pd.DataFrame(ROWS), LAYER, SHARE, SERIES, guide=guide)
+    found = layers(chart)
+    assert "tooltip" not in found["point"]["encoding"]
+    assert found["rule"]["encoding"]["tooltip"]["field"] == "tip"
+    assert [row["tip"] for row in rows(chart, found["rule"])] == list(guide["tip"])
+    [pointer] = drawn(chart)["params"]
+    assert (pointer["select"]["on"], pointer["select"]["nearest"]) == ("pointerover", True)
+
+
+def test_no_colour_is_written_but_by_role(curves):
+    heat = plots.heat(
+        pd.DataFrame([{"x": 1, "y": "a", "value": 0.1, "text": "10", "tip": "", "marked": False}]),
+        "layer",
+        "",
+        full=1.0,
+    )
+    for chart in (curves, heat, plots.legend([Series("a"), Series("b", area=True, colour=theme.SOFT)], 200)):
+        assert not re.search(r'"#[0-9a-fA-F]{3,8}"|rgb\(', str(drawn(chart)).replace("'", '"'))
+
+
+@pytest.mark.parametrize(
+    ("axis", "scale"),
+    [
+        (Axis("a"), {}),
+        (Axis("a", 0.0, 2.0), {"domain": [0.0, 2.0]}),
+        (Axis("a", low=1.0), {"domainMin": 1.0}),
+        (Axis("a", high=1.0), {"domainMax": 1.0}),
+        (Axis("a", 0.001, 1.0, kind="log"), {"domain": [0.001, 1.0], "type": "log"}),
+    ],
+)
+def test_an_axis_has_the_ends_that_it_is_given(axis, scale):
+    plain = {"type": "linear", "nice": False, "zero": False}
+    assert axis.scale.to_dict() == plain | scale
+
+
+def test_an_axis_of_whole_numbers_has_no_tick_between_them(curves):
+    line = layers(curves)["line"]["encoding"]
+    assert (line["x"]["axis"]["tickMinStep"], line["x"]["axis"]["format"]) == (1, "d")
+    assert line["y"]["axis"]["format"] == ".0%"
+    assert line["x"]["scale"]["domain"] == [0, 3]
+    assert Axis("a", ticks=(1.0, 10.0)).axis.to_dict()["values"] == [1.0, 10.0]
+
+
+CELLS = pd.DataFrame(
+    [
+        {"x": 0, "y": "a: b.c", "value": 0.5, "text": "50", "tip": "half", "marked": True, "edit": "0×0"},
+        {"x": 1, "y": "a: b.c", "value": -0.25, "text": "−25", "tip": "less", "marked": False, "edit": "1×0"},
+        {"x": 0, "y": "d", "value": None, "text": "", "tip": "not measured yet", "marked": False, "edit": None},
+    ]
+)
+
+
+def test_a_heat_map_holds_a_row_per_cell_with_what_a_click_opens():
+    chart = plots.heat(CELLS, "layer", "task", full=0.5)
+    for layer in drawn(chart)["layer"]:
+        data = rows(chart, layer)
+        assert [(row["x"], row["y"], row["value"], row["edit"]) for row in data] == [
+            (0, "a: b.c", 0.5, "0×0"), (1, "a: b.c", -0.25, "1×0"), (0, "d", None, None),
+        ]  # fmt: skip
+        assert [row["size"] for row in data] == [0.5, 0.25, None]
+    opacity = [layer["encoding"]["opacity"]["scale"] for layer in drawn(chart)["layer"] if "field" in
+               layer["encoding"].get("opacity", {})]  # fmt: skip
+    assert opacity == [{"clamp": True, "domain": [0, 0.5], "range": [0, 1]}]
+    x, y = (drawn(chart)["layer"][0]["encoding"][name] for name in "xy")
+    assert (x["scale"]["domain"], y["scale"]["domain"]) == ([0, 1], ["a: b.c", "d"])
+
+
+def test_a_heat_map_has_its_rows_and_columns_in_the_order_given():
+    chart = plots.heat(CELLS, "layer", "task", full=0.5, columns=[2, 1, 0], rows=["d", "a: b.c"])
+    x, y = (drawn(chart)["layer"][0]["encoding"][name] for name in "xy")
+    assert (x["scale"]["domain"], y["scale"]["domain"]) == ([2, 1, 0], ["d", "a: b.c"])
+    assert drawn(chart)["height"] == 2 * 28
+
+
+def test_losses_and_gains_have_their_colours_and_a_marked_cell_a_box():
+    picture = drawing.svg(drawn(plots.heat(CELLS, "layer", "task", full=0.5)))
+    filled = re.findall(r'fill="var\(--(loss|gain)\)"[^>]*?(?: opacity="([\d.]+)")?/>', picture)
+    assert sorted(filled) == [("gain", "0.5"), ("loss", "")]
+    assert picture.count('stroke="var(--ink)"') == 1
+
+
+def test_a_heat_map_of_nothing_but_missing_numbers_is_drawn():
+    chart = plots.heat(CELLS.assign(value=None), "layer", "task", full=0.5)
+    assert not re.search(r'fill="var\(--(loss|gain)\)"', drawing.svg(drawn(chart)))
+
+
+def test_a_legend_for_a_file_names_every_series_in_rows_of_its_width():
+    names = [f"bundled:model-number-{number}" for number in range(7)]
+    chart = plots.legend([Series(name, index) for index, name in enumerate(names)], 520)
+    data = next(iter(drawn(chart)["datasets"].values()))
+    assert [row["name"] for row in data] == names
+    assert all(row["end"] <= 520 for row in data)
+    assert [row["colour"] for row in data] == [theme.TONES[index] for index in range(7)]
+    places = [(row["y"], row["x"]) for row in data]
+    assert places == sorted(places)
+    assert len({row["y"] for row in data}) > 1
+    kinds = plots.legend([Series("a", dashed=True, area=True), Series("b", dashed=True), Series("c")], 520)
+    drawn_as = [{kind for kind in ("area", "line", "mark") if row[kind]} for row in drawn(kinds)["datasets"].popitem()[1]]
+    assert drawn_as == [{"area", "line"}, {"line"}, {"mark"}]

@@ -1,0 +1,235 @@
+"""A page published: its files, its policy, pictures and specifications of its charts, and texts that stay texts."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import re
+import xml.dom.minidom
+
+import matplotlib.image
+import pandas as pd
+import pytest
+from page_checks import HOSTILE, Elements, assert_asks_for_nothing
+
+from lesion.errors import LesionError, UsageError
+from lesion.report import drawing, plots, theme
+from lesion.report.blocks import Facts, Figure, Findings, Folded, Page, Panel, Prose, Section, Series
+from lesion.report.finding import Finding
+from lesion.report.plots import Axis
+from lesion.report.publishing import html, publish
+from lesion.report.table import Column, Table
+
+NAMES = ("first", "param", "third")
+
+
+def curves(names, height=0.1):
+    """A chart of curves with guides."""
+    frame = pd.DataFrame(
+        [
+            {"series": name, "x": x, "y": height * (x + number)}
+            for number, name in enumerate(names)
+            for x in range(4)
+        ]
+    )  # fmt: skip
+    guide = pd.DataFrame({"x": range(4), "tip": [f"{x}\n" + "\n".join(names) for x in range(4)]})
+    return plots.curves(frame, Axis("layer", 0.0, 3.0, whole=True), Axis("share", 0.0, 1.0), names, guide=guide)
+
+
+def cells(names):
+    """A heat map."""
+    rows = [
+        {"x": x, "y": name, "value": 0.1 * x, "text": f"{x}", "tip": name, "marked": x == 2, "edit": name}
+        for name in names
+        for x in range(3)
+    ]  # fmt: skip
+    return plots.heat(pd.DataFrame(rows), names[0], names[1], full=0.2)
+
+
+def page(names=NAMES, title="A study") -> Page:
+    """A page with every kind of block."""
+    frame = pd.DataFrame({"name": list(names), "value": [0.5] * len(names)})
+    columns = (Column("name", names[0], number=False), Column("value", names[1]))
+    legend = tuple(Series(name, index) for index, name in enumerate(names))
+    large = Figure(
+        "curves", (Panel((cells(names), curves(names)), names[0]), Panel((curves(names, 0.2),), names[1])), names[2],
+        legend,
+    )  # fmt: skip
+    small = Figure("small", (Panel((curves(names, 0.3),)),), "Unlabelled.", small=True)
+    return Page(
+        title=title,
+        eyebrow=names[0],
+        version=names[1],
+        sections=(
+            Section(
+                "Findings",
+                names[0],
+                (Findings((Finding(names[0], (names[1],), (names[2],)),), (Finding(names[2], ()),), names[1]),),
+            ),
+            Section(
+                "Charts",
+                names[1],
+                (large, Folded(names[0], (small, Table("folded", frame, columns, names[1], names[2])))),
+            ),
+            Section("Study", "The study", (Facts(((names[0], names[1]),)), Prose((names[0],), tuple(names), names[1]))),
+        ),
+        tables=(Table("beside", frame),),
+    )
+
+
+@pytest.fixture(scope="module")
+def text():
+    return html(page())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("report") / "deep"
+    assert publish(place, "drift", page()) == place / "report.html"
+    return place
+
+
+def specifications(text: str) -> tuple[dict, list[dict]]:
+    """The configuration and the specifications that the page's script reads."""
+    config, *charts = json.loads(
+        text.split('<script type="application/json" id="chart-data">')[1].split("</script>")[0]
+    )
+    return config, charts
+
+
+def test_a_page_its_figures_and_its_tables_are_written(folder, text):
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")} == {
+        "lesion.json", "report.html", "beside.csv", "folded.csv",
+        "figures/curves.png", "figures/curves.svg", "figures/small.png", "figures/small.svg",
+    }  # fmt: skip
+    assert (folder / "report.html").read_text("utf-8") == text
+    rows = list(csv.reader(io.StringIO((folder / "beside.csv").read_text("utf-8"))))
+    assert rows == [["name", "value"], *([name, "0.5"] for name in NAMES)]
+    for path in (folder / "figures").glob("*.png"):
+        assert matplotlib.image.imread(path)[..., :3].std() > 0
+
+
+def test_the_same_page_is_written_as_the_same_bytes(folder, tmp_path):
+    publish(tmp_path, "drift", page())
+    for path in folder.rglob("*.*"):
+        assert path.read_bytes() == (tmp_path / path.relative_to(folder)).read_bytes()
+
+
+def test_a_file_of_a_figure_has_all_its_panels_their_titles_and_one_legend(folder):
+    root = xml.dom.minidom.parse(str(folder / "figures/curves.svg")).documentElement
+    texts = ["".join(node.data for node in part.childNodes) for part in root.getElementsByTagName("text")]
+    for name in NAMES:
+        # Titles of the two panels, of the heat map's axis and rows, and once in the legend.
+        assert texts.count(name) == {"first": 4, "param": 4, "third": 2}[name]
+    drawn = (folder / "figures/curves.svg").read_text("utf-8")
+    assert "var(--" not in drawn
+    assert theme.light()["t1"] in drawn
+
+
+def test_what_follows_the_pointer_is_not_in_a_file_and_a_series_called_param_is(folder):
+    drawn = (folder / "figures/curves.svg").read_text("utf-8")
+    for tone in ("t0", "t1", "t2"):
+        assert len(re.findall(rf'<path d="[^"]*L[^"]*" stroke="{theme.light()[tone]}"', drawn)) == 2
+
+
+def test_every_chart_has_a_picture_on_the_page_and_a_specification_for_the_script(text):
+    places = re.findall(
+        r'<div class="vega" data-chart="(\d+)" role="img" aria-label="[^"]+">(<svg .*?</svg>)</div>', text
+    )
+    config, charts = specifications(text)
+    assert [int(number) for number, _ in places] == [0, 1, 2, 3]
+    assert len(charts) == 4
+    assert config == theme.config()
+    assert all("config" not in chart and "datasets" in chart for chart in charts)
+    assert all("var(--t1)" in picture for number, picture in places if number != "0")
+    named = [name for number, picture in places for name in re.findall(r' id="([^"]*)"', picture)]
+    assert len(set(named)) == len(named)
+
+
+def test_a_figure_has_one_legend_and_a_figure_without_one_leaves_it_to_its_charts(text):
+    first, second = text.split("<figure>")[1:]
+    assert first.count('<div class="legend">') == 1
+    assert first.count('<svg class="swatch"') == len(NAMES)
+    assert "legend" not in second.split("<figcaption>")[0]
+    *_, own = specifications(text)[1]
+
+    def legends(chart):
+        return [
+            encoding.get("legend", {}) for layer in chart["layer"] for name, encoding in layer["encoding"].items()
+            if name in ("color", "shape")
+        ]  # fmt: skip
+
+    assert set(map(str, legends(specifications(text)[1][1]))) == {"None"}
+    assert None not in legends(own)
+    assert "third" in second.split('data-chart="3"')[1].split("</svg>")[0]
+    assert ">third<" not in first.split('data-chart="1"')[1].split("</svg>")[0]
+
+
+def test_figures_are_numbered_in_reading_order_the_folded_ones_too(text):
+    assert re.findall(r"<b>Figure (\d)\.</b>", text) == ["1", "2"]
+
+
+def test_the_policy_allows_these_scripts_by_their_hash_and_nothing_else(text):
+    policy = next(a["content"] for _, a in Elements(text).found if a.get("http-equiv") == "Content-Security-Policy")
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert rules["img-src"] == "data:"
+    assert "unsafe" not in rules["script-src"]
+    scripts = [inside for inside in Elements(text).inside["script"] if not inside.startswith(("[", "{"))]
+    assert len(scripts) == 2
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert sorted(rules["script-src"].split()) == sorted(f"'sha256-{one}'" for one in hashes)
+    assert_asks_for_nothing(text)
+
+
+def test_a_page_without_charts_carries_no_library_and_has_its_style_by_hash():
+    plain = html(Page("A study", "made", (Section("Findings", "Findings", (Prose(("Nothing.",)),)),)))
+    assert len(plain) < 100_000
+    [style] = Elements(plain).inside["style"]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in plain
+    assert "unsafe" not in plain.split("<style>")[0]
+    assert_asks_for_nothing(plain)
+
+
+def test_texts_of_others_add_no_element_and_no_attribute_anywhere():
+    hostile = [name.replace("\ud800", "\ufffd") for name in HOSTILE]
+    tame = [f"tame{number}" for number in range(len(hostile))]
+
+    def shape(names):
+        return {(tag, *sorted(attributes)) for tag, attributes in Elements(html(page(names, names[0]))).found}
+
+    assert shape(hostile) <= shape(tame)
+    text = html(page(hostile, hostile[0]))
+    assert_asks_for_nothing(text)
+    shown = {row["series"] for chart in specifications(text)[1] for data in chart["datasets"].values() for row in data
+             if "series" in row}  # fmt: skip
+    assert {drawing.seen(name) for name in hostile} == shown
+
+
+def test_specifications_cannot_close_their_element_and_are_read_back_as_they_were():
+    names = ("</script><script>alert(1)</script>", "<!-- <script>", "]]>&\u2028")
+    text = html(page(names))
+    inside = text.split('id="chart-data">')[1].split("</script>")[0]
+    assert not {"<", ">", "&", "\u2028"} & set(inside)
+    rows = [row for chart in specifications(text)[1] for data in chart["datasets"].values() for row in data]
+    assert {names[0], names[1]} <= {row.get("series") for row in rows}
+
+
+def test_figures_of_hostile_names_are_written(tmp_path):
+    publish(tmp_path, "drift", page([name.replace("\ud800", "\ufffd") for name in HOSTILE]))
+    xml.dom.minidom.parse(str(tmp_path / "figures/curves.svg"))
+    assert (tmp_path / "figures/curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_folder_of_another_study_or_one_that_cannot_be_written_is_refused(tmp_path):
+    plain = Page("A study", "made", (Section("Findings", "Findings", ()),))
+    publish(tmp_path / "a", "drift", plain)
+    with pytest.raises(UsageError, match="belongs to `lesion drift`"):
+        publish(tmp_path / "a", "tuning", plain)
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(LesionError, match="--out"):
+        publish(tmp_path / "file", "drift", plain)

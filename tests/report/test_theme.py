@@ -1,0 +1,59 @@
+"""The house style of charts: colours by role that the style sheet defines for light and dark pages."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from lesion.report import theme
+
+ROLES = (theme.PAPER, theme.INK, theme.SOFT, theme.LINE, theme.SHADE, theme.LOSS, theme.GAIN, theme.SHARE, *theme.TONES)
+SHEET = theme.STYLE_SHEET.read_text("utf-8")
+DARK = SHEET.partition("@media (prefers-color-scheme: dark)")[2].partition("}\n}")[0]
+
+
+def contrast(first: str, second: str) -> float:
+    """The contrast of two colours by WCAG 2.2."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_has_a_light_and_a_dark_colour(role):
+    name = re.fullmatch(r"var\(--(\w+)\)", role)[1]
+    assert re.fullmatch("#[0-9a-f]{6}", theme.light()[name])
+    assert re.search(rf"--{name}: #[0-9a-f]{{6}};", DARK)
+
+
+def test_colours_of_series_differ_and_stand_out_from_both_papers():
+    dark = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", DARK))
+    for colours in (theme.light(), dark):
+        tones = [colours[f"t{index}"] for index in range(len(theme.TONES))]
+        assert len(set(tones)) == len(tones)
+        assert all(contrast(tone, colours["paper"]) >= 3 for tone in tones)  # WCAG 1.4.11, graphical objects
+
+
+def test_series_are_told_apart_by_mark_as_well_and_begin_anew_after_the_last():
+    assert len(set(theme.SHAPES)) == len(theme.SHAPES) == len(theme.TONES)
+    assert [theme.tone(index) for index in (0, 7, 8, 17)] == [
+        *("var(--t0)", "var(--t7)", "var(--t0)", "var(--t1)"),
+    ]  # fmt: skip
+
+
+def test_a_colour_by_role_becomes_the_light_one_and_what_is_no_role_stays():
+    text = '<path fill="var(--t1)" stroke="var(--nothing)" d="M0,0"/>'
+    assert theme.in_light(text) == '<path fill="#d55e00" stroke="var(--nothing)" d="M0,0"/>'
+
+
+def test_the_configuration_is_json_and_names_colours_by_role_alone():
+    text = json.dumps(theme.config(), allow_nan=False)
+    assert not re.search(r"#[0-9a-fA-F]{3,8}\b|rgb|hsl", text)
+    assert set(re.findall(r"var\(--\w+\)", text)) <= set(ROLES)
