@@ -95,14 +95,14 @@ def searched(model: Model, noise: float, seed: int, folder: Path) -> dict[str, A
         seed=seed,
     )
     summary = run_truncation(study, place / "search").summary
+    values = summary.model_dump(mode="json")
     return {
-        "cells": summary["search"]["cells"],
-        "baseline": summary["baseline"],
-        "chosen": summary["chosen"],
-        "composition": summary["composition"],
+        "cells": len(summary.cells),
+        **{name: values[name] for name in ("unedited", "best", "best_tests", "nothing", "path", "composed")},
+        "composed_tests": values["composed_tests"],
         "best_cells": [
-            {"edit": cell["edit"], "validation": cell["score"]}
-            for cell in sorted(summary["cells"], key=lambda cell: -(cell["score"] or 0))[:10]
+            {"edit": cell.edit, "validation": cell.score}
+            for cell in sorted(summary.cells, key=lambda cell: -(cell.score or 0))[:10]
         ],
     }
 
@@ -132,18 +132,19 @@ def main() -> None:
 def line(run: dict[str, Any]) -> str:
     """One run in words."""
     head = f"α {run['noise']:g} seed {run['seed']}: p(right) {run['p_right']:.3f}, p( the) {run['p_noise']:.3f}; "
-    if run["chosen"] is None:
-        test = next(entry for entry in run["baseline"] if entry["part"] == "test")
-        return head + f"nothing chosen of {run['cells']:,} cells, test accuracy {100 * test['accuracy']:.1f} %"
-    text = "; ".join(_gain(name, one) for name, one in (("", run["chosen"]), ("composed ", run["composition"])) if one)
-    return head + text
+    if run["nothing"] is not None:
+        test = next(base for base in run["unedited"] if base["part"] == "test")
+        return head + f"nothing chosen of {run['cells']:,} cells, test accuracy {100 * test['accuracy']['value']:.1f} %"
+    text = _gain(run["best"], run["best_tests"])
+    return head + text + (f"; composed {_gain(run['composed'], run['composed_tests'])}" if run["path"] else "")
 
 
-def _gain(name: str, found: dict[str, Any]) -> str:
-    (test,) = found["tasks"]
+def _gain(edit: str, tests: list[dict[str, Any]]) -> str:
+    (test,) = tests
+    gain = test["gain"]
     return (
-        f"{name}{found['edit']}: {100 * test['baseline']:.1f} → {100 * test['accuracy']:.1f} % on {test['items']} test"
-        f" items, {100 * test['gain']:+.1f} points [{100 * test['gain_low']:.1f}, {100 * test['gain_high']:.1f}]"
+        f"{edit}: {100 * test['baseline']:.1f} → {100 * test['accuracy']['value']:.1f} % on {test['items']} test"
+        f" items, {100 * gain['value']:+.1f} points [{100 * gain['low']:.1f}, {100 * gain['high']:.1f}]"
     )
 
 

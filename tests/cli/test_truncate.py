@@ -31,7 +31,7 @@ def test_a_search_leaves_summary_tables_and_page_and_a_second_one_asks_nothing(c
     assert first.code == 0, first.err
     assert {"summary.json", "report.html", "cells.csv"} <= {file.name for file in out.iterdir()}
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    assert (out / "best.edit").exists() == (summary["chosen"] is not None)
+    assert (out / "best.edit").exists() == (summary["nothing"] is None)
     assert len(summary["cells"]) == 6
     assert "answers\n" in first.out
     second = lesion(capsys, *searching(checkpoint, pairs, out))
@@ -142,7 +142,7 @@ def test_a_search_that_was_stopped_half_way_says_so_when_it_is_to_be_reported(ca
     out = tmp_path / "out"
     command = searching(checkpoint, pairs, out, "--layers", 0)
     assert lesion(capsys, *command).code == 0
-    (out / "truncation.json").unlink()
+    (out / "summary.json").unlink()
     refused(lesion(capsys, "report", out), 1, "is not finished", "answers are stored", f"--out {out} again")
     assert lesion(capsys, *command).code == 0
     assert lesion(capsys, "report", out).code == 0
@@ -163,7 +163,7 @@ def test_help_says_how_many_cells_a_screen_leaves(capsys):
 def test_a_damaged_summary_is_told_when_it_is_to_be_reported(capsys, checkpoint, pairs, tmp_path):
     out = tmp_path / "out"
     assert lesion(capsys, *searching(checkpoint, pairs, out, "--layers", 0)).code == 0
-    (out / "truncation.json").write_text("{")
-    refused(lesion(capsys, "report", out), 1, "truncation.json is damaged", "run `lesion truncate` again")
+    (out / "summary.json").write_text("{")
+    refused(lesion(capsys, "report", out), 1, "summary.json is damaged", "run `lesion truncate` again")
     assert lesion(capsys, *searching(checkpoint, pairs, out, "--layers", 0)).code == 0
     assert lesion(capsys, "report", out).code == 0

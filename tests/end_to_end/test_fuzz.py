@@ -367,7 +367,6 @@ def answered(arguments: list[str]) -> None:
         ("layers", "summary.json"),
         ("evaluation", "summary.json"),
         ("evaluation", "plan.json"),
-        ("truncation", "truncation.json"),
         ("truncation", "summary.json"),
         ("drift", "summary.json"),
     ],

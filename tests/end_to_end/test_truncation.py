@@ -32,12 +32,12 @@ def test_tasks_of_every_kind_are_searched_by_on_the_real_files(task, kind, capsy
     done = command(capsys, "truncate", shared / "models/stories260K", "--task", name, *options, "--out", out)
     assert done.code == 0, done.err
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    (told,) = summary["search"]["tasks"]
+    (told,) = summary["tasks"]
     assert (told["name"], told["kind"], told["validation_items"], told["test_items"]) == (name, kind, 2, 4)
     assert [cell["edit"] for cell in summary["cells"]] == [
         f"{layer}.mlp.up top {keep}" for layer in (1, 4) for keep in (0.5, 0.1)
     ]
-    assert all(one["gold"] is not None for one in summary["baseline"])
+    assert all(one["gold"] is not None for one in summary["unedited"])
     assert bool(summary["tokens"]) == (kind == "contrast")
     assert (out / "report.html").is_file()
 
@@ -63,8 +63,8 @@ def test_what_a_search_says_of_contrasts_is_what_plain_passes_say_under_the_writ
         return sum(found) / len(found)
 
     for cell in summary["cells"]:
-        assert cell["tasks"][0]["gold"] == pytest.approx(golds(parse(cell["edit"]), items[:2]), abs=2e-4)
-    assert summary["baseline"][1]["gold"] == pytest.approx(golds(BASELINE, items[2:]), abs=2e-4)
+        assert cell["outcomes"][0]["gold"] == pytest.approx(golds(parse(cell["edit"]), items[:2]), abs=2e-4)
+    assert summary["unedited"][1]["gold"] == pytest.approx(golds(BASELINE, items[2:]), abs=2e-4)
 
 
 def test_on_the_bundled_model_cuts_take_hold_and_no_gain_is_claimed_where_there_is_no_room_for_one(capsys, tmp_path):
@@ -75,11 +75,11 @@ def test_on_the_bundled_model_cuts_take_hold_and_no_gain_is_claimed_where_there_
     )  # fmt: skip
     assert done.code == 0, done.err
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    assert summary["baseline"][1]["accuracy"] > 0.9
+    assert summary["unedited"][1]["accuracy"]["value"] > 0.9
     assert {cell["rank"] for cell in summary["cells"]} == {64, 0}
-    drops = [task["drop"] for cell in summary["cells"] for task in cell["tasks"]]
+    drops = [outcome["drop"]["value"] for cell in summary["cells"] for outcome in cell["outcomes"]]
     assert max(drops) > 0.5  # the cuts take hold
-    assert summary["nothing"] or summary["chosen"]["tasks"][0]["gain"] < 0.2
+    assert summary["nothing"] or summary["best_tests"][0]["gain"]["value"] < 0.2
 
 
 # -- from Python
@@ -98,7 +98,7 @@ def test_a_search_gives_its_edit_its_table_and_its_report_and_leaves_the_model_a
         loaded, pairs, matrices=["mlp"], keep=[0.75, 0.25], side="both", objective="gold", items="all",
         out=tmp_path / "out",
     )  # fmt: skip
-    assert len(found.table) == len(found.summary["cells"]) == 3 * 3 * 2 * 2
+    assert len(found.table) == len(found.summary.cells) == 3 * 3 * 2 * 2
     assert {"edit", "keep", "side", "rank", "accuracy", "drop"} <= set(found.table.columns)
     assert found.asked > 0
     assert found.report() == tmp_path / "out" / "report.html"
@@ -106,7 +106,7 @@ def test_a_search_gives_its_edit_its_table_and_its_report_and_leaves_the_model_a
         assert torch.equal(tensor, before[name]), name
     assert found.edit == tmp_path / "out" / "best.edit"
     edit = lesion.read_edit(found.edit).edit
-    assert str(edit) == found.summary["chosen"]["edit"]
+    assert str(edit) == found.summary.chosen
     assert isinstance(edit, lesion.Truncate)
     again = lesion.truncate(loaded, pairs, matrices="mlp", keep=0.75, objective="gold", items="all", out=found.folder)
     assert again.asked <= 12  # another edit may be the best of these, and be told on test items
@@ -114,7 +114,7 @@ def test_a_search_gives_its_edit_its_table_and_its_report_and_leaves_the_model_a
 
 def test_where_nothing_is_better_there_is_no_edit(pairs):
     found = lesion.truncate(model("llama"), pairs, matrices="mlp.up", layers=[0], keep=0.97, items=4)
-    assert found.summary["chosen"] is None
+    assert found.summary.chosen is None
     assert found.edit is None
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from lesion.statistics.paired import mcnemar_exact, paired_drop, wilson
+from lesion.studies.truncation.result import TruncationSummary
+from lesion.studies.truncation.study import TruncationStudy
 
 IOI, ATLAS = "ioi", "primer:atlas"
 PARTS = {"validation": {IOI: 60, ATLAS: 50}, "test": {IOI: 240, ATLAS: 200}}
@@ -32,12 +34,16 @@ def right(task: str, part: str, at: float, seed: int) -> np.ndarray:
 BASE = {IOI: 0.55, ATLAS: 0.8}
 
 
+def estimate(value: float | None, low: float | None = None, high: float | None = None, **more: Any) -> dict[str, Any]:
+    return {"value": value, "low": low, "high": high, **more}
+
+
 def unedited(task: str, part: str) -> dict[str, Any]:
     found = right(task, part, BASE[task], 0)
     low, high = wilson(int(found.sum()), len(found))
     return {
-        "task": task, "part": part, "items": len(found), "accuracy": float(found.mean()), "low": low, "high": high,
-        "gold": -1.2 if task == IOI else -0.5, "label": "John" if task == IOI else None,
+        "task": task, "part": part, "items": len(found), "accuracy": estimate(float(found.mean()), low, high),
+        "gold": -1.2 if task == IOI else -0.5, "label": "John" if task == IOI else "Rome",
         "label_share": 0.08 if task == IOI else 0.02,
     }  # fmt: skip
 
@@ -47,10 +53,10 @@ def outcome(task: str, at: float, seed: int, *, collapsed: bool = False) -> dict
     low, high = wilson(int(after.sum()), len(after))
     drop = paired_drop(before, after)
     return {
-        "task": task, "items": len(after), "accuracy": float(after.mean()), "low": low, "high": high,
-        "drop": drop.drop, "drop_low": drop.low, "drop_high": drop.high,
+        "task": task, "items": len(after), "accuracy": estimate(float(after.mean()), low, high),
+        "drop": estimate(drop.drop, drop.low, drop.high),
         "gold": (-1.2 if task == IOI else -0.5) + 3 * (at - BASE[task]),
-        "label": "Mary" if collapsed else None, "label_share": 0.98 if collapsed else 0.1, "collapsed": collapsed,
+        "label": "Mary" if collapsed else "John", "label_share": 0.98 if collapsed else 0.1, "collapsed": collapsed,
     }  # fmt: skip
 
 
@@ -72,11 +78,11 @@ def cell(matrix: str, side: str, layer: int, keep: float) -> dict[str, Any]:
     tasks = []
     if screen > -0.45 and place != ELIMINATED:
         tasks = [outcome(t, BASE[t] + by, seed, collapsed=place == COLLAPSED and t == IOI) for t in BASE]
-    score = None if not tasks else float(np.mean([task["accuracy"] for task in tasks]))
+    score = None if not tasks else float(np.mean([task["accuracy"]["value"] for task in tasks]))
     return {
         "edit": edit(matrix, side, layer, keep), "address": f"{layer}.{matrix}", "layer": layer, "matrix": matrix,
         "keep": keep, "rank": rank, "of": OF, "side": side, "saved": OF * 352 - rank * (OF + 352), "screen": screen,
-        "eliminated": 16 if place == ELIMINATED else None, "tasks": tasks, "score": score,
+        "eliminated": 16 if place == ELIMINATED else None, "outcomes": tasks, "score": score,
     }  # fmt: skip
 
 
@@ -89,22 +95,25 @@ def test(task: str, by: float, seed: int) -> dict[str, Any]:
     low, high = wilson(int(after.sum()), len(after))
     drop = paired_drop(before, after)
     return {
-        "task": task, "items": len(after), "baseline": float(before.mean()), "accuracy": float(after.mean()),
-        "low": low, "high": high, "gain": -drop.drop, "gain_low": -drop.high, "gain_high": -drop.low,
-        "p": mcnemar_exact(*(int(part.sum()) for part in (before & ~after, after & ~before))),
-        "gold_gain": 3 * by, "gold_low": 3 * by - 0.1, "gold_high": 3 * by + 0.1,
-        "label_share": 0.1, "collapsed": False,
+        "task": task, "items": len(after), "baseline": float(before.mean()),
+        "accuracy": estimate(float(after.mean()), low, high),
+        "gain": estimate(
+            -drop.drop, -drop.high, -drop.low,
+            p=mcnemar_exact(*(int(part.sum()) for part in (before & ~after, after & ~before))),
+        ),
+        "gold": 3 * by - 1.2, "gold_gain": estimate(3 * by, 3 * by - 0.1, 3 * by + 0.1),
+        "label": "John", "label_share": 0.1, "collapsed": False,
     }  # fmt: skip
 
 
 def tokens(edit_key: str, revision: str | None, right_at: float, tempting_at: float) -> dict[str, Any]:
     margin = float(np.log(right_at) - np.log(tempting_at))
     return {
-        "task": IOI, "part": "test", "edit": edit_key, "revision": revision, "items": PARTS["test"][IOI],
-        "p_right": right_at, "p_right_low": right_at * 0.85, "p_right_high": right_at * 1.15,
-        "p_tempting": tempting_at, "p_tempting_low": tempting_at * 0.85, "p_tempting_high": tempting_at * 1.15,
+        "task": IOI, "edit": edit_key, "revision": revision, "items": PARTS["test"][IOI],
+        "p_right": estimate(right_at, right_at * 0.85, right_at * 1.15),
+        "p_tempting": estimate(tempting_at, tempting_at * 0.85, tempting_at * 1.15),
         "rank_right": 2.0 if right_at < tempting_at else 1.0, "rank_tempting": 1.0 if right_at < tempting_at else 3.0,
-        "margin": margin, "margin_low": margin - 0.3, "margin_high": margin + 0.3,
+        "margin": estimate(margin, margin - 0.3, margin + 0.3),
     }  # fmt: skip
 
 
@@ -112,8 +121,9 @@ def followed_at(task: str, key: str, revision: str, at: float) -> dict[str, Any]
     n = PARTS["test"][task]
     low, high = wilson(round(at * n), n)
     return {
-        "revision": revision, "edit": key, "task": task, "items": n, "accuracy": round(at * n) / n, "low": low,
-        "high": high, "gold": -2.0, "label": None, "label_share": 0.1, "collapsed": False,
+        "revision": revision, "edit": key, "task": task, "items": n,
+        "accuracy": estimate(round(at * n) / n, low, high), "gold": -2.0, "label": "John", "label_share": 0.1,
+        "collapsed": False,
     }  # fmt: skip
 
 
@@ -130,7 +140,7 @@ def cells() -> list[dict[str, Any]]:
 
 
 def study(*, revisions: bool = True) -> dict[str, Any]:
-    """The whole summary of a search that finds something."""
+    """The JSON of a whole search that chooses an edit."""
     every = cells()
     chosen, second = edit(*BEST), edit("attention.o", "top", 6, 0.1)
     both = f"{chosen} + {second}"
@@ -143,35 +153,37 @@ def study(*, revisions: bool = True) -> dict[str, Any]:
     along = [("step512", 0.02, 0.2), ("step4000", 0.1, 0.16), ("step16000", 0.22, 0.12)]
     followed = [(None, 0.3, 0.1)] + (along if revisions else [])
     spectrum = [float(9 * (i + 1) ** -0.6 * (1 if i < 120 else 0.3)) for i in range(OF)]
+    asked = TruncationStudy.make(
+        name="made", title="Truncations of a made model", model="bundled:llama-base", tasks=list(BASE),
+        keep=list(KEEPS), matrices=list(MATRICES), side="both", compose=True,
+        screen={"items": 40, "best": 64, "random": 8}, eliminate=0.05,
+    )  # fmt: skip
     return {
-        "study": {"name": "made", "title": "Truncations of a made model", "seed": 0, "level": 0.95, "version": "0"},
+        "kind": "truncation", "version": "0", "approximate": None, "study": asked.model_dump(mode="json"),
         "model": {"name": "bundled:llama-base", "fingerprint": "0123456789abcdef", "blocks": LAYERS, "family": "llama",
                   "dtype": "float32"},
-        "search": {
-            "tasks": [
-                {"name": task, "kind": "contrast" if task == IOI else "generate",
-                 "validation_items": PARTS["validation"][task], "test_items": PARTS["test"][task],
-                 "tempting": task == IOI}
-                for task in BASE
-            ],
-            "matrices": list(MATRICES), "layers": list(range(LAYERS)), "keep": list(KEEPS), "sides": list(SIDES),
-            "objective": "accuracy", "cells": len(every), "merged": 2 * LAYERS * (2 + 1),
-            "screen": {"items": 40, "best": 64, "random": 8, "evaluated": sum(bool(one["tasks"]) for one in every),
-                       "rank_correlation": 0.82, "low": 0.7, "high": 0.9},
-            "elimination": {"error": 0.05, "looks": 3, "eliminated": 1, "answers_saved": 78},
-        },
-        "baseline": [unedited(task, part) for task in BASE for part in PARTS],
+        "tasks": [
+            {"name": task, "kind": "contrast" if task == IOI else "generate",
+             "validation_items": PARTS["validation"][task], "test_items": PARTS["test"][task]}
+            for task in BASE
+        ],
+        "merged": 2 * LAYERS * (2 + 1),
+        "screen": {"items": 40, "best": 64, "random": 8, "evaluated": sum(bool(one["outcomes"]) for one in every),
+                   "rank_correlation": estimate(0.82, 0.7, 0.9)},
+        "elimination": {"error": 0.05, "looks": 3, "eliminated": 1, "answers_saved": 78},
+        "unedited": [unedited(task, part) for task in BASE for part in PARTS],
+        "unedited_score": 0.675,
         "cells": every,
-        "chosen": {"edit": chosen, "address": "5.mlp.up", "keep": 0.05, "side": "top", "rank": 6,
-                   "of": OF, "saved": OF * 352 - 6 * (OF + 352), "score": 0.8, "baseline": 0.675,
-                   "tasks": [test(IOI, 0.16, 3), test(ATLAS, 0.0, 4)]},
+        "best": chosen,
         "nothing": None,
-        "composition": {
-            "path": [{"step": i, "edit": both if i > 1 else chosen, "added": added, "before": before, "after": after,
-                      "accepted": accepted, "reason": reason}
-                     for i, (added, before, after, accepted, reason) in enumerate(steps)],
-            "edit": both, "tasks": [test(IOI, 0.18, 5), test(ATLAS, -0.02, 6)],
-        },
+        "best_tests": [test(IOI, 0.16, 3), test(ATLAS, 0.0, 4)],
+        "path": [
+            {"step": i, "edit": both if i > 1 else chosen, "added": added, "before": {"accuracy": before, "gold": None},
+             "after": {"accuracy": after, "gold": None}, "accepted": accepted, "reason": reason}
+            for i, (added, before, after, accepted, reason) in enumerate(steps)
+        ],
+        "composed": both,
+        "composed_tests": [test(IOI, 0.18, 5), test(ATLAS, -0.02, 6)],
         "spectra": [
             {"address": f"{layer}.mlp.up", "index": list(range(0, OF, 2)),
              "values": [value * (1 + layer / 20) for value in spectrum[::2]]}
@@ -192,11 +204,18 @@ def study(*, revisions: bool = True) -> dict[str, Any]:
     }  # fmt: skip
 
 
+SINGLE: dict[str, Any] = {"path": [], "composed": None, "composed_tests": []}
+"""What a search without a composition has in its place."""
+
+
 def nothing() -> dict[str, Any]:
-    """The summary of a search that finds nothing."""
-    found = study(revisions=False)
-    best = found["chosen"] | {"tasks": [test(task, 0.0, 7) for task in BASE]}
-    return found | {
-        "chosen": None, "best": best, "composition": None, "tokens": [], "revisions": [],
+    """The JSON of a search that chooses nothing."""
+    return study(revisions=False) | SINGLE | {
+        "best_tests": [test(task, 0.0, 7) for task in BASE], "tokens": [], "revisions": [],
         "nothing": "No cell is better than the unedited model on the validation items.",
     }  # fmt: skip
+
+
+def summary(json: dict[str, Any] | None = None, **changes: Any) -> TruncationSummary:
+    """The summary of a JSON, by default of `study`, with parts of it replaced."""
+    return TruncationSummary.model_validate((study() if json is None else json) | changes)

@@ -80,14 +80,24 @@ def isolation(
     return folder(place, "summary.json", told)
 
 
-def truncation(place: Path, cells: list[dict[str, Any]], fingerprint: str | None = "f1", model: str = MODEL) -> Path:
+def truncation(place: Path, cells: list[dict[str, Any]], fingerprint: str = "f1", model: str = MODEL) -> Path:
     """A search."""
-    told = {"model": {"name": model, "fingerprint": fingerprint}, "search": {"tasks": [{"name": "sums"}]}}
-    return folder(place, "truncation.json", {**told, "cells": cells})
+    summary = {
+        "kind": "truncation", "version": "0", "study": {"model": model, "tasks": ["sums"]},
+        "model": {"name": model, "fingerprint": fingerprint, "blocks": BLOCKS, "family": "llama", "dtype": "float32"},
+        "tasks": [{"name": "sums", "kind": "generate", "validation_items": 5, "test_items": 5}],
+        "merged": 0, "screen": None, "elimination": None, "unedited": [], "unedited_score": 0.5, "cells": cells,
+        "best": None, "nothing": "No cell is better.", "spectra": [],
+    }  # fmt: skip
+    return folder(place, "summary.json", summary)
 
 
 def cell(layer: int, drop: float | None, screen: float | None = None, **more: Any) -> dict[str, Any]:
-    """A cell; a drop of None was not asked in full."""
-    collapsed = more.pop("collapsed", False)
-    entry = {"task": "sums", "drop": drop, "drop_low": None, "drop_high": None, "collapsed": collapsed}
-    return {"layer": layer, "screen": screen, "eliminated": None, "tasks": [] if drop is None else [entry], **more}
+    """A cell; a drop of None was not evaluated in full."""
+    outcome = {
+        "task": "sums", "items": 5, "accuracy": {"value": 0.5}, "drop": {"value": drop, **more.pop("ends", {})},
+        "gold": None, "label": "1", "label_share": 0.2, "collapsed": more.pop("collapsed", False),
+    }  # fmt: skip
+    place = {"edit": f"{layer}.mlp.up top 0.5", "address": f"{layer}.mlp.up", "layer": layer, "matrix": "mlp.up",
+             "keep": 0.5, "side": "top", "rank": 4, "of": 8, "saved": 0}  # fmt: skip
+    return {**place, "screen": screen, "outcomes": [] if drop is None else [outcome], **more}

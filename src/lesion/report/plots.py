@@ -172,8 +172,9 @@ def heat(
     """A cell for every pair of a column and a row, the stronger in colour the further its value is from 0.
 
     Args:
-        frame: columns x, y, value (None: grey), text (in the cell, perhaps of several lines), tip, marked (boxed);
-            further columns go along, so that a click can open what a cell stands for (`edit`, `model`, `task`).
+        frame: columns x, y, value (None: a dashed outline), text (in the cell, where cells are wide enough; perhaps of
+            several lines), tip, marked (boxed); further columns go along, so that a click can open what a cell stands
+            for (`edit`, `model`, `task`).
         across: title of the columns.
         upright: title of the rows.
         full: the value, without its sign, at which the colour is full.
@@ -200,12 +201,24 @@ def heat(
         field="size", type="quantitative", legend=None, scale=alt.Scale(domain=[0, full], range=[0, 1], clamp=True)
     )
     sign = alt.condition("datum.value < 0", alt.value(colours[1]), alt.value(colours[0]))
+    unknown = base.transform_filter("!isValid(datum.value)")
+    font, room = _fitting(frame["text"], len(columns))
+    fits = f"length(datum.text) < 2 || (width || {theme.WIDTH}) >= {room:.0f}"
+    strong = f"abs(datum.value) >= {0.7 * full:.6g}"
     layers = [
-        base.mark_rect(fill=theme.SHADE, cornerRadius=3),
+        unknown.mark_rect(fill=theme.PAPER, stroke=theme.LINE, strokeDash=[3, 2], cornerRadius=3),
+        known.mark_rect(fill=theme.SHADE, cornerRadius=3),
         known.mark_rect(cornerRadius=3).encode(fill=sign, opacity=strength),
         base.mark_text(
-            fontSize=11, lineBreak="\n", lineHeight=13, dy=alt.ExprRef("-6.5 * (length(split(datum.text, '\\n')) - 1)")
-        ).encode(text=alt.Text(field="text", type="nominal")),
+            fontSize=font,
+            lineBreak="\n",
+            lineHeight=font + 2,
+            dy=alt.ExprRef(f"-{(font + 2) / 2:g} * (length(split(datum.text, '\\n')) - 1)"),
+        ).encode(
+            text=alt.Text(field="text", type="nominal"),
+            color=alt.condition(strong, alt.value(theme.PAPER), alt.value(theme.INK)),
+            opacity=alt.condition(fits, alt.value(1), alt.value(0)),
+        ),
         base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2, cornerRadius=3),
     ]
     return alt.layer(*layers).properties(height=height * max(1, len(rows)))
@@ -310,6 +323,8 @@ def level(height: float, upright: Axis, *, colour: str = theme.SOFT, dash: tuple
         .mark_rule(color=colour, strokeDash=list(dash), strokeWidth=1.4)
         .encode(y=y(upright))
     )
+
+
 def forest(
     frame: pd.DataFrame, across: Axis, *, repeats: pd.DataFrame | None = None, rows: Sequence[str] | None = None
 ) -> alt.LayerChart:
@@ -348,3 +363,14 @@ def forest(
         .encode(y=row, tooltip=alt.Tooltip(field="tip", type="nominal", title=" ")),
     ]
     return alt.layer(*layers).properties(height=36 * max(1, len(names)))
+
+
+def _fitting(texts: pd.Series, columns: int) -> tuple[float, float]:
+    """A size at which the texts fit the cells of a file, as far as they can, and the width that they need."""
+    longest = max((len(line) for text in texts for line in text.split("\n")), default=0)
+
+    def room(font: float) -> float:
+        return columns * (0.56 * font * longest + 2)
+
+    font = next((font for font in (11.0, 10.0, 9.0) if room(font) <= theme.WIDTH), 8.0)
+    return font, room(font)

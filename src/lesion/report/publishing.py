@@ -135,17 +135,25 @@ def _whole(figure: Figure, specified: Specified) -> dict[str, Any]:
         if panel.legend:
             legends.append(drawing.specification(plots.legend(panel.legend, theme.WIDTH)))
             charts.append(_still(legends[-1]))
-        panels.append({"vconcat": charts, "spacing": 4} if len(charts) > 1 else charts[0])
-    whole = panels[0] if len(panels) == 1 else {"concat": panels, "columns": figure.columns}
-    if legends:  # panels of different series have colours and marks of their own
-        whole["resolve"] = {"scale": {"color": "independent", "shape": "independent"}}
+        panels.append({"vconcat": charts, "spacing": 4, **_OWN_SCALES} if len(charts) > 1 else charts[0])
+    whole = panels[0] if len(panels) == 1 else {"concat": panels, "columns": figure.columns, **_OWN_SCALES}
     every = [*(specified[id(chart)] for panel in figure.panels for chart in panel.charts), *legends]
     if figure.legend:
         width = min(figure.columns, len(panels)) * (theme.WIDTH + 80)
         every.append(drawing.specification(plots.legend(figure.legend, width)))
-        whole = {"vconcat": [whole, _still(every[-1])], "spacing": 14}
+        whole = {"vconcat": [whole, _still(every[-1])], "spacing": 14, **_OWN_SCALES}
     data = {name: values for own in every for name, values in own.get("datasets", {}).items()}
     return {**whole, "datasets": data, "config": theme.config()}
+
+
+_OWN_SCALES = {
+    "resolve": {
+        "scale": dict.fromkeys(
+            ("color", "fill", "shape", "opacity", "size", "strokeDash", "strokeWidth"), "independent"
+        )
+    }
+}
+"""Charts of one file keep their own colours, as they have on the page."""
 
 
 def _still(specified: dict[str, Any]) -> dict[str, Any]:

@@ -159,8 +159,6 @@ def test_other_weights_under_one_name_are_refused_with_both_fingerprints(tmp_pat
     other = made.truncation(tmp_path / "t", [made.cell(0, 0.1), made.cell(1, 0.2)], fingerprint="f2")
     with pytest.raises(UsageError, match=r"made is not the same model in .*iso \(fingerprint f1\).*fingerprint f2\)"):
         summarise([*folders, other])
-    unknown = made.truncation(tmp_path / "u", [made.cell(0, 0.1), made.cell(1, 0.2)], fingerprint=None)
-    assert summarise([*folders, unknown]).models
 
 
 def test_a_folder_named_twice_is_refused_also_by_another_path(tmp_path, folders):

@@ -35,7 +35,7 @@ def task(tmp_path_factory) -> str:
 )
 def test_keeps_and_layers_are_numbers_lists_or_arrays_of_whatever_library(values, edits, llama, task):
     found = lesion.truncate(llama, task, matrices="mlp.up", items="all", **values)
-    assert [cell["edit"] for cell in found.summary["cells"]] == edits
+    assert [cell.edit for cell in found.summary.cells] == edits
 
 
 @pytest.mark.parametrize(

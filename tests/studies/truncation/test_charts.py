@@ -1,164 +1,220 @@
-"""The charts of a truncation search: heights where the axis says, intervals, marks, spectra with what is kept."""
-
-import re
-import xml.etree.ElementTree as ET
+"""The charts of a truncation search: values where they belong, intervals, marks, spectra with what is kept."""
 
 import made_truncation as made
 import numpy as np
 import pytest
 
-from lesion.report import scales
-from lesion.studies.truncation import charts as truncation_charts
-from lesion.studies.truncation import curves as truncation_curves
-from lesion.studies.truncation import spectra as truncation_spectra
-from lesion.studies.truncation.cells import found
-from lesion.studies.truncation.charts import Curve, Place
-
-SIZE = (400, 290)
-
-
-def parsed(markup):
-    return ET.fromstring(str(markup))
-
-
-def of_class(root, name):
-    return [element for element in root.iter() if name in (element.get("class") or "").split()]
-
-
-def heights(root):
-    """Value of a tick → its height, of the upward axis, from the texts beside it."""
-    ticks = [tick for tick in of_class(root, "tick") if tick.get("text-anchor") == "end"]
-    return {float(tick.text.replace("−", "-")): float(tick.get("y")) - 4 for tick in ticks}
-
-
-def along(root, value):
-    """Where a value lies by the axis's own numbers."""
-    known = sorted(heights(root).items())
-    return float(np.interp(value, [v for v, _ in known], [h for _, h in known]))
+from lesion.report import drawing, plots
+from lesion.studies.truncation import charts, spectra
 
 
 @pytest.fixture(scope="module")
-def search():
-    return found(made.study())
+def summary():
+    return made.summary()
 
 
-def drawn(places, **more):
-    curve = Curve("one", 0, 0, False, tuple(places))
-    y = scales.shares([0.0, 1.0], SIZE[1] - truncation_charts.BOTTOM, truncation_charts.TOP)
-    return parsed(truncation_charts.over(["a", "b"], [curve], y, ("edit", "accuracy, %"), SIZE, **more))
+def specified(panel):
+    (chart,) = panel.charts
+    return drawing.specification(chart)
 
 
-def test_points_and_intervals_lie_where_the_axis_says():
-    root = drawn([Place(0, 0.25, 0.1, 0.4, "told"), Place(1, 0.75, 0.6, 0.9, "told")])
-    points = [float(point.get("cy")) for point in of_class(root, "point")]
-    assert points == pytest.approx([along(root, 25), along(root, 75)], abs=0.2)
-    bars = [[float(x) for x in re.findall(r"[\d.]+", bar.get("d"))[1:]] for bar in of_class(root, "error")]
-    assert bars[0] == pytest.approx([along(root, 10), along(root, 40)], abs=0.2)
+def rows_of(specification, field):
+    """The longest of the chart's data sets that have a field."""
+    sets = [rows for rows in specification["datasets"].values() if rows and field in rows[0]]
+    return max(sets, key=len)
 
 
-def test_without_an_interval_there_is_no_bar():
-    assert of_class(drawn([Place(0, 0.25, None, None, "told")]), "error") == []
+def along(specification):
+    """Series → its known points in order."""
+    points = {}
+    for row in rows_of(specification, "series"):
+        if row["y"] is not None:
+            points.setdefault(row["series"], []).append(row)
+    return {series: sorted(rows, key=lambda row: row["x"]) for series, rows in points.items()}
 
 
-def test_a_line_of_reference_is_drawn_within_the_axis_only():
-    assert len(of_class(drawn([Place(0, 0.2, None, None, "")], line=0.5), "guess")) == 1
-    assert of_class(drawn([Place(0, 0.2, None, None, "")], line=2.0), "guess") == []
+def axes(specification):
+    """The encodings x and y of the first layer that has both, however deep."""
+    for layer in specification.get("layer", ()):
+        found = axes(layer)
+        if found:
+            return found
+    encoding = specification.get("encoding", {})
+    return (encoding["x"], encoding["y"]) if {"x", "y"} <= set(encoding) else None
 
 
-def test_tokens_before_and_after_are_one_curve_per_token(search):
-    of = [one for one in search.tokens if one.revision is None]
-    curves = truncation_curves.probabilities(search, of, lambda one: of.index(one), by_edit=False)
-    assert [(curve.name, len(curve.places)) for curve in curves] == [("right token", 3), ("tempting token", 3)]
-    assert [place.y for place in curves[0].places] == [one.p_right for one in of]
+def panel_of(figure, title):
+    return next(panel for panel in figure.panels if panel.title == title)
 
 
-def test_along_revisions_every_edit_has_a_curve_and_the_unedited_one_is_dashed(search):
-    revisions = [*search.followed, None]
-    curves = truncation_curves.margins(search, search.tokens, lambda one: revisions.index(one.revision), by_edit=True)
-    assert [curve.name for curve in curves] == ["margin, unedited", "margin, chosen", "margin, composed"]
-    assert [curve.dashed for curve in curves] == [True, False, False]
-    assert {len(curve.places) for curve in curves} == {4}
+def test_tokens_before_and_after_are_one_curve_per_token_with_their_intervals(summary):
+    (figure,) = charts.token_figures(summary)
+    points = along(specified(panel_of(figure, "The two tokens")))
+    assert list(points) == ["right token", "tempting token"] == [series.name for series in figure.legend]
+    for series, name in (("right token", "p_right"), ("tempting token", "p_tempting")):
+        for point, tokens in zip(points[series], summary.searched_tokens, strict=True):
+            estimate = getattr(tokens, name)
+            expected = [100 * end for end in (estimate.value, estimate.low, estimate.high)]
+            assert [point["y"], point["low"], point["high"]] == pytest.approx(expected, rel=1e-5)
+            assert f"{series}: " in point["tip"]
 
 
-def test_accuracy_along_revisions_ends_with_the_model_that_was_searched(search):
-    curves = truncation_curves.accuracies(search, made.IOI, search.followed)
-    ends = {curve.name: curve.places[-1] for curve in curves}
-    tests = {"chosen": search.best_tests[0], "composed": search.composed_tests[0]}
-    assert ends["unedited"].y == search.base(made.IOI, "test").accuracy
-    for name, test in tests.items():
-        assert (ends[name].at, ends[name].y) == (3, test.accuracy)
-        assert "searched" in ends[name].told
+def test_the_margin_has_a_line_at_zero_and_a_place_for_every_edit(summary):
+    (figure,) = charts.token_figures(summary)
+    chart = specified(panel_of(figure, charts.MARGIN))
+    assert [point["y"] for point in along(chart)["margin"]] == pytest.approx(
+        [tokens.margin.value for tokens in summary.searched_tokens], rel=1e-5
+    )
+    assert [{"y": 0.0}] in chart["datasets"].values()
+    x, y = axes(chart["layer"][1])
+    assert x["axis"]["labelExpr"] == '["unedited", "chosen", "composed"][datum.value]'
+    low, high = y["scale"]["domain"]
+    assert low < 0 < high
 
 
-def test_the_path_joins_the_steps_that_stayed_and_leaves_the_others_apart(search):
-    root = parsed(truncation_curves.path(search, SIZE))
-    (line,) = of_class(root, "stroke")
-    ends = [float(pair.split()[1]) for pair in line.get("d")[1:].split("L")]
-    assert ends == pytest.approx([along(root, 77), along(root, 79)], abs=0.2)
-    assert len(of_class(root, "mark")) == 4
-    assert len([mark for mark in of_class(root, "mark") if "critical" not in mark.get("class")]) == 2
+def test_names_on_an_axis_are_texts_whatever_stands_in_them():
+    axis = charts.names_axis("revision", ['"]; alert(1); ["', "a\\b"])
+    assert axis.axis.to_dict()["labelExpr"] == r'["\"]; alert(1); [\"", "a\\b"][datum.value]'
 
 
-def test_by_gold_the_path_is_told_in_nats():
-    summary = made.study()
-    summary["search"]["objective"] = "gold"
-    for step in summary["composition"]["path"]:
-        step |= {"before": -1.0 - step["step"] / 10, "after": -1.1 - step["step"] / 10}
-    root = parsed(truncation_curves.path(found(summary), SIZE))
-    assert "nats" in " ".join(root.itertext())
-    told = [point.get("data-tip") for point in of_class(root, "point")]
-    assert "−1.000 → −1.100" in told[0]
+def test_along_revisions_every_edit_has_a_curve_of_its_own_colour(summary):
+    figure = charts.revision_figures(summary)[0]
+    assert [panel.title for panel in figure.panels] == [
+        "Accuracy", "The right token", "The tempting token", charts.MARGIN
+    ]  # fmt: skip
+    assert [series.name for series in figure.legend] == ["unedited", "chosen", "composed"]
+    assert len({series.index for series in figure.legend}) == 3
+    for panel in figure.panels:
+        points = along(specified(panel))
+        assert list(points) == ["unedited", "chosen", "composed"]
+        assert {len(rows) for rows in points.values()} == {4}
+    tempting = along(specified(panel_of(figure, "The tempting token")))
+    first = next(one for one in summary.tokens if (one.edit, one.revision) == ("baseline", "step512"))
+    assert tempting["unedited"][0]["y"] == pytest.approx(100 * first.p_tempting.value, rel=1e-5)
 
 
-def test_zero_is_always_on_an_axis_of_nats():
+def test_a_task_without_a_tempting_token_has_its_accuracy_alone(summary):
+    figure = charts.revision_figures(summary)[1]
+    assert [panel.title for panel in figure.panels] == ["Accuracy"]
+    assert "tokens.csv" not in figure.caption
+
+
+def test_accuracy_along_revisions_ends_with_the_model_that_was_searched(summary):
+    figure = charts.revision_figures(summary)[0]
+    points = along(specified(panel_of(figure, "Accuracy")))
+    last = {
+        "unedited": summary.base(made.IOI, "test").accuracy,
+        "chosen": summary.best_tests[0].accuracy,
+        "composed": summary.composed_tests[0].accuracy,
+    }
+    for role, accuracy in last.items():
+        assert points[role][-1]["y"] == pytest.approx(100 * accuracy.value, rel=1e-5)
+        assert round(points[role][-1]["x"]) == 3
+        assert "searched" in points[role][-1]["tip"]
+
+
+def test_the_path_joins_the_steps_that_stayed_and_leaves_the_others_apart(summary):
+    figure = charts.path_figure(summary)
+    chart = specified(figure.panels[0])
+    points = along(chart)
+    assert [(point["x"], point["y"]) for point in points["stayed"]] == [(0, 77), (2, 79)]
+    assert [(point["x"], point["y"]) for point in points["rolled back"]] == [(1, 75.5), (3, 79)]
+    back = [row["y"] for row in rows_of(chart, "series") if row["series"] == "rolled back"]
+    assert back == [75.5, None, 79, None]
+    assert [{"y": 67.5}] in chart["datasets"].values()  # before the first step
+
+
+def test_a_single_step_is_no_path():
+    assert charts.path_figure(made.summary(path=made.study()["path"][:1])) is None
+
+
+def test_by_gold_the_path_is_in_nats():
+    json = made.study()
+    json["study"]["objective"] = "gold"
+    for step in json["path"]:
+        step["before"]["gold"], step["after"]["gold"] = -1.0 - step["step"] / 10, -1.1 - step["step"] / 10
+    chart = specified(charts.path_figure(made.summary(json)).panels[0])
+    assert "nats" in axes(chart["layer"][1])[1]["axis"]["title"]
+    assert "−1.000 → −1.100" in along(chart)["stayed"][0]["tip"]
+
+
+def test_zero_is_always_on_an_axis_of_changes_in_nats():
     for values in ([3.0, 5.0], [-7.0, -0.1], [0.0], [-1e-3, 2e-3]):
-        scale = truncation_charts.around_zero(values, SIZE)
-        assert scale.low < 0 < scale.high
-        assert 0.0 in [value for value, _ in scale.ticks]
-        assert scale.low < min(values)
-        assert max(values) < scale.high
+        axis = charts.nats_axis("margin", values, zero=True)
+        assert axis.low < 0 < axis.high
+        assert axis.low < min(values) <= max(values) < axis.high
 
 
-@pytest.mark.parametrize(("side", "first", "last"), [("top", 1, 6), ("bottom", 123, 128)])
-def test_what_the_chosen_edit_keeps_is_shaded(side, first, last):
-    summary = made.study()
-    cell = next(one for one in summary["cells"] if one["edit"] == summary["chosen"]["edit"])
-    cell["side"] = side
-    search = found(summary)
-    of = dict(truncation_spectra.panels(search))["mlp.up"]
-    root = parsed(truncation_spectra.chart(search, of, (400, 290)))
-    (shade,) = of_class(root, "baseband")
-    left, right = (float(shade.get("x")), float(shade.get("x")) + float(shade.get("width")))
-    # The longest line runs over all components: where its number lies says where the shade must begin and end.
-    ticks = {float(t.text): float(t.get("x")) for t in of_class(root, "tick") if t.get("text-anchor") == "middle"}
-    places = np.interp(np.log([first - 0.5, last + 0.5]), np.log(list(ticks)), list(ticks.values()))
-    if side == "top":
-        assert right == pytest.approx(places[1], abs=0.5)
-    else:
-        assert left == pytest.approx(ticks[100] + (ticks[100] - ticks[50]) * np.log2(1.225), abs=1.0)
-    assert left < right
+def test_percentages_near_each_other_have_an_axis_close_around_them():
+    close, wide = (charts.percent_axis("accuracy, %", values) for values in ([50.0, 60.0], [10.0, 90.0]))
+    assert 40 < close.low < 50
+    assert 60 < close.high < 70
+    assert (wide.low, wide.high) == (-3, 103)
 
 
-def test_beside_the_chosen_spectrum_the_others_are_grey(search):
-    panels = dict(truncation_spectra.panels(search))
-    assert list(panels) == ["mlp.up", "attention.o"]
-    root = parsed(truncation_spectra.chart(search, panels["mlp.up"], SIZE))
-    assert len(of_class(root, "stroke")) == 1
-    assert len(of_class(root, "error")) == made.LAYERS - 1
-    assert [name for _, name in truncation_spectra.legend(search, panels["mlp.up"])] == ["5.mlp.up", "7 others"]
-    assert [name for _, name in truncation_spectra.legend(search, panels["attention.o"])] == ["5.attention.o"]
+def test_spectra_are_a_panel_per_kind_of_matrix_with_every_value_where_it_belongs(summary):
+    figure = spectra.figure(summary)
+    assert [panel.title for panel in figure.panels] == ["mlp.up", "attention.o"]
+    points = along(specified(figure.panels[1]))["5.attention.o"]
+    (spectrum,) = (one for one in summary.spectra if one.address == "5.attention.o")
+    known = dict(zip((index + 1 for index in spectrum.index), spectrum.values, strict=True))
+    assert len(points) <= spectra.MOST_POINTS + 1
+    assert [points[0]["x"], points[-1]["x"]] == [1, made.OF]
+    for point in points:
+        assert point["y"] == pytest.approx(known[point["x"]], rel=1e-5)
 
 
-def test_a_spectrum_of_zeros_is_left_out():
-    summary = made.study()
-    for one in summary["spectra"]:
-        if one["address"] == "5.attention.o":
-            one["values"] = [0.0] * len(one["values"])
-    assert list(dict(truncation_spectra.panels(found(summary)))) == ["mlp.up"]
+def test_what_the_chosen_edit_keeps_is_shaded_in_the_panel_of_its_matrix(summary):
+    figure = spectra.figure(summary)
+    first, second = (specified(panel) for panel in figure.panels)
+    assert rows_of(first, "end") == [{"x": 1, "end": 6.5}]  # rank 6 of 5.mlp.up
+    assert not any("end" in row for rows in second["datasets"].values() for row in rows)
+    tips = [row["tip"] for rows in first["datasets"].values() for row in rows if "tip" in row]
+    assert len(tips) == made.LAYERS
+    assert sum("chosen: the top" in tip for tip in tips) == 1
+    assert "kept by the chosen edit" in [series.name for series in figure.legend]
 
 
-def test_names_are_escaped(search):
-    curve = Curve("one", 0, 0, False, (Place(0, 0.5, None, None, '"><script>x</script>'),))
-    y = scales.shares([0.0, 1.0], 250.0, 12.0)
-    root = parsed(truncation_charts.over(['"><script>x</script>'], [curve], y, ("<b>", "<i>"), SIZE))
-    assert not [element for element in root.iter() if element.tag.endswith(("script", "b", "i"))]
+def test_what_is_kept_of_the_bottom_is_shaded_at_the_end_and_nothing_where_all_is_removed():
+    bottom = made.edit("mlp.up", "bottom", 5, 0.05)
+    chart = specified(spectra.figure(made.summary(best=bottom)).panels[0])
+    assert rows_of(chart, "end") == [{"x": made.OF - 6 + 0.5, "end": made.OF + 0.5}]
+    removed = made.summary(best=made.edit("mlp.up", "top", 5, 0.005))
+    figure = spectra.figure(removed)
+    assert "kept by the chosen edit" not in [series.name for series in figure.legend]
+
+
+def test_values_of_0_are_not_drawn_and_a_spectrum_of_zeros_has_no_panel():
+    json = made.study()
+    json["spectra"] = [
+        {"address": "0.mlp.up", "index": [0, 1, 2], "values": [2.0, 1.0, 0.0]},
+        {"address": "0.mlp.down", "index": [0, 1], "values": [0.0, 0.0]},
+    ]
+    figure = spectra.figure(made.summary(json))
+    assert [panel.title for panel in figure.panels] == ["mlp.up"]
+    assert [point["y"] for point in along(specified(figure.panels[0]))["0.mlp.up"]] == [2, 1]
+
+
+def test_of_many_blocks_only_what_the_chosen_edit_cuts_has_a_colour():
+    json = made.study()
+    json["spectra"] = [
+        {"address": f"{layer}.mlp.up", "index": [0, 1], "values": [2.0 + layer, 1.0]} for layer in range(12)
+    ]
+    chart = specified(spectra.figure(made.summary(json)).panels[0])
+    colours = {
+        name: colour
+        for layer in chart["layer"]
+        if "color" in layer.get("encoding", {})
+        for name, colour in zip(
+            layer["encoding"]["color"]["scale"]["domain"], layer["encoding"]["color"]["scale"]["range"], strict=True
+        )
+    }
+    assert len(colours) == 12
+    assert [name for name, colour in colours.items() if colour != colours["0.mlp.up"]] == ["5.mlp.up"]
+
+
+def test_the_axis_of_a_spectrum_has_round_ticks():
+    axis = spectra._axis("number", 1.0, 130.0)
+    assert axis.ticks == (1, 2, 5, 10, 20, 50, 100)
+    assert isinstance(axis, plots.Axis)
+    assert np.all(np.diff(np.log10(spectra._axis("value", 1e-9, 1e3).ticks)) == pytest.approx(1))

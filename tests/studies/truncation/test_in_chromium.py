@@ -15,7 +15,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     place = tmp_path_factory.mktemp("report") / "report.html"
-    place.write_text(truncation.page(made.study()), encoding="utf-8")
+    place.write_text(truncation.page(made.summary()), encoding="utf-8")
     return place.as_uri()
 
 
@@ -25,16 +25,15 @@ def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, addres
     assert tab.requests == [address]
 
 
-def test_the_switch_shows_the_maps_of_one_measure_at_a_time(tab, address):
+def test_charts_are_drawn_with_their_numbers_and_those_of_other_measures_when_they_are_opened(tab, address):
     tab.open(address)
-    shown = "[...document.querySelectorAll('[data-group=map]')].filter(f => !f.hidden).map(f => f.dataset.choice)"
-    assert tab.ask(shown) == ["0"]
-    tab.ask(
-        "(s => { s.value = '4'; s.dispatchEvent(new Event('change')) })"
-        "(document.querySelector('select[data-shows=map]'))"
-    )
-    assert tab.ask(shown) == ["4"]
-    assert "log-probability" in tab.ask("document.querySelector('[data-group=map]:not([hidden]) figcaption').innerText")
+    tab.ask("document.querySelector('.vega').scrollIntoView()")
+    tab.wait("document.querySelector('.vega svg.marks') !== null")
+    assert "+0.48" in tab.ask("document.querySelector('#map').textContent")
+    closed = "document.querySelector('#map details')"
+    assert tab.ask(f"{closed}.querySelector('svg.marks') === null")
+    tab.ask(f"{closed}.open = true; {closed}.scrollIntoView()")
+    tab.wait(f"{closed}.querySelector('svg.marks') !== null")
 
 
 def test_every_table_sorts_by_number(tab, address):

@@ -1,12 +1,10 @@
-"""The truncation search's files: a page that asks for nothing and holds texts as texts, tables, the summary."""
+"""The truncation search's page and files: it asks for nothing and holds texts as texts; tables, terminal, summary."""
 
 import io
 import itertools
-import json
 import math
 
 import made_truncation as made
-import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,58 +13,56 @@ from rich.console import Console
 
 from lesion.errors import LesionError
 from lesion.studies.truncation import report as truncation
-from lesion.studies.truncation import tables as truncation_tables
+from lesion.studies.truncation import tables, terminal
+from lesion.studies.truncation.result import TruncationSummary
 
 
 @pytest.fixture(scope="module")
 def whole():
-    return made.study()
+    return made.summary()
 
 
 @pytest.fixture(scope="module")
-def text(whole):
-    return truncation.page(whole)
+def written(whole, tmp_path_factory):
+    return truncation.write(tmp_path_factory.mktemp("report") / "deep", whole)
+
+
+@pytest.fixture(scope="module")
+def text(written):
+    return written.read_text("utf-8")
 
 
 def shown(summary, width=80) -> str:
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(truncation.text_tables(summary))
+    console.print(terminal.text_tables(summary))
     return console.file.getvalue()
 
 
-def test_a_whole_search_becomes_a_page_and_tables(whole, tmp_path):
-    written = truncation.write(tmp_path / "deep", whole)
+def test_a_whole_search_becomes_a_page_tables_and_figures(written):
+    figures = ("map", "map-1", "map-2", "tokens", "revisions-1", "revisions-2", "composition", "spectra")
+    csv = ("baseline", "cells", "test", "composition", "spectra", "tokens", "revisions")
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
         "lesion.json",
-        "figures/map.png",
-        "figures/map-1.png",
-        "figures/map-2.png",
-        "report.html", "summary.json", "baseline.csv", "cells.csv", "test.csv", "composition.csv", "spectra.csv",
-        "tokens.csv", "revisions.csv",
-    }  # fmt: skip
-    assert json.loads((written.parent / "summary.json").read_text("utf-8")) == whole
-    for path in (written.parent / "figures").iterdir():
-        assert matplotlib.image.imread(io.BytesIO(path.read_bytes()))[..., :3].std() > 0
+        "report.html",
+        *(f"{name}.csv" for name in csv),
+        *(f"figures/{name}.{form}" for name in figures for form in ("png", "svg")),
+    }
 
 
-def test_a_search_that_finds_nothing_says_so_and_why(tmp_path):
-    summary = made.nothing()
-    summary["cells"] = [cell for cell in summary["cells"] if cell["layer"] == 5]
-    page = truncation.write(tmp_path, summary).read_text("utf-8")
-    assert f'<p class="lead">{summary["nothing"]}</p>' in page
+def test_a_summary_is_read_back_from_its_json_as_it_was(whole):
+    assert TruncationSummary.model_validate_json(whole.text()) == whole
+
+
+def test_a_search_that_finds_nothing_says_so_and_why():
+    json = made.nothing()
+    json["cells"] = [cell for cell in json["cells"] if cell["layer"] == 5]
+    summary = made.summary(json)
+    page = truncation.page(summary)
+    assert f'<p class="lead">{json["nothing"]}</p>' in page
     assert "best, not chosen" in page
     assert "improves" not in page
-    assert "revisions.csv" not in {path.name for path in tmp_path.iterdir()}
-    assert summary["nothing"] in " ".join(shown(summary).split())
-
-
-def test_any_of_the_summary_s_parts_may_be_absent(whole):
-    few = whole | {"cells": whole["cells"][:6], "spectra": whole["spectra"][:2], "revisions": whole["revisions"][:6]}
-    for name in whole:
-        page = truncation.page(few | {name: None})
-        assert '<h2 id="findings-title">Findings</h2>' in page
-        shown(few | {name: None})
-    assert "Nothing has been searched yet." in shown({})
+    assert tables.revisions(summary).name == tables.composition(summary).name == ""
+    assert json["nothing"] in " ".join(shown(summary).split())
 
 
 def test_the_page_asks_for_nothing_outside_itself(text):
@@ -86,82 +82,101 @@ def test_hostile_names_add_no_element_and_no_attribute():
         return [(tag, sorted(attributes)) for tag, attributes in Elements(value).found]
 
     def named(names):
-        """The made search with every free text replaced by one of the names in turn."""
+        """The page of the made search with every free text replaced by one of the names in turn, always by the same."""
         following = itertools.cycle(names)
-        tasks = {task: f"{i}{next(following)}" for i, task in enumerate(made.BASE)}
+        given = {made.edit(*made.BEST): made.edit(*made.BEST), "baseline": "baseline"}
+        free = (
+            "title",
+            "version",
+            "label",
+            "reason",
+            "revision",
+            "family",
+            "matrix",
+            "address",
+            "edit",
+            "added",
+            "task",
+        )
 
-        def renamed(value):
+        def renamed(value, key=""):
             if isinstance(value, list):
                 return [renamed(part) for part in value]
-            if not isinstance(value, dict):
+            if isinstance(value, dict):
+                return {key: renamed(part, key) for key, part in value.items()}
+            if not isinstance(value, str) or key not in free:
                 return value
-            found = {key: renamed(part) for key, part in value.items()}
-            found |= {"task": tasks[found["task"]]} if "task" in found else {}
-            free = ("title", "version", "label", "reason", "revision", "family", "matrix", "address", "edit", "added")
-            return found | {key: next(following) for key in free if isinstance(found.get(key), str)}
+            return given.setdefault(value, f"{len(given)}{next(following)}")
 
-        summary = renamed(made.study())
-        for task, name in zip(summary["search"]["tasks"], tasks.values(), strict=True):
-            task["name"] = name
-        summary["cells"] = summary["cells"][:12]
-        return truncation.page(summary | {"notes": list(names)})
+        json = renamed(made.study())
+        for task in json["tasks"]:
+            task["name"] = given[task["name"]]
+        (chosen,) = (cell for cell in json["cells"] if cell["edit"] == json["best"])
+        json |= {"composed": given[json["composed"]], "cells": [*json["cells"][:12], chosen]}
+        return truncation.page(made.summary(json, notes=list(names)))
 
     hostile = named([name.replace("\ud800", "\ufffd") for name in HOSTILE])
     for tag, _ in shape(hostile):
         assert tag not in ("img", "iframe", "object", "embed", "base")
-    assert len(Elements(hostile).inside["script"]) == 2
+    assert len(Elements(hostile).inside["script"]) == 4
     assert {(tag, *names) for tag, names in shape(hostile)} <= {
         (tag, *names) for tag, names in shape(named([f"tame{i}" for i in range(len(HOSTILE))]))
     }
 
 
-def test_numbers_that_are_not_finite_are_null_in_the_summary_and_dashes_in_the_page(tmp_path):
-    summary = made.study()
-    summary["cells"] = summary["cells"][:6]
-    summary["baseline"][0]["gold"] = -math.inf
-    summary["cells"][0]["tasks"][0] |= {"gold": math.nan, "drop": math.nan}
-    page = truncation.write(tmp_path, summary).read_text("utf-8")
-    again = json.loads((tmp_path / "summary.json").read_text("utf-8"))
-    assert again["baseline"][0]["gold"] is None
-    assert again["cells"][0]["tasks"][0]["drop"] is None
+def test_numbers_that_are_not_finite_are_null_in_the_summary_and_dashes_in_the_page():
+    json = made.study()
+    (chosen,) = (cell for cell in json["cells"] if cell["edit"] == json["best"])
+    json["cells"] = [*json["cells"][:6], chosen]
+    json["unedited"][0]["gold"] = -math.inf
+    json["cells"][0]["outcomes"][0]["gold"] = math.nan
+    json["cells"][0]["outcomes"][0]["drop"]["value"] = math.nan
+    summary = made.summary(json)
+    assert summary.unedited[0].gold is None
+    assert summary.cells[0].outcomes[0].drop.value is None
+    page = truncation.page(summary)
     assert "nan" not in page.split("<body>")[1].split('<div id="tip"')[0]
 
 
-def test_a_summary_of_another_form_is_an_error_that_says_what_to_do(whole):
-    summary = whole | {"cells": [{"edit": "3.mlp.up top 0.1"}]}
-    with pytest.raises(LesionError, match="Run the search again on the same folder"):
-        truncation.page(summary)
-    with pytest.raises(LesionError, match="address"):
-        truncation.text_tables(summary)
-
-
-def test_a_folder_that_cannot_be_written_is_named_with_advice(tmp_path):
+def test_a_folder_that_cannot_be_written_is_named_with_advice(whole, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     with pytest.raises(LesionError, match="--out"):
-        truncation.write(blocked, {})
+        truncation.write(blocked, whole)
 
 
-def test_cells_have_a_row_per_task_and_one_where_they_were_not_asked(whole):
-    table = truncation_tables.csv(whole)["cells.csv"]
-    read = pd.read_csv(io.StringIO(table.to_csv(index=False)))
-    assert len(read) == sum(max(1, len(cell["tasks"])) for cell in whole["cells"])
-    unasked = read[read["task"].isna()]
-    assert sorted(unasked["edit"]) == sorted(cell["edit"] for cell in whole["cells"] if not cell["tasks"])
+def test_cells_have_a_row_per_task_and_one_where_they_were_not_evaluated(whole, written):
+    read = pd.read_csv(written.parent / "cells.csv")
+    assert len(read) == sum(max(1, len(cell.outcomes)) for cell in whole.cells)
+    without = read[read["task"].isna()]
+    assert sorted(without["edit"]) == sorted(cell.edit for cell in whole.cells if not cell.outcomes)
     best = read[(read["edit"] == made.edit(*made.BEST)) & (read["task"] == made.IOI)].iloc[0]
     before = made.right(made.IOI, "validation", made.BASE[made.IOI], 0).mean()
     assert before - best["accuracy"] == pytest.approx(best["drop"])
 
 
-def test_spectra_and_tests_are_written_unrounded(whole):
-    tables = truncation_tables.csv(whole)
-    for one in whole["spectra"]:
-        rows = tables["spectra.csv"].query("address == @one['address']")
-        assert list(rows["value"]) == one["values"]
-        assert list(rows["index"]) == one["index"]
-    tests = tables["test.csv"]
+def test_spectra_and_tests_are_written_unrounded(whole, written):
+    frame = pd.read_csv(written.parent / "spectra.csv")
+    for spectrum in whole.spectra:
+        rows = frame[frame["address"] == spectrum.address]
+        assert tuple(rows["value"]) == pytest.approx(spectrum.values, rel=1e-15)
+        assert tuple(rows["index"]) == spectrum.index
+    tests = pd.read_csv(written.parent / "test.csv")
     assert list(tests["what"]) == ["chosen", "chosen", "composed", "composed"]
     assert np.allclose(tests["accuracy"] - tests["baseline"], tests["gain"])
+
+
+def test_the_page_s_table_has_a_row_per_cell_the_best_first_and_the_chosen_one_marked(whole):
+    table = tables.best_cells(whole)
+    assert len(table.frame) == len(whole.cells)
+    scores = [row["score"] for row in table.records if row["score"] is not None and row["state"] != "one label"]
+    assert scores == sorted(scores, reverse=True)
+    assert [row["edit"] for row in table.records if table.mark(row)] == [whole.chosen]
+    headings = [column.title for column in table.columns]
+    assert [name for name in headings if "accuracy" in name] == [f"{task}, accuracy" for task in made.BASE]
+    assert {row["state"] for row in table.records} == {
+        "chosen", "evaluated in full", "one label", "screened out", "given up after 16"
+    }  # fmt: skip
 
 
 def test_the_terminal_shows_the_best_cells_first_and_no_more_than_ten(whole):
@@ -169,7 +184,7 @@ def test_the_terminal_shows_the_best_cells_first_and_no_more_than_ten(whole):
     of_best = text.split("The best 10 of")[1].split("On test items")[0]
     lines = [line.split() for line in of_best.splitlines()]
     scores = [float(line[4]) for line in lines if len(line) > 5 and line[1] in ("top", "bottom")]
-    known = sorted((c["score"] for c in whole["cells"] if c["score"] is not None), reverse=True)
+    known = sorted((cell.score for cell in whole.cells if cell.score is not None), reverse=True)
     assert scores == [round(100 * score, 1) for score in known[:10]]
 
 
@@ -177,19 +192,19 @@ def test_the_terminal_tells_the_test_the_path_and_the_revisions_in_eighty_column
     text = shown(whole)
     assert max(map(len, text.splitlines())) <= 80
     plain = " ".join(text.replace("\N{NO-BREAK SPACE}", " ").split())
-    test = whole["chosen"]["tasks"][0]
-    gain = f"[{100 * test['gain_low']:.1f}, {100 * test['gain_high']:.1f}]"
-    for expected in ("chosen: 5.mlp.up top 0.05", f"+{100 * test['gain']:.1f}", gain, "rolled back", "step4000"):
+    gain = whole.best_tests[0].gain
+    ends = f"[{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
+    for expected in ("chosen: 5.mlp.up top 0.05", f"+{100 * gain.value:.1f}", ends, "rolled back", "step4000"):
         assert expected in plain
 
 
 def test_no_number_of_the_tokens_is_cut_in_eighty_columns_with_revisions_however_long_its_task_and_large_its_ranks():
-    summary = made.study()
-    for row in summary["tokens"]:
+    json = made.study()
+    for row in json["tokens"]:
         row |= {"task": "shuffled:facts:places/known_1000.json", "revision": row["revision"] and "step143000"}
-        row |= {"rank_right": 31234.5, "rank_tempting": 41234.5, "margin": -11.1, "margin_low": -12.25}
-        row |= {"margin_high": -10.05, "p_right": 1.0, "p_right_low": 0.994, "p_right_high": 1.0}
-    text = shown(summary)
+        row |= {"rank_right": 31234.5, "rank_tempting": 41234.5, "margin": made.estimate(-11.1, -12.25, -10.05)}
+        row |= {"p_right": made.estimate(1.0, 0.994, 1.0)}
+    text = shown(made.summary(json))
     assert max(map(len, text.splitlines())) <= 80
     table = text[text.index("The right and the tempting token") : text.index("Along the revisions")]
     assert "…" not in table
@@ -197,10 +212,17 @@ def test_no_number_of_the_tokens_is_cut_in_eighty_columns_with_revisions_however
         assert number in table.replace("\N{NO-BREAK SPACE}", " ")
 
 
+def test_no_text_of_a_task_or_model_acts_on_the_terminal():
+    json = made.study()
+    json["model"]["name"] = "a\x1b[31mred"
+    json["unedited"][0]["label"] = json["path"][0]["added"] = json["path"][0]["reason"] = "b\x1b]0;title\x07"
+    assert "\x1b" not in shown(made.summary(json))
+
+
 def test_a_collapsed_cell_stands_behind_the_others_in_the_terminal():
-    summary = made.study()
-    for cell in summary["cells"]:
+    json = made.study()
+    for cell in json["cells"]:
         if cell["edit"] == made.edit(*made.COLLAPSED):
             cell["score"] = 1.0
-    of_best = shown(summary, 120).split("The best 10 of")[1].split("On test items")[0]
+    of_best = shown(made.summary(json), 120).split("The best 10 of")[1].split("On test items")[0]
     assert made.edit(*made.COLLAPSED) not in of_best

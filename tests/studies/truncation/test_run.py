@@ -53,9 +53,10 @@ def test_a_second_run_asks_nothing_and_ends_with_the_same_summary(llama, file, t
 
 def test_the_summary_is_json_that_the_folder_remembers(llama, file, tmp_path):
     outcome = run_truncation(study(file), tmp_path / "out", model=llama, make_engine=Known(chance(1)))
-    assert recall_truncation(tmp_path / "out") == json.loads(json.dumps(outcome.summary, allow_nan=False))
+    assert recall_truncation(tmp_path / "out") == outcome.summary
+    json.dumps(outcome.summary.model_dump(mode="json"), allow_nan=False)
     assert recall_truncation(tmp_path) is None
-    (tmp_path / "out" / "truncation.json").write_text('{"search": {}}')
+    (tmp_path / "out" / "summary.json").write_text('{"kind": "truncation"}')
     with pytest.raises(LesionError, match=r"is damaged.*run `lesion truncate` again"):
         recall_truncation(tmp_path / "out")
 
@@ -74,7 +75,7 @@ def test_when_the_engine_dies_the_next_run_asks_the_rest_and_ends_with_the_same_
     assert len(engine.asked) == rest.asked == whole.asked - lives
     for outcome in (whole, rest):
         truncation.write(outcome.folder, outcome.summary)
-    for name in ("truncation.json", "summary.json", "cells.csv"):
+    for name in ("summary.json", "cells.csv"):
         assert (rest.folder / name).read_bytes() == (whole.folder / name).read_bytes()
     assert rest.summary == whole.summary
 
@@ -86,7 +87,7 @@ def test_further_keeps_sides_and_matrices_are_all_that_is_asked_in_a_folder_that
     outcome = run_truncation(more, tmp_path / "out", model=llama, make_engine=engine)
     whole = run_truncation(more, tmp_path / "whole", model=llama, make_engine=Known(chance(3)))
     assert outcome.summary == whole.summary
-    assert outcome.summary["search"]["cells"] == 3 * 2 * 2 * 3
+    assert len(outcome.summary.cells) == 3 * 2 * 2 * 3
     again = [edit for edit, item, _ in engine.asked if item in validation(0) and "mlp.up top" in edit]
     assert {edit.split()[-1] for edit in again} == {"0.1"}
     assert "baseline" not in {edit for edit, item, _ in engine.asked}
@@ -108,9 +109,9 @@ def test_a_better_model_is_left_as_an_edit_and_one_that_is_no_longer_the_best_is
     outcome = run_truncation(study(file), tmp_path / "out", model=llama, make_engine=Known(table))
     found = read_edit(tmp_path / "out" / "best.edit")
     assert found.edit == Truncate("1.mlp.up", 0.25)
-    assert outcome.summary["chosen"]["rank"] == 8
+    assert outcome.summary.by_edit[outcome.summary.chosen].rank == 8
     nothing = run_truncation(study(file, keep=[0.5]), tmp_path / "out", model=llama, make_engine=Known(table))
-    assert nothing.summary["chosen"] is None
+    assert nothing.summary.chosen is None
     assert not (tmp_path / "out" / "best.edit").exists()
 
 
@@ -123,8 +124,8 @@ def test_decompositions_are_computed_once_for_all_keeps_and_sides_of_a_matrix(tm
     told = cost.read(tmp_path / "out")["decompositions"]
     assert (told["computed"], told["read"]) == (9, 0)  # three matrices of three blocks
     assert told["seconds"] > 0
-    assert "decompositions" not in summary["search"]
-    assert summary["search"]["cells"] == 9 * 8
+    assert '"computed"' not in summary.text()
+    assert len(summary.cells) == 9 * 8
 
 
 def test_a_run_goes_on_where_the_cost_of_the_work_before_it_is_damaged(llama, file, tmp_path):
@@ -138,14 +139,24 @@ def test_a_run_goes_on_where_the_cost_of_the_work_before_it_is_damaged(llama, fi
 
 def test_spectra_are_the_singular_values_of_the_searched_matrices(llama, file, tmp_path):
     summary = run_truncation(study(file), tmp_path / "out", model=llama, make_engine=Known(chance(1))).summary
-    assert [one["address"] for one in summary["spectra"]] == ["0.mlp.up", "1.mlp.up", "2.mlp.up"]
-    for one in summary["spectra"]:
-        values = torch.linalg.svdvals(llama.anatomy.matrix(one["address"]).read().double()).numpy()
-        assert one["values"] == pytest.approx(values[one["index"]], rel=1e-6)
-        assert one["index"] == list(range(32))
+    assert [spectrum.address for spectrum in summary.spectra] == ["0.mlp.up", "1.mlp.up", "2.mlp.up"]
+    for spectrum in summary.spectra:
+        values = torch.linalg.svdvals(llama.anatomy.matrix(spectrum.address).read().double()).numpy()
+        assert list(spectrum.values) == pytest.approx(values[list(spectrum.index)], rel=1e-6)
+        assert spectrum.index == tuple(range(32))
 
 
 # -- checkpoints
+
+
+def without_revision(row):
+    """The values of a row but for its revision."""
+    return row.model_dump(exclude={"revision"})
+
+
+def numbers_of(summary):
+    """The values of a summary without the study, which says how its model was named."""
+    return summary.model_dump(mode="json", exclude={"study"})
 
 
 @pytest.fixture(scope="module")
@@ -167,23 +178,20 @@ def test_what_was_found_is_told_at_every_checkpoint_on_the_same_test_items(linea
     listener = Listener()
     outcome = run_truncation(what, tmp_path / "out", watcher=listener)
     summary = outcome.summary
-    best = summary["best"]["edit"]
-    assert [(row["revision"], row["edit"]) for row in summary["revisions"]] == [
-        (revision, edit) for revision in ("step1", "step2", "step3") for edit in ("baseline", best)
+    assert [(row.revision, row.edit) for row in summary.revisions] == [
+        (revision, edit) for revision in ("step1", "step2", "step3") for edit in ("baseline", summary.best)
     ]
     alone = {}
     for revision in ("step1", "step2", "step3"):
         found = run_truncation(
             study(task, model={"source": str(lineage), "revision": revision}), tmp_path / revision
         ).summary
-        alone[revision] = next(row for row in found["tokens"] if row["edit"] == "baseline")
-    for row in summary["tokens"]:
-        if row["revision"] and row["edit"] == "baseline":
-            told = alone[row["revision"]]
-            assert {**row, "revision": None} == {key: pytest.approx(told[key], abs=1e-5) for key in told}
-    main = [row for row in summary["tokens"] if row["revision"] is None]
-    last = [row for row in summary["tokens"] if row["revision"] == "step3"]
-    assert [{**row, "revision": None} for row in last] == main
+        alone[revision] = next(row for row in found.tokens if row.edit == "baseline")
+    for row in summary.tokens:
+        if row.revision and row.edit == "baseline":
+            assert_same_to_rounding(without_revision(row), without_revision(alone[row.revision]))
+    last = [without_revision(row) for row in summary.tokens if row.revision == "step3"]
+    assert last == [without_revision(row) for row in summary.searched_tokens]
     assert any("step3 has the weights of" in note for note in listener.notes)
     # The checkpoint with the model's own weights asks nothing.
     test_items = COUNT - len(validation(0))
@@ -201,8 +209,8 @@ def test_two_checkpoints_with_the_same_weights_are_asked_once(lineage, tmp_path)
     shutil.copytree(folder / "checkpoints/step1", folder / "checkpoints/step1b")
     task = contrasts(tmp_path / "c.jsonl")
     outcome = run_truncation(study(task, model=str(folder), revisions=["step1", "step1b"]), tmp_path / "out")
-    rows = {row["revision"]: row for row in outcome.summary["revisions"] if row["edit"] == "baseline"}
-    assert {**rows["step1"], "revision": "step1b"} == rows["step1b"]
+    rows = {row.revision: without_revision(row) for row in outcome.summary.revisions if row.edit == "baseline"}
+    assert rows["step1"] == rows["step1b"]
 
 
 def test_a_checkpoint_that_is_not_there_is_told_before_anything_is_asked(lineage, tmp_path):
@@ -223,19 +231,18 @@ def test_a_checkpoint_that_fails_takes_nothing_of_the_search_with_it(lineage, tm
         run_truncation(what, tmp_path / "out")
     summary = recall_truncation(tmp_path / "out")
     alone = run_truncation(what.model_copy(update={"revisions": ()}), tmp_path / "alone").summary
-    rows, tokens = ([row for row in summary[name] if row["revision"] != "step1"] for name in ("revisions", "tokens"))
-    # What step1 said is kept, and what is still to be asked is said.
-    assert len(summary["revisions"]) == 2
-    assert summary["notes"][-1] == "Not asked yet: step2; the same command goes on from here."
-    bare = {**summary, "revisions": rows, "tokens": tokens, "notes": summary["notes"][:-1]}
-    assert_same_to_rounding(bare, alone)
-    assert alone["notes"] == []
+    # What step1 answered is kept, and what is still to be evaluated is said.
+    assert [row.revision for row in summary.revisions] == ["step1", "step1"]
+    assert summary.notes[-1] == "Not asked yet: step2; the same command goes on from here."
+    changes = {"revisions": (), "tokens": tuple(summary.searched_tokens), "notes": summary.notes[:-1]}
+    assert_same_to_rounding(numbers_of(summary.model_copy(update=changes)), numbers_of(alone))
+    assert alone.notes == ()
     # Mended, the run goes on from there.
     shutil.copytree(lineage / "checkpoints/step2", folder / "checkpoints/step2", dirs_exist_ok=True)
     rest = run_truncation(what, tmp_path / "out")
     assert rest.asked == 2 * (COUNT - len(validation(0)))
-    assert [row["revision"] for row in rest.summary["revisions"]] == ["step1", "step1", "step2", "step2"]
-    assert recall_truncation(tmp_path / "out")["notes"] == []
+    assert [row.revision for row in rest.summary.revisions] == ["step1", "step1", "step2", "step2"]
+    assert recall_truncation(tmp_path / "out").notes == ()
 
 
 def test_a_checkpoint_can_be_searched_and_the_others_followed(lineage, tmp_path):
@@ -243,12 +250,12 @@ def test_a_checkpoint_can_be_searched_and_the_others_followed(lineage, tmp_path)
     typed = run_truncation(study(task, model=f"{lineage}@step1", revisions=["step2"]), tmp_path / "typed").summary
     table = {"source": str(lineage), "revision": "step1"}
     named = run_truncation(study(task, model=table, revisions=["step2"]), tmp_path / "named").summary
-    assert_same_to_rounding(typed, named)
-    assert {row["revision"] for row in typed["revisions"]} == {"step2"}
+    assert_same_to_rounding(numbers_of(typed), numbers_of(named))
+    assert typed.followed == ["step2"]
     alone = run_truncation(study(task, model=f"{lineage}@step2"), tmp_path / "alone").summary
-    told = next(row for row in typed["revisions"] if row["edit"] == "baseline")
-    base = next(row for row in alone["baseline"] if row["part"] == "test")
-    assert (told["accuracy"], told["gold"]) == (base["accuracy"], pytest.approx(base["gold"], abs=1e-5))
+    row = next(row for row in typed.revisions if row.edit == "baseline")
+    base = next(base for base in alone.unedited if base.part == "test")
+    assert (row.accuracy, row.gold) == (base.accuracy, pytest.approx(base.gold, abs=1e-5))
 
 
 @pytest.mark.parametrize(
@@ -371,8 +378,8 @@ def test_two_items_are_one_to_choose_on_and_one_to_be_told_on(llama, tmp_path):
         summary = run_truncation(
             study(file, validation=share), tmp_path / f"{share}", model=llama, make_engine=Known(chance(0), 2)
         ).summary
-        (task,) = summary["search"]["tasks"]
-        assert (task["validation_items"], task["test_items"]) == (1, 1)
+        (task,) = summary.tasks
+        assert (task.validation_items, task.test_items) == (1, 1)
     assert order(0, 2) == validation(0, 0.2, 2) + order(0, 2)[1:]
 
 
@@ -410,7 +417,7 @@ def test_killed_in_the_middle_and_run_again_the_search_ends_as_one_that_was_left
     assert rest.asked == rest.planned - kept > 0
     whole = run_truncation(what, tmp_path / "whole", model=loaded)
     # What is generated is the same token for token; log-probabilities depend on the batch in their last digits.
-    assert [cell["score"] for cell in rest.summary["cells"]] == [cell["score"] for cell in whole.summary["cells"]]
+    assert [cell.score for cell in rest.summary.cells] == [cell.score for cell in whole.summary.cells]
     with Store.read(out) as one, Store.read(tmp_path / "whole") as other:
         first, second = (store.answers().set_index("key")["text"].to_dict() for store in (one, other))
     assert first == second

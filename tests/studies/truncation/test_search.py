@@ -72,12 +72,11 @@ def best_by_hand(table, items, edits=EDITS):
 def test_chosen_is_what_has_most_validation_items_right_if_that_is_more_than_the_unedited_model(search, seed):
     table = chance(seed)
     summary = search(table, seed=seed)
-    found = summary["chosen"] and summary["chosen"]["edit"]
-    assert found == best_by_hand(table, validation(seed))
-    for cell in summary["cells"]:
-        assert cell["score"] == pytest.approx(accuracy(table, cell["edit"], validation(seed)))
-        (task,) = cell["tasks"]
-        assert task["gold"] == pytest.approx(log_probability(table, cell["edit"], validation(seed)))
+    assert summary.chosen == best_by_hand(table, validation(seed))
+    for cell in summary.cells:
+        assert cell.score == pytest.approx(accuracy(table, cell.edit, validation(seed)))
+        (outcome,) = cell.outcomes
+        assert outcome.gold == pytest.approx(log_probability(table, cell.edit, validation(seed)))
 
 
 def test_test_items_never_change_the_choice(search):
@@ -90,40 +89,40 @@ def test_test_items_never_change_the_choice(search):
             return known if item in ahead else Say(luck(other, edit, item) < 0.5, -luck(other, edit, item))
 
         summary = search(table, compose=True)
-        chosen.add((summary["chosen"]["edit"], str([step["edit"] for step in summary["composition"]["path"]])))
+        chosen.add((summary.chosen, str([step.edit for step in summary.path])))
     assert len(chosen) == 1
 
 
 def test_validation_is_the_first_fifth_of_the_draw_and_test_is_all_the_rest(search):
     engine = Known(chance(0))
     summary = search(None, engine, seed=5)
-    ahead, chosen = validation(5), summary["best"]["edit"]
+    ahead, chosen = validation(5), summary.best
     asked = {edit: {item for e, item, kind in engine.asked if e == edit} for edit in engine.edits}
     for edit in EDITS:
         assert asked[edit] == (set(order(5)) if edit == chosen else set(ahead))
     assert asked["baseline"] == set(order(5))
-    (task,) = summary["search"]["tasks"]
-    assert (task["validation_items"], task["test_items"]) == (len(ahead), COUNT - len(ahead)) == (6, 24)
+    (task,) = summary.tasks
+    assert (task.validation_items, task.test_items) == (len(ahead), COUNT - len(ahead)) == (6, 24)
     assert validation(5) != validation(6)
 
 
 def test_of_two_edits_with_as_many_right_the_one_with_the_likelier_gold_answers_is_chosen(search):
     golds = {EDITS[2]: -1.0, EDITS[4]: -0.5}
     summary = search(lambda edit, item: Say(edit in golds, golds.get(edit, -0.1)))
-    assert summary["chosen"]["edit"] == EDITS[4]
+    assert summary.chosen == EDITS[4]
 
 
 def test_of_two_edits_that_are_equal_in_both_the_one_that_keeps_more_is_chosen_and_then_the_first(search):
     summary = search(lambda edit, item: Say(edit in EDITS[1:5]))
-    assert summary["chosen"]["edit"] == EDITS[2]  # 1.mlp.up top 0.5, before 2.mlp.up top 0.5
+    assert summary.chosen == EDITS[2]  # 1.mlp.up top 0.5, before 2.mlp.up top 0.5
 
 
 @pytest.mark.parametrize("gold", [-9.0, -1.0, -0.001])
 def test_an_edit_with_no_more_items_right_is_not_chosen_whatever_its_log_probabilities(search, tmp_path, gold):
     summary = search(lambda edit, item: Say(True, -1.0 if edit == "baseline" else gold))
-    assert (summary["chosen"], summary["composition"]) == (None, None)
-    assert summary["nothing"] == "No edit is better than the unedited model on the validation items."
-    assert summary["best"]["edit"] == EDITS[0]
+    assert (summary.chosen, summary.path, summary.composed) == (None, (), None)
+    assert summary.nothing == "No edit is better than the unedited model on the validation items."
+    assert summary.best == EDITS[0]
     assert not list(tmp_path.glob("*/best.edit"))
 
 
@@ -132,8 +131,8 @@ def test_by_log_probability_the_likeliest_gold_answers_are_chosen(search):
     summary = search(table, objective="gold")
     by_hand = max(EDITS, key=lambda edit: log_probability(table, edit, validation(0)))
     assert log_probability(table, by_hand, validation(0)) > log_probability(table, "baseline", validation(0))
-    assert summary["chosen"]["edit"] == by_hand
-    assert summary["best"]["score"] == pytest.approx(log_probability(table, by_hand, validation(0)))
+    assert summary.chosen == by_hand
+    assert summary.by_edit[summary.best].score == pytest.approx(log_probability(table, by_hand, validation(0)))
 
 
 def test_of_several_tasks_the_mean_of_their_accuracies_counts_however_many_items_each_has(llama, tmp_path):
@@ -148,8 +147,8 @@ def test_of_several_tasks_the_mean_of_their_accuracies_counts_however_many_items
     def score(edit):
         return (accuracy(table, edit, ahead["a"]) + accuracy(table, edit, ahead["b"])) / 2
 
-    assert {cell["edit"]: cell["score"] for cell in summary["cells"]} == pytest.approx({e: score(e) for e in EDITS})
-    assert [one["task"] for one in summary["best"]["tasks"]] == [str(first), str(second)]
+    assert {cell.edit: cell.score for cell in summary.cells} == pytest.approx({e: score(e) for e in EDITS})
+    assert [test.task for test in summary.best_tests] == [str(first), str(second)]
 
 
 # -- log-probabilities that are no numbers
@@ -163,17 +162,17 @@ def test_an_edit_that_breaks_the_network_is_never_chosen(search, objective, scre
         return Say(not broken and luck(edit, item) < 0.6, math.nan if broken else -luck(edit, item))
 
     summary = search(table, objective=objective, screen=screen)
-    assert summary["best"]["edit"] not in (EDITS[1], EDITS[3])
-    for cell in summary["cells"]:
-        if cell["edit"] in (EDITS[1], EDITS[3]) and cell["tasks"]:
-            assert cell["tasks"][0]["gold"] is None
-            assert cell["score"] == (0.0 if objective == "accuracy" else None)
+    assert summary.best not in (EDITS[1], EDITS[3])
+    for cell in summary.cells:
+        if cell.edit in (EDITS[1], EDITS[3]) and cell.outcomes:
+            assert cell.outcomes[0].gold is None
+            assert cell.score == (0.0 if objective == "accuracy" else None)
 
 
 @pytest.mark.parametrize("objective", ["accuracy", "gold"])
 def test_where_all_is_broken_nothing_is_better_and_nothing_fails(search, objective):
     summary = search(lambda edit, item: Say(False, math.nan), objective=objective, screen={"best": 2, "random": 1})
-    assert summary["chosen"] is None
+    assert summary.chosen is None
 
 
 def test_contrasts_that_are_not_finite_are_wrong_and_told_as_missing(search, tmp_path):
@@ -181,8 +180,8 @@ def test_contrasts_that_are_not_finite_are_wrong_and_told_as_missing(search, tmp
         return Say(True, math.nan if edit != "baseline" and item in order(0)[:2] else -1.0)
 
     summary = search(table, task=contrasts(tmp_path / "c.jsonl"))
-    assert summary["chosen"] is None
-    assert {cell["score"] for cell in summary["cells"]} == {4 / 6}
+    assert summary.chosen is None
+    assert {cell.score for cell in summary.cells} == {4 / 6}
 
 
 # -- labels
@@ -210,12 +209,12 @@ def test_an_edit_under_which_the_model_always_says_the_same_is_never_chosen_and_
 
     assert len(yes) > 1
     summary = search(None, Labels(table), task=task)
-    cells = {cell["edit"]: cell for cell in summary["cells"]}
-    assert cells[EDITS[1]]["score"] > cells[EDITS[4]]["score"]
-    (one,) = cells[EDITS[1]]["tasks"]
-    assert (one["label"], one["label_share"], one["collapsed"]) == ("yes", 1.0, True)
-    assert not cells[EDITS[4]]["tasks"][0]["collapsed"]
-    assert summary["chosen"]["edit"] == EDITS[4]
+    cells = summary.by_edit
+    assert cells[EDITS[1]].score > cells[EDITS[4]].score
+    (outcome,) = cells[EDITS[1]].outcomes
+    assert (outcome.label, outcome.label_share, outcome.collapsed) == ("yes", 1.0, True)
+    assert not cells[EDITS[4]].outcomes[0].collapsed
+    assert summary.chosen == EDITS[4]
 
 
 class Labelled(Known):
@@ -245,11 +244,11 @@ def test_an_edit_that_trades_one_label_for_another_is_not_chosen(search, tmp_pat
     summary = search(
         None, Labelled(lambda edit, item: "rare" if edit in EDITS[:2] else "never"), task=task, validation=0.5
     )
-    cells = {cell["edit"]: cell for cell in summary["cells"]}
-    assert cells[EDITS[0]]["score"] > 0.5
-    assert [cells[edit]["tasks"][0]["collapsed"] for edit in EDITS] == [True, True, False, False, False, False]
-    assert summary["chosen"] is None
-    assert summary["best"]["edit"] not in EDITS[:2]
+    cells = summary.by_edit
+    assert cells[EDITS[0]].score > 0.5
+    assert [cells[edit].outcomes[0].collapsed for edit in EDITS] == [True, True, False, False, False, False]
+    assert summary.chosen is None
+    assert summary.best not in EDITS[:2]
 
 
 def test_an_edit_that_says_the_most_frequent_right_answer_always_is_not_chosen(search, tmp_path):
@@ -257,10 +256,10 @@ def test_an_edit_that_says_the_most_frequent_right_answer_always_is_not_chosen(s
     task = labelled(tmp_path / "labels.jsonl", order(0)[:2])
     words = lambda edit, item: "common" if edit == EDITS[3] else f"what {item}"  # noqa: E731
     summary = search(None, Labelled(words), task=task, validation=0.5)
-    cells = {cell["edit"]: cell for cell in summary["cells"]}
-    assert cells[EDITS[3]]["score"] == pytest.approx(13 / 15)
-    assert cells[EDITS[3]]["tasks"][0]["collapsed"]
-    assert summary["chosen"] is None
+    cells = summary.by_edit
+    assert cells[EDITS[3]].score == pytest.approx(13 / 15)
+    assert cells[EDITS[3]].outcomes[0].collapsed
+    assert summary.chosen is None
 
 
 def test_where_the_unedited_model_gives_a_label_as_often_an_edit_may_too(search, tmp_path):
@@ -268,14 +267,14 @@ def test_where_the_unedited_model_gives_a_label_as_often_an_edit_may_too(search,
     wrong = validation(0, 0.5)[0]
     words = lambda edit, item: "common" if edit == EDITS[3] or item != wrong else "what"  # noqa: E731
     summary = search(None, Labelled(words), task=task, validation=0.5)
-    assert summary["chosen"]["edit"] == EDITS[3]
-    assert not summary["chosen"]["tasks"][0]["collapsed"]
+    assert summary.chosen == EDITS[3]
+    assert not summary.best_tests[0].collapsed
 
 
 def test_where_every_edit_ends_in_one_label_that_is_why_nothing_was_chosen(search):
     summary = search(lambda edit, item: Say(edit == "baseline", -1.0, "the"))
-    assert (summary["chosen"], summary["best"]) == (None, None)
-    assert summary["nothing"] == (
+    assert (summary.chosen, summary.best) == (None, None)
+    assert summary.nothing == (
         "Under every edit the model gives one answer to nearly all items, and the unedited model does not."
     )
 
@@ -295,19 +294,19 @@ def test_a_composition_adds_matrix_by_matrix_what_helps_and_goes_back_from_what_
 
     engine = Known(lambda edit, item: Say(item in ahead[: right(edit)] or item not in ahead))
     summary = search(None, engine, compose=True)
-    path = summary["composition"]["path"]
+    path = summary.path
     first, second, third = EDITS[0], EDITS[2], EDITS[4]
-    assert [(step["added"], step["edit"], step["accepted"]) for step in path] == [
+    assert [(step.added, step.edit, step.accepted) for step in path] == [
         (first, first, True),
         (second, f"{first} + {second}", False),
         (third, f"{first} + {third}", True),
     ]
-    assert [step["after"] for step in path] == pytest.approx([4 / 6, 3 / 6, 5 / 6])
-    assert [step["before"] for step in path] == pytest.approx([1 / 6, 4 / 6, 4 / 6])
-    assert path[1]["reason"] == "not better, rolled back"
-    assert summary["composition"]["edit"] == f"{first} + {third}"
+    assert [step.after.accuracy for step in path] == pytest.approx([4 / 6, 3 / 6, 5 / 6])
+    assert [step.before.accuracy for step in path] == pytest.approx([1 / 6, 4 / 6, 4 / 6])
+    assert path[1].reason == "not better, rolled back"
+    assert summary.composed == f"{first} + {third}"
     # Nothing of what was rolled back is in anything that was asked later.
-    later = engine.asked[max(i for i, (edit, _, _) in enumerate(engine.asked) if edit == path[1]["edit"]) + 1 :]
+    later = engine.asked[max(i for i, (edit, _, _) in enumerate(engine.asked) if edit == path[1].edit) + 1 :]
     assert later
     assert not any(second in edit for edit, _, _ in later)
     assert {edit for edit, _, _ in later} == {f"{first} + {third}", first, "baseline"}
@@ -324,9 +323,9 @@ def test_what_is_saved_is_the_composition_and_its_parts_are_those_that_were_acce
 
     out = tmp_path / "out"
     summary = run_truncation(study(file, compose=True), out, model=llama, make_engine=Known(table)).summary
-    assert summary["composition"]["edit"] == f"{EDITS[0]} + {EDITS[4]}"
+    assert summary.composed == f"{EDITS[0]} + {EDITS[4]}"
     assert read_edit(out / "best.edit").edit == parse(f"{EDITS[0]} + {EDITS[4]}")
-    assert summary["chosen"]["edit"] == EDITS[0]
+    assert summary.chosen == EDITS[0]
 
 
 def test_after_a_rollback_a_real_model_answers_as_it_did_before(llama, tmp_path):
@@ -337,8 +336,8 @@ def test_after_a_rollback_a_real_model_answers_as_it_did_before(llama, tmp_path)
 
     what = study(task, matrices="all", side="both", compose=True, objective="gold", validation=0.5)
     summary = run_truncation(what, tmp_path / "out", model=llama).summary
-    path = summary["composition"]["path"]
-    assert {step["accepted"] for step in path} == {True, False}
+    path = summary.path
+    assert {step.accepted for step in path} == {True, False}
     with Store.read(tmp_path / "out") as store:
         frame = store.answers().set_index(["edit", "item"])
     fresh = model("llama")
@@ -350,7 +349,7 @@ def test_after_a_rollback_a_real_model_answers_as_it_did_before(llama, tmp_path)
     ).summary
     with Store.read(tmp_path / "again") as store:
         before = store.answers().set_index(["edit", "item"])
-    for edit in {"baseline", again["chosen"]["edit"]}:
+    for edit in {"baseline", again.chosen}:
         for item in frame.loc[edit].index:
             assert frame.loc[edit, item]["scores"] == pytest.approx(before.loc[edit, item]["scores"], abs=1e-4)
             assert frame.loc[edit, item]["ranks"] == before.loc[edit, item]["ranks"]
@@ -374,27 +373,27 @@ def test_a_screen_keeps_the_best_and_some_others_and_generates_nothing_for_the_r
         assert set(by_gold[:4]) <= generated
         assert len(generated) == 7
         drawn.add(frozenset(generated))
-        screen = summary["search"]["screen"]
-        assert (screen["items"], screen["best"], screen["random"], screen["evaluated"]) == ("all", 4, 3, 7)
+        screen = summary.screen
+        assert (screen.items, screen.best, screen.random, screen.evaluated) == ("all", 4, 3, 7)
         baseline = log_probability(table, "baseline", ahead)
-        cells = {cell["edit"]: cell for cell in summary["cells"]}
+        cells = summary.by_edit
         for edit in edits:
-            assert cells[edit]["screen"] == pytest.approx(log_probability(table, edit, ahead) - baseline)
-            assert (cells[edit]["score"] is not None) == bool(cells[edit]["tasks"]) == (edit in generated)
+            assert cells[edit].screen == pytest.approx(log_probability(table, edit, ahead) - baseline)
+            assert (cells[edit].score is not None) == bool(cells[edit].outcomes) == (edit in generated)
         both = sorted(generated)
         expected = spearmanr(
             [log_probability(table, edit, ahead) for edit in both], [accuracy(table, edit, ahead) for edit in both]
         ).statistic
-        assert screen["rank_correlation"] == pytest.approx(expected)
-        assert screen["low"] <= screen["rank_correlation"] <= screen["high"]
-        assert summary["best"]["edit"] == best_by_hand(table, ahead, both) or summary["chosen"] is None
+        assert screen.rank_correlation.value == pytest.approx(expected)
+        assert screen.rank_correlation.low <= screen.rank_correlation.value <= screen.rank_correlation.high
+        assert summary.best == best_by_hand(table, ahead, both) or summary.chosen is None
     assert len(drawn) == 1  # the same seed draws the same
 
 
 def test_a_screen_may_look_at_fewer_items(search):
     engine = Known(chance("few"))
     summary = search(None, engine, screen={"items": 2, "best": 1, "random": 1})
-    kept = {cell["edit"] for cell in summary["cells"] if cell["tasks"]}
+    kept = {cell.edit for cell in summary.cells if cell.outcomes}
     assert len(kept) == 2
     for edit in set(EDITS) - kept:
         assert [item for e, item, _ in engine.asked if e == edit] == validation(0)[:2]
@@ -404,12 +403,12 @@ def test_a_screen_by_all_items_looks_at_all_of_them_also_where_there_are_fewer_c
     engine = Known(chance("many"), 60)
     task = questions(tmp_path / "many.jsonl", 60)
     summary = search(None, engine, task=task, validation=0.5, screen={"best": 1, "random": 1})
-    kept = {cell["edit"] for cell in summary["cells"] if cell["tasks"]}
+    kept = {cell.edit for cell in summary.cells if cell.outcomes}
     for edit in set(EDITS) - kept:
         assert [item for e, item, _ in engine.asked if e == edit] == validation(0, 0.5, 60)
     table, ahead = chance("many"), validation(0, 0.5, 60)
     baseline = log_probability(table, "baseline", ahead)
-    assert {cell["edit"]: cell["screen"] for cell in summary["cells"]} == pytest.approx(
+    assert {cell.edit: cell.screen for cell in summary.cells} == pytest.approx(
         {edit: log_probability(table, edit, ahead) - baseline for edit in EDITS}
     )
 
@@ -417,16 +416,16 @@ def test_a_screen_by_all_items_looks_at_all_of_them_also_where_there_are_fewer_c
 def test_of_its_own_accord_a_search_screens_what_is_generated_and_not_what_is_one_pass_already(search, tmp_path):
     keep = [number / 20 for number in range(1, 16)]
     generated = search(chance(1), keep=keep, screen="auto")
-    assert generated["search"]["screen"]["evaluated"] == 16 + 8
+    assert generated.screen.evaluated == 16 + 8
     passed = search(chance(1), keep=keep, screen="auto", task=contrasts(tmp_path / "c.jsonl"))
-    assert passed["search"]["screen"] is None
-    assert all(cell["tasks"] for cell in passed["cells"])
+    assert passed.screen is None
+    assert all(cell.outcomes for cell in passed.cells)
 
 
 def test_where_a_screen_would_leave_none_out_there_is_none_and_that_is_said(search):
     summary = search(chance(1), screen="auto")
-    assert summary["search"]["screen"] is None
-    assert "All 6 cells are asked in full: a screen would leave none out." in summary["notes"]
+    assert summary.screen is None
+    assert "All 6 cells are asked in full: a screen would leave none out." in summary.notes
 
 
 # -- elimination
@@ -443,19 +442,19 @@ def test_hopeless_cells_are_given_up_on_the_way_and_the_best_is_the_same(search,
     engine = Known(table, count)
     summary = search(None, engine, task=task, validation=0.5, eliminate=0.05)
     whole = search(None, Known(table, count), task=task, validation=0.5)
-    given_up = {cell["edit"]: cell["eliminated"] for cell in summary["cells"] if cell["eliminated"]}
+    given_up = {cell.edit: cell.eliminated for cell in summary.cells if cell.eliminated}
     assert set(given_up) == set(hopeless)
-    told = summary["search"]["elimination"]
+    elimination = summary.elimination
     asked = Counter(edit for edit, _, kind in engine.asked if kind == "answer")
     for edit, seen in given_up.items():
         assert asked[edit] == seen
-    assert told["eliminated"] == 3
-    assert told["answers_saved"] == sum(50 - seen for seen in given_up.values()) > 50
-    assert told["looks"] == 3
-    assert summary["chosen"] == whole["chosen"]
-    for cell, same in zip(summary["cells"], whole["cells"], strict=True):
-        if cell["edit"] in hopeless:
-            assert (cell["tasks"], cell["score"]) == ([], None)
+    assert elimination.eliminated == 3
+    assert elimination.answers_saved == sum(50 - seen for seen in given_up.values()) > 50
+    assert elimination.looks == 3
+    assert summary.chosen == whole.chosen
+    for cell, same in zip(summary.cells, whole.cells, strict=True):
+        if cell.edit in hopeless:
+            assert (cell.outcomes, cell.score) == ((), None)
         else:
             assert cell == same
 
@@ -469,16 +468,16 @@ def test_where_its_bound_does_not_hold_nothing_is_given_up_and_that_is_said(llam
         what = what.model_copy(update={"tasks": (*what.tasks, *study(files[1]).tasks)})
     table = Known(lambda edit, item: Say(edit == "baseline"))
     summary = run_truncation(what, tmp_path / "out", model=llama, make_engine=table).summary
-    assert summary["search"]["elimination"] is None
-    assert not any(cell["eliminated"] for cell in summary["cells"])
+    assert summary.elimination is None
+    assert not any(cell.eliminated for cell in summary.cells)
     says = {"gold": "goes by log-probability", "tasks": "several tasks", "few": "6 validation items are too few"}
-    assert any("No cell is given up early" in note and says[case] in note for note in summary["notes"])
+    assert any("No cell is given up early" in note and says[case] in note for note in summary.notes)
 
 
 def test_where_every_cell_is_given_up_that_is_why_nothing_was_chosen(search, tmp_path):
     task = questions(tmp_path / "long.jsonl", 100)
     engine = Known(lambda edit, item: Say(edit == "baseline"), 100)
     summary = search(None, engine, task=task, validation=0.5, eliminate=0.05)
-    assert summary["search"]["elimination"]["eliminated"] == 6
-    assert (summary["chosen"], summary["best"]) == (None, None)
-    assert summary["nothing"] == "No cell was answered in full without being given up."
+    assert summary.elimination.eliminated == 6
+    assert (summary.chosen, summary.best) == (None, None)
+    assert summary.nothing == "No cell was evaluated in full without being given up."

@@ -11,11 +11,12 @@ from scipy import stats
 from searching import Known, Say, chance, contrasts, luck, order, questions, study, validation
 
 from lesion.core.cached_answers import Answers
+from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, Truncate
 from lesion.studies.truncation.run import run_truncation
-from lesion.studies.truncation.search import Found, collapsed
+from lesion.studies.truncation.search import SearchOutcome, collapsed
 from lesion.studies.truncation.study import Screen
-from lesion.studies.truncation.summary import finite, screened
+from lesion.studies.truncation.summary import screen_outcome
 from tiny import model
 
 EDIT = "1.mlp.up top 0.5"
@@ -44,109 +45,105 @@ def column(edit: str, items) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_the_chosen_edit_is_told_on_test_items_against_the_unedited_model(summary):
-    assert summary["chosen"]["edit"] == EDIT
+    assert summary.chosen == EDIT
     test = order(0)[len(validation(0)) :]
     (before, gold_before), (after, gold_after) = column("baseline", test), column(EDIT, test)
-    (told,) = summary["chosen"]["tasks"]
-    assert (told["items"], told["baseline"], told["accuracy"]) == (24, before.mean(), after.mean())
-    assert told["gain"] == pytest.approx(after.mean() - before.mean())
-    assert told["gain_low"] < told["gain"] < told["gain_high"]
+    (outcome,) = summary.best_tests
+    gain = outcome.gain
+    assert (outcome.items, outcome.baseline, outcome.accuracy.value) == (24, before.mean(), after.mean())
+    assert gain.value == pytest.approx(after.mean() - before.mean())
+    assert gain.low < gain.value < gain.high
     only = [int((before & ~after).sum()), int((after & ~before).sum())]
-    assert told["p"] == pytest.approx(stats.binomtest(only[0], sum(only)).pvalue)
+    assert gain.p == pytest.approx(stats.binomtest(only[0], sum(only)).pvalue)
     # McNemar's score at the limits of Tango's interval: 0 lies outside exactly where it rejects.
-    assert (told["gain_low"] > 0) == ((only[1] - only[0]) / math.sqrt(sum(only)) > stats.norm.isf(0.025))
+    assert (gain.low > 0) == ((only[1] - only[0]) / math.sqrt(sum(only)) > stats.norm.isf(0.025))
     reach = stats.t.isf(0.025, 23) * stats.sem(gold_after - gold_before)
-    assert told["gold_gain"] == pytest.approx((gold_after - gold_before).mean())
-    assert [told["gold_low"], told["gold_high"]] == pytest.approx(
-        [told["gold_gain"] - reach, told["gold_gain"] + reach]
-    )
+    gold = outcome.gold_gain
+    assert gold.value == pytest.approx((gold_after - gold_before).mean())
+    assert [gold.low, gold.high] == pytest.approx([gold.value - reach, gold.value + reach])
 
 
 def test_every_cell_is_told_on_validation_items(summary):
-    for cell in summary["cells"]:
-        right, gold = column(cell["edit"], validation(0))
+    for cell in summary.cells:
+        right, gold = column(cell.edit, validation(0))
         base, _ = column("baseline", validation(0))
-        (told,) = cell["tasks"]
-        assert (told["items"], told["accuracy"], cell["score"]) == (6, right.mean(), right.mean())
-        assert told["drop"] == pytest.approx(base.mean() - right.mean())
-        assert told["drop_low"] <= told["drop"] <= told["drop_high"]
-        assert told["gold"] == pytest.approx(gold.mean())
+        (outcome,) = cell.outcomes
+        assert (outcome.items, outcome.accuracy.value, cell.score) == (6, right.mean(), right.mean())
+        assert outcome.drop.value == pytest.approx(base.mean() - right.mean())
+        assert outcome.drop.low <= outcome.drop.value <= outcome.drop.high
+        assert outcome.gold == pytest.approx(gold.mean())
         wilson = stats.binomtest(int(right.sum()), 6).proportion_ci(0.95, "wilson")
-        assert [told["low"], told["high"]] == pytest.approx([wilson.low, wilson.high], abs=1e-9)
-        assert (cell["rank"], cell["of"], f"{cell['layer']}.{cell['matrix']}") == (
-            int(cell["keep"] * 32),
-            32,
-            cell["address"],
-        )
+        assert [outcome.accuracy.low, outcome.accuracy.high] == pytest.approx([wilson.low, wilson.high], abs=1e-9)
+        assert (cell.rank, cell.of, cell.address) == (int(cell.keep * 32), 32, f"{cell.layer}.{cell.matrix}")
 
 
 def test_the_unedited_model_is_told_on_both_parts(summary):
-    for one, part, items in zip(
-        summary["baseline"],
+    for base, part, items in zip(
+        summary.unedited,
         ("validation", "test"),
         (validation(0), order(0)[len(validation(0)) :]),
         strict=True,
     ):
         right, gold = column("baseline", items)
-        assert (one["part"], one["items"], one["accuracy"]) == (part, len(items), right.mean())
-        assert one["gold"] == pytest.approx(gold.mean())
+        assert (base.part, base.items, base.accuracy.value) == (part, len(items), right.mean())
+        assert base.gold == pytest.approx(gold.mean())
 
 
 def test_tokens_are_mean_probabilities_median_ranks_and_mean_margins_on_test_items(summary):
     test = order(0)[len(validation(0)) :]
-    assert [row["edit"] for row in summary["tokens"]] == ["baseline", EDIT]
-    for row in summary["tokens"]:
-        right, gold = column(row["edit"], test)
-        assert (row["items"], row["part"], row["revision"]) == (24, "test", None)
-        assert row["p_right"] == pytest.approx(np.exp(gold).mean())
-        assert row["p_tempting"] == pytest.approx(np.exp(gold - 0.5).mean())
+    assert [row.edit for row in summary.tokens] == ["baseline", EDIT]
+    for row in summary.tokens:
+        right, gold = column(row.edit, test)
+        assert (row.items, row.revision) == (24, None)
+        assert row.p_right.value == pytest.approx(np.exp(gold).mean())
+        assert row.p_tempting.value == pytest.approx(np.exp(gold - 0.5).mean())
         reach = stats.t.isf(0.025, 23) * stats.sem(np.exp(gold))
-        assert [row["p_right_low"], row["p_right_high"]] == pytest.approx(
-            [row["p_right"] - reach, row["p_right"] + reach]
+        assert [row.p_right.low, row.p_right.high] == pytest.approx(
+            [row.p_right.value - reach, row.p_right.value + reach]
         )
         ranks = [1 if ok else int(item[1:]) + 2 for ok, item in zip(right, test, strict=True)]
-        assert row["rank_right"] == np.median(ranks)
-        assert row["rank_tempting"] == np.median([2 if ok else 1 for ok in right])
-        assert (row["margin"], row["margin_low"], row["margin_high"]) == pytest.approx((0.5, 0.5, 0.5))
+        assert row.rank_right == np.median(ranks)
+        assert row.rank_tempting == np.median([2 if ok else 1 for ok in right])
+        assert (row.margin.value, row.margin.low, row.margin.high) == pytest.approx((0.5, 0.5, 0.5))
 
 
 def test_what_the_tokens_gain_is_told_by_the_paired_differences_of_their_probabilities(summary):
     test = order(0)[len(validation(0)) :]
     (_, before), (_, after) = column("baseline", test), column(EDIT, test)
-    (told,) = summary["chosen"]["tasks"]
-    for name, less in (("right", 0.0), ("tempting", 0.5)):
+    (outcome,) = summary.best_tests
+    for role, less in (("right", 0.0), ("tempting", 0.5)):
         change = np.exp(after - less) - np.exp(before - less)
         reach = stats.t.isf(0.025, 23) * stats.sem(change)
-        assert told[f"p_{name}_gain"] == pytest.approx(change.mean())
-        assert [told[f"p_{name}_gain_low"], told[f"p_{name}_gain_high"]] == pytest.approx(
-            [change.mean() - reach, change.mean() + reach]
-        )
+        gain = outcome.token_gain(role)
+        assert gain.value == pytest.approx(change.mean())
+        assert [gain.low, gain.high] == pytest.approx([change.mean() - reach, change.mean() + reach])
 
 
 def test_no_limit_of_a_probability_lies_below_0_or_above_1(llama, tmp_path):
     """Of three test items one is certain, or all but one: Student's interval reaches beyond."""
-    for edge, golds in (("p_right_low", (-0.001, -30.0, -30.0)), ("p_right_high", (-30.0, -0.001, -0.001))):
+    for edge, golds in (("low", (-0.001, -30.0, -30.0)), ("high", (-30.0, -0.001, -0.001))):
         likely = dict(zip(order(0, 4)[1:], golds, strict=True))
         engine = Known(lambda edit, item, likely=likely: Say(True, likely.get(item, -1.0)), 4)
-        told = run_truncation(
+        summary = run_truncation(
             study(contrasts(tmp_path / f"{edge}.jsonl", 4), validation=0.25),
             tmp_path / edge,
             model=llama,
             make_engine=engine,
-        ).summary["tokens"][0]
+        ).summary
+        p_right = summary.tokens[0].p_right
         probabilities = np.exp(golds)
         reach = stats.t.isf(0.025, 2) * stats.sem(probabilities)
         low, high = probabilities.mean() - reach, probabilities.mean() + reach
-        assert low < 0 if edge.endswith("low") else high > 1
-        assert [told["p_right_low"], told["p_right_high"]] == pytest.approx([max(0.0, low), min(1.0, high)])
+        assert low < 0 if edge == "low" else high > 1
+        assert [p_right.low, p_right.high] == pytest.approx([max(0.0, low), min(1.0, high)])
 
 
 def test_no_change_is_told_as_0_and_never_as_minus_0(llama, tmp_path):
     task = questions(tmp_path / "q.jsonl")
     same = run_truncation(study(task), tmp_path / "out", model=llama, make_engine=Known(lambda *_: Say(True))).summary
-    (told,) = same["best"]["tasks"]
-    assert "-0.0" not in json.dumps(told)
-    assert (told["gain"], told["p"], told["gold_gain"]) == (0.0, 1.0, 0.0)
+    (outcome,) = same.best_tests
+    assert "-0.0" not in outcome.model_dump_json()
+    assert (outcome.gain.value, outcome.gain.p, outcome.gold_gain.value) == (0.0, 1.0, 0.0)
 
 
 def test_numbers_that_are_not_finite_are_missing_and_the_summary_stays_json(llama, tmp_path):
@@ -156,14 +153,14 @@ def test_numbers_that_are_not_finite_are_missing_and_the_summary_stays_json(llam
     out = tmp_path / "out"
     task = questions(tmp_path / "q.jsonl")
     summary = run_truncation(study(task), out, model=llama, make_engine=Known(broken)).summary
-    json.dumps(summary, allow_nan=False)
-    (told,) = summary["chosen"]["tasks"]
-    assert (told["gain"], told["gold"], told["gold_gain"], told["gold_low"]) == (1.0, None, None, None)
+    json.dumps(summary.model_dump(mode="json"), allow_nan=False)
+    (outcome,) = summary.best_tests
+    gold = outcome.gold_gain
+    assert (outcome.gain.value, outcome.gold, gold.value, gold.low) == (1.0, None, None, None)
     contrast = run_truncation(
         study(contrasts(tmp_path / "c.jsonl")), tmp_path / "c", model=llama, make_engine=Known(broken)
     ).summary
-    json.dumps(contrast, allow_nan=False)
-    assert [finite(value) for value in (1.0, math.inf, math.nan)] == [1.0, None, None]
+    json.dumps(contrast.model_dump(mode="json"), allow_nan=False)
 
 
 def test_contrasts_of_which_some_are_not_finite_are_told_without_a_warning(llama, tmp_path):
@@ -175,27 +172,27 @@ def test_contrasts_of_which_some_are_not_finite_are_told_without_a_warning(llama
 
     task = contrasts(tmp_path / "c.jsonl")
     summary = run_truncation(study(task), tmp_path / "out", model=llama, make_engine=Known(broken)).summary
-    before, after = summary["tokens"]
-    assert before["p_right"] == pytest.approx(math.exp(-1))
-    assert (after["p_right"], after["margin"]) == (None, None)
-    assert after["rank_right"] == 1.0
-    json.dumps(summary, allow_nan=False)
+    before, after = summary.tokens
+    assert before.p_right.value == pytest.approx(math.exp(-1))
+    assert (after.p_right.value, after.margin.value) == (None, None)
+    assert after.rank_right == 1.0
+    json.dumps(summary.model_dump(mode="json"), allow_nan=False)
 
 
 def test_the_rank_correlation_has_an_interval_and_none_where_all_cells_score_the_same(llama, tmp_path):
     task = questions(tmp_path / "q.jsonl")
     values = {"keep": [0.8, 0.6, 0.5, 0.4, 0.3, 0.2], "screen": {"best": 8, "random": 4}}
-    told = run_truncation(
+    summary = run_truncation(
         study(task, **values), tmp_path / "a", model=llama, make_engine=Known(chance("rank"))
-    ).summary["search"]["screen"]
-    assert -1 <= told["low"] < told["rank_correlation"] < told["high"] <= 1
-    flat = run_truncation(
-        study(task, **values), tmp_path / "b", model=llama, make_engine=Known(lambda *_: Say(True))
-    ).summary["search"]["screen"]
-    assert (flat["rank_correlation"], flat["low"], flat["high"]) == (None, None, None)
-    one = Found(screened={Truncate("0.mlp.up", 0.5): 0.1}, screen=Screen(best=1, random=0))
-    assert screened(one, 0.95, 0)["rank_correlation"] is None
-    assert screened(Found(), 0.95, 0) is None
+    ).summary
+    agreement = summary.screen.rank_correlation
+    assert -1 <= agreement.low < agreement.value < agreement.high <= 1
+    engine = Known(lambda *_: Say(True))
+    flat = run_truncation(study(task, **values), tmp_path / "b", model=llama, make_engine=engine).summary
+    assert flat.screen.rank_correlation == Estimate(value=None)
+    single = SearchOutcome(screened={Truncate("0.mlp.up", 0.5): 0.1}, screen=Screen(best=1, random=0))
+    assert screen_outcome(single, 0.95, 0).rank_correlation.value is None
+    assert screen_outcome(SearchOutcome(), 0.95, 0) is None
     assert str(BASELINE) == "baseline"
 
 

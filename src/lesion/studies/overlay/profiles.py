@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lesion.core.database import FILE
 from lesion.core.store import Store
-from lesion.core.values import read_summary, summary_kind
+from lesion.core.values import Summary, read_summary, summary_kind
 from lesion.errors import UsageError
-from lesion.files import stored_object, understood
 from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.drift.result import DriftSummary
 from lesion.studies.isolation.result import IsolationSummary, MatrixCount, Selected
 from lesion.studies.overlay.result import Kind, Profile
+from lesion.studies.truncation.result import TruncationSummary
 
-FILES: Mapping[str, Kind] = {
-    "truncation.json": "truncation", "summary.json": "layers",
-}  # fmt: skip
-"""What marks a folder, by the name of the file that is read; typed summaries are known by their `kind`."""
 FLAT = 0.01
 """A density whose spread is at most this share of its mean has no shape: its method takes as much of every matrix."""
 PLACES: Mapping[str, str] = {"block": "", "attention": "attention, ", "mlp": "MLP, "}
@@ -45,32 +41,19 @@ def read(folder: Path) -> Found:
         LesionError: a file of it is damaged.
     """
     folder = Path(folder)
-    kind_there = summary_kind(folder)
-    if kind_there == "drift":
-        drift = read_summary(DriftSummary, folder, "run the study again on that folder")
-        assert drift is not None
-        return _drift(folder, drift)
-    if kind_there == "isolation":
-        isolation = read_summary(IsolationSummary, folder, "run the study again on that folder")
-        assert isolation is not None
-        return _isolation(folder, isolation)
-    name, kind = next(((name, kind) for name, kind in FILES.items() if (folder / name).is_file()), ("", None))
-    if kind is None:
+    reading: Mapping[str, tuple[type[Summary], Callable[[Path, Any], Found]]] = {
+        "layers": (AblationSummary, _layers),
+        "drift": (DriftSummary, _drift),
+        "isolation": (IsolationSummary, _isolation),
+        "truncation": (TruncationSummary, _truncation),
+    }
+    kind = summary_kind(folder)
+    if kind not in reading:
         raise UsageError(_nothing(folder))
-    advice = f"`lesion report {folder}` writes it anew, or run the study again on that folder"
-    with understood(folder / name, advice):
-        told = stored_object(folder / name, advice)
-        if kind == "layers":
-            if told is None or told.get("kind") != "layers":
-                raise UsageError(_nothing(folder))
-            return _layers(folder, AblationSummary.model_validate(told))
-        if not isinstance(told, dict):
-            raise TypeError("it is no object")
-        reading = {"truncation": _truncation}
-        found = reading[kind](folder, told)
-        study = told.get("study")
-        label = study.get("approximate") if isinstance(study, dict) else None
-        return replace(found, notes=(*found.notes, f"{folder.name} is approximate. {label}")) if label else found
+    of_kind, profiles = reading[kind]
+    summary = read_summary(of_kind, folder, f"`lesion report {folder}`, or run the study again on that folder")
+    assert summary is not None
+    return profiles(folder, summary)
 
 
 def _nothing(folder: Path) -> str:
@@ -79,13 +62,9 @@ def _nothing(folder: Path) -> str:
     if (folder / FILE).exists() and not (folder / "summary.json").exists():
         return f"{folder} has answers and no summary yet; `lesion report {folder}` writes one."
     return (
-        f"{folder} holds no study with a number per block: neither the summary.json of `lesion ablate`, `lesion"
-        " drift` or `lesion isolate` nor truncation.json."
+        f"{folder} holds no study with a number per block: no summary.json of `lesion ablate`, `lesion drift`, `lesion"
+        " isolate` or `lesion truncate`."
     )
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
 
 
 def _profile(
@@ -219,39 +198,37 @@ def _density(matrices: Sequence[MatrixCount]) -> dict[int, float]:
     return {block: selected / total for block, (selected, total) in counts.items() if total}
 
 
-def _truncation(folder: Path, told: Mapping[str, Any]) -> Found:
-    """Of a truncation search: per block the best change in accuracy among its cells asked in full, and the best screen.
+def _truncation(folder: Path, summary: TruncationSummary) -> Found:
+    """Of a truncation search: per block the best gain in accuracy of the cells evaluated in full, and the best screen.
 
-    Cells that were given up, and those under which the model says one thing to nearly all items, do not count.
+    Cells that were given up, and those under which the model gives nearly all items one answer, do not count.
     """
-    model = told["model"]
-    name = str(model["name"])
-    cells = told["cells"]
+    name = summary.model.name
     best: dict[str, dict[int, tuple[float, float, float]]] = {}
     screen: dict[int, float] = {}
-    for cell in cells:
-        block = int(cell["layer"])
-        if cell.get("screen") is not None:
-            screen[block] = max(screen.get(block, -math.inf), float(cell["screen"]))
-        if cell.get("eliminated") is not None:
+    for cell in summary.cells:
+        if cell.screen is not None:
+            screen[cell.layer] = max(screen.get(cell.layer, -math.inf), cell.screen)
+        if cell.eliminated is not None:
             continue
-        for task in cell.get("tasks") or ():
-            drop, low, high = (_number(task.get(key)) for key in ("drop", "drop_low", "drop_high"))
-            if task.get("collapsed") or not math.isfinite(drop):
+        for outcome in cell.outcomes:
+            drop, low, high = (_number(end) for end in (outcome.drop.value, outcome.drop.low, outcome.drop.high))
+            if outcome.collapsed or not math.isfinite(drop):
                 continue
-            of_task = best.setdefault(str(task["task"]), {})
-            if block not in of_task or 0.0 - drop > of_task[block][0]:
-                of_task[block] = (0.0 - drop, 0.0 - high, 0.0 - low)
-    found = [
+            of_task = best.setdefault(outcome.task, {})
+            if cell.layer not in of_task or 0.0 - drop > of_task[cell.layer][0]:
+                of_task[cell.layer] = (0.0 - drop, 0.0 - high, 0.0 - low)
+    profiles = [
         _profile(
             name, "truncation", f"best truncation · {task}", ((b, *at) for b, at in of_task.items()), source=folder.name
         )
         for task, of_task in best.items()
     ]
-    label = "best truncation by log-probability · " + ", ".join(task["name"] for task in told["search"]["tasks"])
+    label = "best truncation by log-probability · " + ", ".join(task.name for task in summary.tasks)
     rows = ((block, value, math.nan, math.nan) for block, value in screen.items())
-    found.append(_profile(name, "truncation", label, rows, unit="nats", source=folder.name))
-    return Found(folder, _present(found), {name: model.get("fingerprint")}, ())
+    profiles.append(_profile(name, "truncation", label, rows, unit="nats", source=folder.name))
+    notes = (f"{folder.name} is approximate. {summary.approximate}",) if summary.approximate else ()
+    return Found(folder, _present(profiles), {name: summary.model.fingerprint}, notes)
 
 
 def _present(found: Iterable[Profile | None]) -> tuple[Profile, ...]:

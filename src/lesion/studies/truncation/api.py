@@ -8,29 +8,29 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import RenderableType
+from typing_extensions import override
 
 from lesion.arguments import validated
 from lesion.core.functions import runs
 from lesion.core.result import StudyResult, progress_line
 from lesion.engines.config import EngineChoice
 from lesion.models.load import Model
-from lesion.plain import tame
 from lesion.progress import Watcher
+from lesion.report.blocks import Chapter
 from lesion.studies.truncation import report as page
-from lesion.studies.truncation import tables as truncation_tables
+from lesion.studies.truncation import tables, terminal
 from lesion.studies.truncation.grid import KEEP
 from lesion.studies.truncation.method import METHOD
+from lesion.studies.truncation.result import TruncationSummary
 from lesion.studies.truncation.run import BEST
 
 
 @dataclass(frozen=True)
-class TruncationResult(StudyResult):
-    """A search that has been run: its numbers, and the edit that it found as a file.
+class TruncationResult(StudyResult[TruncationSummary]):
+    """A truncation search: its numbers, and the edit that it chose as a file.
 
     Attributes:
-        folder: where answers and edit lie; a temporary one, removed when Python ends, unless it was named.
-        summary: what `summary.json` holds.
-        asked: answers asked for by this run, without those stored before.
+        asked: answers that this run evaluated, without those stored before.
         planned: answers that the study consists of; 0 where it was not run now.
     """
 
@@ -39,28 +39,28 @@ class TruncationResult(StudyResult):
 
     @property
     def edit(self) -> Path | None:
-        """The `.edit` file of what was found, the composition where one was accepted; None: nothing was better."""
-        return self.folder / BEST if self.summary["chosen"] else None
+        """The `.edit` file of the chosen edit, or of the composition; None: no edit was better."""
+        return self.folder / BEST if self.summary.chosen else None
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per cell and task: what `cells.csv` holds. A cell that was not asked in full has one row."""
-        return truncation_tables.csv(self.summary)["cells.csv"]
+        """One row per cell and task, as in `cells.csv`. A cell that was not evaluated in full has one row."""
+        return tables.cells(self.summary).frame
 
+    @override
     def report(self) -> Path:
-        """Write the report into the folder and return the path of `report.html`.
-
-        Raises:
-            LesionError: the folder cannot be written.
-        """
         return page.write(self.folder, self.summary)
 
+    @override
     def text(self) -> RenderableType:
-        """The tables for a terminal."""
-        return page.text_tables(tame(self.summary))
+        return terminal.text_tables(self.summary)
 
+    @override
+    def chapter(self) -> Chapter:
+        return page.chapter(self.summary)
+
+    @override
     def done(self) -> list[str]:
-        """How many answers were asked for, and where the edit lies."""
         lines = [progress_line("asked", self.asked, self.planned, " answers")] if self.planned else []
         return lines + ([f"edit: {self.folder / BEST}"] if (self.folder / BEST).exists() else [])
 
@@ -94,11 +94,11 @@ def truncate(
     out: str | Path | None = None,
     watcher: Watcher | None = None,
 ) -> TruncationResult:
-    """Search for a part of a matrix whose removal makes a model better: chosen on some items, told on the others.
+    """Search for a part of a matrix whose removal makes a model better: chosen on some items, tested on the others.
 
     Example:
-        >>> found = lesion.truncate("bundled:llama-base", "primer:atlas?form=contrast", matrices="mlp.up", keep=0.1)
-        >>> found.summary["chosen"], found.edit
+        >>> search = lesion.truncate("bundled:llama-base", "primer:atlas?form=contrast", matrices="mlp.up", keep=0.1)
+        >>> search.summary.chosen, search.edit
 
     Raises:
         UsageError: a task, matrix, layer or number of items does not exist, or a value is wrong.

@@ -1,146 +1,300 @@
-"""Line charts over categories as inline SVG, for the report of a truncation search: curves, legend, axes.
-
-Colours come from the page's style sheet by class; every text in a chart is escaped.
-"""
+"""The line charts of a truncation search: tokens before and after, other revisions, the composition's steps."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from markupsafe import Markup
+import altair as alt
+import pandas as pd
+from typing_extensions import override
 
-from lesion.report import charts, scales, wording
-from lesion.report.scales import Scale
+from lesion.core.values import Estimate
+from lesion.report import drawing, plots, theme, wording
+from lesion.report.blocks import Figure, Panel, Series
+from lesion.report.plots import Axis
+from lesion.studies.truncation import numbers
+from lesion.studies.truncation.result import (
+    SEARCHED,
+    UNEDITED,
+    RevisionOutcome,
+    Role,
+    Step,
+    Tested,
+    Tokens,
+    TruncationSummary,
+    Unedited,
+)
 
-LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 12.0, 40.0
-NO_MARK = Markup("")
-SIZES = ((400, 290), (560, 340))  # width and height in SVG units, on a phone and with room
+ROLES: tuple[Role, ...] = ("right", "tempting")
+MARGIN = "Margin, log p right − log p tempting"
+APART = 0.06
+"""Series over the same place stand so far from each other, so that no interval hides another."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A height over the place `at` of a category axis, with its interval, and what pointing at it tells."""
+class Names(Axis):
+    """An axis of names, which stand at 0, 1, 2, …"""
 
-    at: int
-    y: float
-    low: float | None
-    high: float | None
-    told: str
+    names: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True)
-class Curve:
-    """One line over categories; `tone` is its colour, `shape` its mark, `dashed` for the unedited model."""
-
-    name: str
-    tone: int
-    shape: int
-    dashed: bool
-    places: tuple[Place, ...]
+    @property
+    @override
+    def axis(self) -> alt.Axis:
+        shown = json.dumps([drawing.seen(wording.short(name, 18)) for name in self.names])
+        return alt.Axis(title=self.title, values=list(range(len(self.names))), labelExpr=f"{shown}[datum.value]")
 
 
-def over(
-    categories: Sequence[str], curves: Sequence[Curve], y: Scale, names: tuple[str, str], size: tuple[int, int],
-    line: float | None = None, *, beside: bool = True,
-) -> Markup:  # fmt: skip
-    """Curves over categories, with error bars, `beside` each other or not; `line` is a height of reference."""
-    width, height = size
-    step = (width - LEFT - RIGHT) / len(categories)
-    middle = (len(curves) - 1) / 2
-    apart = min(9.0, 0.5 * step / max(1, len(curves)))  # bars of neighbours must not cover each other
-    x = Scale(-0.5, len(categories) - 0.5, LEFT, width - RIGHT)
-    parts = scales.axes(x, y, ("", names[1]), height)
-    room = max(5, int(step / 6.2))
-    stride = 1 if len(categories) < 3 else max(1, -(-len(categories) * 44 // int(width - LEFT - RIGHT)))
-    for index, name in enumerate(categories):
-        if index % stride == 0:
-            parts.append(
-                Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>').format(
-                    x.at(float(index)), y.start + 15, wording.short(name, room * stride)
-                )
-            )
-    parts.append(
-        Markup('<text class="axis" x="{:.1f}" y="{}" text-anchor="middle">{}</text>').format(
-            (LEFT + width - RIGHT) / 2, height - 5, names[0]
-        )
-    )
-    if line is not None and y.low <= line <= y.high:
-        parts.append(Markup('<path class="guess" d="M{} {:.1f}H{}"/>').format(LEFT, y.at(line), width - RIGHT))
-    hits: list[Markup] = []
-    for index, curve in enumerate(curves):
-        shift = apart * (index - middle) if beside else 0.0
-        at = [(x.at(float(place.at)) + shift, y.at(place.y), place) for place in curve.places]
-        stroke = Markup("")
-        if len(at) > 1:
-            stroke += Markup('<path class="{}" d="M{}"/>').format(
-                "baseline" if curve.dashed else "stroke", "L".join(f"{a:.1f} {b:.1f}" for a, b, _ in at)
-            )
-        for across, up, place in at:
-            if place.low is not None and place.high is not None:
-                stroke += Markup('<path class="error" d="M{:.1f} {:.1f}V{:.1f}"/>').format(
-                    across, y.at(place.low), y.at(place.high)
-                )
-            stroke += charts.mark(across, up, 3.8, curve.shape, critical=not curve.dashed)
-            hits.append(
-                Markup('<circle class="point" data-tip="{}" cx="{:.1f}" cy="{:.1f}" r="9"/>').format(
-                    place.told, across, up
-                )
-            )
-        parts.append(Markup('<g class="t{}">{}</g>').format(curve.tone % charts.SERIES, stroke))
-    return drawn(f"{names[1]}; the numbers stand in a table.", size, [*parts, *hits])
+def names_axis(title: str, names: Sequence[str]) -> Names:
+    """The horizontal axis of names."""
+    return Names(title, -0.5, len(names) - 0.5, names=tuple(names))
 
 
-def legend(curves: Sequence[Curve]) -> list[tuple[Markup, str]]:
-    """A picture and a name per curve, each name once."""
-    found: dict[str, Markup] = {}
-    for curve in curves:
-        mark = charts.mark(17.0, 7.0, 4.2, curve.shape, critical=not curve.dashed)
-        found.setdefault(curve.name, swatch(curve.tone, "baseline" if curve.dashed else "stroke", mark))
-    return [(picture, name) for name, picture in found.items()]
+def percent_axis(title: str, values: Sequence[float]) -> Axis:
+    """An axis for percentages: of 0 to 100, or closer where all values lie near each other."""
+    low, high = (min(values), max(values)) if values else (0.0, 100.0)
+    if high - low >= 45:
+        return Axis(title, min(0.0, low) - 3, max(100.0, high) + 3)
+    room = max(2.0, 0.12 * (high - low))
+    return Axis(title, max(-2.0, low - room), min(102.0, high + room))
 
 
-def swatch(tone: int, kind: str, mark: Markup = NO_MARK) -> Markup:
-    """The legend's picture of a line: a stroke of a style class, with its mark."""
-    picture = '<svg class="swatch t{}" viewBox="0 0 34 14" aria-hidden="true"><path class="{}" d="M1 7H33"/>{}</svg>'
-    return Markup(picture).format(tone % charts.SERIES, kind, mark)
+def nats_axis(title: str, values: Sequence[float], *, zero: bool) -> Axis:
+    """An axis for log-probabilities close around its values, with `zero` also around 0."""
+    every = [*values, 0.0] if zero else list(values)
+    low, high = (min(every), max(every)) if every else (0.0, 1.0)
+    room = 0.1 * (high - low) or 0.5
+    return Axis(title, low - room, high + room)
 
 
-def heights(curves: Sequence[Curve]) -> list[float]:
+class Point(NamedTuple):
+    """A value of a series at a place, with its interval, and what pointing at it shows."""
+
+    series: str
+    x: float
+    value: Estimate
+    tip: str
+
+
+def _frame(points: Iterable[Point], factor: float = 1.0) -> pd.DataFrame:
+    """The frame of `plots.curves`, without points of an unknown value."""
+    rows = [
+        {"series": series, "x": x, "y": value.value, "low": value.low, "high": value.high, "tip": tip}
+        for series, x, value, tip in points
+        if value.value is not None
+    ]
+    frame = pd.DataFrame(rows, columns=["series", "x", "y", "low", "high", "tip"])
+    frame = frame.astype({"x": float, "y": float, "low": float, "high": float})
+    frame[["y", "low", "high"]] *= factor
+    return frame
+
+
+def _heights(frame: pd.DataFrame) -> list[float]:
     """Every height with the ends of its interval."""
+    stacked = pd.concat([frame["y"], frame["low"], frame["high"]]).astype(float).dropna()
+    return [float(value) for value in stacked]
+
+
+def _level(height: float, upright: Axis) -> alt.Chart:
+    """A dotted line across the chart."""
+    rule = alt.Chart(pd.DataFrame({"y": [height]})).mark_rule(strokeDash=[2, 4], strokeWidth=1.4)
+    return rule.encode(y=plots.y(upright))
+
+
+def _shifted(place: int, index: int, of: int) -> float:
+    return place + APART * (index - (of - 1) / 2)
+
+
+# -- the two tokens of a contrast
+
+
+def token_figures(summary: TruncationSummary) -> list[Figure]:
+    """The right and the tempting token under every edit, on the model that was searched: a figure per task."""
+    tasks = list(dict.fromkeys(tokens.task for tokens in summary.searched_tokens))
+    figures = []
+    for number, task in enumerate(tasks, start=1):
+        of_task = [tokens for tokens in summary.searched_tokens if tokens.task == task]
+        across = names_axis("edit", [summary.role(tokens.edit) for tokens in of_task])
+        chances = _frame(
+            (
+                Point(f"{role} token", _shifted(place, index, 2), tokens.probability(role), _tip(summary, tokens, role))
+                for index, role in enumerate(ROLES)
+                for place, tokens in enumerate(of_task)
+            ),
+            100.0,
+        )
+        margins = _frame(
+            Point("margin", place, tokens.margin, _margin_tip(summary, tokens)) for place, tokens in enumerate(of_task)
+        )
+        names = [f"{role} token" for role in ROLES]
+        upright = percent_axis("mean probability, %", _heights(chances))
+        figures.append(
+            Figure(
+                name="tokens" if len(tasks) == 1 else f"tokens-{number}",
+                panels=(
+                    Panel((plots.curves(chances, across, upright, names, spread="bars"),), "The two tokens"),
+                    Panel((_margin_chart(margins, across, ["margin"], [2]),), MARGIN),
+                ),
+                caption=f"{task}: means over {_counts(of_task)} test items with {level(summary)} intervals. Where the"
+                " margin is above 0, the right token is the likelier one, on the mean of the logarithms.",
+                legend=tuple(Series(name, index) for index, name in enumerate(names)),
+            )
+        )
+    return figures
+
+
+def _margin_chart(frame: pd.DataFrame, across: Axis, names: Sequence[str], tones: Sequence[int]) -> alt.LayerChart:
+    upright = nats_axis("margin, nats", _heights(frame), zero=True)
+    chart = plots.curves(frame, across, upright, names, numbers=tones, spread="bars")
+    return alt.layer(_level(0.0, upright), chart)
+
+
+def _tip(summary: TruncationSummary, tokens: Tokens, role: Role) -> str:
+    rank = f", median rank {numbers.rank(tokens.rank(role))}" if tokens.rank(role) is not None else ""
+    return f"{_who(summary, tokens)}\n{role} token: {numbers.probability(tokens, role)}{rank}\nn = {tokens.items:,}"
+
+
+def _margin_tip(summary: TruncationSummary, tokens: Tokens) -> str:
+    margin = numbers.nats_estimate(tokens.margin)
+    return f"{_who(summary, tokens)}\nmargin: {margin} nats\nn = {tokens.items:,}"
+
+
+def _who(summary: TruncationSummary, tokens: Tokens) -> str:
+    return f"{summary.name(tokens.edit)}, {tokens.task}" + (f", {tokens.revision}" if tokens.revision else "")
+
+
+# -- other revisions of the model
+
+
+def revision_figures(summary: TruncationSummary) -> list[Figure]:
+    """Every measure along the revisions, and last on the model that was searched, a line per edit: one per task."""
+    tasks = list(dict.fromkeys(outcome.task for outcome in summary.revisions))
+    edits = list(dict.fromkeys(outcome.edit for outcome in summary.revisions))
+    roles = [summary.role(edit) for edit in edits]
+    tones = [6 if edit == UNEDITED else index - 1 for index, edit in enumerate(edits)]
+    figures = []
+    for number, task in enumerate(tasks, start=1):
+        panels = _revision_panels(summary, task, edits, tones)
+        counts = _counts([outcome for outcome in summary.revisions if outcome.task == task])
+        files = "revisions.csv and tokens.csv" if len(panels) > 1 else "revisions.csv"
+        figures.append(
+            Figure(
+                name="revisions" if len(tasks) == 1 else f"revisions-{number}",
+                panels=tuple(panels),
+                caption=f"{task}: {counts} test items; bars: {level(summary)} intervals. Unrounded: {files}.",
+                legend=tuple(Series(role, tone) for role, tone in zip(roles, tones, strict=True)),
+            )
+        )
+    return figures
+
+
+def _revision_panels(summary: TruncationSummary, task: str, edits: Sequence[str], tones: Sequence[int]) -> list[Panel]:
+    places = {revision: place for place, revision in enumerate([*summary.followed, SEARCHED])}
+    across, roles = names_axis("revision", list(places)), [summary.role(edit) for edit in edits]
+
+    def point(edit: str, revision: str | None, value: Estimate, tip: str) -> Point:
+        x = _shifted(places[revision or SEARCHED], edits.index(edit), len(edits))
+        return Point(summary.role(edit), x, value, tip)
+
+    def drawn(frame: pd.DataFrame, upright: Axis) -> alt.LayerChart:
+        return plots.curves(frame.sort_values("x"), across, upright, roles, numbers=tones, spread="bars")
+
+    accuracies = _frame((point(*accuracy) for edit in edits for accuracy in _accuracies(summary, task, edit)), 100.0)
+    panels = [Panel((drawn(accuracies, percent_axis("accuracy, %", _heights(accuracies))),), "Accuracy")]
+    of_task = [tokens for tokens in summary.tokens if tokens.task == task]
+    if not of_task:
+        return panels
+    chances = [
+        _frame(
+            (
+                point(tokens.edit, tokens.revision, tokens.probability(role), _tip(summary, tokens, role))
+                for tokens in of_task
+            ),
+            100.0,
+        )
+        for role in ROLES
+    ]
+    upright = percent_axis("mean probability, %", [height for frame in chances for height in _heights(frame)])
+    panels += [Panel((drawn(frame, upright),), f"The {role} token") for role, frame in zip(ROLES, chances, strict=True)]
+    margins = _frame(
+        point(tokens.edit, tokens.revision, tokens.margin, _margin_tip(summary, tokens)) for tokens in of_task
+    )
+    return [*panels, Panel((_margin_chart(margins.sort_values("x"), across, roles, tones),), MARGIN)]
+
+
+def _accuracies(summary: TruncationSummary, task: str, edit: str) -> list[tuple[str, str, Estimate, str]]:
+    """(edit, revision, accuracy, tip) of an edit on a task's test items, also on the model that was searched."""
+    outcomes: list[tuple[str, RevisionOutcome | Unedited | Tested]] = [
+        (outcome.revision, outcome) for outcome in summary.revisions if (outcome.task, outcome.edit) == (task, edit)
+    ]
+    if edit == UNEDITED:
+        outcomes.append((SEARCHED, summary.base(task, "test")))
+    else:
+        tests = dict(summary.tests).get(edit, ())
+        outcomes += [(SEARCHED, test) for test in tests if test.task == task]
     return [
-        value
-        for curve in curves
-        for place in curve.places
-        for value in (place.y, place.low, place.high)
-        if value is not None
+        (edit, revision, outcome.accuracy, _accuracy_tip(f"{summary.name(edit)}, {revision}", outcome))
+        for revision, outcome in outcomes
     ]
 
 
-def around_zero(values: Sequence[float], size: tuple[int, int]) -> Scale:
-    """A linear axis of nats that has 0 on it."""
-    low, high = min([0.0, *values]), max([0.0, *values])
-    return _linear(low, high, 0.08 * (high - low) or 0.5, size)
+def _accuracy_tip(name: str, outcome: RevisionOutcome | Unedited | Tested) -> str:
+    return f"{name}\naccuracy {numbers.percent_estimate(outcome.accuracy)}\nn = {outcome.items:,}"
 
 
-def close(values: Sequence[float], size: tuple[int, int]) -> Scale:
-    """A linear axis of log-probabilities close around its values."""
-    low, high = min(values), max(values)
-    return _linear(low, high, 0.12 * (high - low) or 0.1, size)
+def level(summary: TruncationSummary) -> str:
+    """`95 %`, the level of the intervals."""
+    return f"{100 * summary.study.level:g}{wording.SPACE}%"
 
 
-def _linear(low: float, high: float, room: float, size: tuple[int, int]) -> Scale:
-    low, high = low - room, high + room
-    steps = (digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5))
-    step = next(step for step in steps if (high - low) / step <= 7)
-    places = range(math.ceil(low / step), math.floor(high / step) + 1)
-    ticks = tuple((i * step, f"{i * step:.6g}".replace("-", wording.MINUS)) for i in places)
-    return Scale(low, high, size[1] - BOTTOM, TOP, ticks)
+def _counts(outcomes: Sequence[Tokens | RevisionOutcome]) -> str:
+    return ", ".join(f"{count:,}" for count in sorted({outcome.items for outcome in outcomes}))
 
 
-def drawn(name: str, size: tuple[int, int], parts: Sequence[Markup]) -> Markup:
-    """The parts as a chart with a name for those who cannot see it."""
-    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        *size, name, Markup("").join(parts)
+# -- the greedy composition
+
+
+def path_figure(summary: TruncationSummary) -> Figure | None:
+    """The score after every step that stayed, and apart from it what was rolled back; None for a single step."""
+    steps = [(step, value) for step in summary.path if (value := summary.score(step.after)) is not None]
+    if len(steps) < 2:
+        return None
+    factor, kinds = (1.0 if summary.by_gold else 100.0), ["stayed", "rolled back"]
+    frame = _frame(
+        (
+            Point(kinds[not step.accepted], step.step, Estimate(value=value), _step_tip(summary, step))
+            for step, value in steps
+        ),
+        factor,
     )
+    # What was rolled back is no line: a row without a height parts each such step from the next.
+    back = frame[frame["series"] == kinds[1]]
+    frame = pd.concat([frame, back.assign(y=math.nan, x=back["x"] + 0.5)]).sort_values("x")
+    before = summary.score(summary.path[0].before)
+    start = [] if before is None else [factor * before]
+    across = Axis("step", -0.5, len(summary.path) - 0.5, whole=True)
+    heights = [*_heights(frame), *start]
+    if summary.by_gold:
+        upright = nats_axis("validation gold log-probability, nats", heights, zero=False)
+    else:
+        upright = percent_axis("validation accuracy, %", heights)
+    chart = alt.layer(*(_level(height, upright) for height in start), plots.curves(frame, across, upright, kinds))
+    return Figure(
+        name="composition",
+        panels=(Panel((chart,)),),
+        caption="The score on validation items after each step. A step that does not improve it is rolled back, and the"
+        " next one starts from the score before it.",
+        legend=(
+            *(Series(kind, index) for index, kind in enumerate(kinds) if (frame["series"] == kind).any()),
+            Series("before the first step", colour=theme.SOFT, dashed=True),
+        ),
+    )
+
+
+def _step_tip(summary: TruncationSummary, step: Step) -> str:
+    before, after = numbers.step_score(summary, step.before), numbers.step_score(summary, step.after)
+    outcome = "stayed" if step.accepted else "rolled back"
+    return f"step {step.step}: {summary.name(step.added)}\n{before} → {after}, {outcome}\n{step.reason}"

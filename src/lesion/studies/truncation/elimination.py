@@ -16,11 +16,11 @@ def looks(items: int, first: int = 8) -> list[int]:
 
     The last look is when all are answered; it is no part of the list, since nothing is left to be saved then.
     """
-    found = []
+    steps = []
     while first < items:
-        found.append(first)
+        steps.append(first)
         first *= 2
-    return found
+    return steps
 
 
 def no_worse(better: int, worse: int, seen: int, items: int) -> float:
@@ -71,9 +71,9 @@ def hopeless(better: Sequence[int], worse: Sequence[int], seen: int, items: int,
     if not 0 < at < 1 or math.isnan(at):
         raise LesionError(f"A threshold lies between 0 and 1, not {at}.")
     known: dict[tuple[int, int], float] = {}
-    found = []
+    decisions = []
     for pair in zip(better, worse, strict=True):
         if pair not in known:
             known[pair] = no_worse(*pair, seen, items)
-        found.append(known[pair] <= at)
-    return found
+        decisions.append(known[pair] <= at)
+    return decisions

@@ -1,7 +1,7 @@
 """Truncation: which edits a LASER search tries, and how it composes them (Sharma et al. 2023; Chen et al. 2024).
 
 A cell of the grid is one matrix of one block with a part of its spectrum kept. Cells that keep the same components
-are one edit, asked once; cells that keep all of them are the baseline.
+are the same edit, evaluated once; cells that keep all of them are the baseline.
 """
 
 from __future__ import annotations
@@ -75,18 +75,18 @@ def grid(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str], keep:
     sides: tuple[Side, ...] = ("top", "bottom") if side == "both" else (side,)
     cells: list[Cell] = []
     merged: dict[Truncate, Truncate | None] = {}
-    found: dict[str, None] = {}
-    asked = _named(anatomy, layers, matrices)
+    names: dict[str, None] = {}
+    wanted = _named(anatomy, layers, matrices)
     for layer in layers:
         for name, matrix in anatomy.block(layer).matrices.items():
-            if name not in asked:
+            if name not in wanted:
                 continue
-            found[name] = None
+            names[name] = None
             rank = min(matrix.shape)
             made: dict[tuple[int, int], Truncate] = {}
-            for one in sides:
+            for kept_side in sides:
                 for fraction in sorted(keep, reverse=True):
-                    edit = Truncate(matrix.address, fraction, one)
+                    edit = Truncate(matrix.address, fraction, kept_side)
                     start, stop = edit.kept(rank)
                     kept = (0, 0) if start == stop else (start, stop)
                     if kept == (0, rank):
@@ -102,11 +102,11 @@ def grid(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str], keep:
         raise UsageError(
             "Nothing is left to try: every keep leaves its matrix as it is. Give smaller ones, for example --keep 0.1."
         )
-    return Grid(tuple(cells), merged, tuple(found))
+    return Grid(tuple(cells), merged, tuple(names))
 
 
 def _named(anatomy: Anatomy, layers: Sequence[int], matrices: Sequence[str]) -> set[str]:
-    """The names of matrices that are meant; every word must mean one at least."""
+    """The names of matrices that are meant; every word must mean at least one."""
     there = list(dict.fromkeys(name for layer in layers for name in anatomy.block(layer).matrices))
     if not there:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Refusals: what no truncation search can go by, told before anything is asked."""
+"""Refusals: what no truncation search can use, said before anything is evaluated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refuse_scores(tasks: Mapping[TaskChoice, Task]) -> None:
 
 
 def refuse_few(drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
-    """Of one item nothing is left to tell an edit on."""
+    """At least two items are needed: one to choose an edit on, one to test it on."""
     for choice, items in drawn.items():
         if len(items) < 2:
             raise UsageError(
@@ -45,7 +45,7 @@ def refuse_few(drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
 def refuse_unaskable(
     study: TruncationStudy, model: Model, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]
 ) -> None:
-    """Put every item that may be asked, also those that only the last round asks, so that what is wrong is told now.
+    """Put every item that may be needed, also those of the last round, so that what is wrong with one is said now.
 
     Raises:
         LesionError: a prompt does not fit the context, or what follows it has no tokens.
@@ -78,10 +78,10 @@ def refuse_other_config(model: Model, name: str, chosen: ModelChoice) -> None:
         UsageError: the checkpoint does not exist, or has another shape.
         LesionError: its config cannot be read, or is not that of a decoder.
     """
-    told = configuration(chosen.source, revision=chosen.revision).get_text_config(decoder=True)
+    theirs = configuration(chosen.source, revision=chosen.revision).get_text_config(decoder=True)
     own = model.network.config.get_text_config(decoder=True)
     for attribute, word in SHAPE.items():
-        here, there = getattr(own, attribute, None), getattr(told, attribute, None)
+        here, there = getattr(own, attribute, None), getattr(theirs, attribute, None)
         if here != there and isinstance(here, int) and isinstance(there, int):
             raise _another(chosen.name, word.format(there), name, word.format(here))
 
@@ -92,9 +92,9 @@ def refuse_other_shape(model: Model, name: str, there: Model, checkpoint: str) -
     Raises:
         UsageError: a matrix of one is not one of the other, or has another shape.
     """
-    own, told = ({a: matrix.shape for a, matrix in one.anatomy.matrices.items()} for one in (model, there))
-    for address in (*own, *told):
-        here, other = own.get(address), told.get(address)
+    own, theirs = ({a: matrix.shape for a, matrix in each.anatomy.matrices.items()} for each in (model, there))
+    for address in (*own, *theirs):
+        here, other = own.get(address), theirs.get(address)
         if here != other:
             words = [
                 f"no {address}" if shape is None else f"{address} of {shape[0]} × {shape[1]}" for shape in (other, here)

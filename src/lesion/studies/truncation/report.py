@@ -1,4 +1,4 @@
-"""The report of a truncation search: one self-contained page, and the tables beside it."""
+"""The report of a truncation search, in reading order."""
 
 from __future__ import annotations
 
@@ -6,270 +6,202 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
+from pydantic import ValidationError
 
-from lesion.atomic import replace
-from lesion.core.cost import beside
-from lesion.report import browser, scales, wording
-from lesion.report.files import finite, plain_json, rendered, spreadsheet, writing
-from lesion.report.wording import signed
-from lesion.studies.truncation import charts as truncation_charts
-from lesion.studies.truncation import curves as truncation_curves
-from lesion.studies.truncation import figures as truncation_figures
-from lesion.studies.truncation import findings as truncation_prose
-from lesion.studies.truncation import maps as truncation_maps
-from lesion.studies.truncation import spectra as truncation_spectra
-from lesion.studies.truncation import tables as truncation_tables
-from lesion.studies.truncation.cells import Along, Cell, Search, Tokens, found
-from lesion.studies.truncation.charts import BOTTOM, SIZES, TOP, Curve, around_zero
-from lesion.studies.truncation.tables import text_tables as text_tables
+from lesion.core import cost
+from lesion.plain import plain
+from lesion.report import wording
+from lesion.report.blocks import Block, Chapter, Facts, Findings, Folded, Page, Prose, Section
+from lesion.report.publishing import html, publish
+from lesion.studies.truncation import charts, maps, spectra, tables
+from lesion.studies.truncation import findings as prose
+from lesion.studies.truncation.result import Decompositions, TruncationSummary
 
-MOST_ROWS = 1500
-"""The table in the page has at most so many cells, the best first; `cells.csv` has them all."""
-UNTOLD = ("title", "approximate")
-"""Entries of the study that the page tells elsewhere."""
+SAME = (
+    "Edits and the unedited model answered the same items with the same prompts and decoding. Brackets are {level}"
+    " intervals; where one reaches across 0, nothing is claimed."
+)
+REVISIONS = (
+    "The edit that was chosen on the model searched (the last place), on other revisions of it. Revisions stand side by"
+    " side in the order given; their distance says nothing."
+)
+READING = (
+    "A cell replaces one matrix by a part of its spectrum: the largest singular values (top) or the smallest (bottom),"
+    " keep being the fraction of the rank. Everything else of the model stays as it is.",
+    "The edit is chosen on validation items only, and tested on test items. A gain on validation items alone is what"
+    " choosing the best of many gives also where there is nothing to find.",
+    "Where accuracy gains and the log-probability of gold answers does not, or the other way round, read the answers.",
+    "Where a model gives one label nearly always, accuracy says how frequent that label is among the items.",
+    "That a removal helps does not show that the removed part of the spectrum is special: compare the removal of the"
+    " whole matrix, or the other side, in the map where it was evaluated.",
+    "No evidence is not evidence of nothing: the interval says what was ruled out.",
+)
 
 
-def write(folder: Path, summary: Mapping[str, Any]) -> Path:
-    """Write `report.html`, `summary.json`, the tables as CSV and the maps of the objective as PNG, each whole.
-
-    Args:
-        folder: made if it is not there; files of an earlier report are replaced.
-        summary: what a truncation search found, or its `summary.json` read back.
+def write(folder: Path, summary: TruncationSummary) -> Path:
+    """Write `report.html`, the tables as CSV and the figures as PNG and SVG, each whole.
 
     Returns:
         The path of `report.html`.
 
     Raises:
-        LesionError: the summary does not have the form that a search writes, or the folder cannot be written.
+        LesionError: the folder cannot be written.
     """
-    text = page(beside(summary, folder))
-    tables = truncation_tables.csv(summary)
-    search = found(summary)
-    drawn = {
-        f"map-{index}.png" if index else "map.png": truncation_figures.heat(search, figure)
-        for index, figure in enumerate(_of_objective(search))
-    }
-    with writing(Path(folder), "truncation") as place:
-        for name, png in drawn.items():
-            replace(place / "figures" / name, png)
-        for name, table in tables.items():
-            replace(place / name, spreadsheet(table))
-        replace(place / "summary.json", plain_json(summary))
-        html = place / "report.html"
-        replace(html, text)
-    return html
+    return publish(Path(folder), "truncation", report(summary, decompositions(folder)))
 
 
-def page(summary: Mapping[str, Any]) -> str:
-    """The text of `report.html`: no request leaves it; texts of models and tasks are never parsed.
-
-    Raises:
-        LesionError: the summary does not have the form that a search writes.
-    """
-    search = found(summary)
-    figures = truncation_maps.figures(search)
-    return rendered(
-        "truncation.html.jinja",
-        dict(browser.NOTHING),
-        title=search.study.get("title") or _title(search),
-        version=search.study.get("version") or "",
-        level=f"{100 * search.level:g}{wording.SPACE}%",
-        approximate=wording.approximate(search.study),
-        search=search,
-        findings=truncation_prose.findings(search),
-        figures=figures,
-        undrawn=[one.name for one in truncation_maps.measures(search)[len(figures) :]],
-        eliminated=any(cell.eliminated is not None for cell in search.cells),
-        collapsed=truncation_maps.collapsed(search.cells),
-        unasked=any(not cell.outcomes and cell.eliminated is None for cell in search.cells),
-        asked=_asked(search),
-        spectra=_spectra(search),
-        path=[truncation_curves.path(search, size) for size in SIZES] if _drawable(search) else None,
-        path_legend=truncation_curves.path_legend(search),
-        tokens=_tokens(search),
-        revisions=_revisions(search),
-        token_rows=search.tokens,
-        rows=_rows(search)[:MOST_ROWS],
-        details=_details(search),
-        change=truncation_maps.change,
-        state=_state,
-        score=truncation_curves.score,
-        level_of=truncation_maps.level,
-        nats=truncation_maps.nats,
-        nats_interval=truncation_maps.nats_interval,
-        said=truncation_maps.label,
-        signed=signed,
-        Measure=truncation_maps.Measure,
+def chapter(summary: TruncationSummary) -> Chapter:
+    """What the study adds to a page over several studies."""
+    return Chapter(
+        "Does removing a part of a matrix's spectrum make the model better?",
+        "Truncations are tried on validation items; the best is tested on items that the search never saw.",
+        tuple(prose.findings(summary)),
     )
 
 
-def _of_objective(search: Search) -> list[truncation_maps.Figure]:
-    kinds = ("screen", "gold" if search.by_gold else "accuracy")
-    return [figure for figure in truncation_maps.figures(search) if figure.measure.kind in kinds and figure.maps]
+def page(summary: TruncationSummary) -> str:
+    """The text of `report.html`."""
+    return html(report(summary))
 
 
-def _title(search: Search) -> str:
+def decompositions(folder: Path) -> Decompositions | None:
+    """What the search in a folder decomposed; None where that is not known."""
+    try:
+        return Decompositions.model_validate(cost.read(folder).get("decompositions"))
+    except ValidationError:
+        return None
+
+
+def report(summary: TruncationSummary, work: Decompositions | None = None) -> Page:
+    """What the page holds."""
+    level = charts.level(summary)
+    findings = Findings(tuple(prose.findings(summary, work)))
+    sections = [
+        Section("Findings", "Findings", (findings, Prose((SAME.format(level=level),)))),
+        Section("Search", "What was searched", _searched(summary)),
+        Section("Map", "Every matrix, layer and keep against the unedited model", tuple(_maps(summary))),
+        Section("Test", "On items that had no part in the choice", (tables.test(summary),)),
+    ]
+    if summary.searched_tokens:
+        label = "The numbers" + (", of all revisions" if summary.followed else "")
+        table = Folded(label, (tables.tokens(summary),))
+        title = "The right and the tempting token, before and after"
+        sections.append(Section("Tokens", title, (*charts.token_figures(summary), table)))
+    if summary.revisions:
+        figures = charts.revision_figures(summary)
+        sections.append(Section("Revisions", "Along the revisions", (Prose((REVISIONS,)), *figures)))
+    if summary.path:
+        figure = charts.path_figure(summary)
+        steps: list[Block] = [*([figure] if figure else []), tables.composition(summary)]
+        sections.append(Section("Composition", "Composed over layers", tuple(steps)))
+    if (spectrum := spectra.figure(summary)) is not None:
+        sections.append(Section("Spectra", "Spectra", (spectrum,)))
+    sections.append(Section("Cells", "All cells on the validation items", (tables.best_cells(summary),)))
+    sections.append(_study(summary))
+    return Page(
+        title=plain(summary.study.title or _title(summary)),
+        eyebrow="truncation of weights",
+        sections=tuple(section for section in sections if section.blocks),
+        version=summary.version,
+        approximate=summary.approximate or "",
+        tables=(tables.cells(summary), tables.revisions(summary), tables.spectra(summary)),
+    )
+
+
+def _title(summary: TruncationSummary) -> str:
     """The title of a study that has none of its own."""
-    tasks = wording.listed([task.name for task in search.tasks])
-    model = search.model.get("name") or "a model"
-    return f"Truncations of {model}" + (f" for {tasks}" if tasks else "")
+    tasks = wording.listed([task.name for task in summary.tasks])
+    return f"Truncations of {summary.model.name} for {tasks}"
 
 
-def _asked(search: Search) -> list[tuple[str, str]]:
-    """What was searched, by name, for the table at the head."""
-    entry = search.search
-    layers = [int(layer) for layer in entry.get("layers") or ()]
-    merged = int(entry.get("merged") or 0)
-    told = [
-        ("matrices", ", ".join(map(str, entry.get("matrices") or ()))),
-        ("layers", wording.layer_runs(layers)),
-        ("keep", ", ".join(wording.keep(float(keep)) for keep in entry.get("keep") or ()) + " of the rank"),
-        ("sides", ", ".join(map(str, entry.get("sides") or ()))),
-        ("chosen by", "log-probability of gold answers" if search.by_gold else "accuracy"),
-        (
-            "cells",
-            f"{int(entry.get('cells') or len(search.cells)):,}"
-            + (f", and {merged:,} more that keep the same as another" if merged else ""),
-        ),
-        ("asked in full", _asked_in_full(search)),
-        ("chosen on", _items(search, "validation_items")),
-        ("told on", _items(search, "test_items")),
-    ]
-    return [(name, value) for name, value in told if value.strip()]
-
-
-def _asked_in_full(search: Search) -> str:
-    full, gone = search.complete, search.given_up
-    if not full and not gone:
-        return ""
-    return wording.counted(full, "cell") + (f", and {gone:,} more given up early" if gone else "")
-
-
-def _items(search: Search, part: str) -> str:
-    kind = part.partition("_")[0]
-    return ", ".join(f"{wording.counted(getattr(task, part), f'{kind} item')} of {task.name}" for task in search.tasks)
-
-
-def _spectra(search: Search) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "legend": truncation_spectra.legend(search, of),
-            "drawn": [truncation_spectra.chart(search, of, size) for size in SIZES],
-        }
-        for name, of in truncation_spectra.panels(search)
-    ]
-
-
-def _drawable(search: Search) -> bool:
-    return sum(step.after is not None for step in search.path) > 1
-
-
-def _tokens(search: Search) -> list[dict[str, Any]]:
-    """Before and after on the model that was searched: per task a panel of probabilities and one of margins."""
-    found = []
-    for task, of_task in _by_task(truncation_prose.main_tokens(search)).items():
-        edits = list(dict.fromkeys(one.edit for one in of_task))
-
-        def at(one: Tokens, edits: list[str] = edits) -> int:
-            return edits.index(one.edit)
-
-        curves = truncation_curves.probabilities(search, of_task, at, by_edit=False)
-        margins = truncation_curves.margins(search, of_task, at, by_edit=False)
-        names = [search.role(edit) for edit in edits]
-        panels = _panels(names, "edit", (), curves, margins)
-        legend = truncation_charts.legend(curves)
-        found.append({"task": task, "counts": _counts(of_task), "legend": legend, "panels": panels})
-    return found
-
-
-def _revisions(search: Search) -> list[dict[str, Any]]:
-    """Per task along the revisions that were asked: accuracy, and of contrasts both tokens and their margin."""
-    found = []
-    names = [*search.followed, truncation_curves.SEARCHED]
-    tokens = _by_task(search.tokens)
-    for task in dict.fromkeys([*(one.task for one in search.revisions), *(tokens if search.followed else ())]):
-        of_task = tokens.get(task, [])
-
-        def at(one: Tokens) -> int:
-            return len(names) - 1 if one.revision is None else names.index(one.revision)
-
-        of_task = sorted(of_task, key=at)
-        curves = truncation_curves.probabilities(search, of_task, at, by_edit=True)
-        margins = truncation_curves.margins(search, of_task, at, by_edit=True)
-        accuracies = truncation_curves.accuracies(search, task, search.followed)
-        panels = _panels(names, "revision", accuracies, curves, margins)
-        along = [one for one in search.revisions if one.task == task]
-        edits = list(dict.fromkeys([*(one.edit for one in along), *(one.edit for one in of_task)]))
-        legend = truncation_curves.revisions_legend(search, edits, tokens=bool(of_task))
-        found.append({"task": task, "counts": _counts([*along, *of_task]), "legend": legend, "panels": panels})
-    return found
-
-
-def _by_task(of: Sequence[Tokens]) -> dict[str, list[Tokens]]:
-    found: dict[str, list[Tokens]] = {}
-    for one in of:
-        found.setdefault(one.task, []).append(one)
-    return found
-
-
-def _counts(of: Sequence[Tokens | Along]) -> list[int]:
-    return sorted({one.items for one in of})
-
-
-def _panels(
-    names: Sequence[str], along: str, accuracies: Sequence[Curve], curves: Sequence[Curve], margins: Sequence[Curve]
-) -> list[tuple[str, Sequence[Markup]]]:
-    """A heading and a chart, narrow and wide, for each of the three that has curves."""
-
-    def chart(of: Sequence[Curve], unit: str, size: tuple[int, int]) -> Markup:
-        values = truncation_charts.heights(of)
-        if unit == "margin, nats":
-            return truncation_charts.over(names, of, around_zero(values, size), (along, unit), size, 0.0)
-        y = scales.shares(values, size[1] - BOTTOM, TOP)
-        return truncation_charts.over(names, of, y, (along, unit), size)
-
-    every = (
-        ("Accuracy", "accuracy, %", accuracies),
-        ("The two tokens", "mean probability, %", curves),
-        ("Margin, log p right − log p tempting", "margin, nats", margins),
+def _searched(summary: TruncationSummary) -> tuple[Block, ...]:
+    study, full, given_up = summary.study, summary.complete, summary.given_up
+    merged = f", and {summary.merged:,} more that keep the same as another" if summary.merged else ""
+    early = f", and {given_up:,} more given up early" if given_up else ""
+    facts = (
+        ("matrices", ", ".join(summary.matrices)),
+        ("layers", wording.layer_runs(summary.layers)),
+        ("keep", ", ".join(wording.keep(keep) for keep in study.keep) + " of the rank"),
+        ("sides", ", ".join(summary.sides)),
+        ("chosen by", "log-probability of gold answers" if summary.by_gold else "accuracy"),
+        ("cells", f"{len(summary.cells):,}{merged}"),
+        ("evaluated in full", f"{wording.counted(full, 'cell')}{early}"),
+        ("chosen on", _items(summary, "validation")),
+        ("tested on", _items(summary, "test")),
     )
-    return [(name, [chart(of, unit, size) for size in SIZES]) for name, unit, of in every if of]
+    return Facts(_visible(facts)), Prose(title="The unedited model"), tables.unedited(summary)
 
 
-def _rows(search: Search) -> list[Cell]:
-    """The cells of the table: those with a score first, the best of them first."""
-    best = search.ranked()
-    others = [cell for cell in search.cells if not cell.complete or cell.score is None]
-    return [*best, *sorted(others, key=lambda cell: -(cell.screen if cell.screen is not None else float("-inf")))]
+def _items(summary: TruncationSummary, part: str) -> str:
+    return ", ".join(
+        f"{wording.counted(getattr(task, f'{part}_items'), f'{part} item')} of {task.name}" for task in summary.tasks
+    )
 
 
-def _state(search: Search, cell: Cell) -> str:
-    """What became of a cell, in a few words."""
-    if cell.edit == search.best:
-        return "chosen" if search.chosen else "best, not chosen"
-    if cell.eliminated is not None:
-        return f"given up after {cell.eliminated:,}"
-    if not cell.outcomes:
-        return "screened out" if search.screened else "not asked"
-    return "one label" if cell.collapsed else "asked in full"
+def _maps(summary: TruncationSummary) -> list[Block]:
+    """The maps of every measure, those that do not show what the search maximises folded; the first have files."""
+    every = maps.all_maps(summary)
+    if not every:
+        return []
+    blocks: list[Block] = []
+    of_objective = ("screen", "gold" if summary.by_gold else "accuracy")
+    named = 0
+    for place, of_measure in enumerate(every):
+        name = ""
+        if of_measure.measure.kind in of_objective:
+            name, named = f"map-{named}" if named else "map", named + 1
+        figures = tuple(maps.figures(summary, of_measure, name))
+        blocks += figures if place == 0 else [Folded(of_measure.measure.name, figures)]
+    undrawn = [measure.name for measure in maps.measures(summary)[len(every) :]]
+    return [*blocks, Prose((_map_note(summary, undrawn),))]
 
 
-def _details(search: Search) -> list[tuple[str, str]]:
+def _map_note(summary: TruncationSummary, undrawn: Sequence[str]) -> str:
+    note = "Columns: layers. Rows: fraction of the rank kept, and how many singular values that is."
+    signs = [
+        ("empty, the screen left it out", any(not cell.outcomes and cell.eliminated is None for cell in summary.cells)),
+        ("×, given up early", summary.given_up > 0),
+        ("≡, one label nearly always", any(cell.collapsed for cell in summary.cells)),
+    ]
+    if shown := [sign for sign, there in signs if there]:
+        note += f" Outlined cells have no number to compare: {'; '.join(shown)}."
+    note += (
+        " All are on the items that choose: the largest of many is partly luck, which is why the test has items of its"
+        " own. Point at a cell to read all of its numbers."
+    )
+    if undrawn:
+        note += f" Not drawn, for want of room: {'; '.join(undrawn)}."
+    return f"{note} Unrounded: cells.csv."
+
+
+def _study(summary: TruncationSummary) -> Section:
+    blocks: list[Block] = [Facts(tuple(_facts(summary)))]
+    if summary.notes:
+        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
+    blocks.append(Prose(items=READING, title="How to read this", quiet=False))
+    return Section("Study", "The study", tuple(blocks))
+
+
+def _facts(summary: TruncationSummary) -> Sequence[tuple[str, str]]:
     """The study's and the model's own entries, for whoever wants to repeat it."""
-    told = [(str(name), _plain(value)) for name, value in search.study.items() if name not in UNTOLD]
-    told += [("model" if name == "name" else str(name), _plain(value)) for name, value in search.model.items()]
+    study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title", "model", "tasks"})
+    facts = [(name.replace("_", " "), _plain(value)) for name, value in study.items()]
+    facts += [(name, str(value)) for name, value in summary.model.model_dump(exclude={"name"}).items()]
     tasks = (
         f"{task.name} ({task.kind}, {wording.counted(task.validation_items, 'validation item')}, "
         f"{wording.counted(task.test_items, 'test item')})"
-        for task in search.tasks
+        for task in summary.tasks
     )
-    told.append(("tasks", ", ".join(tasks)))
-    return told
+    return _visible([("model", summary.model.name), ("tasks", ", ".join(tasks)), *facts])
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, list | tuple):
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_plain(part)}" for name, part in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(_plain, value))
-    return value if isinstance(value, str) else str(finite(value))
+    return str(value)
+
+
+def _visible(facts: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, plain(value)) for name, value in facts if value)

@@ -1,6 +1,6 @@
-"""Search: the cells of a grid compared on validation items, the best chosen, composed, and told on test items.
+"""Search: the cells of a grid compared on validation items, the best chosen and composed.
 
-Nothing here decides by what the test items say.
+Nothing here sees an answer to a test item.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class Step:
 
 
 @dataclass
-class Found:
-    """What a search has found.
+class SearchOutcome:
+    """What a search decided, on validation items alone.
 
     Attributes:
         screened: mean log-probability of gold answers minus the baseline's, by edit, of every cell; None unscreened.
-        asked: the cells that were asked in full, in the order of the grid.
+        evaluated: the cells that were to be evaluated in full, in the order of the grid.
         eliminated: after how many items each cell was given up.
         scores: of the cells that were answered in full.
         baseline: score of the unedited model.
@@ -92,7 +92,7 @@ class Found:
     """
 
     screened: dict[Truncate, float] | None = None
-    asked: list[Cell] = field(default_factory=list)
+    evaluated: list[Cell] = field(default_factory=list)
     eliminated: dict[Truncate, int] = field(default_factory=dict)
     scores: dict[Edit, Score] = field(default_factory=dict)
     baseline: Score = field(default_factory=lambda: Score(math.nan, math.nan))
@@ -105,42 +105,42 @@ class Found:
     notes: list[str] = field(default_factory=list)
 
 
-def search(study: TruncationStudy, cells: Sequence[Cell], parts: Split, model: Recollection) -> Found:
-    """Screen, ask, choose and compose, on validation items alone.
+def search(study: TruncationStudy, cells: Sequence[Cell], parts: Split, model: Recollection) -> SearchOutcome:
+    """Screen, evaluate, choose and compose, on validation items alone.
 
     Args:
         study: how.
         cells: of the grid.
         parts: the items.
-        model: who is asked.
+        model: answers, and remembers its answers.
     """
-    found = Found()
-    _screen(study, cells, parts, model, found)
-    _ask_in_full(study, parts, model, found)
-    found.baseline = _score(study, parts, model, BASELINE)
+    outcome = SearchOutcome()
+    _screen(study, cells, parts, model, outcome)
+    _evaluate_in_full(study, parts, model, outcome)
+    outcome.baseline = _score(study, parts, model, BASELINE)
     sound = []
-    for cell in found.asked:
-        if cell.edit not in found.eliminated:
-            found.scores[cell.edit] = _score(study, parts, model, cell.edit)
+    for cell in outcome.evaluated:
+        if cell.edit not in outcome.eliminated:
+            outcome.scores[cell.edit] = _score(study, parts, model, cell.edit)
             if not collapsed_anywhere(parts, model, cell.edit):
                 sound.append(cell)
-    # Of equals, the one that keeps more: it changes less.
-    ranked = sorted(sound, key=lambda cell: (found.scores[cell.edit], cell.rank / cell.of), reverse=True)
+    # Of equals, the edit that keeps more: it changes less.
+    ranked = sorted(sound, key=lambda cell: (outcome.scores[cell.edit], cell.rank / cell.of), reverse=True)
     if ranked:
-        found.best = ranked[0].edit
-        if found.scores[found.best].better(found.baseline):
-            found.chosen = found.best
-    if study.compose and found.chosen is not None:
-        _compose(study, ranked, parts, model, found)
-    return found
+        outcome.best = ranked[0].edit
+        if outcome.scores[outcome.best].better(outcome.baseline):
+            outcome.chosen = outcome.best
+    if study.compose and outcome.chosen is not None:
+        _compose(study, ranked, parts, model, outcome)
+    return outcome
 
 
 def collapsed(answers: Answers, baseline: Answers) -> tuple[str, float, bool]:
     """The most frequent answer, the share of items that it is given to, and whether it is a label.
 
-    It is one where at least 90 % of the answers are the same, and the unedited model gives that same answer to at least
-    10 points fewer of the items. How often it is right does not count: where one answer is that of nearly all items,
-    an edit that says nothing else has found how frequent the answer is. One item alone tells nothing.
+    It is a label where at least 90 % of the answers are the same, and the unedited model gives that same answer to at
+    least 10 points fewer of the items. How often it is right does not count: where one answer is that of nearly all
+    items, the accuracy of such an edit says how frequent the answer is. A single item says nothing.
     """
     label, count = Counter(answers.labels).most_common(1)[0]
     items = len(answers.labels)
@@ -154,7 +154,7 @@ def collapsed(answers: Answers, baseline: Answers) -> tuple[str, float, bool]:
 
 
 def collapsed_anywhere(parts: Split, model: Recollection, edit: Edit) -> bool:
-    """Whether under the edit nearly all validation items of some task get one answer that they had not without it."""
+    """Whether nearly all validation items of some task get one answer that they do not get without the edit."""
     return any(
         collapsed(model.answers(choice, items, edit), model.answers(choice, items, BASELINE))[2]
         for choice, items in ((choice, parts.validation[choice]) for choice in parts.tasks)
@@ -185,7 +185,7 @@ def _with_gold(parts: Split) -> dict[TaskChoice, Task]:
 def _items_for(
     tasks: Mapping[TaskChoice, Task], items: Mapping[TaskChoice, Sequence[Item]]
 ) -> dict[TaskChoice, Sequence[Item]]:
-    by_name = {name: one for choice, one in items.items() for name in (choice.name, gold_of(choice).name)}
+    by_name = {name: drawn for choice, drawn in items.items() for name in (choice.name, gold_of(choice).name)}
     return {choice: by_name[choice.name] for choice in tasks}
 
 
@@ -197,9 +197,11 @@ def ask_in_full(
     model.ask(tasks, _items_for(tasks, items), edits, what)
 
 
-def _screen(study: TruncationStudy, cells: Sequence[Cell], parts: Split, model: Recollection, found: Found) -> None:
-    """Every cell by the gold answers alone; the best of them, and some others, are to be asked in full."""
-    found.asked = list(cells)
+def _screen(
+    study: TruncationStudy, cells: Sequence[Cell], parts: Split, model: Recollection, outcome: SearchOutcome
+) -> None:
+    """Every cell by the gold answers alone; the best of them, and some others, are to be evaluated in full."""
+    outcome.evaluated = list(cells)
     screen = study.screen
     if screen == "none":
         return
@@ -209,7 +211,7 @@ def _screen(study: TruncationStudy, cells: Sequence[Cell], parts: Split, model: 
             return
         screen = Screen()
     if len(cells) <= screen.best + screen.random:
-        found.notes.append(f"All {len(cells)} cells are asked in full: a screen would leave none out.")
+        outcome.notes.append(f"All {len(cells)} cells are asked in full: a screen would leave none out.")
         return
     count = None if screen.items == "all" else screen.items
     items = {choice: parts.validation[choice][:count] for choice in parts.tasks}
@@ -223,40 +225,40 @@ def _screen(study: TruncationStudy, cells: Sequence[Cell], parts: Split, model: 
         return float(np.mean([_mean(model.golds(choice, items[choice], edit)) for choice in parts.tasks]))
 
     baseline, means = mean(BASELINE), [mean(cell.edit) for cell in cells]
-    found.screen = screen
+    outcome.screen = screen
     # Where both are broken they are equally so; −∞ − −∞ would be no number.
-    found.screened = {
-        cell.edit: 0.0 if one == baseline else one - baseline for cell, one in zip(cells, means, strict=True)
+    outcome.screened = {
+        cell.edit: 0.0 if gold == baseline else gold - baseline for cell, gold in zip(cells, means, strict=True)
     }
     order = sorted(range(len(cells)), key=lambda index: -means[index])
     rest = order[screen.best :]
     drawn = np.random.default_rng(study.seed).choice(len(rest), min(screen.random, len(rest)), replace=False)
     kept = {*order[: screen.best], *(rest[index] for index in drawn)}
-    found.asked = [cell for index, cell in enumerate(cells) if index in kept]
+    outcome.evaluated = [cell for index, cell in enumerate(cells) if index in kept]
 
 
-def _ask_in_full(study: TruncationStudy, parts: Split, model: Recollection, found: Found) -> None:
-    alive = list(found.asked)
+def _evaluate_in_full(study: TruncationStudy, parts: Split, model: Recollection, outcome: SearchOutcome) -> None:
+    alive = list(outcome.evaluated)
     if study.eliminate is not None:
         if study.objective == "accuracy" and len(parts.tasks) == 1:
-            alive = _eliminate(study.eliminate, parts, model, found)
+            alive = _eliminate(study.eliminate, parts, model, outcome)
         else:
-            found.notes.append(
+            outcome.notes.append(
                 "No cell is given up early: its bound holds for the accuracy on one task, and here the search goes by "
                 + ("several tasks." if study.objective == "accuracy" else "log-probability.")
             )
     ask_in_full(parts, parts.validation, [cell.edit for cell in alive], model, "answers on validation items")
 
 
-def _eliminate(error: float, parts: Split, model: Recollection, found: Found) -> list[Cell]:
+def _eliminate(error: float, parts: Split, model: Recollection, outcome: SearchOutcome) -> list[Cell]:
     """Give up cells that are worse than the baseline, at looks after some of the items; those that are left."""
     (choice,) = parts.tasks
     items = parts.validation[choice]
     steps = looks(len(items))
-    found.looks = len(steps)
+    outcome.looks = len(steps)
     if not steps:
-        found.notes.append(f"No cell is given up early: {len(items)} validation items are too few to look back at.")
-    alive = list(found.asked)
+        outcome.notes.append(f"No cell is given up early: {len(items)} validation items are too few to look back at.")
+    alive = list(outcome.evaluated)
     at = threshold(error, len(alive), len(steps))
     for seen in steps:
         some = items[:seen]
@@ -270,24 +272,26 @@ def _eliminate(error: float, parts: Split, model: Recollection, found: Found) ->
             len(items),
             at,
         )
-        found.eliminated |= {cell.edit: seen for cell, one in zip(alive, gone, strict=True) if one}
-        alive = [cell for cell, one in zip(alive, gone, strict=True) if not one]
+        outcome.eliminated |= {cell.edit: seen for cell, is_gone in zip(alive, gone, strict=True) if is_gone}
+        alive = [cell for cell, is_gone in zip(alive, gone, strict=True) if not is_gone]
     return alive
 
 
-def _compose(study: TruncationStudy, ranked: Sequence[Cell], parts: Split, model: Recollection, found: Found) -> None:
+def _compose(
+    study: TruncationStudy, ranked: Sequence[Cell], parts: Split, model: Recollection, outcome: SearchOutcome
+) -> None:
     """Add the best cell of each further matrix while that makes the score better; else go back to what was there.
 
     The order is that of the single scores (Sharma et al., section 5.1, go greedily too). What is not better than the
     baseline by itself is not tried.
     """
-    assert found.chosen is not None
-    current: Edit = found.chosen
-    score = found.scores[found.chosen]
-    found.steps.append(Step(found.chosen, current, found.baseline, score, True, "the best single edit"))
-    seen = {found.chosen.address}
+    assert outcome.chosen is not None
+    current: Edit = outcome.chosen
+    score = outcome.scores[outcome.chosen]
+    outcome.steps.append(Step(outcome.chosen, current, outcome.baseline, score, True, "the best single edit"))
+    seen = {outcome.chosen.address}
     for cell in ranked:
-        if cell.edit.address in seen or not found.scores[cell.edit].better(found.baseline):
+        if cell.edit.address in seen or not outcome.scores[cell.edit].better(outcome.baseline):
             continue
         seen.add(cell.edit.address)
         tried = Compose((current, cell.edit))
@@ -296,9 +300,9 @@ def _compose(study: TruncationStudy, ranked: Sequence[Cell], parts: Split, model
         label = collapsed_anywhere(parts, model, tried)
         accepted = after.better(score) and not label
         reason = "better" if accepted else "one answer to nearly all items" if label else "not better, rolled back"
-        found.steps.append(Step(cell.edit, tried, score, after, accepted, reason))
+        outcome.steps.append(Step(cell.edit, tried, score, after, accepted, reason))
         if accepted:
             current, score = tried, after
-            found.scores[tried] = after
+            outcome.scores[tried] = after
     if isinstance(current, Compose):
-        found.composed = current
+        outcome.composed = current

@@ -1,94 +1,144 @@
-"""The spectra of a truncation search as inline SVG: singular values, and what the chosen edit keeps of them."""
+"""The spectra of a truncation search: singular values, and what the chosen edit keeps of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 
-from markupsafe import Markup
+import altair as alt
+import pandas as pd
 
-from lesion.report import scales, wording
-from lesion.report.scales import Scale
-from lesion.studies.truncation.cells import JOINT, Cell, Search, Spectrum
-from lesion.studies.truncation.charts import BOTTOM, LEFT, RIGHT, TOP, drawn, swatch
+from lesion.report import plots, theme, wording
+from lesion.report.blocks import Figure, Panel, Series
+from lesion.report.plots import Axis
+from lesion.studies.truncation.result import JOINT, Cell, Spectrum, TruncationSummary
 
 MOST_COLOURS = 8
-"""More spectra than this in one panel are drawn in grey."""
+"""Where there are more blocks than this, all spectra are grey but those that the chosen edit cuts."""
+MOST_POINTS = 64
+"""Points of a spectrum in its chart, at equal distances on its logarithmic axis."""
+CUT, OTHER = 1, 6
+"""Numbers of the colours where there are too many blocks for a colour each."""
 
 
-def panels(search: Search) -> list[tuple[str, list[Spectrum]]]:
-    """A panel per kind of matrix: a heading and its spectra; those without a value above 0 are left out."""
-    known = [one for one in search.spectra if any(value > 0 for value in one.values)]
+def figure(summary: TruncationSummary) -> Figure | None:
+    """Singular values against their number, a panel per kind of matrix; shaded: what the chosen edit keeps."""
     kinds: dict[str, list[Spectrum]] = {}
-    for one in known:
-        kinds.setdefault(_kind(one.address), []).append(one)
-    return list(kinds.items())
-
-
-def chart(search: Search, of: Sequence[Spectrum], size: tuple[int, int]) -> Markup:
-    """Singular values against their number, both logarithmic; shaded: what the chosen edit keeps of its matrix."""
-    width, height = size
-    values = [value for one in of for value in one.values if value > 0]
-    last = max(one.places[-1] for one in of)
-    x = scales.ratios([1.0, float(last)], LEFT, width - RIGHT)
-    x = Scale(x.low, x.high, x.start, x.end, tuple((v, t) for v, t in x.ticks if v >= 1), logarithmic=True)
-    y = scales.ratios(values, height - BOTTOM, TOP)
-    parts = scales.axes(x, y, ("number of the singular value", "singular value"), height)
-    cut = chosen_cells(search)
-    strokes: list[Markup] = []
-    hits: list[Markup] = []
-    for index, one in enumerate(of):
-        cell = cut.get(one.address)
-        if cell is not None:
-            parts.append(_kept(cell, x, y))
-        at = [(x.at(float(place)), y.at(value)) for place, value in zip(one.places, one.values, strict=True)]
-        faint = not _coloured(of, cut) and cell is None
-        tone = 6 if faint else index if _coloured(of, cut) else 1
-        line = Markup('<g class="t{}"><path class="{}" d="M{}"/></g>').format(
-            tone, "error" if faint else "stroke", "L".join(f"{a:.1f} {b:.1f}" for a, b in at)
-        )
-        strokes.insert(0 if faint else len(strokes), line)  # the chosen one lies on top
-        told = (
-            f"{one.address}: largest {wording.figures(one.values[0], 3)}, smallest {wording.figures(one.values[-1], 3)}"
-        )
-        if cell is not None:
-            told += f"\nchosen: {cell.name} kept, rank {cell.rank} of {cell.of}"
-        hits.append(Markup('<circle class="point" data-tip="{}" cx="{:.1f}" cy="{:.1f}" r="6"/>').format(told, *at[0]))
-    return drawn(
-        "Singular values against their number; the numbers stand in spectra.csv.", size, [*parts, *strokes, *hits]
+    for spectrum in summary.spectra:
+        if any(value is not None and value > 0 for value in spectrum.values):
+            kinds.setdefault(_place(spectrum.address)[1], []).append(spectrum)
+    if not kinds:
+        return None
+    chosen = chosen_cells(summary)
+    blocks = sorted({_place(spectrum.address)[0] for of_kind in kinds.values() for spectrum in of_kind}, key=_number)
+    coloured = len(blocks) <= MOST_COLOURS
+    names = {block: f"block {block}" for block in blocks} if coloured else {}
+    legend = [Series(name, index) for index, name in enumerate(names.values())]
+    if not coloured:
+        legend = [Series("cut by the chosen edit", CUT)] if chosen else []
+        legend.append(Series("other matrices" if chosen else "matrices", OTHER))
+    if any(cell.rank for cell in chosen.values()):
+        legend.append(Series("kept by the chosen edit", colour=theme.SOFT, area=True))
+    return Figure(
+        name="spectra",
+        panels=tuple(Panel((_chart(of_kind, chosen, names),), kind) for kind, of_kind in kinds.items()),
+        caption="Singular values against their number, both logarithmic; values of 0 are not drawn. All: spectra.csv.",
+        legend=tuple(legend),
+        small=len(kinds) > 1,
     )
 
 
-def legend(search: Search, of: Sequence[Spectrum]) -> list[tuple[Markup, str]]:
-    """A picture and an address per spectrum; beside the chosen one, and of many, the others are one entry."""
-    cut = chosen_cells(search)
-    if _coloured(of, cut):
-        return [(swatch(index, "stroke"), one.address) for index, one in enumerate(of)]
-    there = [(swatch(1, "stroke"), one.address) for one in of if one.address in cut]
-    others = f"{len(of) - len(there)} {'others' if there else 'matrices'}"
-    return [*there, (swatch(6, "error"), others)]
-
-
-def _coloured(of: Sequence[Spectrum], cut: Mapping[str, Cell]) -> bool:
-    """Whether every spectrum has its own colour: few of them, and none to stand out from the others."""
-    return len(of) == 1 or (len(of) <= MOST_COLOURS and not any(one.address in cut for one in of))
-
-
-def chosen_cells(search: Search) -> dict[str, Cell]:
-    """Address → the cell of the chosen edit there."""
-    parts = (search.chosen or "").split(JOINT)
-    return {search.by_edit[part].address: search.by_edit[part] for part in parts if part in search.by_edit}
-
-
-def _kept(cell: Cell, x: Scale, y: Scale) -> Markup:
-    if cell.rank == 0:
-        return Markup("")
-    first, last = (1, cell.rank) if cell.side == "top" else (cell.of - cell.rank + 1, cell.of)
-    left, right = x.at(max(x.low, first - 0.5)), x.at(last + 0.5)
-    return Markup('<rect class="baseband" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(
-        left, y.end, max(2.0, right - left), y.start - y.end
+def _chart(spectra: Sequence[Spectrum], chosen: dict[str, Cell], names: dict[str, str]) -> alt.LayerChart:
+    lines = pd.DataFrame(
+        [
+            {"series": spectrum.address, "x": place, "y": value}
+            for spectrum in spectra
+            for place, value in _points(spectrum)
+        ]
     )
+    across = _axis("number of the singular value", 1.0, float(lines["x"].max()) * 1.05)
+    upright = _axis("singular value", float(lines["y"].min()) / 1.1, float(lines["y"].max()) * 1.1)
+    starts = pd.DataFrame(
+        [
+            {"x": float(spectrum.index[0] + 1), "y": spectrum.values[0], "series": spectrum.address}
+            | {"tip": _tip(spectrum, chosen.get(spectrum.address))}
+            for spectrum in spectra
+        ]
+    )
+    every = list(dict.fromkeys(lines["series"]))
+    looks = [_look(address, chosen, list(names)) for address in every]
+    colour, shape = plots.colour(every, looks), plots.shape(every, looks)
+    position = {"x": plots.x(across), "y": plots.y(upright)}
+    tip = alt.Tooltip(field="tip", type="nominal", title=" ")
+    layers: list[alt.Chart] = []
+    # What the chosen edit cuts lies on top.
+    for is_cut, width in ((False, 1.4), (True, 2.6)):
+        opacity = 1.0 if is_cut or names else 0.3
+        of_lines, of_starts = (frame[frame["series"].isin(list(chosen)) == is_cut] for frame in (lines, starts))
+        if of_lines.empty:
+            continue
+        drawn = alt.Chart(of_lines).mark_line(strokeWidth=width, opacity=opacity).encode(**position, color=colour)
+        point = alt.Chart(of_starts).mark_point(size=40, opacity=opacity)
+        layers += [drawn, point.encode(**position, color=colour, shape=shape, tooltip=tip)]
+    kept = [
+        {"x": max(1.0, first - 0.5), "end": last + 0.5}
+        for spectrum in spectra
+        if (cell := chosen.get(spectrum.address)) is not None and cell.rank
+        for first, last in ((1, cell.rank) if cell.side == "top" else (cell.of - cell.rank + 1, cell.of),)
+    ]
+    if kept:
+        shade = alt.Chart(pd.DataFrame(kept)).mark_rect(color=theme.SOFT, opacity=0.16)
+        layers.insert(0, shade.encode(x=plots.x(across), x2=alt.X2(field="end")))
+    return alt.layer(*layers)
 
 
-def _kind(address: str) -> str:
-    block, _, rest = address.partition(".")
-    return rest if block.isdecimal() and rest else address
+def _axis(title: str, low: float, high: float) -> Axis:
+    """A logarithmic axis with ticks at 1, 2 and 5 of every power of ten, over many at 1 alone."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    marks = (1, 2, 5) if len(powers) <= 4 else (1,)
+    ticks = tuple(mark * 10.0**power for power in powers for mark in marks if low <= mark * 10.0**power <= high)
+    return Axis(title, low, high, form="~g", kind="log", ticks=ticks)
+
+
+def _look(address: str, chosen: dict[str, Cell], blocks: Sequence[str]) -> int:
+    """The number of a spectrum's colour and mark."""
+    if blocks:
+        return blocks.index(_place(address)[0])
+    return CUT if address in chosen else OTHER
+
+
+def _points(spectrum: Spectrum) -> list[tuple[float, float]]:
+    """(number from 1, value) of the values above 0, of many some at equal distances on a logarithmic axis."""
+    pairs = [
+        (float(index + 1), value)
+        for index, value in zip(spectrum.index, spectrum.values, strict=True)
+        if value is not None and value > 0
+    ]
+    if len(pairs) <= MOST_POINTS:
+        return pairs
+    last = math.log(pairs[-1][0])
+    steps = {round(MOST_POINTS * math.log(place) / last): (place, value) for place, value in pairs}
+    return [pairs[0], *(pair for pair in steps.values() if pair != pairs[0])]
+
+
+def _tip(spectrum: Spectrum, cell: Cell | None) -> str:
+    known = [value for value in spectrum.values if value is not None]
+    ends = f"largest {wording.figures(known[0], 3)}, smallest {wording.figures(known[-1], 3)}"
+    kept = "" if cell is None else f"\nchosen: {cell.name} kept, rank {cell.rank} of {cell.of}"
+    return f"{spectrum.address}: {ends}{kept}"
+
+
+def chosen_cells(summary: TruncationSummary) -> dict[str, Cell]:
+    """Address → the cell of the edit that the search leaves behind."""
+    parts = (summary.chosen or "").split(JOINT)
+    return {summary.by_edit[part].address: summary.by_edit[part] for part in parts if part in summary.by_edit}
+
+
+def _place(address: str) -> tuple[str, str]:
+    """Block and kind of matrix: `3.mlp.up` is `3`, `mlp.up`."""
+    block, _, kind = address.partition(".")
+    return (block, kind) if block.isdecimal() and kind else ("", address)
+
+
+def _number(block: str) -> int:
+    return int(block or -1)

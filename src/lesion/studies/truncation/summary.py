@@ -3,238 +3,364 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
 from lesion.core.cached_answers import Answers, Recollection
+from lesion.core.rates import loops
 from lesion.core.study_file import TaskChoice
+from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, Edit
+from lesion.edits.spectra import spectra
+from lesion.models.load import Model
 from lesion.statistics.contrasts import Contrast, mean
 from lesion.statistics.paired import mcnemar_exact, paired_drop, rank_agreement, wilson
-from lesion.studies.truncation.grid import Cell
-from lesion.studies.truncation.search import Found, Split, collapsed
+from lesion.studies.truncation import grid, search
+from lesion.studies.truncation.result import (
+    Cell,
+    Elimination,
+    Outcome,
+    RevisionOutcome,
+    Score,
+    ScreenOutcome,
+    SearchedModel,
+    SearchedTask,
+    Spectrum,
+    Step,
+    Tested,
+    Tokens,
+    TruncationSummary,
+    Unedited,
+)
+from lesion.studies.truncation.search import SearchOutcome, Split, collapsed
+from lesion.studies.truncation.study import TruncationStudy
 from lesion.tasks.task import Item
 
-DRAWS = 1000  # resamples of cells for the interval of the screen's rank correlation
+DRAWS = 1000
+"""Resamples of cells for the interval of the screen's rank correlation."""
+POINTS = 200
+"""A summary holds so many singular values of a spectrum."""
 
 
-def baselines(parts: Split, model: Recollection, level: float) -> list[dict[str, Any]]:
-    """The unedited model on both parts of every task."""
-    return [
-        {
-            "task": choice.name,
-            "part": part,
-            **_accuracy(answers, answers, level),
-        }
+def summarise(
+    study: TruncationStudy,
+    model: Model,
+    cells: grid.Grid,
+    outcome: SearchOutcome,
+    parts: Split,
+    memory: Recollection,
+) -> TruncationSummary:
+    """The summary of a search, without other revisions.
+
+    Args:
+        study: how was searched.
+        model: that was searched.
+        cells: of the search.
+        outcome: of the search.
+        parts: the items of each task.
+        memory: has all answers that `search.search` and `edits_tested` need.
+    """
+    level, best, composed = study.level, outcome.chosen or outcome.best, outcome.composed or outcome.chosen
+    baselines = {choice: memory.answers(choice, items, BASELINE) for choice, items in parts.validation.items()}
+    return TruncationSummary(
+        version=version("lesion"),
+        approximate=loops(study.decoding.stop_loops).get("approximate"),
+        study=study,
+        model=SearchedModel(
+            name=study.model.name,
+            fingerprint=model.fingerprint,
+            blocks=len(model.anatomy.blocks),
+            family=model.anatomy.family,
+            dtype=str(model.dtype).removeprefix("torch."),
+        ),
+        tasks=tuple(
+            SearchedTask(
+                name=choice.name,
+                kind=task.kind,
+                validation_items=len(parts.validation[choice]),
+                test_items=len(parts.test[choice]),
+            )
+            for choice, task in parts.tasks.items()
+        ),
+        merged=len(cells.merged),
+        screen=screen_outcome(outcome, level, study.seed),
+        elimination=_elimination(study, outcome, parts),
+        unedited=_unedited(parts, memory, level),
+        unedited_score=outcome.baseline.first,
+        cells=tuple(_cell(cell, outcome, parts, memory, baselines, level) for cell in cells.cells),
+        best=None if best is None else str(best),
+        nothing=_nothing(outcome),
+        best_tests=() if best is None else _tests(best, parts, memory, level),
+        path=tuple(_step(study, number, step) for number, step in enumerate(outcome.steps)),
+        composed=str(composed) if outcome.steps else None,
+        composed_tests=_tests(composed, parts, memory, level) if outcome.steps and composed is not None else (),
+        spectra=_spectra(cells, model),
+        tokens=tokens((BASELINE, *edits_tested(outcome)), parts, memory, level),
+        notes=(*outcome.notes, *_notes(cells, parts)),
+    )
+
+
+def edits_tested(outcome: SearchOutcome) -> list[Edit]:
+    """The edits that are evaluated on test items: the chosen one, or else the best, and the composition."""
+    return [edit for edit in (outcome.chosen or outcome.best, outcome.composed) if edit is not None]
+
+
+def followed(
+    summary: TruncationSummary, revision: str, edits: Sequence[Edit], parts: Split, memory: Recollection
+) -> TruncationSummary:
+    """The summary with another revision of the model on the test items, unedited and under the edits."""
+    every, level = (BASELINE, *edits), summary.study.level
+    outcomes = tuple(
+        RevisionOutcome(
+            revision=revision,
+            edit=str(edit),
+            task=choice.name,
+            **_answered(*_pair(choice, edit, parts.test[choice], memory), level),
+        )
+        for edit in every
         for choice in parts.tasks
-        for part, items in (("validation", parts.validation), ("test", parts.test))
-        for answers in (model.answers(choice, items[choice], BASELINE),)
-    ]
+    )
+    return summary.model_copy(
+        update={
+            "tokens": (*summary.tokens, *tokens(every, parts, memory, level, revision)),
+            "revisions": (*summary.revisions, *outcomes),
+        }
+    )
 
 
-def cells(grid: Sequence[Cell], found: Found, parts: Split, model: Recollection, level: float) -> list[dict[str, Any]]:
-    """Every cell of the grid, with what was asked of it on validation items."""
-    asked = {cell.edit for cell in found.asked}
-    baseline = {choice: model.answers(choice, parts.validation[choice], BASELINE) for choice in parts.tasks}
-    rows = []
-    for cell in grid:
-        answered = cell.edit in asked and cell.edit not in found.eliminated
-        rows.append(
-            {
-                "edit": str(cell.edit),
-                "address": cell.edit.address,
-                "layer": cell.layer,
-                "matrix": cell.matrix,
-                "keep": cell.edit.keep,
-                "side": cell.edit.side,
-                "rank": cell.rank,
-                "of": cell.of,
-                "saved": cell.saved,
-                "screen": None if found.screened is None else finite(found.screened[cell.edit]),
-                "eliminated": found.eliminated.get(cell.edit),
-                "score": finite(found.scores[cell.edit].first) if answered else None,
-                "tasks": [
-                    _validated(choice, cell.edit, parts.validation[choice], baseline[choice], model, level)
-                    for choice in parts.tasks
-                ]
-                if answered
-                else [],
-            }
-        )
-    return rows
-
-
-def _validated(
-    choice: TaskChoice, edit: Edit, items: Sequence[Item], baseline: Answers, model: Recollection, level: float
-) -> dict[str, Any]:
-    edited = model.answers(choice, items, edit)
-    drop = paired_drop(baseline.right, edited.right, level)
-    return {
-        "task": choice.name,
-        **_accuracy(edited, baseline, level),
-        "drop": drop.drop,
-        "drop_low": drop.low,
-        "drop_high": drop.high,
-    }
-
-
-def _accuracy(answers: Answers, baseline: Answers, level: float) -> dict[str, Any]:
-    items = len(answers.right)
-    low, high = wilson(int(answers.right.sum()), items, level)
-    label, share, one = collapsed(answers, baseline)
-    return {
-        "items": items,
-        "accuracy": float(answers.right.mean()),
-        "low": low,
-        "high": high,
-        "gold": finite(float(answers.gold.mean())),
-        "label": label,
-        "label_share": share,
-        "collapsed": one,
-    }
-
-
-def tested(edit: Edit, parts: Split, model: Recollection, level: float) -> list[dict[str, Any]]:
-    """An edit on the test items of every task, against the baseline on the same items."""
-    rows = []
+def _unedited(parts: Split, memory: Recollection, level: float) -> tuple[Unedited, ...]:
+    outcomes = []
     for choice in parts.tasks:
-        items = parts.test[choice]
-        baseline, edited = (model.answers(choice, items, one) for one in (BASELINE, edit))
-        drop = paired_drop(baseline.right, edited.right, level)
-        gold = mean(edited.gold - baseline.gold, level)
-        rows.append(
-            {
-                "task": choice.name,
-                "baseline": float(baseline.right.mean()),
-                **_accuracy(edited, baseline, level),
-                # 0.0 − 0.0 is 0.0, and −0.0 would be told as a loss of nothing.
-                "gain": 0.0 - drop.drop,
-                "gain_low": 0.0 - drop.high,
-                "gain_high": 0.0 - drop.low,
-                "p": mcnemar_exact(
-                    int((baseline.right & ~edited.right).sum()), int((edited.right & ~baseline.right).sum())
-                ),
-                **_named("gold_gain", gold, "gold_low", "gold_high"),
-                **_token_gains(baseline, edited, level),
-            }
+        for part, items in (("validation", parts.validation), ("test", parts.test)):
+            values = _answered(*_pair(choice, BASELINE, items[choice], memory), level)
+            del values["collapsed"]  # compared with itself it is not
+            outcomes.append(Unedited(task=choice.name, part=part, **values))
+    return tuple(outcomes)
+
+
+def _cell(
+    cell: grid.Cell,
+    outcome: SearchOutcome,
+    parts: Split,
+    memory: Recollection,
+    baselines: Mapping[TaskChoice, Answers],
+    level: float,
+) -> Cell:
+    scored = outcome.scores.get(cell.edit)
+    outcomes = []
+    for choice in parts.tasks if scored is not None else ():
+        edited = memory.answers(choice, parts.validation[choice], cell.edit)
+        drop = paired_drop(baselines[choice].right, edited.right, level)
+        outcomes.append(
+            Outcome(
+                task=choice.name,
+                drop=Estimate(value=drop.drop, low=drop.low, high=drop.high),
+                **_answered(baselines[choice], edited, level),
+            )
         )
-    return rows
+    return Cell(
+        edit=str(cell.edit),
+        address=cell.edit.address,
+        layer=cell.layer,
+        matrix=cell.matrix,
+        keep=cell.edit.keep,
+        side=cell.edit.side,
+        rank=cell.rank,
+        of=cell.of,
+        saved=cell.saved,
+        screen=None if outcome.screened is None else outcome.screened[cell.edit],
+        eliminated=outcome.eliminated.get(cell.edit),
+        score=None if scored is None else scored.first,
+        outcomes=tuple(outcomes),
+    )
 
 
-def _token_gains(baseline: Answers, edited: Answers, level: float) -> dict[str, float | None]:
+def _tests(edit: Edit, parts: Split, memory: Recollection, level: float) -> tuple[Tested, ...]:
+    """An edit on the test items of every task, against the baseline on the same items."""
+    outcomes = []
+    for choice in parts.tasks:
+        baseline, edited = _pair(choice, edit, parts.test[choice], memory)
+        drop = paired_drop(baseline.right, edited.right, level)
+        lost, won = int((baseline.right & ~edited.right).sum()), int((edited.right & ~baseline.right).sum())
+        right, tempting = _token_gains(baseline, edited, level)
+        outcomes.append(
+            Tested(
+                task=choice.name,
+                baseline=float(baseline.right.mean()),
+                # 0.0 − 0.0 is 0.0, and −0.0 would be written as a loss of nothing.
+                gain=Estimate(
+                    value=0.0 - drop.drop, low=0.0 - drop.high, high=0.0 - drop.low, p=mcnemar_exact(lost, won)
+                ),
+                gold_gain=_estimate(mean(edited.gold - baseline.gold, level)),
+                right_gain=right,
+                tempting_gain=tempting,
+                **_answered(baseline, edited, level),
+            )
+        )
+    return tuple(outcomes)
+
+
+def _token_gains(baseline: Answers, edited: Answers, level: float) -> tuple[Estimate | None, Estimate | None]:
     """How much likelier an edit makes the right and the tempting token: the mean paired difference of probabilities."""
     if baseline.scores.shape[1] != 2 or edited.scores.shape[1] != 2:
-        return {}
-    told: dict[str, float | None] = {}
-    for name, before, after in zip(("right", "tempting"), baseline.scores.T, edited.scores.T, strict=True):
-        change = _within(mean(np.exp(after) - np.exp(before), level), -1.0)
-        told |= _named(f"p_{name}_gain", change, f"p_{name}_gain_low", f"p_{name}_gain_high")
-    return told
+        return None, None
+    right, tempting = (
+        _estimate(mean(np.exp(after) - np.exp(before), level), least=-1.0)
+        for before, after in zip(baseline.scores.T, edited.scores.T, strict=True)
+    )
+    return right, tempting
 
 
 def tokens(
-    edit: Edit, parts: Split, model: Recollection, level: float, revision: str | None = None
-) -> list[dict[str, Any]]:
+    edits: Sequence[Edit], parts: Split, memory: Recollection, level: float, revision: str | None = None
+) -> tuple[Tokens, ...]:
     """Probability, rank and margin of the right and the tempting token on test items, of every task that has them.
 
     Intervals are Student's for the mean over items; those of probabilities are cut off at 0 and 1.
     """
-    rows = []
-    for choice, task in parts.tasks.items():
-        if task.kind != "contrast":
-            continue
-        answers = model.answers(choice, parts.test[choice], edit)
-        if answers.scores.shape[1] != 2:
-            continue  # no logits were finite
-        right, tempting = answers.scores.T
-        ranked = np.where(answers.ranks > 0, answers.ranks, np.nan)
-        rows.append(
-            {
-                "task": choice.name,
-                "part": "test",
-                "edit": str(edit),
-                "revision": revision,
-                "items": len(parts.test[choice]),
-                **_named("p_right", _within(mean(np.exp(right), level)), "p_right_low", "p_right_high"),
-                **_named("p_tempting", _within(mean(np.exp(tempting), level)), "p_tempting_low", "p_tempting_high"),
-                "rank_right": finite(float(np.nanmedian(ranked[:, 0]))),
-                "rank_tempting": finite(float(np.nanmedian(ranked[:, 1]))),
-                **_named("margin", mean(right - tempting, level), "margin_low", "margin_high"),
-            }
-        )
-    return rows
+    outcomes = []
+    for edit in edits:
+        for choice, task in parts.tasks.items():
+            if task.kind != "contrast":
+                continue
+            answers = memory.answers(choice, parts.test[choice], edit)
+            if answers.scores.shape[1] != 2:
+                continue  # no logits were finite
+            right, tempting = answers.scores.T
+            ranked = np.where(answers.ranks > 0, answers.ranks, np.nan)
+            outcomes.append(
+                Tokens(
+                    task=choice.name,
+                    edit=str(edit),
+                    revision=revision,
+                    items=len(parts.test[choice]),
+                    p_right=_estimate(mean(np.exp(right), level), least=0.0),
+                    p_tempting=_estimate(mean(np.exp(tempting), level), least=0.0),
+                    rank_right=float(np.nanmedian(ranked[:, 0])),
+                    rank_tempting=float(np.nanmedian(ranked[:, 1])),
+                    margin=_estimate(mean(right - tempting, level)),
+                )
+            )
+    return tuple(outcomes)
 
 
-def along(edit: Edit, parts: Split, model: Recollection, level: float, revision: str) -> list[dict[str, Any]]:
-    """Accuracy and log-probability of a checkpoint on the test items of every task."""
-    rows = []
-    for choice in parts.tasks:
-        baseline, edited = (model.answers(choice, parts.test[choice], one) for one in (BASELINE, edit))
-        told = _accuracy(edited, baseline, level)
-        rows.append({"revision": revision, "edit": str(edit), "task": choice.name, **told})
-    return rows
-
-
-def screened(found: Found, level: float, seed: int) -> dict[str, Any] | None:
+def screen_outcome(outcome: SearchOutcome, level: float, seed: int) -> ScreenOutcome | None:
     """What the screen was, and how its ranks agree with those of the full evaluation, over the cells that have both.
 
     The interval is that of resampling these cells. They are the best of the screen and some drawn at random, so the
     agreement is that of such a choice, not of all cells.
     """
-    if found.screen is None or found.screened is None:
+    if outcome.screen is None or outcome.screened is None:
         return None
-    both = [cell.edit for cell in found.asked if cell.edit in found.scores]
-    first = np.array([found.screened[edit] for edit in both])
-    second = np.array([found.scores[edit].first for edit in both])
+    both = [cell.edit for cell in outcome.evaluated if cell.edit in outcome.scores]
+    first = np.array([outcome.screened[edit] for edit in both])
+    second = np.array([outcome.scores[edit].first for edit in both])
     value = low = high = math.nan
     if len(both) > 1:
         value = rank_agreement(first.tolist(), second.tolist())
         generator = np.random.default_rng(seed)
-        drawn = [generator.integers(0, len(both), len(both)) for _ in range(DRAWS)]
-        resampled = np.array([rank_agreement(first[one].tolist(), second[one].tolist()) for one in drawn])
+        draws = [generator.integers(0, len(both), len(both)) for _ in range(DRAWS)]
+        resampled = np.array([rank_agreement(first[draw].tolist(), second[draw].tolist()) for draw in draws])
         if np.isfinite(resampled).any():
             low, high = np.nanquantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    return ScreenOutcome(
+        items=outcome.screen.items,
+        best=outcome.screen.best,
+        random=outcome.screen.random,
+        evaluated=len(both),
+        rank_correlation=Estimate(value=value, low=low, high=high),
+    )
+
+
+def _elimination(study: TruncationStudy, outcome: SearchOutcome, parts: Split) -> Elimination | None:
+    if study.eliminate is None or not outcome.looks:
+        return None
+    (items,) = parts.validation.values()
+    return Elimination(
+        error=study.eliminate,
+        looks=outcome.looks,
+        eliminated=len(outcome.eliminated),
+        answers_saved=sum(len(items) - seen for seen in outcome.eliminated.values()),
+    )
+
+
+def _nothing(outcome: SearchOutcome) -> str | None:
+    if outcome.chosen is not None:
+        return None
+    if not outcome.scores:
+        return "No cell was evaluated in full without being given up."
+    if outcome.best is None:
+        return "Under every edit the model gives one answer to nearly all items, and the unedited model does not."
+    return "No edit is better than the unedited model on the validation items."
+
+
+def _notes(cells: grid.Grid, parts: Split) -> list[str]:
+    notes = []
+    if cells.merged:
+        notes.append(
+            f"{len(cells.merged)} keeps were not asked again: they keep the same number of components as another, or"
+            f" all of them."
+        )
+    if all(task.kind != "contrast" for task in parts.tasks.values()):
+        names = ", ".join(choice.name for choice in parts.tasks)
+        notes.append(
+            f"{names}: no tempting token, so that no token probabilities are told; ioi, facts and their like have one."
+        )
+    return notes
+
+
+def _step(study: TruncationStudy, number: int, step: search.Step) -> Step:
+    def named(score: search.Score) -> Score:
+        accuracy, gold = (score.first, score.second) if study.objective == "accuracy" else (score.second, score.first)
+        return Score(accuracy=accuracy, gold=gold)
+
+    return Step(
+        step=number,
+        added=str(step.added),
+        edit=str(step.edit),
+        before=named(step.before),
+        after=named(step.after),
+        accepted=step.accepted,
+        reason=step.reason,
+    )
+
+
+def _spectra(cells: grid.Grid, model: Model) -> tuple[Spectrum, ...]:
+    """The singular values of the searched matrices, of long spectra some."""
+    of_matrices = []
+    for address in dict.fromkeys(cell.edit.address for cell in cells.cells):
+        matrix = model.anatomy.matrix(address)
+        values = spectra(model).of(address, matrix.read()).values.cpu().numpy()
+        index = np.unique(np.linspace(0, len(values) - 1, min(POINTS, len(values))).round().astype(int))
+        of_matrices.append(Spectrum(address=address, index=index.tolist(), values=values[index].tolist()))
+    return tuple(of_matrices)
+
+
+def _pair(choice: TaskChoice, edit: Edit, items: Sequence[Item], memory: Recollection) -> tuple[Answers, Answers]:
+    return memory.answers(choice, items, BASELINE), memory.answers(choice, items, edit)
+
+
+def _answered(baseline: Answers, edited: Answers, level: float) -> dict[str, Any]:
+    """What every outcome has: accuracy, log-probability of the gold answers, and the most frequent answer."""
+    count = len(edited.right)
+    low, high = wilson(int(edited.right.sum()), count, level)
+    label, share, is_label = collapsed(edited, baseline)
     return {
-        "items": found.screen.items,
-        "best": found.screen.best,
-        "random": found.screen.random,
-        "evaluated": len(both),
-        "rank_correlation": finite(value),
-        "low": finite(float(low)),
-        "high": finite(float(high)),
+        "items": count,
+        "accuracy": Estimate(value=float(edited.right.mean()), low=low, high=high),
+        "gold": float(edited.gold.mean()),
+        "label": label,
+        "label_share": share,
+        "collapsed": is_label,
     }
 
 
-def composition(found: Found) -> list[dict[str, Any]]:
-    """The path of a composition, step by step."""
-    return [
-        {
-            "step": number,
-            "added": str(step.added),
-            "edit": str(step.edit),
-            "before": finite(step.before.first),
-            "after": finite(step.after.first),
-            "gold_before": finite(step.before.second),
-            "gold_after": finite(step.after.second),
-            "accepted": step.accepted,
-            "reason": step.reason,
-        }
-        for number, step in enumerate(found.steps)
-    ]
-
-
-def finite(value: float) -> float | None:
-    """The number, or None where JSON has no word for it."""
-    return float(value) if math.isfinite(value) else None
-
-
-def _within(contrast: Contrast, least: float = 0.0) -> Contrast:
-    """The same, with limits no less than `least` and no more than 1; NaN stays NaN."""
-    low, high = np.clip([contrast.low, contrast.high], least, 1.0)
-    return Contrast(contrast.value, float(low), float(high))
-
-
-def _named(name: str, contrast: Contrast, low: str, high: str) -> dict[str, float | None]:
-    return {name: finite(contrast.value), low: finite(contrast.low), high: finite(contrast.high)}
+def _estimate(contrast: Contrast, least: float | None = None) -> Estimate:
+    """The estimate, and with `least` its limits between that and 1."""
+    low, high = contrast.low, contrast.high
+    if least is not None:
+        low, high = np.clip([low, high], least, 1.0)
+    return Estimate(value=contrast.value, low=low, high=high)

@@ -1,252 +1,297 @@
-"""The tables of a truncation search: rows for CSV files, and short ones for the terminal."""
+"""The tables of a truncation search, for its page and its CSV files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
+from lesion.core.values import Estimate
 from lesion.report import wording
-from lesion.report.wording import signed
-from lesion.studies.truncation import findings as truncation_prose
-from lesion.studies.truncation.cells import Cell, Outcome, Search, Tested, Tokens, found
-from lesion.studies.truncation.curves import SEARCHED, score
-from lesion.studies.truncation.maps import level, nats, nats_interval
-
-CELL = ("edit", "address", "layer", "matrix", "keep", "rank", "of", "side", "saved", "screen", "eliminated", "score")
-OUTCOME = (
-    *("task", "items", "accuracy", "low", "high", "drop", "drop_low", "drop_high"),
-    *("gold", "label", "label_share", "collapsed"),
+from lesion.report.table import Column, Table
+from lesion.studies.truncation import numbers
+from lesion.studies.truncation.numbers import log_probability, nats, negative
+from lesion.studies.truncation.result import (
+    SEARCHED,
+    Cell,
+    Outcome,
+    Tested,
+    TruncationSummary,
 )
-BASELINE = ("task", "part", "items", "accuracy", "low", "high", "gold", "label", "label_share")
-TEST = (
-    *("task", "items", "baseline", "accuracy", "low", "high", "gain", "gain_low", "gain_high", "p"),
-    *("gold_gain", "gold_low", "gold_high", "label_share", "collapsed"),
-    *("p_right_gain", "p_right_gain_low", "p_right_gain_high"),
-    *("p_tempting_gain", "p_tempting_gain_low", "p_tempting_gain_high"),
+
+CELL_NUMBERS = ("layer", "rank", "of", "saved", "eliminated", "items")
+UNEDITED_CAPTION = (
+    "Gold: mean log-probability of the gold answers. Most frequent answer: the share of items that it is given to; an"
+    " edit that gives one label nearly always has collapsed, whatever its accuracy."
 )
-STEP = ("step", "edit", "added", "before", "after", "accepted", "reason")
-TOKENS = (
-    *("task", "part", "edit", "revision", "items", "p_right", "p_right_low", "p_right_high"),
-    *("p_tempting", "p_tempting_low", "p_tempting_high", "rank_right", "rank_tempting"),
-    *("margin", "margin_low", "margin_high"),
+TEST_CAPTION = (
+    "Gains: edited minus unedited on the same items; p: McNemar's exact test. Gold: change of the mean log-probability"
+    " of the gold answers. Most frequent answer: the share of items that get it, unedited → edited."
 )
-ALONG = ("revision", "edit", "task", "items", "accuracy", "low", "high", "gold", "label", "label_share", "collapsed")
-BEST = 10
-"""The terminal shows so many of the best cells."""
+CELLS_CAPTION = (
+    "Intervals hold for one cell each, not for the best of all. Parameters saved: as two thin factors instead of the"
+    " matrix; below 0 that would be more. All cells, unrounded: cells.csv."
+)
 
 
-def csv(summary: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """File name → table, of those that have rows; a missing number is empty.
-
-    `cells.csv` has a row per cell and task (and one for a cell without any), `test.csv` one per edit and task.
-    """
-    chosen, composition = summary.get("chosen") or {}, summary.get("composition") or {}
-    best = chosen or summary.get("best") or {}
-    cells = [
-        {name: cell.get(name) for name in CELL} | {name: task.get(name) for name in OUTCOME}
-        for cell in summary.get("cells") or ()
-        for task in cell.get("tasks") or ({"task": None},)
+def unedited(summary: TruncationSummary) -> Table:
+    """A row per task and part: `baseline.csv`."""
+    rows = [
+        {"task": base.task, "part": base.part, "items": base.items, **_ends("accuracy", base.accuracy)}
+        | {"gold": base.gold, "label": base.label, "label_share": base.label_share}
+        for base in summary.unedited
     ]
-    tests = [
-        {"what": what, "edit": entry["edit"]} | {name: test.get(name) for name in TEST}
-        for what, entry in (("chosen" if chosen else "best", best), ("composed", composition))
-        for test in entry.get("tasks") or ()
-    ]
-    spectra = [
-        {"address": one["address"], "index": index, "value": value}
-        for one in summary.get("spectra") or ()
-        for index, value in zip(one.get("index") or range(len(one["values"])), one["values"], strict=True)
-    ]
-    whole = {
-        "layer": "Int64",
-        "rank": "Int64",
-        "of": "Int64",
-        "saved": "Int64",
-        "eliminated": "Int64",
-        "items": "Int64",
-    }
-    tables = {
-        "baseline.csv": _frame(summary.get("baseline") or (), BASELINE),
-        "cells.csv": pd.DataFrame(cells, columns=[*CELL, *OUTCOME]).astype(whole),
-        "test.csv": pd.DataFrame(tests, columns=["what", "edit", *TEST]),
-        "composition.csv": _frame(composition.get("path") or (), STEP),
-        "spectra.csv": pd.DataFrame(spectra, columns=["address", "index", "value"]),
-        "tokens.csv": _frame(summary.get("tokens") or (), TOKENS),
-        "revisions.csv": _frame(summary.get("revisions") or (), ALONG),
-    }
-    return {name: table for name, table in tables.items() if len(table)}
+    return Table(
+        "baseline",
+        pd.DataFrame(rows),
+        (
+            Column("task", "Task", number=False),
+            Column("part", "Part", number=False),
+            Column("items", "Items"),
+            Column("accuracy", "Accuracy", row=_percent("accuracy")),
+            Column("gold", "Gold, nats", log_probability),
+            Column("label_share", "Most frequent answer",
+                   row=lambda row: f"“{wording.short(row['label'], 18)}” {wording.percent(row['label_share'], 0)}"),
+        ),
+        title="The unedited model",
+        caption=UNEDITED_CAPTION,
+    )  # fmt: skip
 
 
-def text_tables(summary: Mapping[str, Any]) -> RenderableType:
-    """The terminal's tables: the unedited model, the best cells, the test, the composition's path, the revisions.
-
-    Raises:
-        LesionError: the summary does not have the form that a truncation search writes.
-    """
-    search = found(summary)
-    parts: list[RenderableType] = []
-    if search.unedited:
-        parts.append(_unedited(search))
-    if best := search.ranked()[:BEST]:
-        parts.append(_best(search, best))
-    if search.best_tests or search.composed_tests:
-        parts += _tests(search)
-    if search.path:
-        parts.append(_path(search))
-    if search.tokens:
-        parts.append(_tokens(search))
-    if search.revisions:
-        parts.append(_revisions(search))
-    if not parts:
-        return Text("Nothing has been searched yet.")
-    caption = (
-        f"Accuracy in %, changes in points, gold (mean log-probability of the gold answers) in nats, each with its "
-        f"{100 * search.level:g} % interval. Cells are told on validation items; of the best of many some is luck."
-    )
-    if label := wording.approximate(search.study):
-        caption += f" Approximate: {label}"
-    return Group(*parts, Text(caption, style="dim"), Text(f"\n{truncation_prose.verdict(search)}", style="bold"))
+def cells(summary: TruncationSummary) -> Table:
+    """A row per cell and task, and one for a cell that was not evaluated in full: `cells.csv`."""
+    rows = []
+    for cell in summary.cells:
+        own = cell.model_dump(include=set(_CELL))
+        for outcome in cell.outcomes or (None,):
+            rows.append({name: own[name] for name in _CELL} | _outcome_row(outcome))
+    return Table("cells", pd.DataFrame(rows).astype(dict.fromkeys(CELL_NUMBERS, "Int64")))
 
 
-def _unedited(search: Search) -> Table:
-    table = _table(
-        f"{search.model.get('name') or 'model'} · unedited", ("task", "part"), ("items", "accuracy", "gold", "label")
-    )
-    for one in search.unedited:
-        said = "" if one.label is None else f"{wording.short(one.label, 14)} {wording.percent(one.label_share, 0)}"
-        accuracy = _accuracy(one.accuracy, one.low, one.high)
-        table.add_row(Text(one.task), one.part, f"{one.items:,}", accuracy, level(one.gold), Text(said))
-    return table
+_CELL = ("edit", "address", "layer", "matrix", "keep", "rank", "of", "side", "saved", "screen", "eliminated", "score")
 
 
-def _best(search: Search, best: Sequence[Cell]) -> Table:
-    tasks = [task.name for task in search.tasks]
-    title = f"The best {len(best)} of {wording.counted(len(search.cells), 'cell')}, on validation items"
-    table = _table(title, ("edit",), ("rank", "score", *tasks))
-    for cell in best:
-        edit = Text(cell.edit, style="bold" if cell.edit == search.chosen else "")
-        outcomes = (_outcome(search, cell.outcomes.get(task)) for task in tasks)
-        table.add_row(edit, f"{cell.rank}/{cell.of}", score(search, cell.score), *outcomes)
-    return table
-
-
-def _outcome(search: Search, outcome: Outcome | None) -> Text:
+def _outcome_row(outcome: Outcome | None) -> dict[str, Any]:
     if outcome is None:
-        return Text("not asked", style="dim")
-    told = _accuracy(outcome.accuracy, outcome.low, outcome.high)
-    base = search.base(outcome.task)
-    change = [] if outcome.drop is None else [f"{signed(-outcome.drop)} points"]
-    if outcome.gold is not None and base is not None and base.gold is not None:
-        change.append(f"{nats(outcome.gold - base.gold)} nats")
-    for line in change:
-        told.append(f"\n{line}")
-    if outcome.collapsed:
-        told.append(f"\none label {wording.percent(outcome.label_share, 0)}", style="bold red")
-    return told
-
-
-def _tests(search: Search) -> list[Table]:
-    """A table per edit: the names of composed ones are long."""
-    found = []
-    for edit, tests in search.tests:
-        title = f"On test items · {search.role(edit)}: {edit}"
-        table = _table(title, ("task",), ("unedited", "edited", "gain", "p", "gold"), whole=True)
-        for test in tests:
-            table.add_row(_asked(test.task, test.items), *_test(test))
-        found.append(table)
-    return found
-
-
-def _test(test: Tested) -> list[Text]:
-    gain = Text(wording.DASH if test.gain is None else f"{signed(test.gain)}\n")
-    gold = Text(f"{nats(test.gold_gain)}\n")
-    edited = Text(f"{wording.points(test.accuracy)}\n").append(wording.interval(test.low, test.high, 0), style="dim")
-    if test.collapsed:
-        edited.append("\none label", style="bold red")
-    return [
-        Text(wording.points(test.baseline)),
-        edited,
-        gain.append(wording.interval(test.gain_low, test.gain_high), style="dim"),
-        Text(wording.p_value(test.p)),
-        gold.append(nats_interval(test.gold_low, test.gold_high), style="dim"),
-    ]
-
-
-def _path(search: Search) -> Table:
-    table = _table(
-        "Composed over layers, on validation items", ("step", "added", "", "why"), ("before", "after"), whole=True
+        names = ("task", "items", "accuracy", "low", "high", "drop", "drop_low", "drop_high", "gold", "label")
+        return dict.fromkeys((*names, "label_share", "collapsed"))
+    return (
+        {"task": outcome.task, "items": outcome.items, **_ends("accuracy", outcome.accuracy)}
+        | _ends("drop", outcome.drop, "drop_")
+        | {"gold": outcome.gold, "label": outcome.label, "label_share": outcome.label_share}
+        | {"collapsed": outcome.collapsed}
     )
-    for step in search.path:
-        stayed = Text("stayed", style="green") if step.accepted else Text("rolled back", style="dim")
-        table.add_row(
-            str(step.step), Text(step.added or step.edit), stayed, Text(step.reason or "", style="dim"),
-            score(search, step.before), score(search, step.after),
-        )  # fmt: skip
-    return table
 
 
-def _tokens(search: Search) -> Table:
-    title = "The right and the tempting token, on test items (ranks: right above tempting)"
-    headings = ("p right", "p tempting", "ranks", "margin")
-    table = _table(title, ("task", "edit"), headings, whole=True)
-    for one in search.tokens:
-        edit = Text(search.role(one.edit))
-        if search.followed:
-            edit.append(f"\n{one.revision or SEARCHED}", style="dim")
-        table.add_row(_asked(one.task, one.items), edit, *_token(one))
-    return table
+def best_cells(summary: TruncationSummary) -> Table:
+    """The page's table: a row per cell, those with a score first and the best of them first, then by the screen."""
+    ranked = summary.ranked()
+    others = [cell for cell in summary.cells if not cell.complete or cell.score is None]
+    least = float("-inf")
+    others.sort(key=lambda cell: -(least if cell.screen is None else cell.screen))
+    rows, columns = [], [
+        Column("address", "Matrix", number=False),
+        Column("side", "Side", number=False),
+        Column("keep", "Keep", wording.keep),
+        Column("rank", "Rank", row=lambda row: f"{row['rank']:,} of {row['of']:,}"),
+        Column("state", "State", number=False),
+        Column("score", "Score", lambda value: numbers.score(summary, value)),
+    ]  # fmt: skip
+    if summary.screen:
+        columns.append(Column("screen", "Screen, nats", nats))
+    for task in summary.tasks:
+        of_task = f"{task.name}, "
+        columns += [
+            Column(f"{of_task}accuracy", f"{of_task}accuracy", row=_percent(f"{of_task}accuracy")),
+            Column(f"{of_task}change", "change, points", row=_points(f"{of_task}change")),
+            Column(f"{of_task}gold", "gold, nats", nats),
+            Column(f"{of_task}label", "one label", lambda value: wording.percent(value, 0)),
+        ]
+    columns.append(Column("saved", "Parameters saved"))
+    for cell in (*ranked, *others):
+        own = ("edit", "address", "side", "keep", "rank", "of", "score", "screen", "saved")
+        row: dict[str, Any] = {name: getattr(cell, name) for name in own} | {"state": state(summary, cell)}
+        for outcome in cell.outcomes:
+            of_task = f"{outcome.task}, "
+            row |= _ends(f"{of_task}accuracy", outcome.accuracy, f"{of_task}accuracy_")
+            row |= _ends(f"{of_task}change", negative(outcome.drop), f"{of_task}change_")
+            gold = None if outcome.collapsed else summary.gold_change(outcome)
+            row |= {f"{of_task}gold": gold, f"{of_task}label": outcome.label_share}
+        rows.append(row)
+    return Table(
+        "",
+        pd.DataFrame(rows),
+        tuple(columns),
+        title="All cells on the validation items",
+        caption=CELLS_CAPTION,
+        mark=lambda row: row["edit"] == summary.chosen,
+    )
 
 
-def _asked(task: str, items: int) -> Text:
-    return Text(task).append(f"\nn = {items:,}", style="dim")
+def state(summary: TruncationSummary, cell: Cell) -> str:
+    """What became of a cell, in a few words."""
+    if cell.edit == summary.best:
+        return "chosen" if summary.chosen else "best, not chosen"
+    if cell.eliminated is not None:
+        return f"given up after {cell.eliminated:,}"
+    if not cell.outcomes:
+        return "screened out"
+    return "one label" if cell.collapsed else "evaluated in full"
 
 
-def _revisions(search: Search) -> Table:
-    table = _table("Along the revisions, on test items", ("revision", "task", "edit"), ("items", "accuracy", "gold"))
-    for one in search.revisions:
-        accuracy = _accuracy(one.accuracy, one.low, one.high)
-        table.add_row(
-            Text(one.revision), Text(one.task), Text(search.role(one.edit)), f"{one.items:,}", accuracy, level(one.gold)
+def test(summary: TruncationSummary) -> Table:
+    """A row per edit and task: `test.csv`."""
+    single = "chosen" if summary.chosen else "best"
+    rows = [
+        {"what": what, "edit": edit} | _test_row(outcome)
+        for what, edit, outcomes in (
+            (single, summary.best, summary.best_tests),
+            ("composed", summary.composed, summary.composed_tests),
         )
-    return table
-
-
-def _token(one: Tokens) -> list[Text]:
-    margin = Text(f"{nats(one.margin)}\n")
-    ranks = [wording.DASH if rank is None else f"{rank:,g}" for rank in (one.rank_right, one.rank_tempting)]
-    return [
-        _probability(one.p_right, one.p_right_low, one.p_right_high),
-        _probability(one.p_tempting, one.p_tempting_low, one.p_tempting_high),
-        Text("\n".join(ranks)),  # below each other: large ones would leave no room for the intervals
-        margin.append(nats_interval(one.margin_low, one.margin_high), style="dim"),
+        for outcome in outcomes
     ]
 
+    def label(row: Mapping[str, Any]) -> str:
+        before = wording.percent(summary.base(row["task"], "test").label_share, 0)
+        return f"{before} → {wording.percent(row['label_share'], 0)}{' collapsed' if row['collapsed'] else ''}"
 
-def _accuracy(value: float | None, low: float | None, high: float | None) -> Text:
-    return Text(f"{wording.points(value)} ").append(wording.interval(low, high, 0), style="dim")
+    roles = {"best": "best, not chosen"}
+    return Table(
+        "test" if rows else "",
+        pd.DataFrame(rows),
+        (
+            Column("edit", "Edit", number=False,
+                   row=lambda row: f"{summary.name(row['edit'])} ({roles.get(row['what'], row['what'])})"),
+            Column("task", "Task", number=False),
+            Column("items", "Items"),
+            Column("accuracy", "Accuracy, unedited → edited",
+                   row=lambda row: f"{wording.percent(row['baseline'])} → {_percent('accuracy')(row)}"),
+            Column("gain", "Gain, points", row=_points("gain")),
+            Column("p", "p", wording.p_value),
+            Column("gold_gain", "Gold, nats", row=_nats("gold_gain", "gold_")),
+            Column("label_share", "Most frequent answer", row=label),
+        ),
+        title="Edits on test items",
+        caption=TEST_CAPTION,
+    )  # fmt: skip
 
 
-def _probability(value: float | None, low: float | None, high: float | None) -> Text:
-    digits = 1 if value is None or value >= 0.1 else 2
-    ends = wording.interval(low, high, 2 if value is not None and value < 0.01 else digits - 1)
-    return Text(f"{wording.points(value, digits)}\n").append(ends, style="dim")
+def _test_row(test: Tested) -> dict[str, Any]:
+    unknown = Estimate(value=None)
+    return (
+        {"task": test.task, "items": test.items, "baseline": test.baseline, **_ends("accuracy", test.accuracy)}
+        | _ends("gain", test.gain, "gain_")
+        | {"p": test.gain.p}
+        | _ends("gold_gain", test.gold_gain, "gold_")
+        | {"label_share": test.label_share, "collapsed": test.collapsed}
+        | _ends("p_right_gain", test.right_gain or unknown, "p_right_gain_")
+        | _ends("p_tempting_gain", test.tempting_gain or unknown, "p_tempting_gain_")
+    )
 
 
-def _frame(entries: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
-    return pd.DataFrame([{name: entry.get(name) for name in columns} for entry in entries], columns=list(columns))
+def composition(summary: TruncationSummary) -> Table:
+    """A row per step: `composition.csv`."""
+    rows = [
+        {"step": step.step, "edit": step.edit, "added": step.added}
+        | {"before": summary.score(step.before), "after": summary.score(step.after)}
+        | {"accepted": step.accepted, "reason": step.reason}
+        for step in summary.path
+    ]
+
+    def score(value: float | None) -> str:
+        return numbers.score(summary, value)
+
+    return Table(
+        "composition" if rows else "",
+        pd.DataFrame(rows),
+        (
+            Column("step", "Step"),
+            Column("added", "Added", summary.name, number=False),
+            Column("before", "Before", score),
+            Column("after", "After", score),
+            Column("accepted", "Outcome", lambda accepted: "stayed" if accepted else "rolled back", number=False),
+            Column("reason", "Why", number=False),
+        ),
+        title="Steps of the composition",
+    )
 
 
-def _table(title: str, left: Sequence[str], right: Sequence[str], *, whole: bool = False) -> Table:
-    """An empty table with texts to the left and numbers to the right; with `whole` no number is broken off a line."""
-    table = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1))
-    for name in left:
-        table.add_column(Text(name), overflow="fold", min_width=8 if whole else None)
-    for name in right:
-        table.add_column(Text(name), justify="right", overflow="fold", no_wrap=whole)
-    return table
+def tokens(summary: TruncationSummary) -> Table:
+    """A row per task, edit and revision: `tokens.csv`."""
+    rows = [
+        dict[str, Any](task=row.task, part="test", edit=row.edit, revision=row.revision, items=row.items)
+        | _ends("p_right", row.p_right, "p_right_")
+        | _ends("p_tempting", row.p_tempting, "p_tempting_")
+        | {"rank_right": row.rank_right, "rank_tempting": row.rank_tempting}
+        | _ends("margin", row.margin, "margin_")
+        for row in summary.tokens
+    ]
+    return Table(
+        "tokens" if rows else "",
+        pd.DataFrame(rows),
+        (
+            Column("task", "Task", number=False),
+            Column("edit", "Edit", summary.role, number=False),
+            Column("revision", "Revision", lambda revision: revision or SEARCHED, number=False),
+            Column("items", "Items"),
+            Column("p_right", "p right", row=_probability("p_right")),
+            Column("p_tempting", "p tempting", row=_probability("p_tempting")),
+            Column("rank_right", "Rank right", numbers.rank),
+            Column("rank_tempting", "Rank tempting", numbers.rank),
+            Column("margin", "Margin, nats", row=_nats("margin", "margin_")),
+        ),
+        title="The two tokens",
+        caption="Ranks are medians, 1 is the likeliest token.",
+    )
+
+
+def revisions(summary: TruncationSummary) -> Table:
+    """A row per revision, edit and task: `revisions.csv`."""
+    rows = [
+        {"revision": row.revision, "edit": row.edit, "task": row.task, "items": row.items}
+        | _ends("accuracy", row.accuracy)
+        | {"gold": row.gold, "label": row.label, "label_share": row.label_share, "collapsed": row.collapsed}
+        for row in summary.revisions
+    ]
+    return Table("revisions" if rows else "", pd.DataFrame(rows))
+
+
+def spectra(summary: TruncationSummary) -> Table:
+    """A row per singular value: `spectra.csv`."""
+    rows = [
+        {"address": spectrum.address, "index": index, "value": value}
+        for spectrum in summary.spectra
+        for index, value in zip(spectrum.index, spectrum.values, strict=True)
+    ]
+    return Table("spectra", pd.DataFrame(rows))
+
+
+def _ends(name: str, estimate: Estimate, prefix: str = "") -> dict[str, float | None]:
+    return {name: estimate.value, f"{prefix}low": estimate.low, f"{prefix}high": estimate.high}
+
+
+def _estimate(row: Mapping[str, Any], name: str, prefix: str) -> Estimate:
+    return Estimate(value=row.get(name), low=row.get(f"{prefix}low"), high=row.get(f"{prefix}high"))
+
+
+def _percent(name: str) -> Any:
+    """What writes an accuracy with its interval; the ends are `low` and `high` where it has no prefix of its own."""
+    prefix = "" if name == "accuracy" else f"{name}_"
+    return lambda row: numbers.percent_estimate(_estimate(row, name, prefix))
+
+
+def _points(name: str) -> Any:
+    return lambda row: numbers.points_estimate(_estimate(row, name, f"{name}_"))
+
+
+def _nats(name: str, prefix: str) -> Any:
+    return lambda row: numbers.nats_estimate(_estimate(row, name, prefix))
+
+
+def _probability(name: str) -> Any:
+    def write(row: Mapping[str, Any]) -> str:
+        estimate = _estimate(row, name, f"{name}_")
+        return numbers.percent_estimate(estimate, numbers.probability_digits(estimate.value))
+
+    return write

@@ -1,0 +1,399 @@
+"""The result of a truncation search: its cells, the edit chosen on validation items, and what the test items say.
+
+Accuracies, shares and probabilities are in 0…1, log-probabilities in nats.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+from lesion.core.values import Estimate, Number, Summary, Value
+from lesion.report import wording
+from lesion.studies.truncation.study import TruncationStudy
+
+UNEDITED = "baseline"
+"""The text form of no edit: how the unedited model is named among edits."""
+JOINT = " + "
+"""What stands between the parts of a composed edit in its text."""
+SEARCHED = "searched"
+"""What stands for the model that was searched, among revisions."""
+Part = Literal["validation", "test"]
+Role = Literal["right", "tempting"]
+
+
+class SearchedModel(Value):
+    """The model that was searched."""
+
+    name: str
+    fingerprint: str
+    blocks: int
+    family: str
+    dtype: str
+
+
+class SearchedTask(Value):
+    """A task and how its items were split; `kind` is `generate`, `choose` or `contrast`."""
+
+    name: str
+    kind: str
+    validation_items: int
+    test_items: int
+
+
+class Unedited(Value):
+    """The unedited model on one part of a task.
+
+    Attributes:
+        gold: mean log-probability of the gold answers.
+        label: the most frequent answer; `label_share`: the share of items that it is given to.
+    """
+
+    task: str
+    part: Part
+    items: int
+    accuracy: Estimate
+    gold: Number
+    label: str
+    label_share: float
+
+
+class Outcome(Value):
+    """One cell on the validation items of one task.
+
+    Attributes:
+        drop: accuracy of the unedited model minus that under the edit, on the same items.
+        gold, label, label_share: as of the unedited model.
+        collapsed: nearly all items get one answer that they do not get without the edit.
+    """
+
+    task: str
+    items: int
+    accuracy: Estimate
+    drop: Estimate
+    gold: Number
+    label: str
+    label_share: float
+    collapsed: bool
+
+
+class Cell(Value):
+    """One matrix with a part of its spectrum kept.
+
+    Attributes:
+        rank, of: how many singular values are kept, and how many there are.
+        saved: parameters fewer as two thin factors; negative where they are more.
+        screen: mean log-probability of the gold answers on the screened items, minus the unedited model's.
+        eliminated: after how many items the cell was given up; None: it was not.
+        score: mean over tasks of what the search maximises.
+        outcomes: one per task; none where the cell was not evaluated in full.
+    """
+
+    edit: str
+    address: str
+    layer: int
+    matrix: str
+    keep: float
+    side: Literal["top", "bottom"]
+    rank: int
+    of: int
+    saved: int
+    screen: Number = None
+    eliminated: int | None = None
+    score: Number = None
+    outcomes: tuple[Outcome, ...] = ()
+
+    def on(self, task: str) -> Outcome | None:
+        """The outcome on a task; None where the cell was not evaluated in full."""
+        return next((outcome for outcome in self.outcomes if outcome.task == task), None)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the cell was evaluated in full."""
+        return self.eliminated is None and bool(self.outcomes)
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether nearly all items of some task get one answer."""
+        return any(outcome.collapsed for outcome in self.outcomes)
+
+    @property
+    def name(self) -> str:
+        """`the top 1 % of 3.mlp.up`."""
+        return (
+            f"the {self.side} {wording.keep(self.keep)} of {self.address}"
+            if self.rank
+            else f"nothing of {self.address}"
+        )
+
+
+class Tested(Value):
+    """An edit on the test items of one task; gains are edited minus unedited on the same items.
+
+    Attributes:
+        baseline: accuracy of the unedited model.
+        gain: of accuracy, with the p of McNemar's exact test; gold_gain: of the log-probability of the gold answers.
+        right_gain, tempting_gain: of the probabilities of the two tokens of a contrast; None for other tasks.
+    """
+
+    task: str
+    items: int
+    baseline: float
+    accuracy: Estimate
+    gain: Estimate
+    gold: Number
+    gold_gain: Estimate
+    label: str
+    label_share: float
+    collapsed: bool
+    right_gain: Estimate | None = None
+    tempting_gain: Estimate | None = None
+
+    def token_gain(self, role: Role) -> Estimate | None:
+        """The gain in probability of the right or the tempting token."""
+        return self.right_gain if role == "right" else self.tempting_gain
+
+
+class Score(Value):
+    """Means over tasks of their means over validation items."""
+
+    accuracy: Number
+    gold: Number
+
+
+class Step(Value):
+    """One step of the greedy composition: an edit added to those accepted before, and the scores before and after."""
+
+    step: int
+    added: str
+    edit: str
+    before: Score
+    after: Score
+    accepted: bool
+    reason: str
+
+
+class Tokens(Value):
+    """The right and the tempting token of a contrast on test items, under one edit.
+
+    Attributes:
+        revision: of the model; None: the model that was searched.
+        p_right, p_tempting: mean probabilities; rank_right, rank_tempting: median ranks, 1 is the likeliest token.
+        margin: mean of log p right − log p tempting.
+    """
+
+    task: str
+    edit: str
+    revision: str | None
+    items: int
+    p_right: Estimate
+    p_tempting: Estimate
+    rank_right: Number
+    rank_tempting: Number
+    margin: Estimate
+
+    def probability(self, role: Role) -> Estimate:
+        """The mean probability of the right or the tempting token."""
+        return self.p_right if role == "right" else self.p_tempting
+
+    def rank(self, role: Role) -> float | None:
+        """The median rank of the right or the tempting token."""
+        return self.rank_right if role == "right" else self.rank_tempting
+
+
+class RevisionOutcome(Value):
+    """Another revision of the model on the test items of one task, under one edit."""
+
+    revision: str
+    edit: str
+    task: str
+    items: int
+    accuracy: Estimate
+    gold: Number
+    label: str
+    label_share: float
+    collapsed: bool
+
+
+class Spectrum(Value):
+    """Singular values of a matrix in falling order; of a long spectrum some, `index` counts from 0."""
+
+    address: str
+    index: tuple[int, ...]
+    values: tuple[Number, ...]
+
+
+class ScreenOutcome(Value):
+    """The screen that chose which cells were evaluated in full.
+
+    Attributes:
+        items: validation items of each task that it looked at.
+        best, random: how many of the best cells, and of the others drawn by the seed, were evaluated.
+        evaluated: cells that have a score as well.
+        rank_correlation: of the screen with the scores, over these; the interval is that of resampling them.
+    """
+
+    items: int | Literal["all"]
+    best: int
+    random: int
+    evaluated: int
+    rank_correlation: Estimate
+
+
+class Elimination(Value):
+    """Cells given up early.
+
+    Attributes:
+        error: bound on the chance that any cell at least as good as the unedited model is given up.
+        looks: how often the answers until then were looked at.
+    """
+
+    error: float
+    looks: int
+    eliminated: int
+    answers_saved: int
+
+
+class Decompositions(Value):
+    """Singular value decompositions over all runs in a folder, as `cost.json` has them."""
+
+    computed: int = 0
+    read: int = 0
+    reused: int = 0
+    seconds: Number = None
+
+
+class TruncationSummary(Summary):
+    """All numbers of a truncation search: what `summary.json` holds.
+
+    Attributes:
+        merged: keeps that leave the same components as another, and so are no cells.
+        unedited_score: what the search maximises, of the unedited model on validation items.
+        best: the best edit on validation items; None: no cell could be one.
+        nothing: why no edit was chosen; None: the best was.
+        best_tests: the best edit on test items; composed_tests: the composed one.
+        composed: the composed edit, or the chosen one where no step was added to it; None: nothing was composed.
+    """
+
+    kind: Literal["truncation"] = "truncation"
+    version: str
+    approximate: str | None = None
+    study: TruncationStudy
+    model: SearchedModel
+    tasks: tuple[SearchedTask, ...]
+    merged: int
+    screen: ScreenOutcome | None
+    elimination: Elimination | None
+    unedited: tuple[Unedited, ...]
+    unedited_score: Number
+    cells: tuple[Cell, ...]
+    best: str | None
+    nothing: str | None
+    best_tests: tuple[Tested, ...] = ()
+    path: tuple[Step, ...] = ()
+    composed: str | None = None
+    composed_tests: tuple[Tested, ...] = ()
+    spectra: tuple[Spectrum, ...]
+    tokens: tuple[Tokens, ...] = ()
+    revisions: tuple[RevisionOutcome, ...] = ()
+
+    @property
+    def by_gold(self) -> bool:
+        """Whether the search maximises the log-probability of the gold answers; else accuracy."""
+        return self.study.objective == "gold"
+
+    @property
+    def chosen(self) -> str | None:
+        """The edit that was chosen: the best one, if it is better than the unedited model on validation items."""
+        return self.best if self.nothing is None else None
+
+    @property
+    def kept(self) -> str | None:
+        """The edit that the search leaves behind: the composition where there is one, else the chosen edit."""
+        return None if self.chosen is None else self.composed or self.chosen
+
+    @cached_property
+    def by_edit(self) -> dict[str, Cell]:
+        """Text form → cell."""
+        return {cell.edit: cell for cell in self.cells}
+
+    @cached_property
+    def _by_part(self) -> dict[tuple[str, str], Unedited]:
+        return {(base.task, base.part): base for base in self.unedited}
+
+    @property
+    def matrices(self) -> list[str]:
+        """Names of the matrices that were searched."""
+        return list(dict.fromkeys(cell.matrix for cell in self.cells))
+
+    @property
+    def layers(self) -> list[int]:
+        """The blocks that were searched."""
+        return sorted({cell.layer for cell in self.cells})
+
+    @property
+    def sides(self) -> list[str]:
+        """The sides of the spectrum that were kept."""
+        return ["top", "bottom"] if self.study.side == "both" else [self.study.side]
+
+    @property
+    def complete(self) -> int:
+        """How many cells were evaluated in full."""
+        return sum(cell.complete for cell in self.cells)
+
+    @property
+    def given_up(self) -> int:
+        """How many cells were given up early."""
+        return sum(cell.eliminated is not None for cell in self.cells)
+
+    @property
+    def followed(self) -> list[str]:
+        """The other revisions that were evaluated."""
+        return list(dict.fromkeys(outcome.revision for outcome in self.revisions))
+
+    @property
+    def tests(self) -> list[tuple[str, tuple[Tested, ...]]]:
+        """What the test items say: of the best edit, and of the composed one where that is another."""
+        tests = [(self.best, self.best_tests)]
+        if self.composed != self.best:
+            tests.append((self.composed, self.composed_tests))
+        return [(edit, outcomes) for edit, outcomes in tests if edit is not None and outcomes]
+
+    @property
+    def searched_tokens(self) -> list[Tokens]:
+        """The tokens of the model that was searched."""
+        return [tokens for tokens in self.tokens if tokens.revision is None]
+
+    def base(self, task: str, part: Part = "validation") -> Unedited:
+        """The unedited model on a part of a task."""
+        return self._by_part[task, part]
+
+    def score(self, score: Score) -> float | None:
+        """Of a score, what the search maximises."""
+        return score.gold if self.by_gold else score.accuracy
+
+    def gold_change(self, outcome: Outcome) -> float | None:
+        """The change of the log-probability of the gold answers on the same validation items."""
+        base = self.base(outcome.task).gold
+        return None if base is None or outcome.gold is None else outcome.gold - base
+
+    def name(self, edit: str) -> str:
+        """An edit in words: `unedited`, `the top 1 % of 3.mlp.up`."""
+        if edit == UNEDITED:
+            return "unedited"
+        parts = edit.split(JOINT)
+        return wording.listed([self.by_edit[part].name if part in self.by_edit else part for part in parts])
+
+    def role(self, edit: str) -> str:
+        """What an edit is to the search, in a word: `unedited`, `chosen`, `best`, `composed`, or its name."""
+        roles = {UNEDITED: "unedited", self.composed: "composed", self.best: "best", self.chosen: "chosen"}
+        return roles.get(edit) or self.name(edit)
+
+    def ranked(self) -> list[Cell]:
+        """The cells that have a score, the best first; those that collapsed come last."""
+
+        def place(pair: tuple[float, Cell]) -> tuple[bool, float, bool]:
+            return pair[1].collapsed, -pair[0], pair[1].edit != self.best
+
+        scored = [(cell.score, cell) for cell in self.cells if cell.complete and cell.score is not None]
+        return [cell for _, cell in sorted(scored, key=place)]

@@ -1,0 +1,182 @@
+"""What `lesion truncate` prints: short tables within 80 columns, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from lesion.core.values import Estimate
+from lesion.plain import plain
+from lesion.report import wording
+from lesion.report.table import terminal_table
+from lesion.studies.truncation.findings import verdict
+from lesion.studies.truncation.numbers import (
+    log_probability,
+    nats,
+    nats_interval,
+    probability_digits,
+    rank,
+    score,
+    step_score,
+)
+from lesion.studies.truncation.result import SEARCHED, Cell, Outcome, Tested, TruncationSummary
+
+BEST = 10
+"""So many of the best cells are shown."""
+
+
+def text_tables(summary: TruncationSummary) -> RenderableType:
+    """The unedited model, the best cells, the test, the composition's steps, the two tokens and the revisions."""
+    parts: list[RenderableType] = [_unedited(summary)]
+    if best := summary.ranked()[:BEST]:
+        parts.append(_best(summary, best))
+    parts += _tests(summary)
+    if summary.path:
+        parts.append(_path(summary))
+    if summary.tokens:
+        parts.append(_tokens(summary))
+    if summary.revisions:
+        parts.append(_revisions(summary))
+    caption = (
+        "Accuracy in %, changes in points, gold (mean log-probability of the gold answers) in nats, each with its"
+        f" {100 * summary.study.level:g} % interval. Cells: on validation items; of the best of many some is luck."
+    )
+    if summary.approximate:
+        caption += f" Approximate: {summary.approximate}"
+    end = plain(verdict(summary))
+    return Group(*parts, Text(plain(caption), style="dim"), Text(f"\n{end}", style="bold"))
+
+
+def _unedited(summary: TruncationSummary) -> Table:
+    table = _table(f"{summary.model.name} · unedited", ("task", "part"), ("items", "accuracy", "gold", "label"))
+    for base in summary.unedited:
+        label = f"{wording.short(base.label, 14)} {wording.percent(base.label_share, 0)}"
+        gold = log_probability(base.gold)
+        table.add_row(_text(base.task), base.part, f"{base.items:,}", _accuracy(base.accuracy), gold, _text(label))
+    return table
+
+
+def _best(summary: TruncationSummary, best: Sequence[Cell]) -> Table:
+    tasks = [task.name for task in summary.tasks]
+    title = f"The best {len(best)} of {wording.counted(len(summary.cells), 'cell')}, on validation items"
+    table = _table(title, ("edit",), ("rank", "score", *tasks))
+    for cell in best:
+        edit = _text(cell.edit, style="bold" if cell.edit == summary.chosen else "")
+        outcomes = (_outcome(summary, outcome) for outcome in cell.outcomes)
+        table.add_row(edit, f"{cell.rank}/{cell.of}", score(summary, cell.score), *outcomes)
+    return table
+
+
+def _outcome(summary: TruncationSummary, outcome: Outcome) -> Text:
+    text = _accuracy(outcome.accuracy)
+    if outcome.drop.value is not None:
+        text.append(f"\n{wording.signed(-outcome.drop.value)} points")
+    gold = summary.gold_change(outcome)
+    if gold is not None:
+        text.append(f"\n{nats(gold)} nats")
+    if outcome.collapsed:
+        text.append(f"\none label {wording.percent(outcome.label_share, 0)}", style="bold red")
+    return text
+
+
+def _tests(summary: TruncationSummary) -> list[Table]:
+    """A table per edit: the names of composed ones are long."""
+    tables = []
+    for edit, tests in summary.tests:
+        title = f"On test items · {summary.role(edit)}: {edit}"
+        table = _table(title, ("task",), ("unedited", "edited", "gain", "p", "gold"), whole=True)
+        for test in tests:
+            table.add_row(_task(test.task, test.items), *_test(test))
+        tables.append(table)
+    return tables
+
+
+def _test(test: Tested) -> list[Text]:
+    edited = Text(f"{wording.points(test.accuracy.value)}\n")
+    edited.append(wording.interval(test.accuracy.low, test.accuracy.high, 0), style="dim")
+    if test.collapsed:
+        edited.append("\none label", style="bold red")
+    gain = Text(wording.DASH if test.gain.value is None else f"{wording.signed(test.gain.value)}\n")
+    return [
+        Text(wording.points(test.baseline)),
+        edited,
+        gain.append(wording.interval(test.gain.low, test.gain.high), style="dim"),
+        Text(wording.p_value(test.gain.p)),
+        _nats(test.gold_gain),
+    ]
+
+
+def _path(summary: TruncationSummary) -> Table:
+    table = _table(
+        "Composed over layers, on validation items", ("step", "added", "", "why"), ("before", "after"), whole=True
+    )
+    for step in summary.path:
+        outcome = Text("stayed", style="green") if step.accepted else Text("rolled back", style="dim")
+        scores = (step_score(summary, value) for value in (step.before, step.after))
+        table.add_row(str(step.step), _text(step.added), outcome, _text(step.reason, style="dim"), *scores)
+    return table
+
+
+def _tokens(summary: TruncationSummary) -> Table:
+    title = "The right and the tempting token, on test items (ranks: right above tempting)"
+    table = _table(title, ("task", "edit"), ("p right", "p tempting", "ranks", "margin"), whole=True)
+    for tokens in summary.tokens:
+        edit = _text(summary.role(tokens.edit))
+        if summary.followed:
+            edit.append(f"\n{plain(tokens.revision or SEARCHED)}", style="dim")
+        table.add_row(
+            _task(tokens.task, tokens.items),
+            edit,
+            _probability(tokens.p_right),
+            _probability(tokens.p_tempting),
+            # Below each other: large ranks would leave no room for the intervals.
+            Text(f"{rank(tokens.rank_right)}\n{rank(tokens.rank_tempting)}"),
+            _nats(tokens.margin),
+        )
+    return table
+
+
+def _revisions(summary: TruncationSummary) -> Table:
+    table = _table("Along the revisions, on test items", ("revision", "task", "edit"), ("items", "accuracy", "gold"))
+    for row in summary.revisions:
+        names = (_text(name) for name in (row.revision, row.task, summary.role(row.edit)))
+        table.add_row(*names, f"{row.items:,}", _accuracy(row.accuracy), log_probability(row.gold))
+    return table
+
+
+def _text(text: str, style: str = "") -> Text:
+    """A text of a model, task or edit: nothing in it acts on the terminal."""
+    return Text(plain(text), style=style)
+
+
+def _task(task: str, items: int) -> Text:
+    return _text(task).append(f"\nn = {items:,}", style="dim")
+
+
+def _accuracy(accuracy: Estimate) -> Text:
+    interval = wording.interval(accuracy.low, accuracy.high, 0)
+    return Text(f"{wording.points(accuracy.value)} ").append(interval, style="dim")
+
+
+def _nats(estimate: Estimate) -> Text:
+    return Text(f"{nats(estimate.value)}\n").append(nats_interval(estimate.low, estimate.high), style="dim")
+
+
+def _probability(estimate: Estimate) -> Text:
+    value, digits = estimate.value, probability_digits(estimate.value)
+    ends = wording.interval(estimate.low, estimate.high, 2 if value is not None and value < 0.01 else digits - 1)
+    return Text(f"{wording.points(value, digits)}\n").append(ends, style="dim")
+
+
+def _table(title: str, left: Sequence[str], right: Sequence[str], *, whole: bool = False) -> Table:
+    """An empty table with texts to the left and numbers to the right; with `whole` no number is broken off a line."""
+    table = terminal_table(title, [*((name, False) for name in left), *((name, True) for name in right)])
+    if whole:
+        for column in table.columns[: len(left)]:
+            column.min_width = 8
+        for column in table.columns[len(left) :]:
+            column.no_wrap = True
+    return table
