@@ -208,9 +208,9 @@ def main() -> None:
     options.add_argument("--show", action="store_true", help="print what every case said")
     chosen = options.parse_args()
     from lesion.cli import main as commands
-    from lesion.report.figures import STYLE
+    from lesion.report import drawing
 
-    STYLE["savefig.dpi"] = 30
+    drawing.SCALE = 0.3
     commands._command()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:

@@ -160,9 +160,10 @@ def search(work: Workload, size: Size, screened: bool) -> Search:
     for edit, rows in answers[answers["item"].isin(validation)].groupby("edit"):
         if len(rows) == len(validation):
             golds[str(edit)] = math.fsum(scores[0] for scores in rows["scores"]) / len(rows)
+    assert summary.best is not None
     best = summary.by_edit[summary.best]
     return Search(
-        seconds, sum(factors, Seconds()), best.edit, summary.chosen is not None, best.score,
+        seconds, sum(factors, Seconds()), best.edit, summary.chosen is not None, best.score or math.nan,
         len(summary.cells), len(answers), golds,
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lesion.cli.main import code
-from lesion.report.figures import STYLE
+from lesion.report import drawing
 from tiny import tiny, tokenizer
 
 
@@ -56,7 +56,7 @@ def refused(done: Outcome, code: int, *says: str) -> str:
 def coarse_figures() -> Iterator[None]:
     """Figures of few dots, which take half the time; the tests of figures draw them as they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(STYLE, "savefig.dpi", 60)
+        patch.setattr(drawing, "SCALE", 0.5)
         yield
 
 

@@ -10,7 +10,6 @@ import json
 import re
 import xml.dom.minidom
 
-import matplotlib.image
 import pandas as pd
 import pytest
 from page_checks import HOSTILE, Elements, assert_asks_for_nothing
@@ -109,7 +108,7 @@ def test_a_page_its_figures_and_its_tables_are_written(folder, text):
     rows = list(csv.reader(io.StringIO((folder / "beside.csv").read_text("utf-8"))))
     assert rows == [["name", "value"], *([name, "0.5"] for name in NAMES)]
     for path in (folder / "figures").glob("*.png"):
-        assert matplotlib.image.imread(path)[..., :3].std() > 0
+        assert len(path.read_bytes()) > 2000  # a plain ground compresses to less
 
 
 def test_the_same_page_is_written_as_the_same_bytes(folder, tmp_path):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lesion.report import wording
-from lesion.report.evidence import ALPHA
 from lesion.report.finding import Finding
+from lesion.report.wording import ALPHA
 from lesion.studies.drift import model_findings as drift_model
 from lesion.studies.drift.evidence import agreement, at_least, at_the_start, lost, reach, wide
 from lesion.studies.drift.model_findings import CHECKS, capital

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lesion.report import wording
-from lesion.report.evidence import ALPHA
 from lesion.report.finding import Finding
+from lesion.report.wording import ALPHA
 from lesion.studies.drift.charts import place_text, shape_text
 from lesion.studies.drift.evidence import agreement, at_the_start, lost, reach, steepest
 from lesion.studies.drift.result import Departure, DriftOfModel, DriftSummary, Leaving, Shape, steps

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from scipy.stats import binom
 
 from lesion.plain import visible
-from lesion.report.evidence import ALPHA
+from lesion.report.wording import ALPHA
 from lesion.statistics.paired import holm
 from lesion.studies.drift.result import Leaving
 

@@ -48,7 +48,7 @@ def read(folder: Path) -> Found:
         "truncation": (TruncationSummary, _truncation),
     }
     kind = summary_kind(folder)
-    if kind not in reading:
+    if kind is None or kind not in reading:
         raise UsageError(_nothing(folder))
     of_kind, profiles = reading[kind]
     summary = read_summary(of_kind, folder, f"`lesion report {folder}`, or run the study again on that folder")
@@ -65,6 +65,10 @@ def _nothing(folder: Path) -> str:
         f"{folder} holds no study with a number per block: no summary.json of `lesion ablate`, `lesion drift`, `lesion"
         " isolate` or `lesion truncate`."
     )
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _profile(

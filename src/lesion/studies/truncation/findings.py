@@ -6,8 +6,8 @@ from typing import Literal
 
 from lesion.core.values import Estimate
 from lesion.report import wording
-from lesion.report.evidence import ALPHA
 from lesion.report.finding import Finding
+from lesion.report.wording import ALPHA
 from lesion.studies.truncation.numbers import (
     nats,
     nats_estimate,
