@@ -89,7 +89,7 @@ def test_reports_are_written_into_folders_of_their_kind_only(tmp_path):
 
 
 def test_a_received_study_without_a_note_is_taken_for_what_it_was_read_as(tmp_path):
-    (tmp_path / "drift.json").write_text("{}")
+    (tmp_path / "summary.json").write_text('{"kind": "drift"}')
     with writing(tmp_path, "drift"):
         pass
     assert kind_of(tmp_path) == "drift"

@@ -41,7 +41,7 @@ def broken(value, draw):
     return value
 
 
-NAMES = ("plan.json", "truncation.json", "drift.json", "tuning.json", "summary.json")
+NAMES = ("plan.json", "truncation.json", "tuning.json", "summary.json")
 TEXTS = (
     "",
     "[]",

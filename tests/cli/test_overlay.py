@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import made_profiles as made
 import pytest
 
 import lesion as library
@@ -15,13 +16,12 @@ from commandline import lesion
 def folders(tmp_path) -> list[Path]:
     """A layer study and a drift study of one made model."""
     drops = [{"layer": i, "drop": d, "critical": d > 0.5} for i, d in enumerate((0.9, 0.1, 0.2, 0.3, 0.7))]
-    nmi = [{"layer": i, "nmi": value} for i, value in enumerate((1.0, 0.6, 0.55, 0.5, 0.4, 0.3))]
-    for name, file, told in (
-        ("ablation", "summary.json", {"models": [{"model": "made", "tasks": [{"task": "sums", "layers": drops}]}]}),
-        ("drift", "drift.json", {"study": {"task": "sums"}, "models": [{"model": "made", "layers": nmi}]}),
-    ):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / file).write_text(json.dumps(told))
+    made.folder(
+        tmp_path / "ablation",
+        "summary.json",
+        {"models": [{"model": "made", "tasks": [{"task": "sums", "layers": drops}]}]},
+    )
+    made.drift(tmp_path / "drift", [1.0, 0.6, 0.55, 0.5, 0.4, 0.3])
     return [tmp_path / "ablation", tmp_path / "drift"]
 
 

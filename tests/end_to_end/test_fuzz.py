@@ -369,7 +369,6 @@ def answered(arguments: list[str]) -> None:
         ("evaluation", "plan.json"),
         ("truncation", "truncation.json"),
         ("truncation", "summary.json"),
-        ("drift", "drift.json"),
         ("drift", "summary.json"),
     ],
 )

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from lesion.core.values import Estimate, Mean
+from lesion.studies.drift.result import Curve, DriftOfModel, DriftSummary, Layer, Leaving, Tokens
+from lesion.studies.drift.study import DriftStudy
 from lesion.studies.isolation.study import IsolationStudy
 
 MODEL, BLOCKS = "made", 6
@@ -37,11 +40,25 @@ def layers(
     return folder(place, "summary.json", {"models": [{"model": model, "tasks": tasks}], "study": {}, "notes": []})
 
 
-def drift(place: Path, nmi: list[float], model: str = MODEL) -> Path:
-    """A drift study, one number per layer of hidden states: one more than blocks."""
-    rows = [{"layer": i, "nmi": value, "nmi_std": 0.01} for i, value in enumerate(nmi)]
-    told = {"study": {"task": "sums"}, "models": [{"model": model, "layers": rows}], "notes": []}
-    return folder(place, "drift.json", told)
+def drift(place: Path, nmi: list[float], model: str = MODEL, **study: Any) -> Path:
+    """A drift study, one number per layer of hidden states: one more than blocks; `study`: entries of it."""
+    none = Leaving(token=None, kind="all", count=1, left=0, share=Estimate(value=0.0))
+    entry = DriftOfModel(
+        name=model, family="", variant=None, fingerprint="f1", blocks=len(nmi) - 1, clusters=2,
+        curves=[
+            Curve(
+                clusters=2, ceiling=None, shape=None,
+                layers=[Layer(layer=i, nmi=Mean(mean=value, std=0.01)) for i, value in enumerate(nmi)],
+            )
+        ],
+        critical=None, compared=None, runs=[],
+        tokens=Tokens(start=0, end=1, overall=none, types=[], classes=[], flow=[]),
+    )  # fmt: skip
+    asked = DriftStudy.make(models=[model], task="sums", clusters=2, **study)
+    summary = DriftSummary(version="0.1.0", identity="0" * 64, study=asked, models=[entry])
+    place.mkdir(parents=True, exist_ok=True)
+    summary.write(place)
+    return place
 
 
 def selection(method: str, keep: float, counts: list[int], repeat: int = 0, samples: int = 10) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
 from lesion.studies.drift import report as drift
+from lesion.studies.drift import tables as drift_tables
+from lesion.studies.drift.result import DriftSummary
 from lesion.studies.isolation import report as isolation
 from lesion.studies.isolation import terminal
 from lesion.studies.truncation import report as truncation
@@ -46,7 +48,11 @@ def ablated(summary: Mapping[str, Any]) -> str:
     return page.page(summary, *made.study()[1:])
 
 
-KINDS: dict[str, tuple[Callable[[], dict], Callable[[dict], str], Callable[[dict], object]]] = {
+def drifted() -> DriftSummary:
+    return made_drift.study(families=("llama",), variants=("base",), clusters=(50,))
+
+
+KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], str], Callable[[Any], object]]] = {
     "ablation": (lambda: made.study()[0], ablated, tables.text),
     "stopped ablation": (lambda: stopped()[0], ablated, tables.text),
     "evaluation": (
@@ -55,13 +61,16 @@ KINDS: dict[str, tuple[Callable[[], dict], Callable[[dict], str], Callable[[dict
         lambda values: terminal.text_tables(made_isolation.summary(values)),
     ),
     "truncation": (made_truncation.study, truncation.page, truncation.text_tables),
-    "drift": (made_drift.study, drift.page, drift.text_tables),
+    "drift": (drifted, drift.page, drift_tables.text_tables),
     "tuning": (made_tuning.made, tuning.page, tuning.text_tables),
 }
 
 
-def with_loops(summary: dict[str, Any]) -> dict[str, Any]:
+def with_loops(summary: Any) -> Any:
     """The summary of the same study with loops stopped; wherever a truncated rate stands, some were in a loop."""
+    if isinstance(summary, DriftSummary):
+        study = summary.study.model_copy(update={"stop_loops": 4})
+        return summary.model_copy(update={"study": study, "approximate": loops(4)["approximate"]})
 
     def told(value: Any) -> Any:
         if isinstance(value, dict):

@@ -175,7 +175,7 @@ def test_hostile_names_and_tokens_add_no_element_and_no_attribute():
             row = {key: renamed(part) for key, part in value.items()}
             row |= {key: next(following) for key in free if isinstance(row.get(key), str)}
             row |= {"kind": next(following)} if "share" in row and "left" in row else {}
-            row |= {"name": next(following)} if "matched" in row or "into" in row and "others" in row else {}
+            row |= {"name": next(following)} if "matched" in row or ("into" in row and "others" in row) else {}
             row |= {"labels": {labels[key]: part for key, part in row["labels"].items()}} if "labels" in row else {}
             return row
 

@@ -6,7 +6,9 @@ import math
 import made_profiles as made
 import pytest
 
+from lesion.core.values import read_summary
 from lesion.errors import LesionError, UsageError
+from lesion.studies.drift.result import DriftSummary
 from lesion.studies.overlay.profiles import read
 
 
@@ -58,11 +60,7 @@ def test_drift_after_a_block_is_that_of_the_next_layer_and_the_loss_in_a_block_i
 
 @pytest.mark.parametrize(("layer_zero", "known"), [("embedding", {1: 0.1, 2: 0.2}), ("block", {2: 0.2})])
 def test_the_step_out_of_the_layer_that_all_are_compared_with_is_no_loss_to_be_ranked(tmp_path, layer_zero, known):
-    place = made.drift(tmp_path, [1.0, 0.5, 0.4, 0.2])
-    told = (place / "drift.json").read_text()
-    (place / "drift.json").write_text(
-        told.replace('{"task": "sums"}', f'{{"task": "sums", "layer_zero": "{layer_zero}"}}')
-    )
+    place = made.drift(tmp_path, [1.0, 0.5, 0.4, 0.2], layer_zero=layer_zero)
     assert numbers(read(place).profiles[0]) == known
 
 
@@ -114,7 +112,7 @@ def test_the_limits_of_a_gain_are_those_of_the_drop_turned_over(tmp_path):
 def test_a_folder_without_numbers_per_block_is_refused_with_what_was_looked_for(tmp_path):
     with pytest.raises(UsageError, match="is no folder"):
         read(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match=r"neither the summary.json of `lesion ablate`, `lesion drift` or `lesion isolate`"):
+    with pytest.raises(UsageError, match=r"neither the summary.json of .*, `lesion drift` or `lesion isolate`"):
         read(tmp_path)
     made.folder(tmp_path, "summary.json", {"models": [{"model": "m", "layers": []}]})
     with pytest.raises(UsageError, match="holds no study with a number per block"):
@@ -127,8 +125,23 @@ def test_a_folder_that_has_answers_and_no_summary_yet_is_sent_to_report(tmp_path
         read(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"models": [{"model": "m"}]}', '{"models": 3}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"isolation": {"model": "m"}}', '{"isolation": 3}'])
 def test_a_damaged_file_is_named(tmp_path, text):
-    (tmp_path / "drift.json").write_text(text)
-    with pytest.raises(LesionError, match=r"drift\.json is damaged"):
+    (tmp_path / "isolation.json").write_text(text)
+    with pytest.raises(LesionError, match=r"isolation\.json is damaged"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"kind": "drift", "models": [{"name": "m"}]}', '{"kind": "drift"}'])
+def test_a_damaged_summary_is_named(tmp_path, text):
+    (tmp_path / "summary.json").write_text(text)
+    with pytest.raises(LesionError, match=r"summary\.json is damaged \(.*\); run the study again on that folder"):
+        read(tmp_path)
+
+
+def test_a_drift_whose_loops_were_stopped_is_said_to_be_approximate(tmp_path):
+    place = made.drift(tmp_path / "d", [1.0, 0.5, 0.4, 0.2])
+    assert read(place).notes == ()
+    summary = read_summary(DriftSummary, place, "")
+    summary.model_copy(update={"approximate": "An answer was ended early."}).write(place)
+    assert read(place).notes == ("d is approximate. An answer was ended early.",)
