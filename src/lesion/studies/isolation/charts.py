@@ -111,7 +111,7 @@ def consistency(overlaps: Sequence[Overlap]) -> alt.LayerChart:
 
 
 def distribution(one: Distribution) -> alt.LayerChart:
-    """Share selected per kind of matrix (rows) and block (columns), with sums over each; the head in a row of its own."""
+    """Share selected per kind of matrix (rows) and block (columns), with sums; the head in a row of its own."""
     whole, blocks = "all", [str(block) for block in one.blocks]
     every = "all of the block"
     cells: list[tuple[str, str, Count | None, str]] = []

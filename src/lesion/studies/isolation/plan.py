@@ -206,6 +206,4 @@ def read_plan(folder: Path) -> Plan | None:
     except ValidationError as error:
         first = error.errors()[0]
         place = short(".".join(map(str, first["loc"])), 80)
-        raise LesionError(
-            f"{folder / PLAN} is damaged ({place}: {short(first['msg'], 120)}); {advice}."
-        ) from None
+        raise LesionError(f"{folder / PLAN} is damaged ({place}: {short(first['msg'], 120)}); {advice}.") from None
