@@ -124,10 +124,10 @@ def test_a_folder_that_has_answers_and_no_summary_yet_is_sent_to_report(tmp_path
         read(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"isolation": {"model": "m"}}', '{"isolation": 3}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"kind": "isolation"}', '{"kind": "isolation", "isolation": 3}'])
 def test_a_damaged_file_is_named(tmp_path, text):
-    (tmp_path / "isolation.json").write_text(text)
-    with pytest.raises(LesionError, match=r"isolation\.json is damaged"):
+    (tmp_path / "summary.json").write_text(text)
+    with pytest.raises(LesionError, match=r"summary\.json is damaged"):
         read(tmp_path)
 
 
