@@ -1,4 +1,4 @@
-"""Fixtures of tests that write pages: coarse figures, except in the tests of figures, and a tab of a browser."""
+"""Fixtures of tests that write pages: coarse figures, except in the tests of drawings, and a tab of a browser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from commandline import coarse_figures
 
 @pytest.fixture(scope="module", autouse=True)
 def coarse(request) -> Iterator[None]:
-    if "figures" in request.module.__name__:
+    if "drawing" in request.module.__name__:
         yield
         return
     with coarse_figures():

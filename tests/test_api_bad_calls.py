@@ -28,17 +28,15 @@ import lesion
 from commandline import questions
 from lesion import api
 from lesion.activations import observation
+from lesion.core import functions
 from lesion.edits.files import checkpoint
 from lesion.engines.engine import Decoding
 from lesion.errors import LesionError
 from lesion.models import load as loading
 from lesion.studies.ablation import api as api_ablation
-from lesion.studies.drift import api as api_drift
 from lesion.studies.isolation import api as api_isolation
 from lesion.studies.overlay import api as api_overlay
 from lesion.studies.overlay.result import OverlaySummary
-from lesion.studies.truncation import api as api_truncation
-from lesion.studies.tuning import api as api_tune
 from tiny import model
 
 EACH = 12
@@ -210,11 +208,8 @@ def nothing_is_run(monkeypatch):
 
     for module, names in {
         api: ("method_of",),
-        api_ablation: ("run",),
-        api_drift: ("run_drift",),
-        api_isolation: ("run_isolation", "run_evaluation"),
-        api_truncation: ("run_truncation",),
-        api_tune: ("run_tuning",),
+        functions: ("carried_out",),
+        api_isolation: ("run_evaluation",),
         loading: ("_read",),
         checkpoint: ("survey",),
         observation: ("probe",),

@@ -80,7 +80,7 @@ def test_a_folder_that_holds_no_whole_model_is_refused_by_what_is_missing(comman
         (["--layers", "two"], "'two' does not name layers; write all, or numbers and ranges such as 0-3,7."),
         (["--unit", "head"], 'edits.unit must be block, attention or mlp, or a list of these, not "head"'),
         (["--factor", "nan"], "edits.factor must be a finite number"),
-        (["--factor", "half"], "'--factor'"),
+        (["--factor", "half"], "--factor takes numbers"),
         (["--items", "0"], "items must be a whole number from 1, or all"),
         (["--items", "few"], 'items must be a whole number from 1, or all, not "few"'),
         (["--seed", "-1"], "seed must be a whole number from 0"),

@@ -9,7 +9,7 @@ import random
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lesion.tasks.catalogue import find
@@ -132,8 +132,13 @@ def check_passage(text: str, gold: str, sentences: int) -> None:
     named = set(re.findall(r"\w+", question)) & ENTITIES
     assert named
     assert gold not in named
-    told = [set(re.findall(r"\w+", sentence)) for sentence in passage]
-    (answering,) = [words for words in told if named <= words]
+    # In `an orange book` the orange is no thing that a question is about.
+    colour = re.compile(rf"\borange (?=(?:{'|'.join(reading.SINGULARS)})\b)")
+    (answering,) = [
+        set(re.findall(r"\w+", sentence))
+        for sentence in passage
+        if named <= set(re.findall(r"\w+", colour.sub("", sentence)))
+    ]
     assert gold in answering
     # `an orange kite` may hold two words that could be things: the colour is one more reading, no more.
     assert len((answering & kind) - named) <= 1 + ("orange" in answering)
@@ -176,6 +181,7 @@ def test_every_test_passage_holds_the_one_answer_to_its_question():
 
 @settings(deadline=None, max_examples=200)
 @given(st.integers(0, 2**64), st.booleans())
+@example(47662, True)
 def test_every_training_passage_holds_the_answers_to_all_its_questions(seed, crowd):
     (first, answer), *others = reading.lesson(random.Random(seed), crowd=crowd)
     passage = re.match(r"(?:[^.?]+[.] )+", first)[0]

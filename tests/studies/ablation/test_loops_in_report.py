@@ -28,6 +28,7 @@ from lesion.studies.drift.result import DriftSummary
 from lesion.studies.isolation import report as isolation
 from lesion.studies.isolation import terminal
 from lesion.studies.truncation import report as truncation
+from lesion.studies.truncation import terminal as truncation_terminal
 
 LOOPED = 0.375
 
@@ -62,7 +63,11 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], str], Callable[[Any], 
         lambda values: isolation.page(made_isolation.summary(values)),
         lambda values: terminal.text_tables(made_isolation.summary(values)),
     ),
-    "truncation": (made_truncation.study, truncation.page, truncation.text_tables),
+    "truncation": (
+        made_truncation.study,
+        lambda values: truncation.page(made_truncation.summary(values)),
+        lambda values: truncation_terminal.text_tables(made_truncation.summary(values)),
+    ),
     "drift": (drifted, drift.page, drift_tables.text_tables),
 }
 

@@ -252,7 +252,7 @@ def test_the_command_stops_and_its_table_page_and_files_say_so(capsys, tmp_path)
         ),
         (("--level", "0.05"), "say --level 0.95, or give --stop-when decided"),
         (("--task", "primer:text", "--stop-when", "decided"), "primer:text is scored, not judged"),
-        (("--effect", "0.2"), "--effect says when to stop asking; give --stop-when decided with it"),
+        (("--effect", "0.2"), "--effect says when to stop evaluating; give --stop-when decided with it"),
     ],
 )
 def test_an_effect_that_is_none_is_told_before_anything_is_asked(options, complaint, capsys, tmp_path):

@@ -1,5 +1,7 @@
 """The truncation search's page as a reader uses it, in a real browser; skipped where no Chromium is installed."""
 
+import time
+
 import chromium
 import made_truncation as made
 import pytest
@@ -19,6 +21,15 @@ def address(tmp_path_factory):
     return place.as_uri()
 
 
+def wait(tab, condition: str) -> None:
+    """Until something holds on the page; charts are drawn as one comes near them."""
+    for _ in range(100):
+        if tab.ask(condition):
+            return
+        time.sleep(0.1)
+    raise AssertionError(condition)
+
+
 def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, address):
     tab.open(address)
     assert tab.complaints == []
@@ -28,12 +39,12 @@ def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, addres
 def test_charts_are_drawn_with_their_numbers_and_those_of_other_measures_when_they_are_opened(tab, address):
     tab.open(address)
     tab.ask("document.querySelector('.vega').scrollIntoView()")
-    tab.wait("document.querySelector('.vega svg.marks') !== null")
+    wait(tab, "document.querySelector('.vega svg.marks') !== null")
     assert "+0.48" in tab.ask("document.querySelector('#map').textContent")
     closed = "document.querySelector('#map details')"
     assert tab.ask(f"{closed}.querySelector('svg.marks') === null")
     tab.ask(f"{closed}.open = true; {closed}.scrollIntoView()")
-    tab.wait(f"{closed}.querySelector('svg.marks') !== null")
+    wait(tab, f"{closed}.querySelector('svg.marks') !== null")
 
 
 def test_every_table_sorts_by_number(tab, address):

@@ -114,6 +114,12 @@ def _measures(trace: Trace, batch: Batch, language: Language) -> dict[str, float
     }
 
 
+def loss_is_finite(weights: Weights, examination: Examination) -> bool:
+    """Whether the weights still give a loss: nothing else can be measured of those that do not."""
+    logits = examination.traces(weights)[1].logits
+    return bool(torch.isfinite(logits).all())
+
+
 def measure(weights: Weights, examination: Examination, step: int = 0) -> Point:
     """Everything that is measured of the weights after so many steps."""
     traces = examination.traces(weights)

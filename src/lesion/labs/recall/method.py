@@ -26,6 +26,11 @@ class Recall(Method[RecallStudy]):
     kept = "What is trained is kept in {folder}; the same command goes on from there."
     distributed = False
 
+    @property
+    @override
+    def folder_kind(self) -> str:
+        return "recall-sweep"
+
     @override
     def run(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from lesion.core.values import Value
 from lesion.errors import LesionError, UsageError
 from lesion.labs.recall.data import Batch, Source
 from lesion.labs.recall.language import Language
-from lesion.labs.recall.measurement import Examination, measure
+from lesion.labs.recall.measurement import Examination, loss_is_finite, measure
 from lesion.labs.recall.model import Weights, forward, initial, shapes
 from lesion.labs.recall.recipe import Recipe, differences
 from lesion.labs.recall.result import Point
@@ -85,12 +84,12 @@ def train(
     saved = time.monotonic()
     while True:
         if step in due and (not curve or curve[-1].step < step):
-            curve.append(measure(_detached(weights), examination, step))
-            if not math.isfinite(curve[-1].noisy_loss):
+            if not loss_is_finite(_detached(weights), examination):
                 raise LesionError(
                     f"At step {step} the loss is not a number any more; train again with a smaller learning rate, "
                     f"or with less width than {recipe.width}."
                 )
+            curve.append(measure(_detached(weights), examination, step))
         if step == recipe.steps:
             break
         for group in optimiser.param_groups:
