@@ -77,7 +77,7 @@ def places_chart(family: Family) -> alt.LayerChart:
     """A row per model: its critical blocks between the layers that they join, and its hinge or step with interval."""
     labels = family.labels
     across = layer_axis(family)
-    told = pd.DataFrame([{"series": label, "tip": _told(label, model)} for label, model in _labelled(family)])
+    tips = pd.DataFrame([{"series": label, "tip": _row_tip(label, model)} for label, model in _labelled(family)])
     blocks = pd.DataFrame(
         [
             {"series": label, "x": block + 0.04, "end": block + 0.96}
@@ -104,7 +104,7 @@ def places_chart(family: Family) -> alt.LayerChart:
 
     hidden = hidden_axis("x")
     base = (
-        alt.Chart(told).mark_bar(opacity=0).encode(y=row, tooltip=alt.Tooltip(field="tip", type="nominal", title=" "))
+        alt.Chart(tips).mark_bar(opacity=0).encode(y=row, tooltip=alt.Tooltip(field="tip", type="nominal", title=" "))
     )
     critical = (
         alt.Chart(blocks)
@@ -131,14 +131,14 @@ def _labelled(family: Family) -> list[tuple[str, DriftOfModel]]:
     return list(zip(family.labels, family.models, strict=True))
 
 
-def _told(label: str, model: DriftOfModel) -> str:
-    told = [label]
+def _row_tip(label: str, model: DriftOfModel) -> str:
+    lines = [label]
     if model.critical_blocks:
         runs = wording.layer_runs(model.critical_blocks)
-        told.append(f"critical: {'blocks' if len(model.critical_blocks) > 1 else 'block'} {runs}")
+        lines.append(f"critical: {'blocks' if len(model.critical_blocks) > 1 else 'block'} {runs}")
     if model.curve.shape:
-        told.append(shape_text(model.curve.shape))
-    return "\n".join(told)
+        lines.append(shape_text(model.curve.shape))
+    return "\n".join(lines)
 
 
 def _places(family: Family, across: Axis, upright: Axis) -> list[alt.Chart]:
@@ -206,26 +206,26 @@ def _guide(of_models: Sequence[tuple[str, Curve]], measure: str, *, null: bool) 
     layers = sorted({layer.layer for _, curve in of_models for layer in curve.layers})
     rows = []
     for number in layers:
-        told = [layer_name(number)]
+        lines = [layer_name(number)]
         for label, curve in of_models:
             layer = next((layer for layer in curve.layers if layer.layer == number), None)
             value, floor = (layer.of(measure), layer.of("null") if null else None) if layer else (None, None)
-            told.append(f"{label}: {plain(value)}" + (f", null {plain(floor)}" if floor else ""))
-        rows.append({"x": number, "tip": "\n".join(told)})
+            lines.append(f"{label}: {plain(value)}" + (f", null {plain(floor)}" if floor else ""))
+        rows.append({"x": number, "tip": "\n".join(lines)})
     return pd.DataFrame(rows, columns=["x", "tip"])
 
 
 def legend(family: Family, *, places: bool = False) -> tuple[Series, ...]:
     """The series of a family's charts, and with `places` what else is drawn."""
-    found = [Series(name, index) for index, name in enumerate(family.labels)]
+    series = [Series(name, index) for index, name in enumerate(family.labels)]
     if places:
         kinds = sorted({at.kind for model in family.models if (at := model.curve.departure)})
-        found.append(Series("null: tokens shuffled", colour=theme.SOFT, dashed=True, area=True))
-        found += [Series(f"{kind}, its interval", index=list(theme.SHAPES).index(MARKS[kind]), colour=theme.SOFT)
+        series.append(Series("null: tokens shuffled", colour=theme.SOFT, dashed=True, area=True))
+        series += [Series(f"{kind}, its interval", index=list(theme.SHAPES).index(MARKS[kind]), colour=theme.SOFT)
                   for kind in kinds]  # fmt: skip
         if any(model.critical_blocks for model in family.models):
-            found.append(Series("critical block", colour=theme.SOFT, area=True))
-    return tuple(found)
+            series.append(Series("critical block", colour=theme.SOFT, area=True))
+    return tuple(series)
 
 
 def shape_text(shape: Shape) -> str:

@@ -173,7 +173,7 @@ def drift(
         for stream in (0, 1)
     )
     ceiling = normalised_mutual_information(reference.labels, again.labels, settings.normalisation)
-    found: list[LayerDrift] = []
+    results: list[LayerDrift] = []
     assignments: list[np.ndarray] = []
     for layer in range(first, states.layers):
         vectors = states.layer(layer, where)
@@ -192,7 +192,7 @@ def drift(
             normalised_mutual_information(other, clustering.labels, settings.normalisation)
             for other in (reference.labels, *given.values())
         )
-        found.append(
+        results.append(
             LayerDrift(
                 layer,
                 nmi,
@@ -207,7 +207,7 @@ def drift(
         assignments.append(clustering.labels)
         if watcher is not None:
             watcher.answered(1)
-    return Drift(settings, tuple(found), np.flatnonzero(where), count, ceiling, np.stack(assignments))
+    return Drift(settings, tuple(results), np.flatnonzero(where), count, ceiling, np.stack(assignments))
 
 
 def _where(states: HiddenStates, settings: Settings) -> Bool[np.ndarray, " tokens"]:

@@ -37,7 +37,7 @@ class Critical:
 
     def others(self, model: str, task: str) -> dict[str, tuple[int, ...]]:
         """The critical blocks of a model for every other task of the study."""
-        return {name: found for name, found in self.blocks.get(model, {}).items() if name != canonical(task)}
+        return {name: blocks for name, blocks in self.blocks.get(model, {}).items() if name != canonical(task)}
 
 
 def read_critical(folder: str | Path, models: Iterable[str]) -> Critical:
@@ -133,6 +133,6 @@ def distance(layer: float, critical: Sequence[int], places: Sequence[float]) -> 
     if not critical or not math.isfinite(layer):
         return None
     block = min(critical, key=lambda block: (abs(apart(layer, block)), block))
-    found = apart(layer, block)
-    near = [min(abs(apart(place, block)) for block in critical) <= abs(found) + 1e-9 for place in places]
-    return Distance(block=block, distance=found, chance=float(np.mean(near)))
+    away = apart(layer, block)
+    near = [min(abs(apart(place, block)) for block in critical) <= abs(away) + 1e-9 for place in places]
+    return Distance(block=block, distance=away, chance=float(np.mean(near)))

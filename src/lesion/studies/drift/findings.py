@@ -94,14 +94,14 @@ def families(summary: DriftSummary) -> list[str]:
             if not chosen:
                 continue
             many = "" if len(family.models) == 1 else f" in {_of(len(chosen), len(family.models))} models"
-            text = f"a {kind}{many} {_where(kind, [one for _, one in chosen])}"
-            sizes = [abs(one.size) for _, one in chosen if one.size is not None]
+            text = f"a {kind}{many} {_where(kind, [departure for _, departure in chosen])}"
+            sizes = [abs(departure.size) for _, departure in chosen if departure.size is not None]
             if sizes:
                 unit = "" if kind == "step" else " a layer in slope"
                 text += f", by {_range(sizes, 3)}{unit}"
-            compared = [(model, one) for model, one in chosen if model.critical_blocks]
+            compared = [(model, departure) for model, departure in chosen if model.critical_blocks]
             if compared:
-                hits = sum(reach(model, one) == "within" for model, one in compared)
+                hits = sum(reach(model, departure) == "within" for model, departure in compared)
                 chance = _range([100 * model.within_by_chance() for model, _ in compared], 0)
                 text += (
                     f" ({_of(hits, len(compared))} with the whole interval within critical blocks, where {chance}"
@@ -115,9 +115,9 @@ def families(summary: DriftSummary) -> list[str]:
 
 def _where(kind: str, chosen: Sequence[Departure]) -> str:
     if kind == "step":
-        blocks = sorted({one.block for one in chosen})
+        blocks = sorted({departure.block for departure in chosen})
         return f"over block{'s' if len(blocks) > 1 else ''}{wording.SPACE}{wording.layer_runs(blocks, last=' or')}"
-    return f"at layer {_range([one.layer for one in chosen], 1)}"
+    return f"at layer {_range([departure.layer for departure in chosen], 1)}"
 
 
 def limits(summary: DriftSummary) -> list[str]:
@@ -164,7 +164,7 @@ def power(summary: DriftSummary) -> list[str]:
     shapes = [model.curve.shape for model in summary.models if model.curve.shape]
     parts = []
     for kind, unit in (("step", " in NMI"), ("hinge", " per layer in slope")):
-        sizes = [one.detectable for shape in shapes if (one := getattr(shape, kind)).detectable is not None]
+        sizes = [departure.detectable for shape in shapes if (departure := getattr(shape, kind)).detectable is not None]
         parts += [f"a {kind} of {_range(sizes, 3)}{unit}"] if sizes else []
     if not parts:
         return []

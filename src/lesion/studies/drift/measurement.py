@@ -71,18 +71,18 @@ def refuse_few(study: DriftStudy, chosen: ModelChoice, model: Model, texts: Sequ
     """
     most = max(study.clusters)
     placeless = study.layer_zero == "embedding" and _placeless(model, texts[0].ids[0][0], folder)
-    for one in texts:
-        mask = in_part(study, one)
-        tokens, distinct = int(mask.sum()), len(np.unique(one.flat[mask]))
+    for run in texts:
+        mask = in_part(study, run)
+        tokens, distinct = int(mask.sum()), len(np.unique(run.flat[mask]))
         part = "" if study.part == "both" else f" of the {study.part}s"
         if tokens < most:
             raise UsageError(
-                f"{most} clusters were asked for, and run {one.run} has {tokens} tokens{part} of {chosen.name}; ask for"
+                f"{most} clusters were asked for, and run {run.run} has {tokens} tokens{part} of {chosen.name}; ask for"
                 f" fewer with --clusters, or for more --items."
             )
         if placeless and distinct < most:
             raise UsageError(
-                f"{most} clusters were asked for, and run {one.run} has {distinct} different tokens{part} of"
+                f"{most} clusters were asked for, and run {run.run} has {distinct} different tokens{part} of"
                 f" {chosen.name}, which are all that the embedding tells apart; ask for fewer with --clusters, for more"
                 f" --items, or for --layer-zero block."
             )
@@ -108,11 +108,11 @@ def _measured(made: Drift, clusters: int) -> Measured:
         clusters=clusters,
         layers=[
             MeasuredLayer(
-                layer=one.layer,
-                labels={name: float(value) for name, value in one.labels.items()},
-                **{name: getattr(one, name) for name in names},
+                layer=layer.layer,
+                labels={name: float(value) for name, value in layer.labels.items()},
+                **{name: getattr(layer, name) for name in names},
             )
-            for one in made.layers
+            for layer in made.layers
         ],
         ceiling=made.ceiling,
         distinct=made.distinct,
@@ -170,38 +170,38 @@ def measure(
     """
     layers = len(model.anatomy.blocks) + (1 if study.layer_zero == "embedding" else 0)
     keys: dict[tuple[int, int], str] = {}
-    found: dict[tuple[int, int], Measured] = {}
-    for one, label in zip(texts, labels, strict=True):
+    cells: dict[tuple[int, int], Measured] = {}
+    for run, label in zip(texts, labels, strict=True):
         for clusters in study.clusters:
-            settings = _settings(study, one.run, clusters)
+            settings = _settings(study, run.run, clusters)
             parts = {
                 "model": model.fingerprint,
-                "texts": one.ids,
-                "prompts": one.prompts,
+                "texts": run.ids,
+                "prompts": run.prompts,
                 "settings": asdict(settings),
                 "labels": list(label),
             }
             key = drift_cells.key_of(parts, list(label.values()))
-            keys[one.run, clusters] = key
+            keys[run.run, clusters] = key
             stored = drift_cells.read(folder, key)
             if stored is not None:
-                found[one.run, clusters] = stored
-    missing = len(keys) - len(found)
+                cells[run.run, clusters] = stored
+    missing = len(keys) - len(cells)
     if missing:
-        watcher.begin(chosen.name, len(keys) * layers, len(found) * layers, "layers clustered")
-    for one, label in zip(texts, labels, strict=True):
-        wanted = [clusters for clusters in study.clusters if (one.run, clusters) not in found]
+        watcher.begin(chosen.name, len(keys) * layers, len(cells) * layers, "layers clustered")
+    for run, label in zip(texts, labels, strict=True):
+        wanted = [clusters for clusters in study.clusters if (run.run, clusters) not in cells]
         if not wanted:
             continue
-        with hidden_states(model, one.ids, folder=folder / STATES, prompt_tokens=one.prompts) as states:
+        with hidden_states(model, run.ids, folder=folder / STATES, prompt_tokens=run.prompts) as states:
             for clusters in wanted:
                 counted = _Counted(watcher)
-                settings = _settings(study, one.run, clusters)
+                settings = _settings(study, run.run, clusters)
                 measured = _measured(drift(states, settings, labels=label, watcher=counted), clusters)
-                drift_cells.write(folder, keys[one.run, clusters], measured)
-                found[one.run, clusters] = measured
+                drift_cells.write(folder, keys[run.run, clusters], measured)
+                cells[run.run, clusters] = measured
                 watcher.answered(layers - counted.count)
-    return {k: [found[one.run, k] for one in texts] for k in study.clusters}, missing
+    return {k: [cells[run.run, k] for run in texts] for k in study.clusters}, missing
 
 
 class _Counted:

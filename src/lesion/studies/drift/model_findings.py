@@ -68,7 +68,7 @@ def shape_sentences(summary: DriftSummary, model: DriftOfModel) -> list[str]:
 
 def better(shape: Shape) -> str:
     """Of hinge and step the one that leaves less over."""
-    return max((shape.hinge, shape.step), key=lambda one: one.gain or 0.0).kind
+    return max((shape.hinge, shape.step), key=lambda departure: departure.gain or 0.0).kind
 
 
 def change(departure: Departure) -> str:
@@ -220,19 +220,22 @@ def left(model: DriftOfModel) -> list[str]:
         f"Between layers {tokens.start} and {tokens.end}, {wording.percent(overall, 0)} of all tokens leave their"
         " cluster, those included that k-means alone would move"
     )
-    classes = [one for one in tokens.surest_classes if one.share.low is not None and one.share.low > overall]
-    types = named(tokens.types, overall, sum(one.count for one in tokens.classes))
+    classes = [
+        leaving for leaving in tokens.surest_classes if leaving.share.low is not None and leaving.share.low > overall
+    ]
+    types = named(tokens.types, overall, sum(leaving.count for leaving in tokens.classes))
     parts = [
-        f"of the {kind} {wording.listed([_leaver(one) for one in more[:MOST_NAMED]])}"
+        f"of the {kind} {wording.listed([_leaver(leaving) for leaving in more[:MOST_NAMED]])}"
         for kind, more in (("classes", classes), ("tokens", types))
         if more
     ]
     return [f"{text}. More than that leave {'; '.join(parts)}." if parts else f"{text}."]
 
 
-def _leaver(one: Leaving) -> str:
-    name = one.kind if one.token is None else f"“{token_text(one.token)}”"
-    return f"{name} ({wording.percent(one.share.value, 0)} {wording.interval(one.share.low, one.share.high, 0)})"
+def _leaver(leaving: Leaving) -> str:
+    name = leaving.kind if leaving.token is None else f"“{token_text(leaving.token)}”"
+    share = leaving.share
+    return f"{name} ({wording.percent(share.value, 0)} {wording.interval(share.low, share.high, 0)})"
 
 
 def _spread(mean: float, std: float | None) -> str:

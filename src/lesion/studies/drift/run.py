@@ -212,20 +212,21 @@ def _model(
     """The entry of one model in the summary, how many answers and cells were made for it, and notes."""
     own = ask_own(study, chosen, model, task, runs, store, watcher, make_engine) if speaks(study, task) else None
     texts = read_texts(study, chosen, model, task, runs, store, own)
-    labels = [labels_of(study, task, model, one) for one in texts]
+    labels = [labels_of(study, task, model, run) for run in texts]
     refuse_few(study, chosen, model, texts, folder)
     cells, made = measure(study, chosen, model, texts, labels, folder, watcher)
     blocks = len(model.anatomy.blocks)
     by_task = None if critical is None else critical.blocks.get(chosen.name)
     compared = drift_summary.compared(study, by_task)
-    blocks_beside = sorted({b for task, found in (by_task or {}).items() if compared in (None, task) for b in found})
+    of_tasks = (blocks for task, blocks in (by_task or {}).items() if compared in (None, task))
+    blocks_beside = sorted({block for blocks in of_tasks for block in blocks})
     curves = drift_summary.curves(study, cells, seed_of(study, "shape"), blocks_beside)
     shape = next(curve.shape for curve in curves if curve.clusters == study.drawn)
     at = None if shape is None else shape.departure
     layers = drift_summary.between(study, blocks, None if at is None else at.layer, chosen.name)
     occurrences = [
-        occurrences_of(study, one, measured, label[CLASS], layers)
-        for one, measured, label in zip(texts, cells[study.drawn], labels, strict=True)
+        occurrences_of(study, run, measured, label[CLASS], layers)
+        for run, measured, label in zip(texts, cells[study.drawn], labels, strict=True)
     ]
     family, variant = chosen.lineage
     entry = DriftOfModel(
@@ -238,14 +239,14 @@ def _model(
         curves=curves,
         critical=None if by_task is None else dict(by_task),
         compared=compared,
-        runs=[_run(study, one) for one in texts],
+        runs=[_run(study, run) for run in texts],
         tokens=token_drift(model.tokenizer, occurrences, layers, study.level),
     )
     notes = []
     if shape is None:
         notes.append(f"{chosen.name} has {blocks} blocks, too few layers to test the shape of its curve.")
-    if own is not None and any(one.truncated for one in texts):
-        cut, of = sum(one.truncated or 0 for one in texts), sum(len(one.items) for one in texts)
+    if own is not None and any(run.truncated for run in texts):
+        cut, of = sum(run.truncated or 0 for run in texts), sum(len(run.items) for run in texts)
         met = "the token limit or fell into a loop" if study.stop_loops else "the token limit"
         notes.append(f"{chosen.name}: {cut} of {of} own solutions met {met} and are read as far as they go.")
     return entry, 0 if own is None else own.asked, made, notes

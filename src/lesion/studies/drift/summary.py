@@ -30,12 +30,12 @@ def curves(
         seed: of the bootstrap of places and of the simulated studies behind the power.
         critical: blocks that the hinge or step is compared with.
     """
-    found = []
+    results = []
     for clusters in study.clusters:
         own = cells[clusters]
         shape = find_shape(study, own, seed)
         at = None if shape is None else shape.departure
-        found.append(
+        results.append(
             Curve(
                 clusters=clusters,
                 layers=_layers(own, plain=clusters == study.drawn),
@@ -44,7 +44,7 @@ def curves(
                 nearest=None if shape is None or at is None else distance(at.layer, critical, shape.possible),
             )
         )
-    return found
+    return results
 
 
 def find_shape(study: DriftStudy, cells: Sequence[Measured], seed: int) -> Shape | None:

@@ -112,10 +112,11 @@ def shapes(summary: DriftSummary) -> Table:
 def tokens(summary: DriftSummary) -> Table:
     """A row per token or class that was followed: `tokens.csv`."""
     rows = [
-        {"model": model.name, "from": model.tokens.start, "to": model.tokens.end, "token": one.token, "class": one.kind}
-        | {"count": one.count, "left": one.left, "share": one.share.value, "low": one.share.low, "high": one.share.high}
+        {"model": model.name, "from": model.tokens.start, "to": model.tokens.end}
+        | {"token": row.token, "class": row.kind, "count": row.count, "left": row.left}
+        | {"share": row.share.value, "low": row.share.low, "high": row.share.high}
         for model in summary.models
-        for one in (*model.tokens.surest_classes, *model.tokens.types)
+        for row in (*model.tokens.surest_classes, *model.tokens.types)
     ]
     return Table("tokens" if rows else "", pd.DataFrame(rows))
 
@@ -244,12 +245,12 @@ def _tokens(model: DriftOfModel) -> TerminalTable:
         f" {wording.percent(followed.overall.share.value, 0)}) · {model.name}"
     )
     table = terminal_table(title, [("token", False), ("class", False), ("left", True), ("share", True)])
-    for one in followed.types[:MOST_LEFT]:
-        counts = f"{one.left:,} of {one.count:,}"
-        table.add_row(Text(token_text(one.token or "")), Text(visible(one.kind)), counts, _share(one))
+    for leaving in followed.types[:MOST_LEFT]:
+        counts = f"{leaving.left:,} of {leaving.count:,}"
+        table.add_row(Text(token_text(leaving.token or "")), Text(visible(leaving.kind)), counts, _share(leaving))
     return table
 
 
-def _share(one: Leaving) -> Text:
-    interval = wording.interval(one.share.low, one.share.high, 0)
-    return Text(f"{wording.percent(one.share.value, 0)} ").append(interval, style="dim")
+def _share(leaving: Leaving) -> Text:
+    interval = wording.interval(leaving.share.low, leaving.share.high, 0)
+    return Text(f"{wording.percent(leaving.share.value, 0)} ").append(interval, style="dim")

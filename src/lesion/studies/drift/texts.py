@@ -171,7 +171,7 @@ def read_texts(
         columns = (stored[name] for name in ("key", "text", "correct", "finish"))
         by_key = {key: (str(text), bool(right), str(end)) for key, text, right, end in zip(*columns, strict=True)}
         said = {item: by_key[key] for item, key in asked.keys.items()}
-    found = []
+    results = []
     for number, items in enumerate(runs):
         ids, prompts = [], []
         for item in items:
@@ -186,8 +186,8 @@ def read_texts(
             right = sum(said[item.id][1] for item in items)
             truncated = sum(said[item.id][2] in TRUNCATED for item in items)
         names = tuple(item.id for item in items)
-        found.append(Texts(number, names, tuple(ids), tuple(prompts), right, truncated))
-    return found
+        results.append(Texts(number, names, tuple(ids), tuple(prompts), right, truncated))
+    return results
 
 
 def _read(

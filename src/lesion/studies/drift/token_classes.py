@@ -54,20 +54,20 @@ def token_classes(
     if len(text_of) != len(ids):
         raise UsageError(f"{len(ids)} tokens were given and the texts of {len(text_of)}.")
     kinds = {token: _kind(tokenizer, token) for token in map(int, np.unique(ids))}
-    found = [""] * len(ids)
+    classes = [""] * len(ids)
     word: list[int] = []
     for place, token in enumerate(map(int, ids)):
         spaced, text, kind = kinds[token]
         if word and (kind != WORD or spaced or text_of[place] != text_of[word[0]]):
-            _close(word, kinds, ids, lexicon, found)
+            _close(word, kinds, ids, lexicon, classes)
             word = []
         if kind == WORD:
             word.append(place)
         else:
-            found[place] = (lexicon or {}).get(text, kind)
+            classes[place] = (lexicon or {}).get(text, kind)
     if word:
-        _close(word, kinds, ids, lexicon, found)
-    return np.array(found, dtype=np.str_)
+        _close(word, kinds, ids, lexicon, classes)
+    return np.array(classes, dtype=np.str_)
 
 
 @cache
@@ -93,11 +93,11 @@ def primer_lexicon() -> Mapping[str, str]:
             for part in ("adverb", "verb", "preposition", "pronoun", "determiner", "conjunction", "question word")
         },
     }
-    found: dict[str, set[str]] = {}
+    names_of: dict[str, set[str]] = {}
     for name, words in classes.items():
         for word in words:
-            found.setdefault(word, set()).add(name)
-    return {word: next(iter(names)) for word, names in found.items() if len(names) == 1}
+            names_of.setdefault(word, set()).add(name)
+    return {word: next(iter(names)) for word, names in names_of.items() if len(names) == 1}
 
 
 def _close(
@@ -105,14 +105,14 @@ def _close(
     kinds: Mapping[int, tuple[bool, str, str]],
     ids: Int[np.ndarray, " tokens"],
     lexicon: Mapping[str, str] | None,
-    found: list[str],
+    classes: list[str],
 ) -> None:
     """Classify the tokens that are one word together."""
     text = "".join(kinds[int(ids[place])][1] for place in word)
     known = (lexicon or {}).get(text) or (lexicon or {}).get(text.lower())
     plain = PIECE if len(word) > 1 else CAPITALISED if text[:1].isupper() else WORD
     for place in word:
-        found[place] = known or plain
+        classes[place] = known or plain
 
 
 def _kind(tokenizer: PreTrainedTokenizerBase, token: int) -> tuple[bool, str, str]:

@@ -256,10 +256,10 @@ def _names(
 ) -> dict[int, str]:
     """Each cluster by its commonest tokens, their spaces seen; of equally common ones the smaller id comes first."""
     pairs, counts = np.unique(np.stack([clusters, ids]), axis=1, return_counts=True)
-    found: dict[int, list[tuple[int, int]]] = {}
+    by_cluster: dict[int, list[tuple[int, int]]] = {}
     for cluster, token, count in zip(pairs[0].tolist(), pairs[1].tolist(), counts.tolist(), strict=True):
-        found.setdefault(cluster, []).append((-count, token))
+        by_cluster.setdefault(cluster, []).append((-count, token))
     return {
         cluster: ", ".join(spelt[token].translate(SEEN) for _, token in sorted(tokens)[:NAMED_BY])
-        for cluster, tokens in found.items()
+        for cluster, tokens in by_cluster.items()
     }

@@ -31,13 +31,13 @@ def named(tokens: Sequence[Leaving], overall: float, total: int) -> list[Leaving
         overall: the share of all tokens that leave, 0…1.
         total: how many tokens there are.
     """
-    often = [one for one in tokens if one.count >= FEWEST]
-    unlisted = max(0, total - sum(one.count for one in tokens)) // FEWEST
-    p = [float(binom.sf(one.left - 1, one.count, overall)) for one in often]
+    often = [leaving for leaving in tokens if leaving.count >= FEWEST]
+    unlisted = max(0, total - sum(leaving.count for leaving in tokens)) // FEWEST
+    p = [float(binom.sf(leaving.left - 1, leaving.count, overall)) for leaving in often]
     corrected = holm([*p, *[1.0] * unlisted])
     sure = [
-        (after, before, -(one.share.value or 0.0), place)
-        for place, (one, before, after) in enumerate(zip(often, p, corrected[: len(p)], strict=True))
+        (after, before, -(leaving.share.value or 0.0), place)
+        for place, (leaving, before, after) in enumerate(zip(often, p, corrected[: len(p)], strict=True))
         if after <= ALPHA
     ]
     return [often[place] for *_, place in sorted(sure)]
@@ -48,12 +48,12 @@ def token_text(token: str) -> str:
     return visible(token.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥"))
 
 
-def share_bar(one: Leaving, overall: float | None) -> Markup:
+def share_bar(leaving: Leaving, overall: float | None) -> Markup:
     """A share as a bar with its interval, and a mark where the share of all tokens is."""
     parts = Markup('<rect class="ground" x="0" y="3" width="{:.0f}" height="8" rx="2"/>').format(WIDE)
-    wide = WIDE * (one.share.value or 0.0)
+    wide = WIDE * (leaving.share.value or 0.0)
     parts += Markup('<rect class="part" x="0" y="3" width="{:.1f}" height="8" rx="2"/>').format(wide)
-    low, high = one.share.low, one.share.high
+    low, high = leaving.share.low, leaving.share.high
     if low is not None and high is not None:
         parts += Markup('<path class="whisker" d="M{:.1f} 7H{:.1f}"/>').format(WIDE * low, WIDE * high)
     if overall is not None:
