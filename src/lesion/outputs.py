@@ -34,7 +34,7 @@ _KIND = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _FILES = (".json", ".html", ".csv", ".toml", ".edit", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".safetensors", LOCK)
 _FOLDERS = ("figures", "cells", "layers", "model", "checkpoints")
 _SIGNS = (
-    "summary.json", "report.html", "answers.sqlite", "plan.json", "truncation.json",
+    "summary.json", "report.html", "answers.sqlite", "plan.json",
     "tuning.json", "screen.json", "training.safetensors", "resume.safetensors", "statistics.safetensors",
     "truncated.json", "best.edit",
 )  # fmt: skip

@@ -37,7 +37,7 @@ def refuse_few(drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
     for choice, items in drawn.items():
         if len(items) < 2:
             raise UsageError(
-                f"{choice.name} has {len(items)} item: an edit is chosen on some items and told on others, so give two"
+                f"{choice.name} has {len(items)} item: an edit is chosen on some items and tested on others: give two"
                 f" at least."
             )
 
