@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html.parser
+import zlib
 
 import pandas as pd
 from made import form, records, valid
@@ -73,3 +74,13 @@ def hostile_study():
     names = {item: f"{item}{text}" for item, text in zip(items["item"], many, strict=False)}
     items, answers = (frame.assign(item=frame["item"].map(names)) for frame in (items, answers))
     return valid(summary), answers, items
+
+
+def colours_of(png: bytes) -> int:
+    """How many different bytes the rows of a PNG hold, filtered as they lie there: of a plain ground, hardly any."""
+    parts, place = b"", 8
+    while place < len(png):
+        size, kind = int.from_bytes(png[place : place + 4]), png[place + 4 : place + 8]
+        parts += png[place + 8 : place + 8 + size] if kind == b"IDAT" else b""
+        place += 12 + size
+    return len(set(zlib.decompress(parts)))

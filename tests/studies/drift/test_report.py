@@ -7,7 +7,7 @@ import made_drift as made
 import pandas as pd
 import pytest
 from made_drift import changed
-from page_checks import HOSTILE, Elements, assert_asks_for_nothing, scripts
+from page_checks import HOSTILE, Elements, assert_asks_for_nothing, colours_of, scripts
 from rich.console import Console
 
 from lesion.errors import LesionError
@@ -93,7 +93,7 @@ def test_a_study_becomes_a_page_tables_and_figures(written):
         "lesion.json", "report.html", "drift.csv", "shapes.csv", "tokens.csv", "flow.csv", *names
     }  # fmt: skip
     for path in (written.parent / "figures").glob("*.png"):
-        assert len(path.read_bytes()) > 2000  # a plain ground compresses to less
+        assert colours_of(path.read_bytes()) > 50
 
 
 def test_the_same_summary_is_written_as_the_same_bytes(one, tmp_path):
