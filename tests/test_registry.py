@@ -17,6 +17,7 @@ from lesion.core.method import Method
 from lesion.core.options import options_of
 from lesion.core.result import StudyResult
 from lesion.core.study_file import Questions, StudyFile, shipped
+from lesion.core.values import Summary
 from lesion.errors import UsageError
 from lesion.labs.recall.study_file import RecallStudy
 from lesion.outputs import kind_of, own
@@ -132,10 +133,10 @@ class Other(Method[OtherStudy]):
     def run(self, study, folder, watcher, make_engine, models=None):
         folder.mkdir()
         (folder / "other.txt").write_text(study.name)
-        return OtherResult(folder, {})
+        return OtherResult(folder, Summary())
 
     def recall(self, folder):
-        return OtherResult(folder, {}) if (folder / "other.txt").exists() else None
+        return OtherResult(folder, Summary()) if (folder / "other.txt").exists() else None
 
 
 class Twin(Other):

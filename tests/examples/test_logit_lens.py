@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def installed(tmp_path_factory) -> Path:
     """A folder into which the package is installed, as pip does it."""
     place = tmp_path_factory.mktemp("site")
     source = tmp_path_factory.mktemp("source") / "logit_lens"
-    subprocess.run(["cp", "-r", str(EXAMPLE), str(source)], check=True)  # pip builds beside the sources
+    shutil.copytree(EXAMPLE, source)  # pip builds beside the sources
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--target", str(place)]
     subprocess.run([sys.executable, "-m", "pip", "install", *options, str(source)], check=True, timeout=300)
     return place

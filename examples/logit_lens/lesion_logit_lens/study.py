@@ -110,12 +110,12 @@ def run_lens(
 
 def _task(study: LensStudy, model: str, task: str, blocks: int, answers: pd.DataFrame) -> LensTask:
     own = answers[answers["model_name"] == model]
-    said = dict(iter(own[own["task"] == task].groupby("edit")))
+    answered = dict(iter(own[own["task"] == task].groupby("edit")))
     gold = dict(iter(own[own["task"] == f"gold:{task}"].groupby("edit")))
     layers = []
     for layer in range(blocks + 1):
         edit = str(lens(layer, blocks))
-        right = said[edit]["correct"].to_numpy(dtype=bool)
+        right = answered[edit]["correct"].to_numpy(dtype=bool)
         low, high = wilson(int(right.sum()), len(right), study.level)
         scores = np.array([score[0] if len(score) else np.nan for score in gold[edit]["scores"]])
         layers.append(

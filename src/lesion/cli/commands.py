@@ -47,16 +47,16 @@ def command(method: Method[Any]) -> Callable[..., None]:
 
 def _parameters(method: Method[Any], options: Sequence[Option]) -> list[inspect.Parameter]:
     ordered = [*(one for one in options if one.argument), *(one for one in options if not one.argument)]
-    found = [_parameter(one) for one in ordered]
+    parameters = [_parameter(option) for option in ordered]
     help = "Output folder; running again into it continues the study."
     help += "" if method.needs_out else " Default: lesion-out/NAME-IDENTITY."
     out = typer.Option("--out", help=help, rich_help_panel=WHAT)
     kind, default = (Path, inspect.Parameter.empty) if method.needs_out else (Path | None, None)
-    found.append(_named("out", Annotated[kind, out], default))
+    parameters.append(_named("out", Annotated[kind, out], default))
     if method.distributed:
         for name, annotation in WORKERS.items():
-            found.append(_named(name, annotation, 1 if name == "gpus_per_worker" else None))
-    return found
+            parameters.append(_named(name, annotation, 1 if name == "gpus_per_worker" else None))
+    return parameters
 
 
 def _parameter(one: Option) -> inspect.Parameter:

@@ -61,9 +61,9 @@ def demo(
     compared = overlay(*(out / folder for folder in STUDIES))
     compared.report(out / "overlay")
     chapters.append((compared.chapter(), "overlay/report.html"))
-    told = [(chapter, page) for chapter, page in chapters if chapter is not None]
-    path = publish(out, "demo", story(TITLE, "demo", version("lesion"), told))
-    for chapter, _ in told:
+    shown = [(chapter, page) for chapter, page in chapters if chapter is not None]
+    path = publish(out, "demo", story(TITLE, "demo", version("lesion"), shown))
+    for chapter, _ in shown:
         say("")
         say(chapter.title)
         for finding in chapter.findings:

@@ -92,6 +92,6 @@ def documented(text: str, signature: inspect.Signature, method: Method[Any]) -> 
     }
     meaning |= COMMON
     lines = [f"        {name}: {meaning[name]}" for name in signature.parameters if name in meaning]
-    told = "\n".join(["    Args:", *lines])
+    arguments = "\n".join(["    Args:", *lines])
     head, example, rest = text.partition("    Example:")
-    return f"{head}{told}\n\n{example}{rest}" if example else f"{text.rstrip()}\n\n{told}\n"
+    return f"{head}{arguments}\n\n{example}{rest}" if example else f"{text.rstrip()}\n\n{arguments}\n"

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Generic
 from rich.console import RenderableType
 from typing_extensions import TypeVar
 
+from lesion.core.values import Summary
+
 if TYPE_CHECKING:
     from lesion.report.blocks import Chapter
 
-S = TypeVar("S", default=Any)
+S = TypeVar("S", bound=Summary, default=Any)
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,7 @@ class StudyResult(ABC, Generic[S]):
     @property
     def notes(self) -> Sequence[str]:
         """What a reader should know of the numbers."""
-        summary: Any = self.summary
-        notes: Sequence[str] = summary.get("notes", ()) if isinstance(summary, dict) else summary.notes
-        return notes
+        return self.summary.notes
 
     def done(self) -> list[str]:
         """Lines on what this run did and left; none for a result that was read from its folder."""

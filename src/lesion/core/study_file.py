@@ -328,8 +328,8 @@ class Questions(StudyFile):
     @property
     def chosen_models(self) -> tuple[ModelChoice, ...]:
         """The models of the study: `models`, or the one `model`; none of a study that has no such key."""
-        one = getattr(self, "model", None)
-        several: tuple[ModelChoice, ...] = getattr(self, "models", () if one is None else (one,))
+        single = getattr(self, "model", None)
+        several: tuple[ModelChoice, ...] = getattr(self, "models", () if single is None else (single,))
         return several
 
     def items_of(self, task: TaskChoice) -> int | None:

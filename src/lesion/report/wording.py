@@ -49,6 +49,27 @@ def p_value(value: float | None) -> str:
     return "1" if value >= 0.995 else f"{value:.2g}".removeprefix("0")
 
 
+def rho(value: float | None) -> str:
+    """A rank correlation with two decimals: `.80`, `−.31`, `1`."""
+    if value is None:
+        return DASH
+    text = f"{abs(value):.2f}"
+    text = "1" if text == "1.00" else text.removeprefix("0")
+    return f"{MINUS}{text}" if value < 0 and text != ".00" else text
+
+
+def entry(value: Any) -> str:
+    """An entry of a study as a page shows it: lists by commas, a table of one key as its value."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        parts = {name: part for name, part in value.items() if part is not None}
+        return ", ".join(entry(part) if len(parts) == 1 else f"{name} {entry(part)}" for name, part in parts.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(entry, value))
+    return str(value)
+
+
 def keep(share: float) -> str:
     """A share kept of 0.05 as `5 %`, of 0.0001 as `0.01 %`: as it was asked for, not rounded to tenths."""
     return f"{100 * share:.4g}{SPACE}%"

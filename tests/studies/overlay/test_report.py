@@ -9,7 +9,7 @@ from page_checks import HOSTILE, Elements
 from rich.console import Console
 
 from lesion.core.values import read_summary
-from lesion.report import drawing
+from lesion.report import drawing, wording
 from lesion.studies.overlay import charts, tables
 from lesion.studies.overlay import findings as prose
 from lesion.studies.overlay import report as page
@@ -194,7 +194,7 @@ def test_the_page_says_that_the_first_step_of_drift_is_left_out():
 
 @pytest.mark.parametrize(("value", "text"), [(1.0, "1"), (0.804, ".80"), (-0.31, "−.31"), (-0.001, ".00"), (None, "–")])
 def test_a_correlation_has_two_decimals(value, text):
-    assert charts.rho(value) == text
+    assert wording.rho(value) == text
 
 
 def test_names_of_models_tasks_and_folders_stay_text():

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -272,7 +271,7 @@ def _title(summary: AblationSummary) -> str:
 def _facts(summary: AblationSummary) -> list[tuple[str, str]]:
     """The study's own entries and what follows from its cells, for whoever wants to repeat it."""
     study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"title"})
-    facts = [(name.replace("_", " "), _plain(value)) for name, value in study.items()]
+    facts = [(name.replace("_", " "), wording.entry(value)) for name, value in study.items()]
     counts = dict.fromkeys(
         f"{curve.task}: {wording.of_drawn(curve.fewest, curve.items, curve.drawn)}" for curve in summary.curves
     )
@@ -283,14 +282,6 @@ def _facts(summary: AblationSummary) -> list[tuple[str, str]]:
     )
     facts += [("answered by", summary.engine), ("items answered", ", ".join(counts)), ("measured", "; ".join(edits))]
     return [(name, visible(value)) for name, value in facts if value]
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(_plain(part) if len(value) == 1 else f"{name} {_plain(part)}" for name, part in value.items())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(_plain, value))
-    return str(value)
 
 
 def offered(summary: AblationSummary) -> list[Offered]:

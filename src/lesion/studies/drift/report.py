@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from lesion.plain import visible
 from lesion.report import wording
@@ -192,17 +190,9 @@ def _title(summary: DriftSummary) -> str:
 def _facts(summary: DriftSummary) -> list[tuple[str, str]]:
     """The study's own entries, for whoever wants to repeat it."""
     study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
-    facts = [(name.replace("_", " "), _plain(value)) for name, value in study.items()]
+    facts = [(name.replace("_", " "), wording.entry(value)) for name, value in study.items()]
     positions = [run.tokens for model in summary.models for run in model.runs]
     if positions:
         low, high = min(positions), max(positions)
         facts.append(("tokens of a run", f"{low:,}" if low == high else f"{low:,} to {high:,}"))
     return [(name, visible(value)) for name, value in facts if value]
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(_plain(part) if len(value) == 1 else f"{name} {_plain(part)}" for name, part in value.items())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(_plain, value))
-    return str(value)

@@ -289,18 +289,7 @@ def _facts(summary: IsolationSummary) -> list[tuple[str, str]]:
 
 
 def _entries(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name.replace("_", " "), _plain(value)) for name, value in values.items()]
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        parts = {name: part for name, part in value.items() if part is not None}
-        return ", ".join(_plain(part) if len(parts) == 1 else f"{name} {_plain(part)}" for name, part in parts.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_plain, value))
-    return str(value)
+    return [(name.replace("_", " "), wording.entry(value)) for name, value in values.items()]
 
 
 def _carried(

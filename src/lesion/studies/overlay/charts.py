@@ -153,7 +153,7 @@ def matrix_chart(model: ModelProfiles) -> alt.LayerChart:
     ranked = model.ranked
     names = {profile.label: _name(model, profile) for profile in ranked}
     rows = [
-        {"x": str(place), "y": names[b.label], "value": pair.rho, "text": rho(pair.rho), "tip": _pair_tip(pair)}
+        {"x": str(place), "y": names[b.label], "value": pair.rho, "text": wording.rho(pair.rho), "tip": _pair_tip(pair)}
         | {"marked": pair.p_corrected is not None and pair.p_corrected <= ALPHA}
         | {"p": "" if pair.p_corrected is None else f"p {wording.p_value(pair.p_corrected)}"}
         for place, a in enumerate(ranked, start=1)
@@ -183,13 +183,5 @@ def _pair_tip(pair: Correlation) -> str:
     if pair.p is not None:
         tested = f", p {wording.p_value(pair.p)}, corrected {wording.p_value(pair.p_corrected)}"
     over = wording.counted(pair.blocks, "block")
-    return f"{pair.b}\nwith {pair.a}\nρ {rho(pair.rho)} over {over}{tested}; beyond depth {rho(pair.beyond_depth)}"
-
-
-def rho(value: float | None) -> str:
-    """A rank correlation with two decimals: `.80`, `−.31`, `1`."""
-    if value is None:
-        return wording.DASH
-    text = f"{abs(value):.2f}"
-    text = "1" if text == "1.00" else text.removeprefix("0")
-    return f"{wording.MINUS}{text}" if value < 0 and text != ".00" else text
+    alike = f"ρ {wording.rho(pair.rho)} over {over}{tested}; beyond depth {wording.rho(pair.beyond_depth)}"
+    return f"{pair.b}\nwith {pair.a}\n{alike}"

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from lesion.report import wording
 from lesion.report.finding import Finding
+from lesion.report.wording import rho
 from lesion.statistics.paired import ALPHA
-from lesion.studies.overlay.charts import KINDS, rho
+from lesion.studies.overlay.charts import KINDS
 from lesion.studies.overlay.result import Correlation, Kind, ModelProfiles
 from lesion.studies.overlay.summary import needed
 

@@ -9,8 +9,8 @@ from rich.text import Text
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.table import Column, Table
+from lesion.report.wording import rho
 from lesion.studies.overlay import findings as prose
-from lesion.studies.overlay.charts import rho
 from lesion.studies.overlay.result import Correlation, ModelProfiles, OverlaySummary
 
 PAIR = ("a", "b", "blocks", "rho", "p", "p_corrected", "beyond_depth")

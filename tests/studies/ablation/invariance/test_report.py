@@ -7,6 +7,7 @@ import made_invariance
 import pytest
 from page_checks import HOSTILE, Elements
 
+from lesion.report import wording
 from lesion.report.blocks import Figure, flat
 from lesion.report.drawing import specification
 from lesion.studies.ablation import report as page
@@ -91,7 +92,7 @@ def test_the_matrix_holds_every_pair_of_variants_once(told):
     assert [(row["x"], row["y"]) for row in drawn] == [("base", "instruct"), ("base", "rlvr"), ("instruct", "rlvr")]
     (pair,) = qwen.family.tasks[0].pairs
     (cell,) = rows(charts.correlations(qwen, qwen.family.tasks[0]))
-    assert cell["text"].splitlines()[0] == charts.rho(pair.rho.value)
+    assert cell["text"].splitlines()[0] == wording.rho(pair.rho.value)
     assert cell["marked"] == (pair.rho.p_corrected <= 0.05)
 
 

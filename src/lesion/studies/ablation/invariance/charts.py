@@ -114,7 +114,7 @@ def correlations(of: OfFamily, task: FamilyTask) -> alt.LayerChart | None:
         limits_text = limits(pair.true.low, pair.true.high)
         rows.append(
             {"x": first, "y": second, "value": pair.rho.value, "tip": pair_text(pair, names)}
-            | {"text": f"{rho(pair.rho.value)}\n{limits_text}\np {wording.p_value(p)}"}
+            | {"text": f"{wording.rho(pair.rho.value)}\n{limits_text}\np {wording.p_value(p)}"}
             | {"marked": p is not None and p <= ALPHA}
         )
     frame = pd.DataFrame(rows, columns=HEAT[:6])
@@ -124,14 +124,16 @@ def correlations(of: OfFamily, task: FamilyTask) -> alt.LayerChart | None:
 
 def pair_text(pair: Pair, names: dict[str, str]) -> str:
     """All numbers of a pair."""
-    text = f"{names[pair.a]} and {names[pair.b]}\nρ {rho(pair.rho.value)}"
+    text = f"{names[pair.a]} and {names[pair.b]}\nρ {wording.rho(pair.rho.value)}"
     if pair.ceiling is not None and pair.rho.value is not None and pair.rho.value >= pair.ceiling:
-        text += f"; as high as two measurements of one profile reach (about {rho(pair.ceiling)})"
+        text += f"; as high as two measurements of one profile reach (about {wording.rho(pair.ceiling)})"
     elif pair.ceiling is not None:
-        text += f"; as noisy as they are, two equal profiles would reach about {rho(pair.ceiling)}"
+        text += f"; as noisy as they are, two equal profiles would reach about {wording.rho(pair.ceiling)}"
     text += "\nof the true profiles "
     if pair.true.low is not None:
-        text += f"{rho(pair.true.value)} {limits(pair.true.low, pair.true.high)}, the noise that lowers ρ taken out"
+        text += (
+            f"{wording.rho(pair.true.value)} {limits(pair.true.low, pair.true.high)}, the noise that lowers ρ taken out"
+        )
     else:
         text += "not measurable: too much noise, or too many blocks cost the same"
     text += f"\np {p_text(pair.rho.p, pair.p_least)}, corrected {wording.p_value(pair.rho.p_corrected)}"
@@ -139,18 +141,11 @@ def pair_text(pair: Pair, names: dict[str, str]) -> str:
     return f"{text}\nlargest drop in the same block: {same}; of the two largest shared: {pair.top_two}"
 
 
-def rho(value: float | None) -> str:
-    """A rank correlation with two decimals: `.80`, `−.31`, `1`."""
-    if value is None:
-        return wording.DASH
-    text = f"{abs(value):.2f}"
-    text = "1" if text == "1.00" else text.removeprefix("0")
-    return f"{wording.MINUS}{text}" if value < 0 and text != ".00" else text
-
-
 def limits(low: float | None, high: float | None) -> str:
     """The interval of a rank correlation: `[.62, 1]`; noise or ties may leave no order to measure."""
-    return "not measurable" if low is None or high is None else f"[{rho(low)},{wording.SPACE}{rho(high)}]"
+    return (
+        "not measurable" if low is None or high is None else f"[{wording.rho(low)},{wording.SPACE}{wording.rho(high)}]"
+    )
 
 
 def p_text(p: float | None, least: float | None) -> str:
@@ -213,7 +208,7 @@ def over_time(of: OfFamily, task: FamilyTask, training: Training) -> alt.LayerCh
                 | {"text": wording.points(cell.drop.value, 0) + (f"\n{ONSET}" if begins else "")}
                 | {"model": curve.model, "task": curve.task, "edit": cell.edit}
             )
-        order = rho(with_end.get(member.model))
+        order = wording.rho(with_end.get(member.model))
         rows.append(plain | {"x": "ρ", "text": order, "tip": f"{label} · ρ with the end: {order}"})
     columns = ["unedited", *map(str, layers), "ρ"]
     full = full_drop(curve for _, curve in curves)

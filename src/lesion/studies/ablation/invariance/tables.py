@@ -9,7 +9,8 @@ import pandas as pd
 
 from lesion.report import wording
 from lesion.report.table import Column, Table, decimals
-from lesion.studies.ablation.invariance.charts import limits, p_text, rho
+from lesion.report.wording import rho
+from lesion.studies.ablation.invariance.charts import limits, p_text
 from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask
 
 Row = Mapping[str, Any]
