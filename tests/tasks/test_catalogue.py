@@ -8,11 +8,10 @@ import re
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import LesionError, UsageError
-from lesion.tasks import gsm8k, triviaqa
 from lesion.tasks.catalogue import NAMES, calibration_items, canonical, draw, find
 from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
 
@@ -37,14 +36,12 @@ class Numbers:
         return Verdict(answer.text == item.gold, answer.text)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 50), st.integers(0, 50), st.integers())
 def test_a_smaller_draw_is_the_beginning_of_a_larger_one(one, other, seed):
     small, large = sorted((max(one, 1), max(other, 1)))
     assert draw(Numbers(), large, seed)[:small] == draw(Numbers(), small, seed)
 
 
-@settings(deadline=None)
 @given(st.integers())
 def test_a_draw_of_all_holds_every_item_once_whatever_the_order_of_the_file(seed):
     everything = draw(Numbers(), None, seed)
@@ -176,15 +173,15 @@ GSM = {"question": "How many?", "answer": "2*3=<<2*3=6>>6.\n#### 6"}
 TRIVIA = {"question": "Who?", "question_id": "q1", "answer": {"value": "Mark Twain", "aliases": []}}
 
 
-@pytest.mark.parametrize(("module", "name", "row"), [(gsm8k, "gsm8k", GSM), (triviaqa, "triviaqa", TRIVIA)])
-def test_from_the_hub_calibration_takes_the_training_split_of_a_benchmark(tmp_path, monkeypatch, module, name, row):
+@pytest.mark.parametrize(("name", "row"), [("gsm8k", GSM), ("triviaqa", TRIVIA)])
+def test_from_the_hub_calibration_takes_the_training_split_of_a_benchmark(tmp_path, monkeypatch, name, row):
     asked = []
 
     def rows(task, repository, subset, split):
         asked.append(split)
         return [row | {"question": f"{split}?", "question_id": split}]
 
-    monkeypatch.setattr(module, "hub_rows", rows)
+    monkeypatch.setattr("lesion.tasks.benchmark.hub_rows", rows)
     task = find(name)
     assert [item.question for item in calibration_items(task)] == ["train?"]
     assert task.load()[0].question == f"{asked[-1]}?" != "train?"

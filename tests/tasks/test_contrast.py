@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from lesion.errors import LesionError, UsageError
 from lesion.tasks import contrast
+from lesion.tasks.benchmarks.ioi import Ioi
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_choices, encode_contrast
 from lesion.tasks.prompts import encode
@@ -54,7 +55,7 @@ def test_what_is_frequent_is_the_most_frequent_other_answer_of_the_group_counted
     items = [contrast.item(str(n), "q", right, group=group) for n, (right, group) in enumerate(pairs)]
     if len({right for right, _ in pairs}) == 1:
         with pytest.raises(UsageError, match="have the same right answer"):
-            contrast.frequent(items)
+            list(contrast.frequent(items))
         return
     for item in contrast.frequent(items):
         near = Counter(right for right, group in pairs if group == item.group and right != item.gold)
@@ -176,7 +177,7 @@ def test_texts_that_begin_with_the_same_token_are_no_contrast(kind):
 
 def test_a_tempting_text_is_needed():
     with pytest.raises(UsageError, match="There is no text behind"):
-        contrast.check_tempting("", "ioi")
+        find("ioi?tempting=")
     with pytest.raises(UsageError, match="half a character"):
-        contrast.check_tempting("\ud800", "ioi")
-    assert contrast.check_tempting("\n", "ioi") == "\n"
+        Ioi(setting="\ud800")
+    assert find("ioi?tempting=\n").load()[0].choices[1] == "\n"

@@ -8,15 +8,10 @@ import pandas
 import pytest
 
 from lesion.errors import UsageError
+from lesion.tasks.benchmarks.triviaqa import unquote_csv
 from lesion.tasks.catalogue import find
 from lesion.tasks.task import Answer
-from lesion.tasks.triviaqa import unquote_csv
-
-
-def write(path, *rows):
-    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-    return path
-
+from rowfiles import write
 
 GSM = {"question": "How many?", "answer": "He has 2*3=<<2*3=6>>6.\nAnd 6*200=<<6*200=1200>>1200.\n#### 1,200"}
 
@@ -44,12 +39,12 @@ def test_the_hub_and_a_file_give_the_same_items(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "row", "says"),
     [
-        ("gsm8k", {"problem": "p", "answer": "a"}, "has no field 'question'; it has 'problem', 'answer'"),
-        ("gsm8k", {"question": "p", "answer": "6"}, "Row 0 .* has no answer behind '####'"),
-        ("math500", GSM, "has no field 'problem'"),
-        ("triviaqa", {"question": "p"}, "has no field 'answer'"),
+        ("gsm8k", {"problem": "p", "answer": "a"}, "there is no field 'question'; there are 'problem', 'answer'"),
+        ("gsm8k", {"question": "p", "answer": "6"}, "x.jsonl, row 0: there is no answer behind '####'"),
+        ("math500", GSM, "no field 'problem'"),
+        ("triviaqa", {"question": "p"}, "no field 'answer'"),
         ("triviaqa", {"question": "p", "answer": "x"}, "must be an object"),
-        ("triviaqa", {"question": "p", "golden_answers": []}, "has no answers"),
+        ("triviaqa", {"question": "p", "golden_answers": []}, "there are no answers"),
     ],
 )
 def test_a_file_of_another_form_is_told(tmp_path, name, row, says):

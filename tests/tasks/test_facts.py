@@ -7,19 +7,14 @@ import re
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
+from lesion.tasks.benchmarks.facts import Facts
 from lesion.tasks.catalogue import calibration_items, find
-from lesion.tasks.facts import Facts
 from lesion.tasks.task import Answer, Task, Verdict
-
-
-def write(tmp_path, *rows):
-    path = tmp_path / "facts.json"
-    path.write_text(json.dumps(rows), encoding="utf-8")
-    return path
+from rowfiles import write
 
 
 def test_the_projects_own_facts_are_well_over_a_hundred_different_statements():
@@ -83,7 +78,7 @@ def test_counterfact_is_read_as_rows_and_as_it_was_published(shared, tmp_path):
         }
         for r in rows
     ]
-    published = find(f"facts:{write(tmp_path, *nested)}").load()
+    published = find(f"facts:{write(tmp_path / 'facts.json', *nested)}").load()
     assert [(i.id, i.question, i.gold, i.choices) for i in published] == [
         (i.id, i.question, i.gold, i.choices) for i in items
     ]
@@ -93,7 +88,6 @@ def test_counterfact_is_read_as_rows_and_as_it_was_published(shared, tmp_path):
 words = st.text(min_size=1, max_size=12).filter(lambda text: text.strip() and "{" not in text).map(str.strip)
 
 
-@settings(deadline=None)
 @given(words, words, st.sampled_from(["attribute", "ground_truth", "target_true"]), st.booleans())
 def test_every_name_of_the_right_text_and_both_kinds_of_prompt_make_the_same_item(
     tmp_path_factory, subject, right, field, spelt
@@ -101,7 +95,7 @@ def test_every_name_of_the_right_text_and_both_kinds_of_prompt_make_the_same_ite
     prompt = "It is said that {} is in"
     row = {"id": 4, "subject": subject, field: f" {right} ", "relation": "place"}
     row["prompt"] = prompt.replace("{}", subject) if spelt else prompt
-    (item,) = Facts(str(write(tmp_path_factory.mktemp("data"), row)), " x").load()
+    (item,) = Facts(str(write(tmp_path_factory.mktemp("data") / "facts.json", row)), " x").load()
     assert (item.id, item.question, item.gold, item.group, item.choices) == (
         "4",
         prompt.replace("{}", subject),
@@ -123,18 +117,18 @@ def test_every_name_of_the_right_text_and_both_kinds_of_prompt_make_the_same_ite
         ({"prompt": "Rome is in", "attribute": " "}, "'answer' is empty"),
         ({"prompt": "{} is in", "attribute": "Italy"}, ".*there is no 'subject'"),
         ({"requested_rewrite": "Rome"}, "'requested_rewrite' must be an object"),
-        ({"prompt": "Rome is in", "attribute": "Italy", "case_id": 7}, "the id '7' is that of row 0"),
+        ({"prompt": "Rome is in", "attribute": "Italy", "case_id": 7}, "the id '7' is that of .*row 0"),
         ({"prompt": "Rome is in", "attribute": "\ud800"}, ".*half a character"),
     ],
 )
 def test_what_is_wrong_with_a_row_is_told_with_file_and_row(tmp_path, row, says):
-    path = write(tmp_path, {"case_id": 7, "prompt": "Paris is in", "attribute": "France"}, row)
+    path = write(tmp_path / "facts.json", {"case_id": 7, "prompt": "Paris is in", "attribute": "France"}, row)
     with pytest.raises(UsageError, match=f"{re.escape(str(path))}, row 1[:,] {says}"):
         find(f"facts:{path}").load()
 
 
 def test_where_all_have_one_answer_nothing_is_frequent(tmp_path):
-    path = write(tmp_path, {"prompt": "Paris is in", "attribute": "France"})
+    path = write(tmp_path / "facts.json", {"prompt": "Paris is in", "attribute": "France"})
     assert find(f"facts:{path}").load()[0].group == ""
     with pytest.raises(UsageError, match="have the same right answer 'France'"):
         find(f"facts:{path}?tempting=frequent").load()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
@@ -38,7 +38,6 @@ def test_fewer_shots_are_the_first_of_more_and_each_item_has_its_own():
     assert few == FewShot(find("primer:reading"), 2).load()
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from("abcde"), max_size=8), st.sampled_from("abcde"), st.integers(1, 4))
 def test_as_many_shots_as_there_are_other_questions_can_be_had_and_no_more(questions, asked, count):
     pool = [Item(str(number), question, "g") for number, question in enumerate(questions)]

@@ -7,19 +7,14 @@ import re
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
+from lesion.tasks.benchmarks.ioi import Ioi
 from lesion.tasks.catalogue import calibration_items, find
-from lesion.tasks.ioi import Ioi
 from lesion.tasks.task import Task
-
-
-def write(tmp_path, *rows):
-    path = tmp_path / "ioi.json"
-    path.write_text(json.dumps(rows), encoding="utf-8")
-    return path
+from rowfiles import write
 
 
 def test_the_projects_own_sentences_name_the_giver_twice_and_the_answer_once_in_both_orders():
@@ -66,7 +61,6 @@ names = st.sampled_from(["Zoë", "O'Neil", "Jean-Luc", "Li", "Ann"])
 ends = st.sampled_from(["", ".", "!", "?!", "…", '."', " .", ".)"])
 
 
-@settings(deadline=None)
 @given(st.lists(names, min_size=2, max_size=2, unique=True), st.booleans(), st.booleans(), ends)
 def test_whole_sentences_and_other_names_of_fields_are_read_as_the_same_items(
     tmp_path_factory, pair, whole, given_, end
@@ -76,7 +70,7 @@ def test_whole_sentences_and_other_names_of_fields_are_read_as_the_same_items(
     row = {"text" if whole else "prompt": f"{prompt} {right}{end}" if whole else prompt, "IO": right}
     if given_:
         row["S"] = subject
-    path = write(tmp_path_factory.mktemp("data"), row)
+    path = write(tmp_path_factory.mktemp("data") / "ioi.json", row)
     (item,) = Ioi(str(path), "subject").load()
     assert (item.question, item.gold, item.choices, item.group) == (prompt, right, (right, subject), "ABBA")
 
@@ -98,32 +92,33 @@ def test_whole_sentences_and_other_names_of_fields_are_read_as_the_same_items(
         ({"sentence": "Ann?", "IO": "Ann"}, r"row 1: the prompt is nothing but the answer 'Ann'"),
         ({"prompt": "Ann and", "answer": 3}, r"row 1: 'answer' must be a text"),
         ({"prompt": "  ", "answer": "Ann"}, r"row 1: 'prompt' is empty"),
-        ({"prompt": "Ann and Li. Li to", "answer": "Ann", "case_id": 0}, r"row 1: the case_id '0' is that of row 0"),
+        ({"prompt": "Ann and Li. Li to", "answer": "Ann", "case_id": 0}, r"row 1: the id '0' is that of .*row 0"),
         ({"prompt": "Ann and Li went to", "answer": "Ann"}, r"row 1: there is no name besides 'Ann' that stands twice"),
     ],
 )
 def test_what_is_wrong_with_a_row_is_told_with_file_and_row(tmp_path, row, says):
     good = {"prompt": "Ann and Li. Li gave it to", "answer": "Ann", "case_id": 0}
-    path = write(tmp_path, good, row)
+    path = write(tmp_path / "ioi.json", good, row)
     with pytest.raises(UsageError, match=f"{re.escape(str(path))}, {says}"):
         find(f"ioi:{path}?tempting=subject").load()
 
 
 def test_a_prompt_may_end_in_the_answer_or_go_on(tmp_path):
     texts = ["Ann and Li met, and Li waved to Ann!", "Ann and Li met, and Li told Ann about", "Li called Joann"]
-    path = write(tmp_path, *[{"prompt": text, "answer": "Ann"} for text in texts])
+    path = write(tmp_path / "ioi.json", *[{"prompt": text, "answer": "Ann"} for text in texts])
     assert [item.question for item in Ioi(str(path)).load()] == ["Ann and Li met, and Li waved to", *texts[1:]]
 
 
 def test_a_name_with_a_stop_of_its_own_ends_a_sentence(tmp_path):
     path = write(
-        tmp_path, *[{"text": f"Bob and Al Jr. met, and Bob waved to Al Jr.{end}", "IO": "Al Jr."} for end in ("", "!")]
+        tmp_path / "ioi.json",
+        *[{"text": f"Bob and Al Jr. met, and Bob waved to Al Jr.{end}", "IO": "Al Jr."} for end in ("", "!")],
     )
     assert {item.question for item in Ioi(str(path)).load()} == {"Bob and Al Jr. met, and Bob waved to"}
 
 
 def test_without_a_repeated_name_another_text_may_tempt(tmp_path):
-    path = write(tmp_path, {"prompt": "Ann and Li went to", "answer": "Ann"})
+    path = write(tmp_path / "ioi.json", {"prompt": "Ann and Li went to", "answer": "Ann"})
     (item,) = find(f"ioi:{path}?tempting= her").load()
     assert (item.choices, item.group) == (("Ann", " her"), "")
 

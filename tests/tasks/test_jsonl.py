@@ -6,7 +6,7 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
@@ -66,7 +66,6 @@ rows = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(rows, st.booleans())
 def test_what_is_written_is_read(written, ascii_only):
     text = "\n".join(json.dumps(row, ensure_ascii=ascii_only) for row in written)
@@ -77,7 +76,6 @@ def test_what_is_written_is_read(written, ascii_only):
     assert [item.metadata["judge"] for item in read] == [row.get("judge", "exact") for row in written]
 
 
-@settings(deadline=None)
 @given(st.text(max_size=80))
 def test_any_text_is_a_task_or_a_usage_error(text):
     with contextlib.suppress(UsageError):
@@ -120,11 +118,17 @@ def choose(**changes):
         (GOOD[:-1] + ', "choice": ["a"]}', "did you mean 'choices'?"),
         (GOOD[:-1] + ', "id": "2"}', "f, line 1: the field 'id' stands twice"),
         (GOOD + "\n\n" + GOOD, "f, line 3: the id '1' was used on line 1"),
-        (GOOD + "\n" + choose(id="2"), "f, line 2: this item has 'choices', the first item (line 1) has not"),
-        (choose() + "\n" + GOOD.replace('"1"', '"2"'), "this item has no 'choices', the first item (line 1) has"),
-        (GOOD + "\n" + contrast(id="2"), "f, line 2: this item has 'tempting', the first item (line 1) has not"),
-        (contrast() + "\n" + choose(id="2"), "f, line 2: this item has no 'tempting', the first item (line 1) has"),
-        (contrast() + "\n" + GOOD.replace('"1"', '"2"'), "put contrasts and other items into two files"),
+        (GOOD + "\n" + choose(id="2"), "f, line 2: this item has 'choices', the first item (line 1) has neither"),
+        (
+            choose() + "\n" + GOOD.replace('"1"', '"2"'),
+            "this item has neither 'choices' nor 'tempting', the first item (line 1) has 'choices'",
+        ),
+        (GOOD + "\n" + contrast(id="2"), "f, line 2: this item has 'tempting', the first item (line 1) has neither"),
+        (
+            contrast() + "\n" + choose(id="2"),
+            "f, line 2: this item has 'choices', the first item (line 1) has 'tempting'",
+        ),
+        (contrast() + "\n" + GOOD.replace('"1"', '"2"'), "put items of different kinds into two files"),
         (contrast(tempting=""), "f, line 1: 'tempting' is empty"),
         (contrast(tempting="Paris"), "f, line 1: 'tempting' is the answer itself"),
         (contrast(tempting=["the"]), "f, line 1: 'tempting' must be a text"),

@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import pandas
@@ -17,11 +15,11 @@ from transformers import AutoTokenizer
 
 import lesion.models
 from lesion.errors import UsageError
-from lesion.tasks import mmlu
 from lesion.tasks.catalogue import calibration_items, find
 from lesion.tasks.continuations import encode_choices
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Answer, Task
+from sentencepieces import Speaker
 
 ROWS = [
     ["Which is a fruit?", "Granite.", "Apple, or pear.", "Basalt.", "None", "B"],
@@ -30,13 +28,6 @@ ROWS = [
     ["And the third?", "a", "b", "c", "d", "C"],
 ]
 BUNDLED = Path(lesion.models.__file__).parent / "bundled/llama-base"
-
-
-@dataclass(frozen=True)
-class Speaker:
-    tokenizer: Any
-    name: str = "bundled"
-    context: int = 512
 
 
 @pytest.fixture(scope="module")
@@ -105,14 +96,14 @@ def test_the_original_files_and_the_schema_of_the_hub_give_the_same_items(tmp_pa
         rows = hub()
         path.write_text(json.dumps(rows) if ending == "json" else "\n".join(map(json.dumps, rows)), encoding="utf-8")
     asked = []
-    monkeypatch.setattr(mmlu, "hub_rows", lambda *where: asked.append(where) or hub())
+    monkeypatch.setattr("lesion.tasks.benchmark.hub_rows", lambda *where: asked.append(where) or hub())
     assert find(f"mmlu:{path}?form={form}").load() == find(f"mmlu?form={form}").load()
     assert asked == [("mmlu", "cais/mmlu", "all", "test")]
 
 
 def test_ids_count_within_a_subject_so_that_one_file_and_all_of_them_agree(tmp_path, monkeypatch):
     other = [["Else?", "a", "b", "c", "d", "A"]]
-    monkeypatch.setattr(mmlu, "hub_rows", lambda *where: [*hub(other, "birds"), *hub(ROWS, "fruit")])
+    monkeypatch.setattr("lesion.tasks.benchmark.hub_rows", lambda *where: [*hub(other, "birds"), *hub(ROWS, "fruit")])
     everything = [item.id for item in find("mmlu").load()]
     assert everything[1:] == [item.id for item in find(f"mmlu:{table(tmp_path / 'fruit_test.csv')}").load()]
     assert len(set(everything)) == 5
@@ -120,7 +111,7 @@ def test_ids_count_within_a_subject_so_that_one_file_and_all_of_them_agree(tmp_p
 
 def test_from_the_hub_calibration_takes_the_other_splits(monkeypatch):
     splits = {"test": ROWS[:1], "validation": ROWS[1:3], "dev": ROWS[3:]}
-    monkeypatch.setattr(mmlu, "hub_rows", lambda task, repository, subset, split: hub(splits[split]))
+    monkeypatch.setattr("lesion.tasks.benchmark.hub_rows", lambda task, repository, subset, split: hub(splits[split]))
     task = find("mmlu")
     pool = calibration_items(task)
     assert [item.gold for item in pool] == ["D", "A", "C"]
@@ -208,7 +199,7 @@ def test_a_file_that_is_no_csv_is_told(tmp_path, data, says):
         ({"answer": 4}, "the answer is 4; it must be a letter from A to D, or a number from 0 to 3"),
         ({"answer": -1}, "the answer is -1"),
         ({"answer": True}, "the answer is True"),
-        ({"answer": None}, "the answer is None"),
+        ({"answer": None}, "'answer' is empty"),
         ({"answer": "AB"}, "the answer is 'AB'"),
         ({"choices": "abcd"}, "must be a list of texts"),
         ({"choices": ["a", 2, "c", "d"]}, "must be a list of texts"),
@@ -218,20 +209,20 @@ def test_a_file_that_is_no_csv_is_told(tmp_path, data, says):
         ({"question": 7}, "'question' must be a text"),
         ({"question": "\ud800"}, "'question' holds half a character"),
         ({"subject": ""}, "'subject' is empty"),
-        ({"choices": None}, "must be a list"),
+        ({"choices": None}, "'choices' is empty"),
     ],
 )
 def test_a_malformed_row_in_the_schema_of_the_hub_is_told(tmp_path, change, says):
     path = tmp_path / "x.jsonl"
     path.write_text("\n".join(map(json.dumps, [hub()[0], hub()[1] | change])), encoding="utf-8")
-    with pytest.raises(UsageError, match=rf"Row 1 of .*x\.jsonl: .*{says}"):
+    with pytest.raises(UsageError, match=rf"x\.jsonl, row 1: .*{says}"):
         find(f"mmlu:{path}").load()
 
 
 def test_a_row_of_another_data_set_is_told_with_its_fields(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"question": "q", "answer": "a"}', encoding="utf-8")
-    with pytest.raises(UsageError, match="no field 'subject'; it has 'question', 'answer'"):
+    with pytest.raises(UsageError, match="no field 'subject'; there are 'question', 'answer'"):
         find(f"mmlu:{path}").load()
 
 

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from lesion.errors import UsageError
-from lesion.tasks import nq_open
 from lesion.tasks.catalogue import calibration_items, find
 from lesion.tasks.task import Answer, Task
+from rowfiles import write
 
 MOON = {
     "question": "when was the last time anyone was on the moon",
     "answer": ["14 December 1972 UTC", "December 1972"],
 }
-
-
-def write(path, *rows):
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    return path
 
 
 def test_a_question_is_asked_with_a_question_mark_and_any_of_its_answers_is_right(tmp_path):
@@ -58,7 +51,7 @@ def test_answers_stand_once_and_a_mark_that_is_there_is_not_doubled(tmp_path):
 def test_the_hub_and_a_file_give_the_same_items_and_calibration_takes_the_training_split(tmp_path, monkeypatch):
     other = {"question": "who else", "answer": ["nobody"]}
     splits = {"validation": [MOON], "train": [other]}
-    monkeypatch.setattr(nq_open, "hub_rows", lambda task, repository, subset, split: splits[split])
+    monkeypatch.setattr("lesion.tasks.benchmark.hub_rows", lambda task, repository, subset, split: splits[split])
     task, local = find("nq_open"), find(f"nq_open:{write(tmp_path / 'x.jsonl', MOON)}")
     assert task.load() == local.load() == calibration_items(local)
     assert [item.question for item in calibration_items(task)] == ["who else?"]
@@ -67,20 +60,20 @@ def test_the_hub_and_a_file_give_the_same_items_and_calibration_takes_the_traini
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"answer": ["a"]}, "has no field 'question'"),
-        ({"question": "q"}, "has no field 'answer'"),
-        ({"question": " ", "answer": ["a"]}, "has no question"),
-        ({"question": 3, "answer": ["a"]}, "has no question"),
+        ({"answer": ["a"]}, "no field 'question'"),
+        ({"question": "q"}, "no field 'answer'"),
+        ({"question": " ", "answer": ["a"]}, "'question' is empty"),
+        ({"question": 3, "answer": ["a"]}, "'question' must be a text"),
         ({"question": "q", "answer": "a"}, "must be a list of at least one text"),
         ({"question": "q", "answer": []}, "must be a list of at least one text"),
         ({"question": "q", "answer": [1]}, "must be a list of at least one text"),
-        ({"question": "q", "answer": [" "]}, "has an empty answer only"),
+        ({"question": "q", "answer": [" "]}, "there is an empty answer only"),
         ({"question": "\ud800", "answer": ["a"]}, "'question' holds half a character"),
-        ({"question": "q", "answer": ["\ud800"]}, "'answer' holds half a character"),
+        ({"question": "q", "answer": ["\ud800"]}, "holds half a character"),
     ],
 )
 def test_a_malformed_row_is_told(tmp_path, row, says):
-    with pytest.raises(UsageError, match=rf"Row 1 of nq_open:.*{says}"):
+    with pytest.raises(UsageError, match=rf"(x\.jsonl, row|Item) 1\b.*{says}"):
         find(f"nq_open:{write(tmp_path / 'x.jsonl', MOON, row)}").load()
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas
 import pytest
@@ -13,11 +11,12 @@ from transformers import AutoTokenizer
 
 import lesion.models
 from lesion.errors import UsageError
-from lesion.tasks import race
 from lesion.tasks.catalogue import calibration_items, find
 from lesion.tasks.continuations import encode_choices
 from lesion.tasks.prompts import encode
 from lesion.tasks.task import Answer, Task
+from rowfiles import write
+from sentencepieces import Speaker
 
 FLOOD = {
     "id": "high1.txt",
@@ -39,19 +38,6 @@ SUN = {
     "answers": ["B"],
 }
 BUNDLED = Path(lesion.models.__file__).parent / "bundled/llama-base"
-
-
-@dataclass(frozen=True)
-class Speaker:
-    tokenizer: Any
-    name: str = "bundled"
-    context: int = 512
-
-
-def write(path, *passages, **options):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(json.dumps(passage, **options) for passage in passages), encoding="utf-8")
-    return path
 
 
 def hub(*passages):
@@ -126,7 +112,7 @@ def test_one_passage_a_file_a_list_of_them_and_one_a_line_are_the_same(tmp_path,
 @pytest.mark.parametrize("form", ["letter", "text"])
 def test_a_file_and_the_hub_give_the_same_items(tmp_path, monkeypatch, form):
     asked = []
-    monkeypatch.setattr(race, "hub_rows", lambda *where: asked.append(where) or hub(FLOOD, SUN))
+    monkeypatch.setattr("lesion.tasks.benchmark.hub_rows", lambda *where: asked.append(where) or hub(FLOOD, SUN))
     local = find(f"race:{write(tmp_path / 'x.jsonl', FLOOD, SUN)}?form={form}").load()
     assert local == find(f"race?form={form}").load()
     assert asked == [("race", "ehovy/race", "high", "test")]
@@ -143,7 +129,7 @@ def test_passages_with_problems_in_a_literal_are_read_too(tmp_path):
 
 def test_from_the_hub_calibration_takes_the_training_split(monkeypatch):
     splits = {"test": [FLOOD], "train": [SUN]}
-    monkeypatch.setattr(race, "hub_rows", lambda task, repository, subset, split: hub(*splits[split]))
+    monkeypatch.setattr("lesion.tasks.benchmark.hub_rows", lambda task, repository, subset, split: hub(*splits[split]))
     task = find("race")
     assert len(task.load()) == 4
     assert [item.id for item in calibration_items(task)] == ["middle2.txt:0"]
@@ -182,7 +168,7 @@ def without(*fields):
         (FLOOD | {"answers": "ABCD"}, r"'answers' must be a list"),
         (FLOOD | {"questions": [], "options": [], "answers": []}, r"the passage has no questions"),
         (FLOOD | {"answers": ["A", "B", "E", "D"]}, r"question 2: the answer is 'E'; it must be a letter from A to D"),
-        (FLOOD | {"answers": ["A", "B", None, "D"]}, r"question 2: the answer is None"),
+        (FLOOD | {"answers": ["A", "B", None, "D"]}, r"question 2: 'answer' is empty \(null\)"),
         (FLOOD | {"questions": ["a", "", "c", "d"]}, r"question 1: 'question' is empty"),
         (FLOOD | {"options": [*FLOOD["options"][:3], ["a", "b", "c"]]}, r"question 3: the answer is 'D'; .* A to C"),
         (FLOOD | {"options": [["", "b"], *FLOOD["options"][1:]]}, r"question 0: option A is empty"),
@@ -212,8 +198,8 @@ def test_a_malformed_passage_is_told_with_its_file_and_place(tmp_path, passage, 
         ("[]", "is empty"),
         ("no", "line 1: this is not JSON"),
         ('{"id": 1}\n{', "line 2: this is not JSON"),
-        ("3", "row 0: this is not a JSON object"),
-        ("[3]", "row 0: this is not a JSON object"),
+        ("3", "row 0: this is a number, not a JSON object"),
+        ("[3]", "row 0: this is a number, not a JSON object"),
         ("[" * 100_000, "nested"),
     ],
 )
@@ -227,7 +213,7 @@ def test_a_file_that_holds_no_passage_is_told(tmp_path, text, says):
 def test_a_passage_that_stands_twice_is_told_with_both_places(tmp_path):
     write(tmp_path / "a.txt", FLOOD)
     write(tmp_path / "b.txt", FLOOD)
-    with pytest.raises(UsageError, match=r"b\.txt: the passage high1\.txt was there before: .*a\.txt"):
+    with pytest.raises(UsageError, match=r"b\.txt, row 0: the passage high1\.txt was there before: .*a\.txt"):
         find(f"race:{tmp_path}").load()
 
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load
-from lesion.tasks import running
 from lesion.tasks.catalogue import calibration_items, find
 from lesion.tasks.continuations import encode_passage
 from lesion.tasks.primer import atlas, document
@@ -31,7 +30,6 @@ texts = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(texts)
 def test_stretches_hold_every_word_once_in_order_and_white_space_inside_as_it_is(pieces):
     whole = "".join(" ".join(words(count)) + separator for count, separator in pieces)
@@ -117,7 +115,7 @@ def test_wikitext_is_one_text_of_the_lines_of_the_hub(monkeypatch):
     lines = ["", " = Robert Boulter = \n", "", " ".join(words(300)) + " \n", " ".join(words(40, 300)), "last"]
     asked = []
     monkeypatch.setattr(
-        running, "hub_rows", lambda *where: asked.append(where[1:]) or [{"text": line} for line in lines]
+        "lesion.tasks.benchmark.hub_rows", lambda *where: asked.append(where[1:]) or [{"text": line} for line in lines]
     )
     task = find("wikitext")
     first, second = task.load()

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import UsageError
@@ -41,7 +41,6 @@ def items(golds, choices=()) -> list[Item]:
     return [Item(str(number), f"q{number}", gold, choices=tuple(choices)) for number, gold in enumerate(golds)]
 
 
-@settings(deadline=None)
 @given(golds)
 def test_answers_are_dealt_out_anew_and_no_more_items_than_must_keep_their_own(golds):
     shuffled = shuffle(items(golds), "generate")
@@ -52,7 +51,6 @@ def test_answers_are_dealt_out_anew_and_no_more_items_than_must_keep_their_own(g
     assert kept == max(0, 2 * max(Counter(golds).values()) - len(golds))
 
 
-@settings(deadline=None)
 @given(golds, st.randoms())
 def test_who_gets_what_does_not_depend_on_the_order_of_the_file(golds, random):
     there = items(golds)
@@ -87,7 +85,6 @@ def test_an_alias_of_another_item_counts_as_its_own_answer():
     assert {found["0"], found["1"]} == {"x", "y"}
 
 
-@settings(deadline=None)
 @given(golds)
 def test_of_choices_the_letters_are_dealt_out_and_stay_as_frequent(golds):
     shuffled = shuffle(items(golds, "abcde"), "choose")
@@ -116,7 +113,6 @@ def test_of_choices_that_are_texts_the_place_of_the_right_one_moves_among_items_
 contrasts = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcdxy")).filter(lambda p: p[0] != p[1]))
 
 
-@settings(deadline=None)
 @given(contrasts)
 def test_of_contrasts_right_and_tempting_never_become_the_same(pairs):
     there = [Item(str(n), f"q{n}", right, choices=(right, other)) for n, (right, other) in enumerate(pairs)]

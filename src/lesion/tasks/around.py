@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
 
 
 @dataclass(frozen=True)
 class Around:
-    """A task made from another: asked, limited and judged as that one, unless it says otherwise.
+    """A task made from another, which it is like unless it says otherwise.
 
     Args:
         of: the other task.
@@ -43,12 +44,42 @@ class Around:
         """What instructions are written for: as for the task."""
         return str(getattr(self.of, "subject", ""))
 
+    def load(self) -> Sequence[Item]:
+        """The items of the task, changed."""
+        return self._items
+
+    def calibration(self) -> Sequence[Item]:
+        """The calibration items of the task, changed."""
+        return self._pool
+
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the answer is right, by the rule of the task."""
         return self.of.judge(item, answer)
 
+    def changed(self, items: Sequence[Item]) -> Sequence[Item]:
+        """What is made of items of the task."""
+        return items
 
-def pool(of: Task) -> Sequence[Item]:
-    """The items of a task that are set aside for calibration; all of them where none are."""
-    items: Sequence[Item] = getattr(of, "calibration", of.load)()
+    @cached_property
+    def _items(self) -> Sequence[Item]:
+        return self.changed(self.of.load())
+
+    @cached_property
+    def _pool(self) -> Sequence[Item]:
+        return self.changed(calibration_items(self.of))
+
+
+def calibration_items(task: Task) -> Sequence[Item]:
+    """The items of a task that a model is observed on, which are not those that are asked where there are others.
+
+    From the hub, another split: `train` of gsm8k, triviaqa, nq_open and race, `validation` and `dev` of mmlu,
+    `validation` of wikitext. The primer's arithmetic, reading and text are generated anew, of the training split, and
+    so is ioi. Of math500 (one split), the atlas and the facts (one world) and local files there is nothing else: these
+    are the items that are asked; name another file for calibration to keep them apart.
+
+    Raises:
+        LesionError: the hub cannot be reached.
+        UsageError: a local file cannot be read, or a row of it is malformed.
+    """
+    items: Sequence[Item] = getattr(task, "calibration", task.load)()
     return items

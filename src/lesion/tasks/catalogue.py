@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 from lesion.arguments import validated
@@ -12,56 +12,21 @@ from lesion.bounds import MOST, check
 from lesion.errors import UsageError, nearest
 from lesion.files import named
 from lesion.plain import short
-from lesion.tasks import mmlu, race
-from lesion.tasks.contrast import TEMPTING
-from lesion.tasks.facts import Facts
+from lesion.tasks.around import calibration_items as calibration_items
+from lesion.tasks.benchmark import Benchmark
+from lesion.tasks.benchmarks import BENCHMARKS
 from lesion.tasks.fewshot import FewShot
 from lesion.tasks.gold import Gold
-from lesion.tasks.gsm8k import Gsm8k
 from lesion.tasks.harness.name import HEAD, HarnessName
 from lesion.tasks.harness.task import Harness
-from lesion.tasks.ioi import Ioi
 from lesion.tasks.jsonl import JsonLines
-from lesion.tasks.math500 import Math500
-from lesion.tasks.mmlu import Mmlu
-from lesion.tasks.nq_open import NqOpen
-from lesion.tasks.options import check_form
-from lesion.tasks.race import Race
 from lesion.tasks.running import RunningText
 from lesion.tasks.shuffled import Shuffled
-from lesion.tasks.source import existing
 from lesion.tasks.task import Item, Task
-from lesion.tasks.triviaqa import TriviaQa, check_rule
 
 PRIMER = ("arithmetic", "atlas", "reading", "text")
-
-NAMES = (
-    "gsm8k",
-    "math500",
-    "triviaqa",
-    "nq_open",
-    "mmlu",
-    "race",
-    "ioi",
-    "facts",
-    "wikitext",
-    "text",
-    "jsonl",
-    *(f"primer:{name}" for name in PRIMER),
-)
-
-# What may follow a `?` in the name of a task.
-OPTIONS = {
-    "triviaqa": "rule",
-    "nq_open": "rule",
-    "mmlu": "form",
-    "race": "form",
-    "ioi": "tempting",
-    "facts": "tempting",
-}
-VALUES = {"rule": "exact", "form": "text", "tempting": "and"}
+NAMES = (*BENCHMARKS, "wikitext", "text", "jsonl", *(f"primer:{name}" for name in PRIMER))
 LONGEST = 10_000  # characters of a name, which may hold a path
-BENCHMARKS = ("gsm8k", "math500", *OPTIONS)
 
 # What may stand before the name of a task, in this order.
 BEFORE = ("gold", "shuffled", "fewshot")
@@ -105,10 +70,8 @@ def find(name: str) -> Task:
             solved questions first), in this order.
 
     Raises:
-        UsageError: there is no such task, with the nearest names, or no such file, or a task cannot be made from
-            another in the way asked for. A JSON Lines file is read
-            here, since it says whether its items are generated or chosen; everything wrong with it is raised
-            here.
+        UsageError: there is no such task (with the nearest names) or file, a task cannot be made from another in the
+            way asked for, or something is wrong in a JSON Lines file, which is read here.
     """
     if len(name) > LONGEST:
         raise UsageError(f"There is no task '{short(name)}': no name is that long.")
@@ -121,19 +84,15 @@ def find(name: str) -> Task:
     if head == HEAD:
         return Harness.read(name)
     if bare in BENCHMARKS:
-        return _benchmark(name, bare)
+        return _benchmark(name, BENCHMARKS[bare])
+    if head in ("text", "jsonl") and not rest:
+        raise UsageError(f"Say which file: {head}:PATH.")
     if head == "text":
-        if not rest:
-            raise UsageError("Say which file: text:PATH.")
-        existing(rest)
-        return RunningText(rest)
+        return _checked(RunningText(rest))
     if name == "wikitext":
         return RunningText()
     if head == "jsonl" or Path(name).suffix == ".jsonl":
-        file = rest if head == "jsonl" else name
-        if not file:
-            raise UsageError("Say which file: jsonl:PATH.")
-        return JsonLines.read(file, name)
+        return JsonLines.read(rest if head == "jsonl" else name, name)
     raise UsageError(
         f"There is no task '{short(name)}'{nearest(name, (*NAMES, f'{HEAD}:NAME'))}. There are {', '.join(NAMES)}; "
         f"a file of your own questions is jsonl:PATH, a file of running text text:PATH, any task of "
@@ -171,56 +130,40 @@ def _wrapped(name: str, head: str, rest: str) -> Task:
     return Gold(task) if head == "gold" else Shuffled(task)
 
 
-def _benchmark(name: str, bare: str) -> Task:
-    """A task that comes from the hub, or from local files in its form, with what stands behind the `?`."""
-    option = OPTIONS.get(bare, "")
-    body, mark, value = name.partition(f"?{option}=") if option else (name, "", "")
+def _benchmark(name: str, benchmark: type[Benchmark]) -> Task:
+    """A benchmark from the hub, or from local files in its form, with what stands behind the `?`."""
+    title, option = benchmark.title, benchmark.option
+    body, mark, setting = name.partition(f"?{option}=") if option else (name, "", "")
     head, colon, path = body.partition(":")
-    if head != bare:
-        knows = f"{bare} has ?{option}=…, as in '{bare}?{option}={VALUES[option]}'" if option else f"{bare} has none"
-        raise UsageError(f"There is no option '{head.partition('?')[2]}' in '{name}': {knows}.")
+    if head != title:
+        example = f"{title} has ?{option}=…, as in '{title}?{option}={benchmark.settings[1]}'" if option else ""
+        raise UsageError(
+            f"There is no option '{head.partition('?')[2]}' in '{name}': {example or f'{title} has none'}."
+        )
     if colon and not path:
         raise UsageError(f"There is no path behind the colon of '{name}'; write {head}:PATH, or {head} for the hub.")
-    place = path if colon else None
-    if bare == "mmlu":
-        if place is not None:
-            mmlu.files(place)
-        return Mmlu(place, check_form(value if mark else "letter", bare))
-    if bare == "race":
-        if place is not None:
-            race.files(place)
-        return Race(place, check_form(value if mark else "letter", bare))
-    if place is not None:
-        existing(place)
-    if bare == "gsm8k":
-        return Gsm8k(place)
-    if bare == "math500":
-        return Math500(place)
-    if bare in ("ioi", "facts"):
-        return (Ioi if bare == "ioi" else Facts)(place, value if mark else TEMPTING)
-    rule = check_rule(value if mark else "words", bare)
-    return NqOpen(place, rule) if bare == "nq_open" else TriviaQa(place, rule)
+    return _checked(benchmark(path if colon else None, setting if mark else None))
+
+
+def _checked(task: Benchmark) -> Task:
+    """The task, if its local files are there."""
+    if task.path is not None:
+        task.files(task.path)
+    return task
 
 
 def _primer(name: str, member: str) -> Task:
     member, mark, form = member.partition("?form=")
-    if mark and member == "atlas":
-        if form != "contrast":
-            raise UsageError(
-                f"There is no form '{form}' for primer:atlas; there is contrast: primer:atlas?form=contrast."
-            )
-        from lesion.tasks.primer.contrast import atlas
-
-        return atlas()
-    if mark and member in PRIMER:
-        raise UsageError(f"primer:{member} has no forms; primer:atlas?form=contrast is the only one there is.")
     if member not in PRIMER:
         known = [f"primer:{known}" for known in PRIMER]
         raise UsageError(f"There is no task '{short(name)}'{nearest(name, known)}; there are {', '.join(known)}.")
-    from lesion.tasks import primer  # builds its world when imported
+    if mark and member != "atlas":
+        raise UsageError(f"primer:{member} has no forms; primer:atlas?form=contrast is the only one there is.")
+    if mark and form != "contrast":
+        raise UsageError(f"There is no form '{form}' for primer:atlas; there is contrast: primer:atlas?form=contrast.")
+    from lesion.tasks.primer import contrast, task  # they build their world when imported
 
-    task: Task = primer.task(member)
-    return task
+    return contrast.atlas() if mark else task(member)
 
 
 def source(name: str) -> str:
@@ -249,34 +192,17 @@ def draw(task: Task, items: int | None, seed: int, avoid: Collection[str] = ()) 
     Raises:
         UsageError: fewer than one item is asked for, or more than there are.
     """
-    there = list(task.load())
+    loaded = task.load()
     if items is not None and items < 1:
         raise UsageError(f"{items} items were asked for; ask for at least 1.")
-    if items is not None and items > len(there):
+    if items is not None and items > len(loaded):
         raise UsageError(
-            f"{items:,} items were asked for, and {task.name} has {len(there):,}. Ask for at most that many; a study"
+            f"{items:,} items were asked for, and {task.name} has {len(loaded):,}. Ask for at most that many; a study"
             f" file can give each task its own number."
         )
-    there.sort(key=lambda item: (item.id in avoid, _order(seed, item)))
-    return there[:items]
 
+    def order(item: Item) -> tuple[bool, bytes]:
+        digest = hashlib.sha256(f"{seed}:{item.id}".encode("utf-8", "surrogatepass")).digest()
+        return item.id in avoid, digest
 
-def _order(seed: int, item: Item) -> bytes:
-    return hashlib.sha256(f"{seed}:{item.id}".encode("utf-8", "surrogatepass")).digest()
-
-
-def calibration_items(task: Task) -> Sequence[Item]:
-    """The items of a task that a model is observed on, which are not those that are asked where there are others.
-
-    From the hub, another split: `train` of gsm8k, triviaqa, nq_open and race, `validation` and `dev` of mmlu,
-    `validation` of wikitext. The primer's arithmetic, reading and text are generated anew, of the training split, and
-    so is ioi. Of math500 (one split), the atlas and the facts (one world) and local files there is nothing else: these
-    are the items that are asked; name another file for calibration to keep them apart.
-
-    Raises:
-        LesionError: the hub cannot be reached.
-        UsageError: a local file cannot be read, or a row of it is malformed.
-    """
-    pool = getattr(task, "calibration", None)
-    items: Sequence[Item] = task.load() if pool is None else pool()
-    return items
+    return sorted(loaded, key=order)[:items]

@@ -3,64 +3,83 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from lesion.errors import UsageError
+from lesion.tasks.benchmark import Benchmark
 from lesion.tasks.judges import judge
-from lesion.tasks.source import whole
+from lesion.tasks.source import Row, identify, whole
 from lesion.tasks.task import Answer, Item, Verdict
 
 TEMPTING = " the"
 """The word that follows almost anything (Chen et al. 2024): what tempts where nothing else is named."""
 SECOND = " a"
 """What tempts instead where the right text begins with the same letters and so perhaps with the same token."""
+OWN = {"subject": "ioi", "frequent": "facts"}
+"""Settings that say which text of the data tempts, and the benchmark that has each."""
+
+
+class Contrast(Benchmark):
+    """Prompts that one word continues, against a tempting word: " the", a text that is given, or one of the data.
+
+    Where the right text begins with the letters of " the", " a" tempts. Without a path, the items are the project's
+    own, for use where nothing can be downloaded.
+    """
+
+    option = "tempting"
+    kind = "contrast"
+    style = "raw"
+
+    def check(self, setting: str) -> None:
+        """Refuse a text that cannot tempt, and the name of another benchmark's setting."""
+        if not setting:
+            raise UsageError(
+                f"There is no text behind '?tempting=' of {self.title}; write one: '{self.title}?tempting={TEMPTING}'."
+            )
+        whole(setting, "tempting", self.title)
+        if OWN.get(setting, self.title) != self.title:
+            raise UsageError(
+                f"{self.title} has {self.title}?tempting={self.settings[1]} and ?tempting=TEXT; the word '{setting}' "
+                f"itself is '?tempting= {setting}', with a space."
+            )
+
+    def verdict(self, item: Item, answer: Answer) -> Verdict:
+        """Whether no token is more probable than the first of the right text."""
+        return verdict(item, answer)
+
+    def made(self, rows: Iterable[Row]) -> tuple[Item, ...]:
+        """The items of rows with what tempts."""
+        return tuple(self.tempted(super().made(rows)))
+
+    def tempted(self, items: Sequence[Item]) -> Iterable[Item]:
+        """The items with what tempts by the setting."""
+        return (tempted(item, str(self.setting)) for item in items)
+
+
+def identity(row: Row, fields: Sequence[str], prompt: str, index: int) -> str:
+    """The first of these fields that holds a text or a whole number, else the place and a digest of the prompt."""
+    value = next((row.fields[field] for field in fields if isinstance(row.fields.get(field), int | str)), "")
+    return str(value) if str(value).strip() else identify(prompt, index)
 
 
 def item(identity: str, prompt: str, right: str, tempting: str = TEMPTING, group: str = "") -> Item:
-    """The item of a prompt with what is right to say next and what tempts.
+    """The item of a prompt with what is right to say next and what tempts; the first token of either counts.
 
     Against "theology" it is " a" that tempts, not " the".
-
-    Args:
-        identity: the id.
-        prompt: the whole prompt.
-        right: the right text; its first token counts.
-        tempting: the tempting text; its first token counts.
-        group: see `Item`.
     """
     return tempted(Item(identity, prompt, right, solution=right, group=group), tempting)
 
 
 def tempted(item: Item, *tempting: str) -> Item:
-    """The item with other tempting texts, of which the first that begins with another token tempts.
-
-    See `item` for " the".
-    """
+    """The item with other tempting texts, of which the first that begins with another token tempts."""
     if tempting[0] == TEMPTING and item.gold.lstrip().startswith(TEMPTING.strip()):
         tempting = (SECOND, *tempting[1:])
     return replace(item, choices=(item.gold, *tempting))
 
 
-def named(head: str, path: str | None, tempting: str) -> str:
-    """`ioi`, with `:PATH` for a local file and `?tempting=…` where it is not " the"."""
-    place = "" if path is None else f":{path}"
-    return f"{head}{place}" + ("" if tempting == TEMPTING else f"?tempting={tempting}")
-
-
-def check_tempting(text: str, task: str) -> str:
-    """The text, if it can tempt.
-
-    Raises:
-        UsageError: it is empty, or holds half a character.
-    """
-    if not text:
-        raise UsageError(f"There is no text behind '?tempting=' of {task}; write one: '{task}?tempting={TEMPTING}'.")
-    return whole(text, "tempting", task)
-
-
-def frequent(items: Sequence[Item]) -> list[Item]:
+def frequent(items: Sequence[Item]) -> Iterator[Item]:
     """The items, each tempted by the most frequent right text of its group that is not its own.
 
     What a model would say that knows the group only: of a country's capital, the capital that is asked for most. Where
@@ -83,7 +102,6 @@ def frequent(items: Sequence[Item]) -> list[Item]:
     for item in items:
         of_group.setdefault(item.group, []).append(item.gold)
     groups = {group: _ranked(golds) for group, golds in of_group.items()}
-    found = []
     for item in items:
         tempting = _enough(item.gold, chain(groups[item.group], everywhere))
         if not tempting:
@@ -91,14 +109,11 @@ def frequent(items: Sequence[Item]) -> list[Item]:
                 f"All {len(items)} items have the same right answer '{item.gold}', so that none of another item can "
                 f"tempt; name a text with ?tempting=…, ' the' for example."
             )
-        found.append(tempted(item, *tempting))
-    return found
+        yield tempted(item, *tempting)
 
 
 def verdict(item: Item, answer: Answer) -> Verdict:
-    """Right when no token is more probable than the right one; read is the most probable token, white space around it
-    removed.
-    """
+    """Right when no token is more probable than the right one; read is the most probable token without white space."""
     if answer.finish == "nonfinite" or not answer.ranks:
         return judge.UNREAD
     return Verdict(answer.ranks[0] == 1, answer.text.strip())
@@ -112,15 +127,10 @@ def _ranked(texts: Iterable[str]) -> list[str]:
 
 def _enough(right: str, texts: Iterable[str]) -> list[str]:
     """The first texts apart from the right one, until they begin with two bytes, one of them not that of the right."""
-    taken: dict[str, bytes] = {}
+    first_bytes: dict[str, bytes] = {}
     for text in texts:
-        if text == right or text in taken:
-            continue
-        taken[text] = _first(text)
-        if len({*taken.values()}) > 1:  # so that one of the two is not that of the right text
+        if text != right:
+            first_bytes[text] = text.lstrip().casefold().encode("utf-8", "surrogatepass")[:1]
+        if len({*first_bytes.values()}) > 1:
             break
-    return list(taken)
-
-
-def _first(text: str) -> bytes:
-    return text.lstrip().casefold().encode("utf-8", "surrogatepass")[:1]
+    return list(first_bytes)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from lesion.errors import UsageError
-from lesion.tasks.around import Around, pool
+from lesion.tasks.around import Around, calibration_items
 from lesion.tasks.task import Answer, Item, Task
 
 # Where a model goes on with a next question, as it saw several, its answer has ended.
@@ -20,17 +19,13 @@ NEXT_PROMPT = "\n\n"
 class FewShot(Around):
     """A task asked after some of its questions with their solutions.
 
-    The shots come from the calibration items of the task, where it sets some aside, drawn by the id of the item that is
-    asked, which is never among them, nor a question of the same words. The shots of one item for a smaller number are
-    the first of those for a larger one. A shot is solved by its worked solution, behind which `#### ANSWER` stands
-    where it does not mark its answer itself; by its gold answer where that alone is what the judge wants; of items with
-    choices, by the gold choice. No instruction is given: the shots show what is wanted.
+    The shots are drawn from the calibration items of the task by the id of the item that is asked, which is never among
+    them, nor a question of the same words. The shots of one item for a smaller number are the first of those for a
+    larger one. A shot is solved by its worked solution, with `#### ANSWER` behind it where it does not mark its answer
+    itself; by its gold answer where the judge wants that alone; of items with choices, by the gold choice. No
+    instruction is given: the shots show what is wanted.
 
     A generated answer ends where a next question begins: at "\\nQuestion:", in style `raw` also at an empty line.
-
-    Args:
-        of: the task.
-        count: how many solved questions.
 
     Raises:
         UsageError: the count is below 1, or the task has no answers.
@@ -39,14 +34,11 @@ class FewShot(Around):
     count: int
 
     def __post_init__(self) -> None:
+        name = self.of.name
         if self.count < 1:
-            raise UsageError(
-                f"{self.count} solved questions were asked for; ask for at least 1: fewshot:1:{self.of.name}."
-            )
+            raise UsageError(f"{self.count} solved questions were asked for; ask for at least 1: fewshot:1:{name}.")
         if self.of.kind == "score":
-            raise UsageError(
-                f"{self.of.name} is scored as text and has no solved questions; fewshot:K:TASK needs some."
-            )
+            raise UsageError(f"{name} is scored as text and has no solved questions; fewshot:K:TASK needs some.")
 
     @property
     def name(self) -> str:
@@ -66,36 +58,18 @@ class FewShot(Around):
         """None: the shots show what is wanted."""
         return ""
 
-    def load(self) -> Sequence[Item]:
-        """The items of the task, each with its shots.
-
-        Raises:
-            UsageError: the task has not enough other items.
-        """
-        return self._items
-
-    def calibration(self) -> Sequence[Item]:
-        """The calibration items of the task, each with shots from among the others."""
-        return self._shot(self._pool)
-
-    @cached_property
-    def _items(self) -> tuple[Item, ...]:
-        return self._shot(self.of.load())
-
-    @cached_property
-    def _pool(self) -> Sequence[Item]:
-        return pool(self.of)
-
-    def _shot(self, items: Sequence[Item]) -> tuple[Item, ...]:
+    def changed(self, items: Sequence[Item]) -> Sequence[Item]:
+        """The items, each with its shots; it raises `UsageError` where the task has not enough other items."""
+        pool = calibration_items(self.of)
         solved: dict[str, str] = {}
-        found = []
+        with_shots = []
         for item in items:
-            shots = draw_shots(item, self._pool, self.count, self.of.name)
+            shots = draw_shots(item, pool, self.count, self.of.name)
             for shot in shots:
                 if shot.id not in solved:
                     solved[shot.id] = solution(self.of, shot)
-            found.append(replace(item, shots=tuple((shot.question, solved[shot.id]) for shot in shots)))
-        return tuple(found)
+            with_shots.append(replace(item, shots=tuple((shot.question, solved[shot.id]) for shot in shots)))
+        return tuple(with_shots)
 
 
 def draw_shots(item: Item, pool: Sequence[Item], count: int, task: str) -> list[Item]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lesion.errors import UsageError
 from lesion.tasks import running
-from lesion.tasks.around import Around, pool
+from lesion.tasks.around import Around
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 
@@ -15,13 +14,8 @@ from lesion.tasks.task import Answer, Item, Kind, Verdict
 class Gold(Around):
     """A task whose answer is the summed log-probability of its gold continuation after its prompt (kind `score`).
 
-    The continuation is what would be right to say: the solution, or the gold answer where there is none; of items with
-    choices the gold choice; of contrasts all tokens of the right text. It follows the prompt as a choice does
-    (`lesion.tasks.continuations.encode_gold`). Items keep the ids of the task, so that a screen by this score and
-    the task itself are about the same items.
-
-    Args:
-        of: the task whose gold answers are scored.
+    `lesion.tasks.continuations.encode_gold` says what the continuation is. Items keep the ids of the task, so that a
+    screen by this score and the task itself are about the same items.
 
     Raises:
         UsageError: the task is scored already.
@@ -52,14 +46,6 @@ class Gold(Around):
     def stop(self) -> tuple[str, ...]:
         """Nothing is generated."""
         return ()
-
-    def load(self) -> Sequence[Item]:
-        """The items of the task."""
-        return self.of.load()
-
-    def calibration(self) -> Sequence[Item]:
-        """The calibration items of the task."""
-        return pool(self.of)
 
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the log-probability is finite; nothing else is right or wrong about a score."""

@@ -7,23 +7,26 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from lesion import files
 from lesion.errors import UsageError, nearest
 from lesion.plain import short
 from lesion.tasks import contrast
 from lesion.tasks.judges import judge
-from lesion.tasks.source import existing, read_text, whole
+from lesion.tasks.source import Fields, Row, read_text, whole
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
-Judge = Literal["exact", "math", "contains"]
-JUDGES: tuple[Judge, ...] = get_args(Judge)
+JUDGES = ("exact", "math", "contains")
 REQUIRED = ("id", "prompt", "answer")
-OPTIONAL = ("choices", "tempting", "aliases", "judge", "solution", "group")
-MAX_NEW_TOKENS = 64
+LISTS = ("choices", "aliases")
+KNOWN = (*REQUIRED, *LISTS, "tempting", "judge", "solution", "group")
 CONTRAST = "contrast"
 """What judges an item with `tempting`, which names no judge itself."""
+FIELDS = {"contrast": "'tempting'", "choose": "'choices'", "generate": "neither 'choices' nor 'tempting'"}
+"""What an item of each kind has."""
+
+_EXAMPLE = '{"id": "1", "prompt": "2 + 2 =", "answer": "4"}'
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,9 @@ class JsonLines:
     name: str
     items: tuple[Item, ...] = field(repr=False)
     kind: Kind = "generate"
-    max_new_tokens: int = MAX_NEW_TOKENS
+    max_new_tokens: int = 64
     stop: tuple[str, ...] = ()
     style: str = "raw"
-    subject: str = ""
 
     @classmethod
     def read(cls, path: str | Path, name: str | None = None) -> JsonLines:
@@ -59,9 +61,9 @@ class JsonLines:
             name: the task's name as typed; `jsonl:PATH` when none is given.
 
         Raises:
-            UsageError: the file is absent, empty or not UTF-8, or anything in it is wrong; see `parse`.
+            UsageError: the file cannot be read, or anything in it is wrong; see `parse`.
         """
-        path = existing(path)
+        path = files.existing(path)
         items = parse(read_text(path), str(path))
         kind = _kind(items[0])
         one_line = kind == "generate" and all(item.metadata["judge"] == "exact" for item in items)
@@ -103,16 +105,18 @@ def parse(text: str, file: str) -> list[Item]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
-        where = f"{file}, line {number}"
-        item = _item(_object(line, file, number), where)
+        row = Row(_object(line, file, number), f"{file}, line {number}")
+        item = _item(row)
         if item.id in lines:
-            raise UsageError(
-                f"{where}: the id '{short(item.id)}' was used on line {lines[item.id]}; ids must be unique."
-            )
-        if items and _kind(item) != _kind(items[0]):
-            _refuse_mixed(item, items[0], where, lines[items[0].id])
+            raise row.fault(f"the id '{short(item.id)}' was used on line {lines[item.id]}; ids must be unique.")
         lines[item.id] = number
         items.append(item)
+        kind, first = _kind(item), _kind(items[0])
+        if kind != first:
+            raise row.fault(
+                f"this item has {FIELDS[kind]}, the first item (line {lines[items[0].id]}) has {FIELDS[first]}; put "
+                f"items of different kinds into two files."
+            )
     if not items:
         raise UsageError(f"{file} is empty; write one object a line: {_EXAMPLE}.")
     return items
@@ -125,32 +129,17 @@ def _kind(item: Item) -> Kind:
     return "choose" if item.choices else "generate"
 
 
-def _refuse_mixed(item: Item, first: Item, where: str, line: int) -> None:
-    """Say which of two fields one item has and the first has not, or the other way round."""
-    kinds = (_kind(item), _kind(first))
-    field = "tempting" if "contrast" in kinds else "choices"
-    with_field = "contrast" if field == "tempting" else "choose"
-    has, other = ("has", "has not") if kinds[0] == with_field else ("has no", "has")
-    put = "contrasts and other items" if field == "tempting" else "items to choose and items to generate"
-    raise UsageError(
-        f"{where}: this item {has} '{field}', the first item (line {line}) {other}; put {put} into two files."
-    )
-
-
-_EXAMPLE = '{"id": "1", "prompt": "2 + 2 =", "answer": "4"}'
-
-
-def _object(line: str, file: str, number: int) -> dict[str, Any]:
+def _object(line: str, file: str, number: int) -> Fields:
     where = f"{file}, line {number}"
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, object]]) -> Fields:
         row = dict(pairs)
         if len(row) < len(pairs):
             twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
             raise UsageError(f"{where}: the field '{short(twice)}' stands twice in one object.")
         return row
 
-    def refuse(constant: str) -> Any:
+    def refuse(constant: str) -> object:
         raise UsageError(f"{where}: {constant} is not JSON; write it as a text in quotation marks.")
 
     # Numbers keep the form they were written in: 1.50 stays "1.50".
@@ -167,33 +156,28 @@ class _Number(str):
     """A JSON number in the form it was written."""
 
 
-def _item(row: dict[str, Any], where: str) -> Item:
-    known = (*REQUIRED, *OPTIONAL)
-    others = {name: value for name, value in row.items() if name not in known}
+def _item(row: Row) -> Item:
+    others = {name: value for name, value in row.fields.items() if name not in KNOWN}
+    absent = [name for name in KNOWN if name not in row]
     for name in others:
-        meant = difflib.get_close_matches(
-            name[:80].lower(), [word for word in known if word not in row], 1, cutoff=0.75
-        )
+        meant = difflib.get_close_matches(name[:80].lower(), absent, 1, cutoff=0.75)
         if meant:
-            raise UsageError(f"{where}: there is no field '{short(name)}'; did you mean '{meant[0]}'?")
+            raise row.fault(f"there is no field '{short(name)}'; did you mean '{meant[0]}'?")
     for name in REQUIRED:
         if name not in row:
-            raise UsageError(f"{where}: the field '{name}' is missing; an item looks like {_EXAMPLE}.")
-    names = ("id", "prompt", "answer", "tempting", "judge", "solution", "group")
-    texts = {name: _text(row, name, where) for name in names}
-    choices, aliases = (_texts(row, name, where) for name in ("choices", "aliases"))
+            raise row.fault(f"the field '{name}' is missing; an item looks like {_EXAMPLE}.")
+    texts = {name: _text(row, name) for name in KNOWN if name not in LISTS}
+    choices, aliases = (_texts(row, name) for name in LISTS)
     for name in REQUIRED:
         if not texts[name].strip():
-            raise UsageError(f"{where}: '{name}' is empty.")
-    rule = texts["judge"] or "exact"
+            raise row.fault(f"'{name}' is empty.")
+    rule = texts["judge"] or JUDGES[0]
     if rule not in JUDGES:
-        raise UsageError(
-            f"{where}: there is no judge '{short(rule)}'{nearest(rule, JUDGES)}; there are {', '.join(JUDGES)}."
-        )
-    if choices:
-        _check_choices(texts["answer"], choices, aliases, "judge" in row, where)
+        raise row.fault(f"there is no judge '{short(rule)}'{nearest(rule, JUDGES)}; there are {', '.join(JUDGES)}.")
+    if "choices" in row:
+        _check_choices(row, choices, (texts["answer"], *aliases))
     if "tempting" in row:
-        _check_tempting(row, texts["answer"], texts["tempting"], where)
+        _check_tempting(row, texts["answer"], texts["tempting"])
         choices, rule = (texts["answer"], texts["tempting"]), CONTRAST
     return Item(
         id=texts["id"],
@@ -207,42 +191,40 @@ def _item(row: dict[str, Any], where: str) -> Item:
     )
 
 
-def _check_choices(answer: str, choices: tuple[str, ...], aliases: tuple[str, ...], judged: bool, where: str) -> None:
-    if len(set(choices)) < 2 or len(set(choices)) < len(choices):
-        raise UsageError(f"{where}: 'choices' must be at least two different texts.")
-    for right in (answer, *aliases):
+def _check_choices(row: Row, choices: Sequence[str], rights: Sequence[str]) -> None:
+    if not choices:
+        raise row.fault("'choices' is empty; leave it out for an answer that is generated.")
+    if len(set(choices)) < max(2, len(choices)):
+        raise row.fault("'choices' must be at least two different texts.")
+    for right in rights:
         if right not in choices:
-            raise UsageError(
-                f"{where}: the answer '{short(right)}' is not among the choices{nearest(right, choices)}; "
-                f"it must be one of them letter for letter."
+            raise row.fault(
+                f"the answer '{short(right)}' is not among the choices{nearest(right, choices)}; it must be one of "
+                f"them letter for letter."
             )
-    if judged:
-        raise UsageError(f"{where}: 'judge' is for generated answers; an item with 'choices' needs none.")
+    if "judge" in row:
+        raise row.fault("'judge' is for generated answers; an item with 'choices' needs none.")
 
 
-def _check_tempting(row: dict[str, Any], answer: str, tempting: str, where: str) -> None:
+def _check_tempting(row: Row, answer: str, tempting: str) -> None:
     if not tempting:
-        raise UsageError(f"{where}: 'tempting' is empty; write the text that tempts, \" the\" for example.")
+        raise row.fault("'tempting' is empty; write the text that tempts, \" the\" for example.")
     if tempting == answer:
-        raise UsageError(f"{where}: 'tempting' is the answer itself; write another text, \" the\" for example.")
+        raise row.fault("'tempting' is the answer itself; write another text, \" the\" for example.")
     for name in ("choices", "aliases", "judge"):
         if name in row:
-            raise UsageError(
-                f"{where}: an item with 'tempting' has one right text and no '{name}'; leave one of them out."
-            )
+            raise row.fault(f"an item with 'tempting' has one right text and no '{name}'; leave one of them out.")
 
 
-def _text(row: dict[str, Any], name: str, where: str) -> str:
-    value = row.get(name, "")
+def _text(row: Row, name: str) -> str:
+    value = row.fields.get(name, "")
     if not isinstance(value, str):
-        raise UsageError(f"{where}: '{name}' must be a text in quotation marks.")
-    return whole(value, name, where)
+        raise row.fault(f"'{name}' must be a text in quotation marks.")
+    return whole(value, name, row.where)
 
 
-def _texts(row: dict[str, Any], name: str, where: str) -> tuple[str, ...]:
-    value = row.get(name, [])
+def _texts(row: Row, name: str) -> tuple[str, ...]:
+    value: Any = row.fields.get(name, [])
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
-        raise UsageError(f"{where}: '{name}' must be a list of texts.")
-    if name in row and name == "choices" and not value:
-        raise UsageError(f"{where}: 'choices' is empty; leave it out for an answer that is generated.")
-    return tuple(whole(part, name, where) for part in value)
+        raise row.fault(f"'{name}' must be a list of texts.")
+    return tuple(whole(part, name, row.where) for part in value)

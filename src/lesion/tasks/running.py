@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from lesion.errors import UsageError
-from lesion.tasks.source import existing, hub_rows, identify, read_text
-from lesion.tasks.task import Answer, Item, Kind, Verdict
+from lesion.tasks.benchmark import Benchmark, Hub
+from lesion.tasks.source import Row, identify, read_text
+from lesion.tasks.task import Answer, Item, Verdict
 
 WORDS = 200
 """How long a stretch is where no paragraph ends near."""
@@ -24,57 +24,41 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]{{1,40}}")
 _PARAGRAPH = re.compile(r"\n\s*\n")
 
 
-@dataclass(frozen=True)
-class RunningText:
+class RunningText(Benchmark):
     """A UTF-8 text file, or the test split of WikiText-2 (Merity et al. 2016) from the hub, as stretches to score.
 
     A stretch ends with the first paragraph that ends between 150 and 250 words, else after 200 words; the last has
     what is left, 50 to 250 words, or all of a shorter text. Words are what white space separates (characters, where a
     script has no spaces), never tokens: every model and every edit is asked the very same text. White space inside a
-    stretch stays as it is. WikiText-2 is the form with raw characters (`Salesforce/wikitext`, `wikitext-2-raw-v1`),
-    whose lines make one text; its ` @-@ ` and the spaces before its punctuation stay too.
+    stretch stays as it is. WikiText-2 is the form with raw characters, whose lines make one text; its ` @-@ ` and the
+    spaces before its punctuation stay too.
 
     The question of an item is the stretch; there is no gold answer. The answer is the summed log-probability of its
     tokens, and the verdict says only whether that is finite.
     """
 
-    path: str | None = None
-    kind: Kind = "score"
-    max_new_tokens: int = 1
-    stop: tuple[str, ...] = ()
-    style: str = "raw"
+    title = "text"
+    hub = Hub("Salesforce/wikitext", "wikitext-2-raw-v1", "test", ("validation",))
+    kind = "score"
+    style = "raw"
 
     @property
     def name(self) -> str:
         """`text:PATH`, or `wikitext` for the one from the hub."""
         return "wikitext" if self.path is None else f"text:{self.path}"
 
-    def load(self) -> Sequence[Item]:
-        """Every stretch, in the order of the text.
+    def rows(self, file: Path) -> Iterable[Row]:
+        """The whole text as one row."""
+        return [Row({"text": read_text(file)}, str(file))]
 
-        Raises:
-            LesionError: the hub cannot be reached.
-            UsageError: the file cannot be read or has no words.
-        """
-        return self._items
-
-    def calibration(self) -> Sequence[Item]:
-        """From the hub, the stretches of `validation`; else `load()`."""
-        return self._pool if self.path is None else self._items
-
-    @cached_property
-    def _items(self) -> tuple[Item, ...]:
-        if self.path is None:
-            return items(_wikitext("test"))
-        path = existing(self.path)
-        found = items(read_text(path))
-        if not found:
-            raise UsageError(f"{path} has no words; a task needs at least one item.")
-        return found
-
-    @cached_property
-    def _pool(self) -> tuple[Item, ...]:
-        return items(_wikitext("validation"))
+    def read(self, rows: Iterable[Row]) -> Iterator[Item]:
+        """The stretches of the text that the rows make."""
+        lines = [str(row["text"]) for row in rows]
+        text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+        items = [Item(identify(stretch, index), stretch, "") for index, stretch in enumerate(stretches(text))]
+        if not items:
+            raise UsageError(f"{self.path} has no words; a task needs at least one item.")
+        yield from items
 
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the log-probability is finite."""
@@ -84,11 +68,6 @@ class RunningText:
 def verdict(item: Item, answer: Answer) -> Verdict:
     """The verdict on running text: nothing is right or wrong; "correct" is a log-probability that is finite."""
     return Verdict(answer.finish != "nonfinite", "")
-
-
-def items(text: str) -> tuple[Item, ...]:
-    """The stretches of a text as items."""
-    return tuple(Item(identify(stretch, index), stretch, "") for index, stretch in enumerate(stretches(text)))
 
 
 def stretches(text: str) -> Iterator[str]:
@@ -110,8 +89,3 @@ def _end(text: str, words: Sequence[re.Match[str]], start: int) -> int:
         if _PARAGRAPH.search(text[words[end - 1].end() : words[end].start()]):
             return end
     return start + WORDS
-
-
-def _wikitext(split: str) -> str:
-    rows = hub_rows("text", "Salesforce/wikitext", "wikitext-2-raw-v1", split)
-    return "".join(line if line.endswith("\n") else f"{line}\n" for line in (str(row["text"]) for row in rows))

@@ -6,12 +6,11 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from typing import TypeVar
 
 from lesion.errors import UsageError
-from lesion.tasks.around import Around, pool
+from lesion.tasks.around import Around
 from lesion.tasks.task import Item, Kind
 
 SEED = "shuffled gold answers"
@@ -26,9 +25,6 @@ class Shuffled(Around):
     their aliases and solutions. Of choices, the place of the right one moves, among items with as many choices. Of
     contrasts, the right text moves and the tempting one stays, unless the new right text is that very one: then the
     item's own right text is tempting. No item keeps its own answer where that can be avoided.
-
-    Args:
-        of: the task.
 
     Raises:
         UsageError: the task has no gold answers.
@@ -45,30 +41,13 @@ class Shuffled(Around):
         """`shuffled:TASK`."""
         return f"shuffled:{self.of.name}"
 
-    def load(self) -> Sequence[Item]:
-        """The items of the task, each with the gold answer of another."""
-        return self._items
-
-    def calibration(self) -> Sequence[Item]:
-        """The calibration items of the task, shuffled among themselves."""
-        return self._pool
-
-    @cached_property
-    def _items(self) -> tuple[Item, ...]:
-        return tuple(shuffle(self.of.load(), self.kind))
-
-    @cached_property
-    def _pool(self) -> tuple[Item, ...]:
-        return tuple(shuffle(pool(self.of), self.kind))
+    def changed(self, items: Sequence[Item]) -> Sequence[Item]:
+        """The items, each with the gold answer of another of them."""
+        return tuple(shuffle(items, self.kind))
 
 
 def shuffle(items: Sequence[Item], kind: Kind) -> list[Item]:
-    """The items with their gold answers dealt out anew.
-
-    Args:
-        items: of one task; their order does not matter to who gets what.
-        kind: of the task.
-    """
+    """The items of a task with their gold answers dealt out anew; their order does not matter to who gets what."""
     groups: dict[int, list[Item]] = defaultdict(list)
     for item in items:
         groups[len(item.choices) if kind == "choose" else 0].append(item)
@@ -83,17 +62,11 @@ def shuffle(items: Sequence[Item], kind: Kind) -> list[Item]:
 def deal(
     items: Sequence[Item], labels: Sequence[LabelT], own: Callable[[Item, LabelT], bool], seed: str = SEED
 ) -> list[LabelT]:
-    """The labels in a seeded random order in which no item has its own label where that can be avoided.
+    """As many labels in a seeded random order in which no item has its `own` label where that can be avoided.
 
     An item that drew its own label exchanges it with another item for which neither label is its own. Where every item
     owns one label, this leaves no more items with their own than there must be: if an item with its own label L finds
     nobody to exchange with, every item owns L or has drawn it. Then more than half of the items own L.
-
-    Args:
-        items: who gets them.
-        labels: as many as there are items.
-        own: whether a label is an item's own.
-        seed: any text.
     """
     rng = random.Random(seed)
     dealt = list(labels)

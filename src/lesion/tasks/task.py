@@ -21,9 +21,8 @@ class Item:
         question: what is asked, without any prompt style around it (for `score`: the text whose tokens are scored).
         gold: the right answer as the data set states it (for `choose`: the text of the right choice; for `score`: "").
         aliases: other right answers.
-        choices: the texts to choose among, for `choose` items; for `contrast` the right text, which is the gold
-            answer, and the tempting one, as they follow the prompt, perhaps with further ones that tempt where it
-            begins with the same token as the right one; empty for the others.
+        choices: for `choose`, the texts to choose among; for `contrast`, the gold answer and the tempting text, as
+            they follow the prompt, and further ones that tempt where that begins with the token of the right one.
         solution: the worked solution that ends in the gold answer, where the data set has one.
         group: a label to break the accuracy down by (number of steps, subject, level), or "".
         shots: solved questions that stand before this one, each with its solution.
@@ -48,15 +47,14 @@ class Answer:
         text: the generated text, stop string removed; for `choose`, the text of the chosen option; for `contrast`, the
             most probable token as text.
         tokens: number of generated tokens (0 for `choose` and `contrast`; for `score`, of those that were scored).
-        finish: `stop` (end of text or a stop string), `length` (hit the token limit: truncated), `loop` (ended since
-            it said the same piece over and over, where that was asked for: truncated too) or `nonfinite` (logits were
-            NaN or infinite and the answer was broken off).
+        finish: `stop` (end of text or a stop string), `length` (hit the token limit: truncated), `loop` (stopped since
+            it repeated itself, where that was asked for: truncated too) or `nonfinite` (logits were NaN or infinite).
         scores: per choice, the summed log-probability in nats; for `score`, that of the text alone; for `contrast`,
             the log-probabilities of the right and of the tempting token; empty for `generate`.
         ranks: for `contrast`, the ranks of the right and of the tempting token among all tokens, 1 for the most
             probable; empty for the others, and where logits were not finite.
-        greedy: per choice that was scored, whether greedy decoding would have said it: each of its tokens is the most
-            probable one at its place. Empty where nothing was scored or logits were not finite.
+        greedy: per choice that was scored, whether each of its tokens is the most probable one at its place; empty
+            where logits were not finite.
     """
 
     text: str

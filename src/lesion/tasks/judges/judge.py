@@ -5,44 +5,37 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Sequence
-from typing import Literal
 
 from lesion.tasks.judges.mathematics import math_answer as math
 from lesion.tasks.task import Verdict
 
-__all__ = ["UNREAD", "TriviaRule", "aliases", "contains", "exact", "first_line", "math", "normalise"]
+__all__ = ["RULES", "UNREAD", "aliases", "contains", "exact", "first_line", "math", "normalise"]
 
-TriviaRule = Literal["words", "exact", "substring"]
+RULES = ("words", "exact", "substring")
+"""What `aliases` may go by."""
 
 UNREAD = Verdict(False, None)
 """The verdict on an answer in which nothing could be read, or that broke off on non-finite logits."""
 
 
 def exact(text: str, gold: str, aliases: Sequence[str] = ()) -> Verdict:
-    """Right when the whole answer, spaces around it stripped, is the gold answer or an alias.
-
-    An empty answer is unparseable.
-    """
+    """Right when the whole answer, spaces around it stripped, is the gold answer or an alias."""
     answer = text.strip()
     return Verdict(answer in {right.strip() for right in (gold, *aliases)}, answer) if answer else UNREAD
 
 
 def contains(text: str, gold: str, aliases: Sequence[str] = ()) -> Verdict:
-    """Right when the gold answer or an alias stands anywhere in the answer, whatever the case of the letters.
+    """Right when the gold answer or an alias stands anywhere in the answer, in any case: "art" stands in "party".
 
-    This is the rule of Nepal et al. (2025) for TriviaQA, who give it no aliases. It also finds "art" in
-    "party": `aliases` looks for whole words. An empty answer is unparseable.
+    This is the rule of Nepal et al. (2025) for TriviaQA, who give it no aliases.
     """
     answer = text.strip()
     rights = [right.strip().casefold() for right in (gold, *aliases)]
     return Verdict(any(right and right in answer.casefold() for right in rights), answer) if answer else UNREAD
 
 
-def aliases(text: str, gold: str, aliases: Sequence[str] = (), rule: TriviaRule = "words") -> Verdict:
-    """Judge an answer to a trivia question against the gold answer and its aliases.
-
-    Read is the first line that is not empty, behind `</think>` and inside `<answer>` where the model writes
-    these.
+def aliases(text: str, gold: str, aliases: Sequence[str] = (), rule: str = "words") -> Verdict:
+    """Judge an answer to a trivia question by its `first_line`, against the gold answer and its aliases.
 
     Args:
         text: what the model wrote.
@@ -52,20 +45,17 @@ def aliases(text: str, gold: str, aliases: Sequence[str] = (), rule: TriviaRule 
             normalised right answer: "It was Mark Twain." counts, "party" does not contain "art". `exact`: the
             normalised answer is a normalised right answer, the exact match of Joshi et al. (2017).
             `substring`: `contains`, on the whole answer.
-
-    Returns:
-        The verdict; `parsed` is the line that was read, or None when there was none.
     """
     if rule == "substring":
         return contains(text, gold, aliases)
     answer = first_line(text)
-    said = normalise(answer)
-    if not said:
+    words = normalise(answer)
+    if not words:
         return UNREAD
-    rights = [right for right in (normalise(right) for right in (gold, *aliases)) if right]
+    rights = [right for right in map(normalise, (gold, *aliases)) if right]
     if rule == "exact":
-        return Verdict(said in rights, answer)
-    return Verdict(any(f" {right} " in f" {said} " for right in rights), answer)
+        return Verdict(words in rights, answer)
+    return Verdict(any(f" {right} " in f" {words} " for right in rights), answer)
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -1,0 +1,217 @@
+"""Benchmarks: what all tasks on rows of a data set share. Each is one file in `benchmarks/`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from lesion import files
+from lesion.errors import LesionError, UsageError, nearest
+from lesion.plain import short
+from lesion.tasks.judges import judge
+from lesion.tasks.source import Row, hub_rows, local_rows, whole
+from lesion.tasks.task import Answer, Item, Kind, Verdict
+
+NEXT_QUESTION = ("\nQuestion:", "\nUser:")
+"""Where a base model starts to write itself a next question."""
+
+
+@dataclass(frozen=True)
+class Hub:
+    """A data set on the hub.
+
+    Attributes:
+        repository: id of the data set.
+        subset: name of the configuration, or None when there is only one.
+        split: what is asked.
+        pool: what a model is observed on; none: what is asked.
+    """
+
+    repository: str
+    subset: str | None
+    split: str
+    pool: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A task whose items are rows of a data set, from the hub or from local files of the same form.
+
+    A new benchmark is a subclass in a file of its own in `benchmarks/`: it declares the class variables that differ,
+    and writes `item` and `verdict`.
+
+    Args:
+        path: a local file; None: the hub.
+        setting: what stands behind the `?` of the name, `exact` in `triviaqa?rule=exact`; None: the default.
+
+    Raises:
+        UsageError: there is no such setting.
+    """
+
+    path: str | None = None
+    setting: str | None = None
+
+    title: ClassVar[str]
+    hub: ClassVar[Hub]
+    option: ClassVar[str] = ""
+    """What may stand behind the `?` of the name."""
+    settings: ClassVar[tuple[str, ...]] = ("",)
+    """What the option may be, the default first."""
+    kind: ClassVar[Kind] = "generate"
+    max_new_tokens: ClassVar[int] = 1
+    stop: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if self.setting is None:
+            object.__setattr__(self, "setting", self.settings[0])
+        self.check(str(self.setting))
+
+    def check(self, setting: str) -> None:
+        """Refuse a setting that there is none of."""
+        if setting not in self.settings:
+            raise UsageError(
+                f"There is no {self.option} '{setting}' for {self.title}{nearest(setting, self.settings)}; "
+                f"there are {', '.join(self.settings)}."
+            )
+
+    @property
+    def name(self) -> str:
+        """The title, with `:PATH` for a local file and `?OPTION=SETTING` where that is not the default."""
+        place = "" if self.path is None else f":{self.path}"
+        return f"{self.title}{place}" + ("" if self.setting == self.settings[0] else f"?{self.option}={self.setting}")
+
+    @property
+    def style(self) -> str:
+        """The prompt style."""
+        return "auto"
+
+    @property
+    def subject(self) -> str:
+        """What instructions are written for; "" for none."""
+        return ""
+
+    def load(self) -> Sequence[Item]:
+        """Every item, in the order of the data set.
+
+        Raises:
+            LesionError: the hub cannot be reached.
+            UsageError: a local file cannot be read, or a row of it is malformed; with the row.
+        """
+        return self._items
+
+    def calibration(self) -> Sequence[Item]:
+        """Without a path, items of other splits where there are some; else `load()`."""
+        return self._pool
+
+    def judge(self, item: Item, answer: Answer) -> Verdict:
+        """Whether the answer is right; nothing is read in one that broke off on non-finite logits."""
+        return judge.UNREAD if answer.finish == "nonfinite" else self.verdict(item, answer)
+
+    def verdict(self, item: Item, answer: Answer) -> Verdict:
+        """Whether an answer to a generated or a contrasted question is right."""
+        raise NotImplementedError
+
+    def item(self, row: Row, index: int) -> Item:
+        """The item of a row.
+
+        Raises:
+            UsageError: the row is malformed.
+        """
+        raise NotImplementedError
+
+    def read(self, rows: Iterable[Row]) -> Iterable[Item]:
+        """The items of rows; here one for each.
+
+        Raises:
+            UsageError: a row is malformed, or two have the same id.
+        """
+        places: dict[str, str] = {}
+        for index, row in enumerate(rows):
+            item = self.item(row, index)
+            if item.id in places:
+                raise row.fault(f"the id '{short(item.id)}' is that of {places[item.id]}; ids must be unique.")
+            places[item.id] = row.where
+            yield item
+
+    def files(self, path: str) -> list[Path]:
+        """The local files that a path names; it raises `UsageError` where there are none."""
+        return [files.existing(path)]
+
+    def rows(self, file: Path) -> Iterable[Row]:
+        """The rows of a local file."""
+        return (Row(fields, f"{file}, row {index}") for index, fields in enumerate(local_rows(file)))
+
+    def asked(self) -> Iterable[Item]:
+        """What is asked without a path."""
+        return self.made(self.online(self.hub.split))
+
+    def observed(self) -> Iterable[Item]:
+        """What a model is observed on without a path."""
+        return [item for split in self.hub.pool for item in self.made(self.online(split))] or self._items
+
+    def made(self, rows: Iterable[Row]) -> tuple[Item, ...]:
+        """The items of rows, checked.
+
+        Raises:
+            UsageError: the rows have another form, or a text holds half a character.
+        """
+        try:
+            items = tuple(self.read(rows))
+            for index, item in enumerate(items):
+                for text in (item.id, item.question, item.gold, item.solution, item.group, *item.aliases):
+                    whole(text, short(text), f"Item {index} of {self.name}")
+            return items
+        except LesionError:
+            raise
+        except files.UNFIT as error:
+            raise UsageError(
+                f"The rows of {short(self.name, 300)} do not have the form of this task ({files.reason(error)})."
+                " Is this the file of another data set?"
+            ) from error
+
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        if self.path is None:
+            return tuple(self.asked())
+        return self.made(row for file in self.files(self.path) for row in self.rows(file))
+
+    @cached_property
+    def _pool(self) -> tuple[Item, ...]:
+        return tuple(self.observed()) if self.path is None else self._items
+
+    def online(self, split: str) -> Iterable[Row]:
+        """The rows of a split of the hub."""
+        rows = hub_rows(self.title, self.hub.repository, self.hub.subset, split)
+        group = self.hub.subset or ""
+        return (Row(fields, f"Row {index} of {self.name}", group) for index, fields in enumerate(rows))
+
+
+class Mathematics(Benchmark):
+    """Problems whose answer is a number or a formula, judged by `judge.math`."""
+
+    stop = NEXT_QUESTION
+    subject = "math"
+
+    def verdict(self, item: Item, answer: Answer) -> Verdict:
+        """Whether the expression that the answer arrives at equals the gold answer."""
+        return judge.math(answer.text, item.gold, item.aliases, complete=answer.finish == "stop")
+
+
+class Trivia(Benchmark):
+    """Closed-book questions with several right answers, judged by the rule of `judge.aliases` that the name has.
+
+    32 new tokens are a short sentence. An answer ends at a next question or an empty line.
+    """
+
+    option = "rule"
+    settings = judge.RULES
+    max_new_tokens = 32
+    stop = (*NEXT_QUESTION, "\n\n")
+    subject = "trivia"
+
+    def verdict(self, item: Item, answer: Answer) -> Verdict:
+        """Whether the answer names the gold answer or an alias, by the task's rule."""
+        return judge.aliases(answer.text, item.gold, item.aliases, str(self.setting))

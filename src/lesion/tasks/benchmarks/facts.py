@@ -1,0 +1,85 @@
+"""Facts: statements about the real world that one word completes, and the word that tempts instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from lesion.tasks import contrast
+from lesion.tasks.source import Row, packaged
+from lesion.tasks.task import Item
+
+FREQUENT = "frequent"
+"""`?tempting=frequent`: the most frequent answer to others of the same relation tempts."""
+
+RIGHTS = ("attribute", "ground_truth", "target_true")
+IDS = ("case_id", "known_id", "id")
+RELATIONS = ("relation_id", "relation")
+
+
+class Facts(contrast.Contrast):
+    """Statements such as "Madrid is a city in", which Spain continues.
+
+    Without a path, facts of this project about capitals, countries, languages, continents, authors and the like; the
+    group is the relation. With a path, a file in one of these forms:
+
+    - `subject`, `attribute`, `prompt`, `relation_id` (the facts that GPT-2 XL knows, of Meng et al. 2022);
+    - `subject`, `prompt`, `ground_truth`, or `target_true` (CounterFact, one object a statement);
+    - `requested_rewrite` with `prompt`, in which `{}` stands for the subject, `subject`, `target_true` and
+      `relation_id` (CounterFact as Meng et al. 2022 published it).
+
+    The group is the relation; where a row names none, its prompt with `{}` for the subject.
+
+    With `?tempting=frequent`, the most frequent right text of the same relation among the statements with another one
+    tempts; where that begins with the same token as the right text, the next most frequent.
+    """
+
+    title = "facts"
+    settings = (contrast.TEMPTING, FREQUENT)
+
+    def asked(self) -> Iterable[Item]:
+        """The project's own facts."""
+        return self.tempted(_packaged())
+
+    observed = asked
+
+    def tempted(self, items: Sequence[Item]) -> Iterable[Item]:
+        """The items with what tempts by the setting."""
+        return contrast.frequent(items) if self.setting == FREQUENT else super().tempted(items)
+
+    def item(self, row: Row, index: int) -> Item:
+        """The item of a row."""
+        fact = row
+        if "requested_rewrite" in row:
+            if not isinstance(row["requested_rewrite"], dict):
+                raise row.fault("'requested_rewrite' must be an object with 'prompt', 'subject' and 'target_true'.")
+            fact = Row(row["requested_rewrite"], row.where)
+        subject = fact.text("subject") if "subject" in fact else ""
+        prompt = wording = fact.text("prompt")
+        right = fact[fact.field(*RIGHTS)]
+        if isinstance(right, dict) and "str" in right:
+            right = Row(right, f"{row.where}, '{fact.field(*RIGHTS)}'")["str"]
+        right = Row({"answer": right}, row.where).text("answer")
+        if "{}" in prompt:
+            if not subject:
+                raise row.fault("the prompt has '{}' for a subject, and there is no 'subject'.")
+            prompt = prompt.replace("{}", subject)
+        elif subject:
+            wording = prompt.replace(subject, "{}")
+        relation = next((str(fact[field]) for field in RELATIONS if fact.fields.get(field)), wording if subject else "")
+        return contrast.item(contrast.identity(row, IDS, prompt, index), prompt, right, group=relation)
+
+
+@cache
+def _packaged() -> tuple[Item, ...]:
+    """The project's own facts, each in one of the wordings of its relation, by turns."""
+    return tuple(
+        contrast.item(
+            f"{relation}:{subject}",
+            facts["wordings"][number % len(facts["wordings"])].format(subject),
+            right,
+            group=relation,
+        )
+        for relation, facts in packaged("benchmarks/facts.toml").items()
+        for number, (subject, right) in enumerate(facts["facts"].items())
+    )

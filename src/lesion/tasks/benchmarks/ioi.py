@@ -1,0 +1,133 @@
+"""IOI, indirect object identification: who is given something, when the giver is named twice (Wang et al. 2022)."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+
+from lesion.tasks import contrast
+from lesion.tasks.source import Row, packaged
+from lesion.tasks.task import Item
+
+SUBJECT = "subject"
+"""`?tempting=subject`: the name that stands twice tempts."""
+
+ITEMS, POOL = 400, 400
+PROMPTS = ("prompt", "text", "sentence")
+RIGHTS = ("answer", "io", "IO", "indirect_object")
+SUBJECTS = ("subject", "s", "S")
+
+_BEHIND = re.compile(r"[\W_]+$")
+_WORD = re.compile(r"[^\W\d_](?:[\w’'-]*\w)?")
+
+
+class Ioi(contrast.Contrast):
+    """Sentences such as "When Mary and John went to the shop, John gave a book to", which Mary's name continues.
+
+    Without a path, 400 sentences of this project: names, places and things drawn by a seed, two names never with the
+    same first letter. In half of them the one who is given something is named first (group `ABBA`), in half the giver
+    (`BABA`). With a path, a file of objects with `prompt` (or a whole sentence, `text` or `sentence`, whose last word
+    is the answer, whatever punctuation follows) and `answer` (or `io`, `IO`, `indirect_object`), perhaps `subject` and
+    `case_id`. Where there is no `subject`, it is the one capitalised word besides the answer that stands twice.
+
+    With `?tempting=subject`, the name that stands twice tempts.
+    """
+
+    title = "ioi"
+    settings = (contrast.TEMPTING, SUBJECT)
+
+    def asked(self) -> Iterable[Item]:
+        """The first half of the project's own sentences."""
+        return self.tempted(_sentences()[:ITEMS])
+
+    def observed(self) -> Iterable[Item]:
+        """Its second half, none of which is asked."""
+        return self.tempted(_sentences()[ITEMS:])
+
+    def tempted(self, items: Sequence[Item]) -> Iterable[Item]:
+        """The items with what tempts by the setting."""
+        if self.setting != SUBJECT:
+            return super().tempted(items)
+        return (contrast.tempted(item, item.metadata["subject"]) for item in items)
+
+    def item(self, row: Row, index: int) -> Item:
+        """The item of a row."""
+        prompt, right = row.text(*PROMPTS), row.text(*RIGHTS)
+        prompt = _without(prompt, right, row)
+        field = row.field(*SUBJECTS)
+        subject = _repeated(prompt, right) if row.fields.get(field) is None else row.text(field)
+        if self.setting == SUBJECT and subject in ("", right):
+            raise row.fault(
+                f"there is no name besides '{right}' that stands twice, to tempt; name it in a field 'subject', or "
+                f"leave ?tempting=subject out."
+            )
+        return _item(contrast.identity(row, ("case_id",), prompt, index), prompt, right, subject)
+
+
+def _item(identity: str, prompt: str, right: str, subject: str) -> Item:
+    item = contrast.item(identity, prompt, right, group=_order(prompt, right, subject))
+    return replace(item, metadata={"subject": subject})
+
+
+@cache
+def _sentences() -> tuple[Item, ...]:
+    """The project's own sentences, all different; every other one names the right one first."""
+    words = packaged("benchmarks/ioi.toml")
+    items: dict[str, Item] = {}
+    number = 0
+    while len(items) < ITEMS + POOL:
+        rng = random.Random(f"ioi {number}")
+        right = rng.choice(words["names"])
+        subject = rng.choice([name for name in words["names"] if name[0] != right[0]])
+        first, second = (right, subject) if len(items) % 2 == 0 else (subject, right)
+        prompt = rng.choice(words["templates"]).format(
+            first=first,
+            second=second,
+            giver=subject,
+            place=rng.choice(words["places"]),
+            thing=rng.choice(words["things"]),
+        )
+        identity = str(len(items)) if len(items) < ITEMS else f"train-{len(items) - ITEMS}"
+        items.setdefault(prompt, _item(identity, prompt, right, subject))
+        number += 1
+    return tuple(items.values())
+
+
+def _without(prompt: str, right: str, row: Row) -> str:
+    """A prompt without the right name at its end and what of punctuation follows it.
+
+    Raises:
+        UsageError: a whole sentence does not end in the name, or nothing stands before it.
+    """
+    ended = _BEHIND.sub("", prompt)
+    name = _BEHIND.sub("", right) or right
+    if not f" {ended}".endswith(f" {name}"):
+        if PROMPTS[0] in row:
+            return prompt
+        raise row.fault(
+            f"the sentence must end in the answer '{right}', and ends in '{prompt.split()[-1]}'; give what stands "
+            f"before the answer as 'prompt', or leave the row out."
+        )
+    shorter = ended[: len(ended) - len(name)].rstrip()
+    if not shorter:
+        raise row.fault(f"the prompt is nothing but the answer '{right}'.")
+    return shorter
+
+
+def _repeated(prompt: str, right: str) -> str:
+    """The one capitalised word besides the right one that stands at least twice; "" where there is none or several."""
+    counts = Counter(word for word in _WORD.findall(prompt) if word[0].isupper() and word != right)
+    twice = [word for word, count in counts.items() if count > 1]
+    return twice[0] if len(twice) == 1 else ""
+
+
+def _order(prompt: str, right: str, subject: str) -> str:
+    """`ABBA` where the right name comes before the repeated one, else `BABA`; "" where one of them is not there."""
+    words = _WORD.findall(prompt)
+    if right not in words or subject not in words:
+        return ""
+    return "ABBA" if words.index(right) < words.index(subject) else "BABA"
