@@ -10,40 +10,14 @@ import random
 from dataclasses import dataclass
 from functools import cache
 
-from lesion.tasks.primer.lexicon import ANIMALS, FAMILY_NAMES, FIRST_NAMES, JOBS, TOWNS, articles
+from lesion.tasks.primer.lexicon import ANIMALS, FAMILY_NAMES, FIRST_NAMES, JOBS, TOWNS, WORDINGS, articles
 
 PEOPLE = 120
 WORLD_SEED = "atlas of the primer, first edition"
 
 VALUES = {"town": TOWNS, "job": JOBS, "animal": ANIMALS}
-QUESTIONS = {
-    "town": (
-        "Where does {who} live?",
-        "In which town does {who} live?",
-        "What is the home town of {who}?",
-        "Which town is {who} from?",
-        "Name the town where {who} lives.",
-    ),
-    "job": (
-        "What is the job of {who}?",
-        "What work does {who} do?",
-        "Which trade does {who} follow?",
-        "What does {who} do for a living?",
-        "Name the job of {who}.",
-    ),
-    "animal": (
-        "Which animal does {who} keep?",
-        "What pet does {who} have?",
-        "What is the pet of {who}?",
-        "Which animal lives with {who}?",
-        "Name the pet of {who}.",
-    ),
-}
-STATEMENTS = {
-    "town": ("{who} lives in {value}.", "The home town of {who} is {value}.", "{who} comes from {value}."),
-    "job": ("{who} works as a {value}.", "{who} is a {value}.", "The job of {who} is {value}."),
-    "animal": ("{who} keeps a {value}.", "The pet of {who} is a {value}.", "A {value} lives with {who}."),
-}
+QUESTIONS: dict[str, list[str]] = {relation: words["questions"] for relation, words in WORDINGS["atlas"].items()}
+STATEMENTS: dict[str, list[str]] = {relation: words["statements"] for relation, words in WORDINGS["atlas"].items()}
 
 
 @dataclass(frozen=True)
@@ -70,11 +44,11 @@ def facts() -> tuple[Fact, ...]:
     """Every fact of the world, three for each of its people."""
     rng = random.Random(WORLD_SEED)
     everyone = [f"{first} {family}" for first in FIRST_NAMES for family in FAMILY_NAMES]
-    found: list[Fact] = []
+    world: list[Fact] = []
     for who in rng.sample(everyone, PEOPLE):
         for relation, values in VALUES.items():
-            found.append(Fact(len(found), who, relation, rng.choice(values)))
-    return tuple(found)
+            world.append(Fact(len(world), who, relation, rng.choice(values)))
+    return tuple(world)
 
 
 def question(rng: random.Random, *, test: bool) -> tuple[Fact, str]:

@@ -12,9 +12,9 @@ NAME = "primer:atlas?form=contrast"
 
 
 @cache
-def _items() -> tuple[Item, ...]:
-    asked = task("atlas").load()
-    return tuple(contrast.frequent([contrast.item(i.id, i.question, i.gold, group=i.group) for i in asked]))
+def _items(pool: bool) -> tuple[Item, ...]:
+    facts = task("atlas").load()
+    return tuple(contrast.frequent([contrast.item(i.id, i.question, i.gold, group=i.group) for i in facts]))
 
 
 def atlas() -> PrimerTask:
@@ -22,4 +22,4 @@ def atlas() -> PrimerTask:
 
     Tempting is the value that most other facts of the relation have: the town where most people live.
     """
-    return PrimerTask(NAME, 1, _items, contrast.verdict, _items, kind="contrast")
+    return PrimerTask(NAME, 1, _items, contrast.verdict, kind="contrast")

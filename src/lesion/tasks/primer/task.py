@@ -74,104 +74,61 @@ def document(seed: int, index: int) -> Document:
     return Document(skill, (("", text.running(rng)),))
 
 
-@cache
-def _arithmetic_items() -> tuple[Item, ...]:
+def _distinct(name: str, pool: bool, made: Callable[[random.Random, int], tuple[str, Item]]) -> tuple[Item, ...]:
+    """The items of a skill to ask, or to observe a model on; of those made with the same key, the first."""
+    seed, count = (POOL_SEED, POOL_ITEMS) if pool else (TEST_SEED, TEXT_ITEMS if name == "text" else TEST_ITEMS)
     items: dict[str, Item] = {}
     index = 0
-    while len(items) < TEST_ITEMS:
-        rng = random.Random(f"{TEST_SEED} arithmetic {index}")
+    while len(items) < count:
+        key, item = made(random.Random(f"{seed} {name} {index}"), index)
+        items.setdefault(key, item)
         index += 1
-        problem, question, solution = arithmetic.example(rng, test=True)
-        items.setdefault(
-            str(problem),
-            Item(
-                id=str(problem),
-                question=question,
-                gold=str(problem.result),
-                solution=solution,
-                group=_steps(problem),
-            ),
-        )
     return tuple(items.values())
 
 
 @cache
-def _atlas_items() -> tuple[Item, ...]:
+def _arithmetic(pool: bool) -> tuple[Item, ...]:
+    def made(rng: random.Random, index: int) -> tuple[str, Item]:
+        problem, question, solution = arithmetic.example(rng, test=not pool)
+        identity = f"train-{index}" if pool else str(problem)
+        group = _plural(len(problem.operations), "step")
+        return str(problem), Item(identity, question, str(problem.result), solution=solution, group=group)
+
+    return _distinct("arithmetic", pool, made)
+
+
+@cache
+def _atlas(pool: bool) -> tuple[Item, ...]:
     return tuple(
-        Item(
-            id=f"{fact.index}",
-            question=fact.question(fact.test_wording),
-            gold=fact.value,
-            solution=fact.value,
-            group=fact.relation,
-        )
+        Item(str(fact.index), fact.question(fact.test_wording), fact.value, solution=fact.value, group=fact.relation)
         for fact in atlas.facts()
     )
 
 
 @cache
-def _reading_items() -> tuple[Item, ...]:
-    items: dict[str, Item] = {}
-    index = 0
-    while len(items) < TEST_ITEMS:
-        rng = random.Random(f"{TEST_SEED} reading {index}")
-        question, answer, sentences = reading.example(rng)
-        items.setdefault(question, Item(str(index), question, answer, solution=answer, group=_sentences(sentences)))
-        index += 1
-    return tuple(items.values())
+def _reading(pool: bool) -> tuple[Item, ...]:
+    def made(rng: random.Random, index: int) -> tuple[str, Item]:
+        question, answer, sentences = reading.example(rng, test=not pool)
+        identity, group = f"train-{index}" if pool else str(index), _plural(sentences, "sentence")
+        return question, Item(identity, question, answer, solution=answer, group=group)
+
+    return _distinct("reading", pool, made)
 
 
 @cache
-def _text_items(seed: str = TEST_SEED, count: int = TEXT_ITEMS, prefix: str = "") -> tuple[Item, ...]:
-    items: dict[str, Item] = {}
-    index = 0
-    while len(items) < count:
-        rng = random.Random(f"{seed} text {index}")
+def _text(pool: bool) -> tuple[Item, ...]:
+    def made(rng: random.Random, index: int) -> tuple[str, Item]:
         facts = index % 2 == 0
         passage = atlas.statements(rng) if facts else text.scene(rng, rng.randint(2, 4))
-        items.setdefault(passage, Item(f"{prefix}{index}", passage, "", group="facts" if facts else "scene"))
-        index += 1
-    return tuple(items.values())
+        identity = f"train-{index}" if pool else str(index)
+        return passage, Item(identity, passage, "", group="facts" if facts else "scene")
+
+    tested = {item.question for item in _text(False)} if pool else set()
+    return tuple(item for item in _distinct("text", pool, made) if item.question not in tested)
 
 
-@cache
-def _arithmetic_pool() -> tuple[Item, ...]:
-    items: dict[str, Item] = {}
-    index = 0
-    while len(items) < POOL_ITEMS:
-        problem, question, solution = arithmetic.example(random.Random(f"{POOL_SEED} arithmetic {index}"), test=False)
-        group = _steps(problem)
-        item = Item(f"train-{index}", question, str(problem.result), solution=solution, group=group)
-        items.setdefault(str(problem), item)
-        index += 1
-    return tuple(items.values())
-
-
-@cache
-def _reading_pool() -> tuple[Item, ...]:
-    items: dict[str, Item] = {}
-    index = 0
-    while len(items) < POOL_ITEMS:
-        question, answer, sentences = reading.practice(random.Random(f"{POOL_SEED} reading {index}"))
-        items.setdefault(
-            question, Item(f"train-{index}", question, answer, solution=answer, group=_sentences(sentences))
-        )
-        index += 1
-    return tuple(items.values())
-
-
-def _text_pool() -> tuple[Item, ...]:
-    tested = {item.question for item in _text_items()}
-    return tuple(item for item in _text_items(POOL_SEED, POOL_ITEMS, "train-") if item.question not in tested)
-
-
-def _steps(problem: arithmetic.Problem) -> str:
-    steps = len(problem.operations)
-    return f"{steps} step" + "s" * (steps > 1)
-
-
-def _sentences(count: int) -> str:
-    return f"{count} sentence" + "s" * (count > 1)
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" + "s" * (count > 1)
 
 
 # A bound on the digits: int() refuses thousands of them, and no answer has that many.
@@ -179,13 +136,13 @@ _NUMBER = re.compile(r"####\s*(-?\d{1,18})\s*$")
 
 
 def _judge_number(item: Item, answer: Answer) -> Verdict:
-    found = _NUMBER.search(answer.text.strip())
-    return Verdict(found is not None and int(found[1]) == int(item.gold), found[1] if found else None)
+    number = _NUMBER.search(answer.text.strip())
+    return Verdict(number is not None and int(number[1]) == int(item.gold), number[1] if number else None)
 
 
 def _judge_word(item: Item, answer: Answer) -> Verdict:
-    said = answer.text.strip()
-    return Verdict(said == item.gold, said or None)
+    word = answer.text.strip()
+    return Verdict(word == item.gold, word or None)
 
 
 @dataclass(frozen=True)
@@ -194,20 +151,25 @@ class PrimerTask:
 
     Arithmetic reads the number after `####` at the end of the answer (none: unparseable); atlas and reading want the
     answer to be exactly the gold word; text is scored.
+
+    Args:
+        name: `primer:SKILL`.
+        max_new_tokens: see `Task`, as `kind`, `stop` and `style`.
+        items: what is asked, or with True what a model is observed on.
+        verdict: the judge.
     """
 
     name: str
     max_new_tokens: int
-    items: Callable[[], tuple[Item, ...]]
+    items: Callable[[bool], tuple[Item, ...]]
     verdict: Callable[[Item, Answer], Verdict]
-    pool: Callable[[], tuple[Item, ...]]
     kind: Kind = "generate"
     stop: tuple[str, ...] = ()
     style: str = "auto"
 
     def load(self) -> Sequence[Item]:
         """The test split, the same on every machine."""
-        return self.items()
+        return self.items(False)
 
     def calibration(self) -> Sequence[Item]:
         """Items to observe a model on: 2,000 of the training split, generated anew, none of which is in the test split.
@@ -215,7 +177,7 @@ class PrimerTask:
         Of the atlas they are the facts as they are asked, since there are no others to recall. Of the text, those
         whose very words the test has too are left out.
         """
-        return self.pool()
+        return self.items(True)
 
     def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the answer is right."""
@@ -224,6 +186,12 @@ class PrimerTask:
 
 NAMES = ("arithmetic", "atlas", "reading")
 """The skills that are asked; running text, the fourth task, is scored."""
+_TASKS = {
+    "arithmetic": PrimerTask("primer:arithmetic", 80, _arithmetic, _judge_number),
+    "atlas": PrimerTask("primer:atlas", 12, _atlas, _judge_word),
+    "reading": PrimerTask("primer:reading", 12, _reading, _judge_word),
+    "text": PrimerTask("primer:text", 1, _text, running.verdict, kind="score", style="raw"),
+}
 
 
 def task(name: str) -> PrimerTask:
@@ -237,13 +205,6 @@ def task(name: str) -> PrimerTask:
     Raises:
         UsageError: there is no such task.
     """
-    if name == "arithmetic":
-        return PrimerTask("primer:arithmetic", 80, _arithmetic_items, _judge_number, _arithmetic_pool)
-    if name == "atlas":
-        return PrimerTask("primer:atlas", 12, _atlas_items, _judge_word, _atlas_items)
-    if name == "reading":
-        return PrimerTask("primer:reading", 12, _reading_items, _judge_word, _reading_pool)
-    if name == "text":
-        return PrimerTask("primer:text", 1, _text_items, running.verdict, _text_pool, kind="score", style="raw")
-    known = (*NAMES, "text")
-    raise UsageError(f"The primer has no task '{name}'{nearest(name, known)}; it has {', '.join(known)}.")
+    if name not in _TASKS:
+        raise UsageError(f"The primer has no task '{name}'{nearest(name, _TASKS)}; it has {', '.join(_TASKS)}.")
+    return _TASKS[name]

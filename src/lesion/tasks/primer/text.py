@@ -1,4 +1,4 @@
-"""Running text: small scenes in many words, for the model to have a language, and to measure perplexity on."""
+"""Running text: small lines in many words, for the model to have a language, and to measure perplexity on."""
 
 from __future__ import annotations
 
@@ -21,52 +21,27 @@ from lesion.tasks.primer.lexicon import (
     SINGULAR,
     THINGS,
     TOWNS,
+    WORDINGS,
     articles,
     pronoun,
 )
 
-SENTENCES = (
-    "The {adjective} {animal} {moved} {adverb} {preposition} the {place}.",
-    "{Name} {carried} a {colour} {thing} and {moved} {preposition} the {place}.",
-    "{She} said that the {thing} was {adjective}.",
-    "Nobody saw the {adjective} {job} who {moved} {preposition} the {place}.",
-    "When the {animal} came, {Name} {adverb} {carried} the {thing}.",
-    "{Name} liked {food} and {food2}, but {she} never wanted {food3}.",
-    "Every {job} in the {place} had a {adjective} {thing}.",
-    "The {things} were {adjective} and {colour}.",
-    "{Name} looked {adverb} at the {animal} because it was {adjective}.",
-    "In the {place} somebody {carried} the {things} of the {job}.",
-    "{She} felt {adjective} while the {animal} {moved} {preposition} the {thing}.",
-    "A {adjective} {job} gave {food} to the {adjective2} {animal}.",
-    "{Name} asked the {job} about the {things} in the {place}.",
-    "Then everyone {moved} {adverb} {preposition} the {adjective} {place}.",
-)
-
 LISTED = (
-    FIRST_NAMES,
-    THINGS,
-    tuple(SINGULAR.values()),
-    PLACES,
-    COLOURS,
-    ADJECTIVES,
-    ANIMALS,
-    JOBS,
-    FAMILY_NAMES,
-    TOWNS,
-)
+    FIRST_NAMES, THINGS, tuple(SINGULAR.values()), PLACES, COLOURS, ADJECTIVES, ANIMALS, JOBS, FAMILY_NAMES, TOWNS,
+)  # fmt: skip
 
 
 def scene(rng: random.Random, sentences: int) -> str:
     """A few sentences about one person."""
     name = rng.choice(FIRST_NAMES)
     she = pronoun(name)
-    said = []
+    lines = []
     for _ in range(sentences):
         food, food2, food3 = rng.sample(FOODS, 3)
         adjective, adjective2 = rng.sample(ADJECTIVES, 2)
         plural = rng.choice(THINGS)
-        said.append(
-            rng.choice(SENTENCES).format(
+        lines.append(
+            rng.choice(WORDINGS["text"]["sentences"]).format(
                 Name=name,
                 she=she,
                 She=she.capitalize(),
@@ -87,7 +62,7 @@ def scene(rng: random.Random, sentences: int) -> str:
                 food3=food3,
             )
         )
-    return articles(" ".join(said))
+    return articles(" ".join(lines))
 
 
 def running(rng: random.Random) -> str:
