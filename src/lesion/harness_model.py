@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import lm_eval.models  # noqa: F401  (the harness's own models; it looks for them only where none is known)
 from lm_eval.api.model import LM, TemplateLM
@@ -22,15 +22,18 @@ from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, Edit, of_places, of_spectra, parse
 from lesion.edits.files.artefact import read_edit
 from lesion.engines.config import EngineChoice
-from lesion.engines.engine import Decoding, Request, Response
+from lesion.engines.engine import Decoding, Request
 from lesion.engines.opening import opened
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.models.load import Model, load
 from lesion.tasks import chat
-from lesion.tasks.harness.subtask import DEFAULT_LIMIT, LIMITS, NEUTRAL
+from lesion.tasks.harness.subtask import Settings, generation
 from lesion.tasks.harness.tokens import HarnessTokens, Part
+from lesion.tasks.task import Answer
 
-# What the harness's command passes on where nothing is said.
+Reply = TypeVar("Reply")
+
+# What the harness's command passes on where nothing is said, which is left to lesion.
 _DEFAULTS = {"batch_size": 1, "max_batch_size": None, "device": "cuda:0"}
 
 
@@ -72,7 +75,7 @@ class LesionModel(LM):
         max_length: int | None = None,
         add_bos_token: bool | None = None,
         trust_remote_code: bool = False,
-        chat_template_args: Mapping[str, Any] | None = None,
+        chat_template_args: Settings | None = None,
         seed: int = 0,
         **unknown: Any,
     ) -> None:
@@ -86,9 +89,7 @@ class LesionModel(LM):
         if isinstance(source, Model):
             self.model = source
         elif trust_remote_code:
-            self.model = load(
-                source, revision=revision, dtype=dtype, device=device, trust_remote_code=trust_remote_code
-            )
+            self.model = load(source, revision=revision, dtype=dtype, device=device, trust_remote_code=True)
         else:
             self.model = make_engine.load(source, revision=revision, dtype=str(dtype), device=device)
         self.edit = edit_of(edit, self.model)
@@ -99,16 +100,13 @@ class LesionModel(LM):
         self.chat_template_args = dict(chat_template_args or {})
         self.seed = int(seed)
         self._device = self.model.device
-        self._told = ""
+        self._answered_by = ""
 
     @classmethod
     def create_from_arg_obj(
         cls, arg_dict: dict[str, Any], additional_config: dict[str, Any] | None = None
     ) -> LesionModel:
-        """From `--model_args`, which come before what the command says elsewhere (`--batch_size`, `--device`).
-
-        What the command has for these where nothing is said is left to lesion.
-        """
+        """From `--model_args`, which come before what the command says elsewhere (`--batch_size`, `--device`)."""
         further = {key: value for key, value in (additional_config or {}).items() if value != _DEFAULTS.get(key)}
         return cls(**{**further, **arg_dict})
 
@@ -121,24 +119,22 @@ class LesionModel(LM):
 
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """For every (context, continuation) its log-probability in nats, and whether greedy decoding says it."""
-        texts = [request.args for request in requests]
-        parts = [self.tokens.likelihood([(context, behind)]) for context, behind, *_ in texts]
-        found = []
-        for text, (response,) in zip(texts, self._asked("loglikelihood", parts, disable_tqdm), strict=True):
-            (score,), greedy = response.answer.scores, response.answer.greedy or (False,)
-            found.append((score, greedy[0]))
-            self.cache_hook.add_partial("loglikelihood", text, found[-1])
-        return found
+        parts = [self.tokens.likelihood([request.args[:2]]) for request in requests]
+
+        def reply(answers: list[Answer]) -> tuple[float, bool]:
+            (score,), greedy = answers[0].scores, answers[0].greedy or (False,)
+            return score, greedy[0]
+
+        return self._replies("loglikelihood", requests, parts, reply, disable_tqdm)
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """For every text its log-probability in nats, long ones in windows of `max_length` tokens."""
-        texts = [request.args for request in requests]
-        parts = [self.tokens.rolling(text) for text, *_ in texts]
-        found = []
-        for text, responses in zip(texts, self._asked("loglikelihood_rolling", parts, disable_tqdm), strict=True):
-            found.append(float(sum(response.answer.scores[0] for response in responses)))
-            self.cache_hook.add_partial("loglikelihood_rolling", text, found[-1])
-        return found
+        parts = [self.tokens.rolling(request.args[0]) for request in requests]
+
+        def reply(answers: list[Answer]) -> float:
+            return float(sum(answer.scores[0] for answer in answers))
+
+        return self._replies("loglikelihood_rolling", requests, parts, reply, disable_tqdm)
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """For every (context, settings) what the model says, up to a stop string.
@@ -147,31 +143,27 @@ class LesionModel(LM):
             UsageError: the settings ask for a way of decoding that is not known here, or for more new tokens than the
                 context holds.
         """
-        texts = [request.args for request in requests]
         before: Counter[str] = Counter()  # a question that is asked several times is to be sampled anew each time
-        decodings = []
-        for context, settings, *_ in texts:
+        decodings, parts = [], []
+        for context, settings, *_ in (request.args for request in requests):
             decodings.append(decoding_of(settings, self.seed + before[context]))
+            parts.append((self.tokens.generation(context, decodings[-1].max_new_tokens),))
             before[context] += 1
-        parts = [
-            (self.tokens.generation(context, decoding.max_new_tokens),)
-            for (context, *_), decoding in zip(texts, decodings, strict=True)
-        ]
-        found = []
-        for text, (response,) in zip(texts, self._asked("generate_until", parts, disable_tqdm, decodings), strict=True):
-            found.append(response.answer.text)
-            self.cache_hook.add_partial("generate_until", text, found[-1])
-        return found
+        return self._replies(
+            "generate_until", requests, parts, lambda answers: answers[0].text, disable_tqdm, decodings
+        )
 
-    def _asked(
+    def _replies(
         self,
         kind: str,
+        requests: Sequence[Any],
         parts: Sequence[Sequence[Part]],
+        reply: Callable[[list[Answer]], Reply],
         disable_tqdm: bool,
         decodings: Sequence[Decoding] | None = None,
-    ) -> Iterator[list[Response]]:
-        """The responses to the parts of every request, in their order."""
-        asked = [
+    ) -> list[Reply]:
+        """What the answers to the parts of every request come to, in the order of the requests."""
+        pending = [
             Request(
                 f"request {index}/{place}",
                 part.prompt,
@@ -182,27 +174,27 @@ class LesionModel(LM):
             for index, several in enumerate(parts)
             for place, part in enumerate(several)
         ]
-        answers = self.engine.answer(asked)
-        found = {
-            response.key: response
-            for response in tqdm(answers, f"Running {kind} requests", len(asked), disable=disable_tqdm)
-        }
-        self._told = next((response.engine for response in found.values()), self._told)
-        for index, several in enumerate(parts):
-            yield [found[f"request {index}/{place}"] for place in range(len(several))]
+        answers: dict[str, Answer] = {}
+        answering = self.engine.answer(pending)
+        for response in tqdm(answering, f"Running {kind} requests", len(pending), disable=disable_tqdm):
+            answers[response.key] = response.answer
+            self._answered_by = response.engine
+        replies = []
+        for index, (request, several) in enumerate(zip(requests, parts, strict=True)):
+            replies.append(reply([answers[f"request {index}/{place}"] for place in range(len(several))]))
+            self.cache_hook.add_partial(kind, request.args, replies[-1])
+        return replies
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """A conversation as one text; a template that takes no system message is asked again without it."""
+        settings = {
+            "add_generation_prompt": add_generation_prompt,
+            "continue_final_message": not add_generation_prompt,
+            **self.chat_template_args,
+        }
         for turns in (chat_history, [turn for turn in chat_history if turn["role"] != "system"]):
             try:
-                return chat.render(
-                    self.tokenizer,
-                    turns,
-                    self.model.name,
-                    add_generation_prompt=add_generation_prompt,
-                    continue_final_message=not add_generation_prompt,
-                    **self.chat_template_args,
-                )
+                return chat.render(self.tokenizer, turns, self.model.name, **settings)
             except LesionError as error:
                 refused = error
         raise UsageError(f"{refused}") from refused
@@ -217,17 +209,16 @@ class LesionModel(LM):
     @property
     def eot_token_id(self) -> int | None:
         """The token that ends a text."""
-        token: int | None = self.tokenizer.eos_token_id
-        return token
+        return self.tokenizer.eos_token_id
 
-    def get_model_info(self) -> dict[str, Any]:
+    def get_model_info(self) -> dict[str, str]:
         """What stands in the harness's results beside the arguments."""
         return {
             "model_dtype": str(self.model.dtype),
             "lesion_model": self.model.name,
             "lesion_fingerprint": self.model.fingerprint,
             "lesion_edit": str(self.edit),
-            "lesion_engine": self._told,
+            "lesion_engine": self._answered_by,
         }
 
     def close(self) -> None:
@@ -236,11 +227,7 @@ class LesionModel(LM):
 
 
 def edit_of(edit: str | Path | Edit | None, model: Model) -> Edit:
-    """The edit that is meant, checked against the model.
-
-    Args:
-        edit: a file, a text or an edit; None for none.
-        model: what it is for.
+    """The edit of a file, a text or an edit, checked against the model.
 
     Raises:
         UsageError: there is no such file, the text is no edit, or it names a place that the model does not have.
@@ -262,34 +249,24 @@ def edit_of(edit: str | Path | Edit | None, model: Model) -> Edit:
     return edit
 
 
-def decoding_of(settings: Mapping[str, Any], seed: int) -> Decoding:
+def decoding_of(settings: Settings, seed: int) -> Decoding:
     """How an answer is decoded, by what a task of the harness states.
 
-    Args:
-        settings: `until`, a limit under any of its names, `do_sample`, `temperature`, `top_p`.
-        seed: of sampled answers.
-
     Raises:
-        UsageError: something else is stated, which would be another way of decoding.
+        UsageError: something else is stated than stop strings, a limit and sampling: another way of decoding.
     """
-    left = {key: value for key, value in settings.items() if NEUTRAL.get(key) != value}
-    until = left.pop("until", None) or ()
-    limits = [left.pop(name, None) for name in LIMITS]
-    limit = next((int(one) for one in limits if one is not None), DEFAULT_LIMIT)
-    sample, top_p = left.pop("do_sample", None), float(left.pop("top_p", None) or 1.0)
-    stated = left.pop("temperature", None)
-    temperature = float(stated) if stated else (1.0 if sample else 0.0)
-    if left:
+    limit, stop, others = generation(settings)
+    if others:
         raise UsageError(
-            f"lesion decodes with until, max_gen_toks, do_sample, temperature and top_p; {', '.join(sorted(left))} is "
-            f"not known to it. Leave it out of --gen_kwargs or of the task."
+            f"lesion decodes with until, max_gen_toks, do_sample, temperature and top_p; {', '.join(sorted(others))} "
+            f"is not known to it. Leave it out of --gen_kwargs or of the task."
         )
-    stop = (until,) if isinstance(until, str) else tuple(until)
+    sample, temperature = settings.get("do_sample"), float(settings.get("temperature") or 0.0)
     return Decoding(
         max_new_tokens=limit,
-        stop=tuple(text for text in stop if text),
-        temperature=0.0 if sample is False else temperature,
-        top_p=top_p,
+        stop=stop,
+        temperature=0.0 if sample is False else temperature or float(bool(sample)),
+        top_p=float(settings.get("top_p") or 1.0),
         seed=seed,
     )
 
@@ -302,10 +279,9 @@ def _batch_size(batch_size: int | str, most: int | None) -> int | str:
     return int(batch_size)
 
 
-def _refuse(unknown: Mapping[str, Any]) -> None:
-    if unknown:
+def _refuse(unknown: Mapping[str, object]) -> None:
+    for name in unknown:
         known = [name for name in inspect.signature(LesionModel).parameters if name != "unknown"]
-        name = next(iter(unknown))
         raise UsageError(
             f"The model lesion has no argument '{name}'{nearest(name, known)}; in --model_args there may stand "
             f"{', '.join(known)}."

@@ -21,6 +21,8 @@ from lesion.tasks.harness.name import HarnessName
 
 # What the harness's own command seeds with when it is not told otherwise.
 FEWSHOT_SEED = 1234
+HarnessTask = Any
+"""A task object of the harness."""
 _RANDOM_SEED, _NUMPY_SEED = 0, 1234
 
 # A name as a YAML file gives it to its task or group; thousands of files are looked through without parsing them.
@@ -30,11 +32,7 @@ _NAMED = re.compile(
 
 
 def need_harness() -> None:
-    """Go on only where lm-evaluation-harness is installed.
-
-    Raises:
-        UsageError: it is not.
-    """
+    """Raise `UsageError` where lm-evaluation-harness is not installed."""
     if importlib.util.find_spec("lm_eval") is None:
         raise UsageError(
             "Tasks of lm-evaluation-harness need that library, which is not installed: pip install 'lesion[harness]'."
@@ -91,7 +89,7 @@ def quiet() -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-def loaded(name: HarnessName) -> dict[str, Any]:
+def loaded(name: HarnessName) -> dict[str, HarnessTask]:
     """The tasks of a name by their own names: one, or those of a group or a tag; few-shot settings made.
 
     A task of the folder comes before a packaged one of the same name. The same seeds as those of the harness's command
@@ -112,9 +110,10 @@ def loaded(name: HarnessName) -> dict[str, Any]:
     return built
 
 
+@lru_cache(maxsize=1)
 def packaged() -> dict[str, Path]:
     """The names of all tasks and groups that come with the library, each with its file."""
-    return _packaged(_tasks())
+    return _named(_tasks())
 
 
 def _tasks() -> Path:
@@ -123,17 +122,12 @@ def _tasks() -> Path:
     return Path(str(lm_eval.tasks.__file__)).parent
 
 
-@lru_cache(maxsize=1)
-def _packaged(folder: Path) -> dict[str, Path]:
-    return _named(folder)
-
-
 def _named(folder: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for file in sorted(folder.rglob("*.yaml")):
         for name in _NAMED.findall(file.read_bytes()):
-            found.setdefault(name.decode(errors="replace"), file)
-    return found
+            files.setdefault(name.decode(errors="replace"), file)
+    return files
 
 
 def _manager(folder: Path | None, defaults: bool) -> Any:
@@ -149,7 +143,7 @@ def _indexed(folder: Path | None, defaults: bool, _files: tuple[tuple[Path, int]
     return TaskManager(include_path=None if folder is None else str(folder), include_defaults=defaults)
 
 
-def _built(name: HarnessName) -> dict[str, Any]:
+def _built(name: HarnessName) -> dict[str, HarnessTask]:
     folder = _folder(name)
     if folder is not None:
         manager = _manager(folder, False)
@@ -163,22 +157,22 @@ def _built(name: HarnessName) -> dict[str, Any]:
         manager = _manager(folder, True)
         if name.task in manager.all_tasks:
             return _made(manager, name.task, name)
-    known = [*packaged(), *(_named(folder) if folder else ())]
-    here = f" {folder} has {', '.join(sorted(_named(folder))) or 'none'}." if folder is not None else ""
+    own = sorted(_named(folder)) if folder is not None else []
+    here = f" {folder} has {', '.join(own) or 'none'}." if folder is not None else ""
     raise UsageError(
-        f"lm-evaluation-harness has no task '{name.task}'{nearest(name.task, known)}.{here} `lm-eval ls tasks` "
-        f"lists all of them; a folder with YAML files of your own is {name_with_path(name)}."
+        f"lm-evaluation-harness has no task '{name.task}'{nearest(name.task, [*packaged(), *own])}.{here} `lm-eval ls "
+        f"tasks` lists all of them; a folder with YAML files of your own is {_with_folder(name)}."
     )
 
 
 def _whole(manager: Any, name: str) -> bool:
     """Whether a manager knows a task, or a group and everything in it."""
     entry = manager.task_index.get(name)
-    if entry is None:
-        return False
+    if entry is None or name in manager.all_subtasks:
+        return entry is not None
     members = (entry.cfg or {}).get("task") if name in manager.all_groups else sorted(entry.tags)
-    if name in manager.all_subtasks or not isinstance(members, list):
-        return name in manager.all_subtasks
+    if not isinstance(members, list):
+        return False
     names = [member if isinstance(member, str) else member.get("task", member.get("group")) for member in members]
     return all(isinstance(member, str) and _whole(manager, member) for member in names)
 
@@ -190,8 +184,7 @@ def _tagged(name: str, folder: Path | None) -> bool:
     return any(line.search(file.read_bytes()) for place in places for file in place.rglob("*.yaml"))
 
 
-def name_with_path(name: HarnessName) -> str:
-    """The name with a folder to look in, for advice."""
+def _with_folder(name: HarnessName) -> str:
     return f"harness:{name.task}?path=FOLDER"
 
 
@@ -201,7 +194,7 @@ def _folder(name: HarnessName) -> Path | None:
     folder = named(name.path, "path of the tasks")
     if not folder.is_dir():
         what = "is a file; give the folder that it lies in" if folder.is_file() else "is no folder"
-        raise UsageError(f"path={name.path} {what}: {name_with_path(name)}.")
+        raise UsageError(f"path={name.path} {what}: {_with_folder(name)}.")
     return folder.resolve()
 
 
@@ -209,7 +202,7 @@ def _kind(file: Path) -> str:
     return "group" if re.search(rb"""^["']?group["']?[ \t]*:""", file.read_bytes(), re.M) else "task"
 
 
-def _made(manager: Any, spec: str, name: HarnessName) -> dict[str, Any]:
+def _made(manager: Any, spec: str, name: HarnessName) -> dict[str, HarnessTask]:
     try:
         return dict(manager.load([spec])["tasks"])
     except ImportError as error:
@@ -221,7 +214,7 @@ def _made(manager: Any, spec: str, name: HarnessName) -> dict[str, Any]:
         raise LesionError(
             f"The task {name.task} of lm-evaluation-harness could not be loaded ({type(error).__name__}: {reason}). "
             f"Check the network and HF_HUB_OFFLINE; or write a YAML file that includes the task's own and names local "
-            f"data, and give its folder: {name_with_path(name)}."
+            f"data, and give its folder: {_with_folder(name)}."
         ) from error
 
 
@@ -237,7 +230,7 @@ def _refuse(task: Any, title: str) -> None:
 
 def _set_shots(task: Any, name: HarnessName, title: str) -> None:
     stated = task.get_config("num_fewshot")
-    if name.shots is not None and name.shots != stated and stated == 0:
+    if name.shots and stated == 0:
         raise UsageError(
             f"The task {title} of lm-evaluation-harness sets the number of its solved questions to 0 by itself; leave "
             f"shots out."

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lesion.bounds import check
 from lesion.errors import UsageError, nearest
 from lesion.files import named
 
 HEAD = "harness"
-OPTIONS = ("metric", "filter", "shots", "path", "decoding")
-_EXAMPLES = {
-    "metric": "acc_norm",
-    "filter": "strict-match",
-    "shots": "5",
-    "path": "FOLDER",
-    "decoding": "study",
-}
+OPTIONS = {"metric": "acc_norm", "filter": "strict-match", "shots": "5", "path": "FOLDER", "decoding": "study"}
+"""What may follow a `?`, each with an example."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +46,7 @@ class HarnessName:
             raise UsageError(f"Say which task of lm-evaluation-harness: {HEAD}:NAME, for example {HEAD}:gsm8k_cot.")
         given: dict[str, str] = {}
         for piece in query.split("&") if mark else ():
-            key, equals, value = piece.partition("=")
+            key, _, value = piece.partition("=")
             if key not in OPTIONS:
                 raise UsageError(
                     f"There is no option '{key}' in '{name}'{nearest(key, OPTIONS)}; a task of the harness has "
@@ -60,31 +54,25 @@ class HarnessName:
                 )
             if key in given:
                 raise UsageError(f"The option '{key}' stands twice in '{name}'; write it once.")
-            if not equals or not value:
-                raise UsageError(f"The option '{key}' of '{name}' has no value; write {key}={_EXAMPLES[key]}.")
+            if not value:
+                raise UsageError(f"The option '{key}' of '{name}' has no value; write {key}={OPTIONS[key]}.")
             given[key] = value
-        shots = given.pop("shots", None)
-        if shots is not None and not (shots.isascii() and shots.isdigit() and len(shots) < 7):
-            raise UsageError(f"In '{name}' the number of solved questions is '{shots}'; write a whole number from 0.")
-        check(shots=None if shots is None else int(shots))
-        decoding = given.pop("decoding", None)
+        typed, decoding = given.pop("shots", None), given.pop("decoding", None)
+        if typed is not None and not (typed.isascii() and typed.isdigit() and len(typed) < 7):
+            raise UsageError(f"In '{name}' the number of solved questions is '{typed}'; write a whole number from 0.")
+        shots = None if typed is None else int(typed)
+        check(shots=shots)
         if decoding not in (None, "study"):
             raise UsageError(f"There is no decoding '{decoding}' in '{name}'; leave it out, or write decoding=study.")
-        return cls(task, shots=None if shots is None else int(shots), study_decoding=decoding is not None, **given)
+        return cls(task, shots=shots, study_decoding=decoding is not None, **given)
 
     def __str__(self) -> str:
-        options = {
-            "metric": self.metric,
-            "filter": self.filter,
-            "shots": self.shots,
-            "path": self.path,
-            "decoding": "study" if self.study_decoding else None,
-        }
-        query = "&".join(f"{key}={value}" for key, value in options.items() if value is not None)
+        decoding = "study" if self.study_decoding else None
+        values = (self.metric, self.filter, self.shots, self.path, decoding)
+        query = "&".join(f"{key}={value}" for key, value in zip(OPTIONS, values, strict=True) if value is not None)
         return f"{HEAD}:{self.task}" + (f"?{query}" if query else "")
 
     @property
     def canonical(self) -> str:
         """One text for all the ways to type it: options in one order, the folder's whole path."""
-        folder = None if self.path is None else os.path.realpath(named(self.path))
-        return str(HarnessName(self.task, self.metric, self.filter, self.shots, folder, self.study_decoding))
+        return str(self if self.path is None else replace(self, path=os.path.realpath(named(self.path))))

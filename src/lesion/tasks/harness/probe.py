@@ -15,7 +15,7 @@ from lesion.tasks.harness.rules import filtered, is_verdict
 DOCUMENTS = 4
 
 
-def fractions(task: Any, rule: Any, golds: Callable[[Any], Sequence[str]]) -> dict[str, Any]:
+def fractions(task: Any, rule: Any, golds: Callable[[Any], Sequence[str]]) -> dict[str, float]:
     """By metric, the first value that is neither 0 nor 1 among those of made-up answers to the first documents.
 
     They are the right answer, half of it, with more behind it, and several right answers in one; or each choice as the
@@ -26,13 +26,13 @@ def fractions(task: Any, rule: Any, golds: Callable[[Any], Sequence[str]]) -> di
         rule: the filter that reads an answer.
         golds: the right answers to a document, as texts.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, float] = {}
     with at_work(), seeded(), np.errstate(all="ignore"):
         for doc, replies in _answers(task, golds):
-            for metric, value in _told(task, rule, doc, replies).items():
+            for metric, value in _measured(task, rule, doc, replies).items():
                 if isinstance(value, int | float | np.number) and not is_verdict(value):
-                    found.setdefault(metric, value)
-    return found
+                    values.setdefault(metric, float(value))
+    return values
 
 
 def _answers(task: Any, golds: Callable[[Any], Sequence[str]]) -> list[tuple[Any, list[Any]]]:
@@ -44,7 +44,7 @@ def _answers(task: Any, golds: Callable[[Any], Sequence[str]]) -> list[tuple[Any
         return []
 
 
-def _told(task: Any, rule: Any, doc: Any, replies: Sequence[Any]) -> Mapping[str, Any]:
+def _measured(task: Any, rule: Any, doc: Any, replies: Sequence[Any]) -> Mapping[str, object]:
     try:
         results = filtered(rule, doc, replies)
         if task.OUTPUT_TYPE != "generate_until" and "acc_mutual_info" in task.aggregation():

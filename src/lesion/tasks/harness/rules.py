@@ -28,42 +28,38 @@ _LENGTHS = {"acc_norm": len, "acc_bytes": lambda text: len(text.encode())}
 _RULES = ("output_type", "metric_list", "filter_list", "process_results", "doc_to_target", "doc_to_choice", "repeats")
 
 
-def choose_metric(task: Any, name: HarnessName, fractions: Callable[[], Mapping[str, Any]]) -> str:
+def choose_metric(task: Any, name: HarnessName, fractions: Callable[[], Mapping[str, float]]) -> str:
     """The metric by which an answer of the task is right or wrong.
 
     The one that is asked for; else accuracy or exact match, whichever comes first; else the first that can be it.
-
-    Args:
-        task: of the harness.
-        name: as typed.
-        fractions: finds metrics that gave an answer a value that is neither 0 nor 1, and that value.
+    `fractions` finds the metrics that gave an answer a value that is neither 0 nor 1, and that value.
 
     Raises:
         UsageError: there is none, or the one that was asked for does not exist or is no matter of right and wrong.
     """
     higher = task.higher_is_better()
-    there = {str(metric): _why_not(metric, how, higher.get(metric)) for metric, how in task.aggregation().items()}
-    if None in there.values():
+    reasons = {str(metric): _why_not(metric, how, higher.get(metric)) for metric, how in task.aggregation().items()}
+    if None in reasons.values():
         for metric, value in fractions().items():
-            if there.get(metric, "") is None:
-                there[metric] = f"gives {value:.3g} to an answer, which is neither right (1) nor wrong (0)"
-    able = [metric for metric, reason in there.items() if reason is None]
+            if reasons.get(metric, "") is None:
+                reasons[metric] = f"gives {value:.3g} to an answer, which is neither right (1) nor wrong (0)"
+    able = [metric for metric, reason in reasons.items() if reason is None]
     listed = ", ".join(able) or "none"
     if name.metric is not None:
-        if name.metric not in there:
+        if name.metric not in reasons:
             raise UsageError(
-                f"{name} names a metric that the task does not have{nearest(name.metric, there)}; of those it has, "
+                f"{name} names a metric that the task does not have{nearest(name.metric, reasons)}; of those it has, "
                 f"these say right or wrong: {listed}."
             )
-        if there[name.metric] is not None:
+        if reasons[name.metric] is not None:
             raise UsageError(
-                f"The metric {name.metric} of {name} {there[name.metric]}. Of those the task has, these do: {listed}."
+                f"The metric {name.metric} of {name} {reasons[name.metric]}. Of those the task has, these do: {listed}."
             )
         return name.metric
     if not able:
-        told = "; ".join(f"{metric} {reason}" for metric, reason in there.items())
+        why = "; ".join(f"{metric} {reason}" for metric, reason in reasons.items())
         raise UsageError(
-            f"No metric of {name} says whether one answer is right or wrong: {told}. `lm_eval --model lesion` takes "
+            f"No metric of {name} says whether one answer is right or wrong: {why}. `lm_eval --model lesion` takes "
             f"every task and gives the harness's own numbers under an edit."
         )
     return next((metric for metric in able if metric in _USUAL), able[0])
@@ -89,12 +85,12 @@ def choose_filter(task: Any, name: HarnessName) -> Any:
     Raises:
         UsageError: there is no such filter.
     """
-    there = {str(one.name): one for one in task._filters}
+    filters = {str(rule.name): rule for rule in task._filters}
     if name.filter is None:
-        return next(iter(there.values()))
-    if name.filter not in there:
-        raise UsageError(f"{name} names a filter that the task does not have; it has {', '.join(there)}.")
-    return there[name.filter]
+        return next(iter(filters.values()))
+    if name.filter not in filters:
+        raise UsageError(f"{name} names a filter that the task does not have; it has {', '.join(filters)}.")
+    return filters[name.filter]
 
 
 def measured(task: Any, metric: str, doc: Any, results: Sequence[Any], title: str) -> bool:
@@ -111,14 +107,14 @@ def measured(task: Any, metric: str, doc: Any, results: Sequence[Any], title: st
         LesionError: the metric is not among what the task computed, or its value is neither 0 nor 1.
     """
     with at_work(), np.errstate(all="ignore"):
-        told: Mapping[str, Any] = task.process_results(doc, list(results))
-    if metric not in told:
-        others = ", ".join(map(str, told)) or "nothing"
+        values: Mapping[str, object] = task.process_results(doc, list(results))
+    if metric not in values:
+        others = ", ".join(map(str, values)) or "nothing"
         raise LesionError(
             f"The task {title} of lm-evaluation-harness did not compute {metric} for an answer but {others}; choose "
             f"with metric=…."
         )
-    value = told[metric]
+    value = values[metric]
     if is_verdict(value):
         return bool(value)
     raise LesionError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,13 +23,13 @@ KINDS: dict[str, Kind] = {
     "loglikelihood": "choose",
     "loglikelihood_rolling": "score",
 }
-# What a task may say about how its answers are generated, besides how they are sampled; the rest is refused.
-LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-_SAMPLING = ("do_sample", "temperature", "top_p")
-# Settings that say what is so anyhow.
-NEUTRAL = {"num_beams": 1, "repetition_penalty": 1.0}
-DEFAULT_LIMIT = 256
-"""New tokens of an answer where a task states no limit, as the harness has it."""
+# What a task may say about how its answers are generated; the rest is refused, unless it says what is so anyhow.
+_LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+Settings = Mapping[str, Any]
+_KNOWN = ("until", *_LIMITS, "do_sample", "temperature", "top_p")
+_NEUTRAL = {"num_beams": 1, "repetition_penalty": 1.0}
+# New tokens of an answer where a task states no limit, as the harness has it.
+_DEFAULT_LIMIT = 256
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ class Subtask:
         task: the harness's object.
         metric: what says right or wrong; "" for running text.
         rule: the filter that reads an answer.
-        max_new_tokens, stop: how an answer ends.
     """
 
     name: HarnessName
@@ -95,7 +94,7 @@ class Subtask:
         """What the harness sends for every document, as it sends it: contexts, continuations, texts.
 
         Raises:
-            LesionError: a document cannot be written, or asks for more than one kind of thing.
+            LesionError: a document cannot be written, or asks for more than one kind of answer.
         """
         documents = self.documents
         self.task.set_fewshot_seed(seed=FEWSHOT_SEED)
@@ -138,18 +137,14 @@ class Subtask:
         return digest(self.task, self.metric, self.rule) if self.rule is not None else ""
 
     def items(self, alone: bool) -> list[Item]:
-        """The documents as items.
-
-        Args:
-            alone: whether this is the only task that is asked; else ids and groups name it.
-        """
+        """The documents as items; their ids and groups name the task unless it is asked alone."""
         with at_work():
             return [self._item(index, arguments, alone) for index, arguments in enumerate(self.arguments)]
 
     def _item(self, index: int, arguments: tuple[tuple[Any, ...], ...], alone: bool) -> Item:
         doc = self.documents[index]
-        told = hashlib.sha256(json.dumps(arguments, default=str).encode()).hexdigest()[:8]
-        contexts = [str(one[0]) for one in arguments]
+        fingerprint = hashlib.sha256(json.dumps(arguments, default=str).encode()).hexdigest()[:8]
+        contexts = [str(before) for before, *_ in arguments]
         choices: tuple[str, ...] = ()
         if self.task.OUTPUT_TYPE == "multiple_choice":
             choices = tuple(map(str, self.task.doc_to_choice(doc)))
@@ -159,7 +154,7 @@ class Subtask:
             choices = (str(arguments[0][1]),)
         gold, *aliases = self.golds(doc, choices) or [""]
         return Item(
-            id=f"{index}-{told}" if alone else f"{self.title}/{index}-{told}",
+            id=f"{index}-{fingerprint}" if alone else f"{self.title}/{index}-{fingerprint}",
             question=contexts[0],
             gold=gold,
             aliases=tuple(aliases),
@@ -170,28 +165,21 @@ class Subtask:
         )
 
     def golds(self, doc: Any, choices: Sequence[str] = ()) -> list[str]:
-        """The right answers as texts, those that can be told."""
+        """The right answers as texts, those that are known."""
         if self.kind == "score":
             return []
         if self.task.OUTPUT_TYPE == "loglikelihood":
             return list(choices)
-        target = self.task.doc_to_text(doc) if self._in_questions else self.task.doc_to_target(doc)
+        in_questions = bool(getattr(self.task, "multiple_input", 0))
+        target = self.task.doc_to_text(doc) if in_questions else self.task.doc_to_target(doc)
         if not choices and self.task.config.doc_to_choice is not None:
             choices = tuple(map(str, self.task.doc_to_choice(doc)))
         targets = list(target) if isinstance(target, list | tuple) else [target]
-        found = [choices[one] if isinstance(one, int) and 0 <= one < len(choices) else str(one) for one in targets]
-        return [text for text in found if not choices or text in choices]
-
-    @property
-    def _in_questions(self) -> bool:
-        return bool(getattr(self.task, "multiple_input", 0))
+        texts = [choices[at] if isinstance(at, int) and 0 <= at < len(choices) else str(at) for at in targets]
+        return [text for text in texts if not choices or text in choices]
 
     def gold_pair(self, index: int, gold: str) -> tuple[str, str]:
-        """The context of a document, and what would be right to say behind it.
-
-        Raises:
-            LesionError: no right answer can be told.
-        """
+        """The context of a document, and what would be right to say behind it; `LesionError` where nothing is known."""
         arguments, doc = self.arguments[index], self.documents[index]
         if self.task.OUTPUT_TYPE == "loglikelihood":
             return arguments[0][0], arguments[0][1]
@@ -221,7 +209,8 @@ class Subtask:
             return self._judge_scores(item, answer, doc)
         results = self._read(doc, [answer.text])
         correct = measured(self.task, self.metric, doc, results, self.title)
-        read = next((one for one in _flat(results) if isinstance(one, str)), None)
+        flat = [part for result in results for part in (result if isinstance(result, list | tuple) else [result])]
+        read = next((part for part in flat if isinstance(part, str)), None)
         lost = read is None or not read.strip() or read in fallbacks(self.rule)
         return Verdict(correct, None if lost else read)
 
@@ -257,29 +246,30 @@ def unread(kind: Kind) -> Verdict:
     return Verdict(False, "") if kind == "score" else judge.UNREAD
 
 
-def _flat(results: Sequence[Any]) -> list[Any]:
-    return [one for result in results for one in (result if isinstance(result, list | tuple) else [result])]
+def generation(settings: Settings) -> tuple[int, tuple[str, ...], list[str]]:
+    """The most new tokens of an answer, the strings that end it, and the settings of other ways of decoding."""
+    until = settings.get("until") or ()
+    stop = (until,) if isinstance(until, str) else until
+    limit = next((int(settings[key]) for key in _LIMITS if settings.get(key) is not None), _DEFAULT_LIMIT)
+    others = [key for key, value in settings.items() if key not in _KNOWN and _NEUTRAL.get(key) != value]
+    return limit, tuple(text for text in stop if text), others
 
 
 def _decoding(task: Any, name: HarnessName, title: str) -> tuple[int, tuple[str, ...]]:
     """The most new tokens of an answer, and the strings that end it."""
-    settings = dict(task.config.generation_kwargs or {})
+    settings = task.config.generation_kwargs or {}
+    limit, stop, others = generation(settings)
     sampled = settings.get("do_sample") is not False and float(settings.get("temperature") or 0) > 0
-    sampled = sampled or bool(settings.get("do_sample"))
     repeats = int(task.config.repeats or 1)
-    until = settings.pop("until", None) or ()
-    limit = next((int(settings[key]) for key in LIMITS if settings.get(key) is not None), DEFAULT_LIMIT)
-    others = [key for key, value in settings.items() if key not in (*LIMITS, *_SAMPLING) and NEUTRAL.get(key) != value]
     wants = (
-        ["to sample its answers"] * sampled
+        ["to sample its answers"] * (sampled or bool(settings.get("do_sample")))
         + [f"{repeats} answers to every question"] * (repeats > 1)
         + [f"to decode with {', '.join(others)}"] * bool(others)
     )
     if wants and not name.study_decoding:
-        asked = HarnessName(name.task, name.metric, name.filter, name.shots, name.path, True)
         raise UsageError(
             f"The task {title} of lm-evaluation-harness wants {' and '.join(wants)}. A study decodes all tasks in one "
-            f"way, greedily unless --temperature says otherwise; write '{asked}' to ask it so."
+            f"way, greedily unless --temperature says otherwise; write '{replace(name, study_decoding=True)}' to ask "
+            f"it so."
         )
-    stop = (until,) if isinstance(until, str) else tuple(until)
-    return limit, tuple(text for text in stop if text)
+    return limit, stop

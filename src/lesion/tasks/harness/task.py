@@ -34,8 +34,7 @@ class Harness:
 
     Attributes:
         name: as typed: `harness:NAME`, with `?metric=…&filter=…&shots=K&path=FOLDER&decoding=study` behind it.
-        kind, max_new_tokens, stop, style: see `Task`.
-        subtasks: what is asked, by the names that the harness has for them.
+        subtasks: what is asked, by the names that the harness has for them; for the others see `Task`.
     """
 
     name: str
@@ -66,11 +65,7 @@ class Harness:
         return cls(name, first.kind, first.max_new_tokens, first.stop, subtasks)
 
     def load(self) -> Sequence[Item]:
-        """Every document, in the order of the data sets.
-
-        Raises:
-            LesionError: one of them cannot be written.
-        """
+        """Every document, in the order of the data sets; it raises `LesionError` where one cannot be written."""
         return self._items
 
     @cached_property
@@ -89,14 +84,8 @@ class Harness:
     def parts(self, model: Speaker, item: Item, style: str, max_new_tokens: int) -> tuple[Part, ...]:
         """The requests that ask a model an item.
 
-        Args:
-            model: who is asked.
-            item: one of `load()`.
-            style: must be `raw`.
-            max_new_tokens: for which there must be room behind a prompt.
-
         Raises:
-            UsageError: another style was asked for, or there is no room for such an answer.
+            UsageError: the style is not `raw`, or there is no room for so many new tokens behind a prompt.
             LesionError: a continuation has no tokens or does not fit; a text has no tokens.
         """
         if style != "raw":
@@ -126,15 +115,11 @@ class Harness:
         scores = tuple(score for answer in answers for score in answer.scores)
         if self.kind == "score":
             return Answer("", read, "stop", (sum(scores),))
-        greedy = tuple(one for answer in answers for one in answer.greedy)
+        greedy = tuple(said for answer in answers for said in answer.greedy)
         return Answer(self._of(item).chosen(item, scores), 0, "stop", scores, greedy=greedy)
 
     def gold(self, model: Speaker, item: Item) -> Part:
-        """What is asked to score the right answer of an item after its prompt.
-
-        Raises:
-            LesionError: no right answer can be told, or it does not fit the context.
-        """
+        """What scores the right answer of an item after its prompt; `LesionError` where there is none or no room."""
         pair = self._of(item).gold_pair(int(item.metadata["document"]), item.gold)
         (part,) = _tokens(model).likelihood([pair])
         return part

@@ -46,32 +46,24 @@ class HarnessTokens:
 
     @property
     def prefix(self) -> int:
-        """The token that a text without anything before it stands behind: the first of a text, else the last.
-
-        Raises:
-            LesionError: the tokenizer has neither.
-        """
-        tokenizer = self.tokenizer
-        found = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
-        if found is None:
+        """The token that begins a text, else the one that ends it; it raises `LesionError` where there is neither."""
+        tokens = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
+        prefix = next((token for token in tokens if token is not None), None)
+        if prefix is None:
             raise LesionError(
                 f"The tokenizer of {self.name} names neither a first nor a last token of a text (bos, eos); the "
                 f"harness needs one."
             )
-        return int(found)
+        return int(prefix)
 
     def encode(self, text: str) -> list[int]:
         """A text with what the tokenizer begins texts with, unless it begins with that already."""
         return self._encode(text, self.tokenizer.decode([self.prefix]))
 
     def _encode(self, text: str, begun: str | None) -> list[int]:
-        if begun is not None and text.startswith(begun):
-            return self._plain(text)
-        settings = {} if self.add_bos is None else {"add_special_tokens": self.add_bos}
+        begins = False if begun is not None and text.startswith(begun) else self.add_bos
+        settings = {} if begins is None else {"add_special_tokens": begins}
         return list(self.tokenizer.encode(text, verbose=False, **settings))
-
-    def _plain(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(text, add_special_tokens=False, verbose=False))
 
     def pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         """The ids of a context and those of what follows it.
@@ -81,7 +73,7 @@ class HarnessTokens:
         `prefix`.
         """
         if not context:
-            ids = self._plain(continuation)
+            ids = list(self.tokenizer.encode(continuation, add_special_tokens=False, verbose=False))
             return ([self.prefix], ids) if ids[:1] != [self.prefix] else (ids[:1], ids[1:])
         bare = context.rstrip()
         before = self.encode(bare)
