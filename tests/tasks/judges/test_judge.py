@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.tasks.judges import judge
@@ -78,7 +78,6 @@ def test_normalisation_by_example(written, normal):
     assert judge.normalise(written) == normal
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_normalising_twice_is_normalising_once(text):
     once = judge.normalise(text)
@@ -88,7 +87,6 @@ def test_normalising_twice_is_normalising_once(text):
     assert once == " ".join(once.split())
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["the", "red", "art", "party", "of"]), min_size=1, max_size=5))
 def test_whole_words_are_found_as_a_naive_search_finds_them(words):
     kept = [word for word in words if word != "the"] or words

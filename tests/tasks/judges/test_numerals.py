@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.tasks.judges.numerals import EXPONENT, LONGEST, quantity, same
@@ -21,13 +21,11 @@ def value(text: str) -> Fraction:
     return read.value
 
 
-@settings(deadline=None)
 @given(INTEGERS, st.sampled_from([",", " ", "\u00a0", "\u2009", "\u202f", "'", "’", "_", r"\,", "{,}"]))
 def test_digits_in_threes_are_the_number_without_separators(number, mark):
     assert value(f"{number:,}".replace(",", mark)) == number
 
 
-@settings(deadline=None)
 @given(INTEGERS, st.integers(0, 12), st.integers(-99, 99), st.sampled_from(["", "-", "−", "–", "+", "-$", "$-"]))
 def test_decimals_and_powers_of_ten_have_their_exact_values(digits, places, power, sign):
     written = f"{digits}".rjust(places + 1, "0")
@@ -38,7 +36,6 @@ def test_decimals_and_powers_of_ten_have_their_exact_values(digits, places, powe
     assert value(rf"{sign}{written} \times 10^{{{power}}}") == exact
 
 
-@settings(deadline=None)
 @given(st.integers(1, 999), st.integers(1, 99), st.integers(1, 99))
 def test_fractions_and_mixed_numbers_have_their_exact_values(whole, above, more):
     below = above + more

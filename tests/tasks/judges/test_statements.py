@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.tasks.judges.statements import given_first, last, stated
@@ -84,7 +84,6 @@ def test_a_number_given_before_its_explanation(text, number):
     assert given_first(text) == number
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="0123456789.,:/-−–±½²^()*x= \n$%eEkmnotrabc'", max_size=80))
 def test_what_is_stated_stands_in_the_text(text):
     for number in (stated(text), given_first(text), (last(text) or (None, 0))[0]):

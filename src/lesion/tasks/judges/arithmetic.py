@@ -48,10 +48,7 @@ def exact_decimals(expression: Any) -> Any:
 
 
 def bits(expression: Any) -> float:
-    """An upper bound of log2 of the largest number that evaluating a sympy expression can meet.
-
-    math-verify parses without evaluating, so that the bound can be taken before any power is computed.
-    """
+    """An upper bound of log2 of the largest number that evaluating a sympy expression meets, taken before that."""
     import sympy
 
     inside = expression.flat() if isinstance(expression, sympy.MatrixBase) else getattr(expression, "args", ())

@@ -46,9 +46,9 @@ def based(text: str) -> tuple[str, int] | None:
     return f"-{numeral.lstrip('0') or 0}" if digits.startswith("-") else numeral.lstrip("0") or "0", base
 
 
-def other_bases(one: str, other: str) -> bool:
+def other_bases(first: str, second: str) -> bool:
     """Whether both texts name bases of numerals, as in `12_5, 20_5`, and not the same; the last side of an equation."""
-    named = [sorted(map(int, _SUBSCRIPT.findall(text.rpartition("=")[2]))) for text in (one, other)]
+    named = [sorted(map(int, _SUBSCRIPT.findall(text.rpartition("=")[2]))) for text in (first, second)]
     return all(named) and named[0] != named[1]
 
 

@@ -54,6 +54,7 @@ _MATH = re.compile(
     re.DOTALL,
 )
 
+_TOO_MUCH = (TimeoutError, RecursionError, MemoryError, OverflowError)
 _MIXED = re.compile(rf"(?<![\w.,}}/^])(\d+){SPACE}(\d+)/(\d+)(?![\d.,/%\\])")
 _NUMBER_ALONE = re.compile(rf"[-−]?{SPACE}?{DECIMAL}")
 
@@ -61,50 +62,18 @@ _NUMBER_ALONE = re.compile(rf"[-−]?{SPACE}?{DECIMAL}")
 def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: bool = True) -> Verdict:
     r"""Judge a solution written in words and mathematics by the answer it arrives at.
 
-    The answer is read at the first of these that is there and not empty: the last `\boxed{…}`; the
-    last value behind `####`; the last "answer is …" or "answer: …"; a first line that is a number alone and is
-    explained below it ("12", then "Because …"); the end of the text (its last number or formula). Where the text has
-    `<answer>` tags or ends its thinking with `</think>`, these places are looked for behind the tag first.
+    The answer is read at the first of these places that is not empty: the last `\boxed{…}`; the last value behind
+    `####`; the last "answer is …" or "answer: …"; a first line that is a number alone and is explained below it ("12",
+    then "Because …"); the end of the text (its last number or formula). Where the text has `<answer>` tags or ends its
+    thinking with `</think>`, these places are looked for behind the tag first.
 
-    What can be taken in several ways is decided so (`lesion.tasks.judges.numerals`, `lesion.tasks.judges.statements`):
-
-    | written | read as |
-    |---|---|
-    | `1,200`, `1 200`, `1'200`, `1_200`, `$1,200.00` | 1200; spaces may be thin or unbreakable; a point is decimal |
-    | `1,5`, `1.200,50`, `2:30` | right only for a gold answer written alike: no decimal commas, no times in hours |
-    | `3 1/2`, `1½`, `½`, `\frac12` | 7/2, 3/2, 1/2, 1/2 |
-    | `1e6`, `1.2e3`, `6.02 × 10^23` | their values, up to an exponent of 999 |
-    | `12.5%` | 12.5 or 0.125, whichever the question asks for; `12.5%` is not `0.125%` |
-    | `1.5 million`, `$20k`, `2 dozen` | 1500000, 20000, 24; or 1.5, 20, 2, if that is the gold answer |
-    | `20k`, `20 k`, `20K`, `1.5M`, `2B` in prose | like `20 thousand`, `1.5 million`; in a formula they are variables |
-    | `3 million 200 thousand`, `2 thousand 500` | 3200000, 2500 |
-    | `2^3`, `2^(1+2)`, `10 - 3`, `3 x 4` | 8, 8, 7, 12 |
-    | `0.1 + 0.2`, `$1.10 + $2.20`, `1½ * 2`, `0.1x + 0.2x` | 3/10, 33/10, 3, 3/10 x: exact, not in binary |
-    | `0.1\overline{6}` | 1/6 |
-    | `4343_6`, `4343₆`, `4343 in base 6` | digits and base; without a base, right for the same digits in any base |
-    | `5!` | 120 in a formula and alone behind `####`; 5 in a sentence, where it may be an exclamation |
-    | `3 : 4` where the answer begins | the ratio `3:4` |
-    | `30 - 16 = 14`, `7 = 10 - 3` | 14, 7: the last side that is one number |
-    | `−3`, `–3`, `negative 3`, `±3` | -3, -3, -3; `±3` is two numbers and not 3 |
-    | `not 10 but 12`, `12, not 10`, `10, no, 12` | 12 |
-    | `between 10 and 12, namely 12` | 12 |
-    | `between 10 and 12`, `10–12`, `10 to 12`, `10 or 12` | nothing: neither 10 nor 12 is stated |
-    | `12 and 10` | nothing: two answers that differ; of `12 apples and 3 pears` the 12 |
-    | `not 12`, `cannot be 12`, `12 is wrong`, `12 is not the answer`, `neither 10 nor 12` | nothing: it is denied |
-    | `$3$ or $4$`, `not $x$`, `over $12$` | as without dollar signs |
-    | `10 < x < 12`, `x ≥ 12`, `more than 12`, `higher than 12`, `over 12`, `exceeds 12` in prose | nothing: a bound |
-    | `> 12`, `\geq 12`, `\neq 12`, `more than 12`, also in a box | right only for a gold answer written alike |
-    | `at least 12`, `at most 12`, `12 or more` | 12: that is how "at least how many" is answered |
-    | `12 - 13%` | nothing: a range of percentages or a difference |
-    | `10-12` | the difference -2, and neither 10 nor 12 |
-    | `18 dollars`, `18 €`, `90°`, `12 m²`, `**12**.` | 18, 18, 90, 12, 12: units are not compared |
-    | `twelve` | nothing, unless the gold answer has no digits |
+    What can be taken in several ways is decided as the table in `docs/internals.md` says (`numerals.py`,
+    `statements.py`).
 
     Numbers are compared exactly: 15.0000001 is not 15. Where both have six decimals or more, as `0.333333` and 1/3
     have, they may differ by half a unit in the last place of the coarser one. Everything else goes to math-verify,
-    without its signals (they work in the main thread only) and within limits of its own: answers longer than
-    `LONGEST` characters are not read, numbers of more than `BITS` bits are not computed, and a comparison of more than
-    `SECONDS` counts as unequal.
+    without its signals (they work in the main thread only) and within limits: answers longer than `LONGEST` characters
+    are not read, numbers of more than `BITS` bits are not computed, a comparison of more than `SECONDS` is unequal.
 
     Args:
         text: what the model wrote.
@@ -112,9 +81,6 @@ def math_answer(text: str, gold: str, aliases: Sequence[str] = (), complete: boo
         aliases: other right answers.
         complete: whether the model ended the text itself. In a text cut off at the token limit the last
             number is the place where it was cut, not an answer: only a marked answer is read there.
-
-    Returns:
-        The verdict; `parsed` is the answer as written (`20k` as `20 thousand`), or None when none could be read.
     """
     words_allowed = not any(character.isdigit() or character in VULGAR for character in gold)
     for candidate in _candidates(text[-TAIL:], complete, words_allowed):
@@ -195,8 +161,7 @@ def _last_value(text: str) -> str | None:
 def _stated_formulas(text: str) -> list[re.Match[str]]:
     """The formulas of a text without those that its words deny or leave open, as in "not $x$" and "$3$ or $4$"."""
     plain = _undelimited(text)
-    numbers = statements.found(plain)
-    spans = [(begin, end) for _, begin, end in numbers]
+    spans = [(begin, end) for _, begin, end in statements.stated_numbers(plain)]
 
     def is_stated(formula: re.Match[str]) -> bool:
         if _NUMBER_ALONE.fullmatch(_content(formula)):
@@ -230,21 +195,21 @@ def _clean(answer: str) -> str:
 
 
 def _equal(answer: str, gold: str) -> bool:
-    one, other = quantity(answer), quantity(gold)
-    if one is not None and other is not None:
-        return same(one, other)
+    answer_value, gold_value = quantity(answer), quantity(gold)
+    if answer_value is not None and gold_value is not None:
+        return same(answer_value, gold_value)
     if _plain_latex(answer) == _plain_latex(gold):
         return True
     if _is_no_value(answer) or _is_no_value(gold) or other_bases(answer, gold):
         return False
-    one_based, other_based = based(answer), based(gold)
-    if one_based and other_based:
-        return one_based == other_based
-    if one_based or other_based:  # the question says in which base the other is
-        return _equal(one_based[0] if one_based else answer, other_based[0] if other_based else gold)
-    one, other = _computed(answer), _computed(gold)
-    if one is not None and other is not None:
-        return same(one, other)
+    answer_based, gold_based = based(answer), based(gold)
+    if answer_based and gold_based:
+        return answer_based == gold_based
+    if answer_based or gold_based:  # the question says in which base the other is
+        return _equal(answer_based[0] if answer_based else answer, gold_based[0] if gold_based else gold)
+    answer_value, gold_value = _computed(answer), _computed(gold)
+    if answer_value is not None and gold_value is not None:
+        return same(answer_value, gold_value)
     return _verified(_parsed(gold), _parsed(answer))
 
 
@@ -285,13 +250,13 @@ def _parsed(answer: str) -> tuple[Any, ...]:
     def read() -> list[Any]:
         boxed = parse(f"\\boxed{{{text}}}", parsing_timeout=None)
         readable = [part for part in boxed if not isinstance(part, str)]
-        found = readable or parse(text, parsing_timeout=None, fallback_mode="no_fallback") or boxed
-        computable = [part for part in found if isinstance(part, str) or bits(part) <= BITS]
+        parts = readable or parse(text, parsing_timeout=None, fallback_mode="no_fallback") or boxed
+        computable = [part for part in parts if isinstance(part, str) or bits(part) <= BITS]
         return [part if isinstance(part, str) else exact_decimals(part) for part in computable]
 
     try:
         return tuple(within(SECONDS, read))
-    except (TimeoutError, RecursionError, MemoryError, OverflowError):
+    except _TOO_MUCH:
         return ()
 
 
@@ -316,7 +281,7 @@ def _verified(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
 
     try:
         return within(SECONDS, lambda: bool(verify(list(gold), list(answer), timeout_seconds=None)))
-    except (TimeoutError, RecursionError, MemoryError, OverflowError):
+    except _TOO_MUCH:
         return False
 
 

@@ -115,17 +115,17 @@ def spelled(number: str) -> str:
     return number if quantity(words) is None else words
 
 
-def same(one: Quantity, other: Quantity) -> bool:
+def same(first: Quantity, second: Quantity) -> bool:
     """Whether two numbers are the same, as written or rounded.
 
     Where just one of them has a percent sign or a word such as "million", that may be the unit that the question
     asks in: its amount alone counts too. Exact values must be equal; where both have at least `PLACES` decimals,
     they must be equal to half a unit in the last place of the coarser.
     """
-    pairs = [(one.value, other.value)]
-    if (one.factor is None) != (other.factor is None):
-        pairs.append((one.amount, other.amount))
-    places = min(one.places, other.places)
+    pairs = [(first.value, second.value)]
+    if (first.factor is None) != (second.factor is None):
+        pairs.append((first.amount, second.amount))
+    places = min(first.places, second.places)
     slack = Fraction(1, 2 * 10 ** int(min(places, 2 * EXPONENT))) if PLACES <= places < math.inf else Fraction(0)
     return any(abs(left - right) <= slack for left, right in pairs)
 

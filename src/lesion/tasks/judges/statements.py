@@ -76,13 +76,13 @@ def stated(sentence: str) -> str | None:
     ratio = _RATIO.match(sentence)
     if ratio:
         return ratio[0].strip()
-    firsts = [first for side in _EQUALS.split(sentence) if (first := next(_numbers(side), None))]
+    firsts = [first[0] for side in _EQUALS.split(sentence) if (first := next(stated_numbers(side), None))]
     return next((first for first in reversed(firsts) if _single(first)), firsts[-1] if firsts else None)
 
 
 def last(text: str) -> tuple[str, int] | None:
     """The last number that a text states and where it ends; of a final `7 = 10 - 3` the 7. None without one."""
-    numbers = list(found(text))
+    numbers = list(stated_numbers(text))
     if not numbers:
         return None
     number, begin, end = numbers[-1]
@@ -122,12 +122,7 @@ def _single(number: str) -> bool:
     return quantity(spelled(number)) is not None or _LISTED.fullmatch(number) is not None or based(number) is not None
 
 
-def _numbers(text: str) -> Iterator[str]:
-    for number, _, _ in found(text):
-        yield number
-
-
-def found(text: str) -> Iterator[tuple[str, int, int]]:
+def stated_numbers(text: str) -> Iterator[tuple[str, int, int]]:
     """The numbers that a text states, in order, each with its beginning and end."""
     runs = [_unsigned(text, match.start(), _with_base(text, match.end())) for match in _RUN.finditer(text)]
     dropped = {place for place, (begin, end) in enumerate(runs) if unstated(text, begin, end)}
@@ -141,8 +136,8 @@ def found(text: str) -> Iterator[tuple[str, int, int]]:
         elif (_OR.fullmatch(gap) and text[close : close + 2].strip() != "=") or (
             _AND.fullmatch(gap) and _BEGUN.search(text[max(0, begin - 30) : begin]) and _ENDED.match(text, close)
         ):
-            one, other = quantity(text[begin:end]), quantity(text[following:close])
-            if one is None or other is None or not same(one, other):
+            first, second = quantity(text[begin:end]), quantity(text[following:close])
+            if first is None or second is None or not same(first, second):
                 dropped |= {place, place + 1}
         elif _CORRECTED.fullmatch(gap):
             dropped.add(place)
