@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
@@ -101,7 +101,6 @@ def test_prompt_and_answer_of_a_jsonl_file_are_one_text_as_they_stand(task, kind
 words = st.lists(st.sampled_from(["the cat", "A", "Answer:", " ", "\n", ".", "4", "("]), min_size=1, max_size=6)
 
 
-@settings(deadline=None)
 @given(words.map("".join), words.map("".join))
 @pytest.mark.parametrize("style", PROMPTS)
 @pytest.mark.parametrize("kind", KINDS)
@@ -121,7 +120,6 @@ def test_prompt_and_continuation_read_as_the_text_that_they_are(task, kind, styl
         assert task_solved == prompt + ids
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([*CONTROLS, "a", " ", "\n"]), max_size=5).map("".join),
     st.lists(st.sampled_from([*CONTROLS, "a", " ", "\n"]), max_size=5).map("".join),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers, processors
 from tokenizers.models import WordLevel
@@ -174,7 +174,6 @@ hostile = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(hostile)
 @pytest.mark.parametrize("style", [style for style in styles() if style not in ("auto", "raw")])
 def test_control_tokens_in_a_question_stay_text(style, pieces):
@@ -187,7 +186,6 @@ def test_control_tokens_in_a_question_stay_text(style, pieces):
     assert CHATTY.tokenizer.decode(ids) == CHATTY.tokenizer.decode(harmless).replace("-a-", f"-{text}-")
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=40))
 def test_a_harmless_question_is_encoded_as_the_tokenizer_encodes_the_whole(text):
     if any(control in text for control in CONTROLS):

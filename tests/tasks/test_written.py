@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.tasks.written import Written, beginning, names_control
@@ -22,7 +22,6 @@ def control_ids(tokenizer, ids):
     return [id for id in ids if id in tokenizer.convert_tokens_to_ids(CONTROLS)]
 
 
-@settings(deadline=None)
 @given(pieces)
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("kind", KINDS)
@@ -36,7 +35,6 @@ def test_a_hostile_question_differs_from_a_harmless_one_by_its_text_alone(kind, 
     assert tokenizer.decode(ids) == tokenizer.decode(harmless).replace("a@", text)
 
 
-@settings(deadline=None)
 @given(pieces.map("".join))
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("kind", KINDS)

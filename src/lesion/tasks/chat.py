@@ -34,11 +34,8 @@ def render(tokenizer: Any, turns: Sequence[Mapping[str, str]], name: str, **argu
     A template is a program by whoever made the checkpoint. It runs in the sandbox of transformers, and first in one
     that refuses products and powers beyond measure, within limits of time and memory.
 
-    Args:
-        tokenizer: of a model that has a chat template.
-        turns: `role` and `content` of each.
-        name: of the model, for messages.
-        arguments: of `apply_chat_template`.
+    `turns` have a `role` and a `content` each; `name` is that of the model, for messages; `arguments` are those of
+    `apply_chat_template`.
 
     Raises:
         LesionError: the template is broken, refuses the conversation, breaks out of the sandbox, or takes too long or
@@ -47,11 +44,12 @@ def render(tokenizer: Any, turns: Sequence[Mapping[str, str]], name: str, **argu
     content = sum(len(text) for turn in turns for text in turn.values())
 
     def work() -> str:
+        messages = [dict(turn) for turn in turns]
         template = getattr(tokenizer, "chat_template", None)
         if isinstance(template, str):
             given = {**tokenizer.special_tokens_map, **arguments}
-            _bounded(template).render(messages=[dict(turn) for turn in turns], tools=None, documents=None, **given)
-        return str(tokenizer.apply_chat_template([dict(turn) for turn in turns], tokenize=False, **arguments))
+            _bounded(template).render(messages=messages, tools=None, documents=None, **given)
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, **arguments))
 
     try:
         with _memory():
@@ -74,9 +72,9 @@ def _refusal(name: str, why: str) -> LesionError:
 
 def _why(error: Exception) -> str:
     if isinstance(error, TemplateError):
-        told = short(" ".join(str(error.message or type(error).__name__).split()), 200).rstrip(".")
+        message = short(" ".join(str(error.message or type(error).__name__).split()), 200).rstrip(".")
         line = getattr(error, "lineno", None)
-        return f"{told} (line {line})" if line else told
+        return f"{message} (line {line})" if line else message
     return reason(error)
 
 
@@ -99,14 +97,14 @@ class _Bounded(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """The product or the power, unless it is beyond measure."""
         if operator == "**":
-            if not all(isinstance(one, int | float) and abs(one) <= 64 for one in (left, right)):
+            if not all(isinstance(number, int | float) and abs(number) <= 64 for number in (left, right)):
                 raise TemplateError("it takes a power that is too large")
         elif isinstance(left, int | float) and isinstance(right, int | float):
             if abs(left) > LARGEST_NUMBER or abs(right) > LARGEST_NUMBER:
                 raise TemplateError("it multiplies numbers that are too large")
         else:
-            count = next((one for one in (left, right) if isinstance(one, int)), 0)
-            text = right if isinstance(left, int) else left
+            count, text = (left, right) if isinstance(left, int) else (right, left)
+            count = count if isinstance(count, int) else 0
             if count * len(text) > LONGEST_REPETITION:
                 raise TemplateError(f"it repeats a text {count:,} times")
         return super().call_binop(context, operator, left, right)
@@ -135,7 +133,7 @@ def _memory() -> Iterator[None]:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = pages * resource.getpagesize() + MEMORY
-    limits = [most, *(one for one in (soft, hard) if one != resource.RLIM_INFINITY)]
+    limits = [most, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
     resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
     try:
         yield

@@ -34,16 +34,8 @@ def encode_choices(model: Speaker, task: Task, item: Item, style: str | None = N
         UsageError: see `resolve`.
         LesionError: a choice has no tokens.
     """
-    style = resolve(model, task, style)
-    prompt = write(model, task, item, style)
-    ending = _ending(model.tokenizer, prompt, item, style)
-    encoded = []
-    for choice in item.choices:
-        ids = _follow(model.tokenizer, prompt, apart(ending, choice))
-        if not ids:
-            raise LesionError(f"The choice '{choice}' of item {item.id} of {task.name} has no tokens.")
-        encoded.append(tuple(ids))
-    return tuple(encoded)
+    prompt, ending = _prompt(model, task, item, style)
+    return tuple(tuple(_choice(model, task, item, prompt, apart(ending, choice))) for choice in item.choices)
 
 
 @dataclass(frozen=True)
@@ -73,58 +65,43 @@ class Contrasted:
 def encode_contrast(model: Speaker, task: Task, item: Item, style: str | None = None) -> Contrasted:
     """An item's prompt with the first token of its right text and that of its tempting text, as they follow it.
 
-    A tokenizer that has no token for a space with the first letters of the word spells the space by itself. Such a
-    token is that of most words alike and would say nothing of this one. So where the right text begins with tokens
-    that are white space alone, they are put behind the prompt, and the tokens are the first behind them: the
-    probability is that of the word, given the white space. A tempting text that begins with the same white space goes
-    on behind it; any other stands there without its own white space (the tokens that the word has behind a line
-    break). A tempting text whose first token is white space where that of the right text is not is left as it is.
-
-    Args:
-        model: who is asked.
-        task: where the item comes from, of kind `contrast`.
-        item: its choices are the right text and the tempting one, perhaps with further ones; the first of these that
-            begins with another token than the right one tempts.
-        style: see `resolve`.
+    A tokenizer without a token for a space with the first letters of a word spells the space by itself, with a token
+    that most words share. So where the right text begins with tokens of white space alone, they are put behind the
+    prompt, and the tokens are the first behind them: the probability is that of the word, given the white space. A
+    tempting text that begins with the same white space goes on behind it; any other stands there without its own (the
+    tokens that the word has behind a line break). A tempting text whose first token is white space where that of the
+    right text is not is left as it is. Of several tempting texts, the first that begins with another token tempts.
 
     Raises:
         UsageError: see `resolve`.
         LesionError: all texts begin with the same token, one has no tokens, or the prompt does not fit the context.
     """
-    style = resolve(model, task, style)
-    prompt = write(model, task, item, style)
-    ending = _ending(model.tokenizer, prompt, item, style)
+    prompt, ending = _prompt(model, task, item, style)
 
-    def follow(text: str) -> list[int]:
-        ids = _follow(model.tokenizer, prompt, apart(ending, text))
-        if not ids:
-            raise LesionError(f"The choice '{text}' of item {item.id} of {task.name} has no tokens.")
-        return ids
+    def first_token(text: str) -> int | None:
+        return _behind(model.tokenizer, space, text, _choice(model, task, item, prompt, apart(ending, text)))
 
-    right = follow(item.choices[0])
-    count = 0
-    while count < len(right) - 1 and _blank(model.tokenizer, right[count]):
-        count += 1
-    space, first = right[:count], right[count]
-    tempting = (_behind(model.tokenizer, space, text, follow(text)) for text in item.choices[1:])
-    other = next((token for token in tempting if token not in (None, first)), None)
-    if other is None:
+    right, *others = item.choices
+    ids = _choice(model, task, item, prompt, apart(ending, right))
+    count = next((place for place, token in enumerate(ids[:-1]) if not _blank(model.tokenizer, token)), len(ids) - 1)
+    space, first = ids[:count], ids[count]
+    tempting = next((token for token in map(first_token, others) if token not in (None, first)), None)
+    if tempting is None:
         token = model.tokenizer.convert_ids_to_tokens(first)
-        more = f" (nor do {len(item.choices) - 2} others differ)" if len(item.choices) > 2 else ""
+        more = f" (nor do {len(others) - 1} others differ)" if len(others) > 1 else ""
         raise LesionError(
-            f"'{item.choices[0]}' and '{item.choices[1]}' of item {item.id} of {task.name} begin with the same token "
-            f"{token!r} of {model.name}{more}: the item has no tempting token apart from the right one; give another "
-            f"with ?tempting=…."
+            f"'{right}' and '{others[0]}' of item {item.id} of {task.name} begin with the same token {token!r} of "
+            f"{model.name}{more}: the item has no tempting token apart from the right one; give another with "
+            f"?tempting=…."
         )
-    ids = (*encode(model, task, item, style), *space)
-    if len(ids) > model.context:
+    whole = (*encode(model, task, item, style), *space)
+    if len(whole) > model.context:
         raise LesionError(
             f"The prompt of item {item.id} of {task.name} fills the context of {model.name}, {model.context:,} "
-            f"tokens, and leaves no room for the white space before '{item.choices[0]}'; leave the item out."
+            f"tokens, and leaves no room for the white space before '{right}'; leave the item out."
         )
     twice = str(item.metadata.get("subject", ""))
-    alike = bool(twice) and twice != item.choices[0] and _behind(model.tokenizer, space, twice, follow(twice)) == first
-    return Contrasted(ids, first, other, alike)
+    return Contrasted(whole, first, tempting, bool(twice) and twice != right and first_token(twice) == first)
 
 
 def encode_gold(
@@ -133,14 +110,7 @@ def encode_gold(
     """The token ids of an item's prompt and of what is right to say after it: what `gold:TASK` scores.
 
     That is the gold choice where there are choices, else the solution, else the gold answer, as `encode_choices` has a
-    choice follow: of items with choices, the score is that of the gold choice. What does not fit the context behind the
-    prompt is cut off at its end, as of running text.
-
-    Args:
-        model: who is asked.
-        task: the task whose gold answers are scored.
-        item: one of its items.
-        style: see `resolve`.
+    choice follow. What does not fit the context behind the prompt is cut off at its end, as of running text.
 
     Raises:
         UsageError: see `resolve`.
@@ -149,12 +119,12 @@ def encode_gold(
     if isinstance(task.of, Harness):
         part = task.of.gold(model, item)
         return part.prompt, part.choices[0]
-    solution = item.gold if item.choices else item.solution or item.gold
+    solution = _solution(item)
     if not solution.strip():
         raise LesionError(f"Item {item.id} of {task.of.name} has no gold answer that could be scored; leave it out.")
     (continuation,) = encode_choices(model, task.of, replace(item, choices=(solution,)), style)
     prompt = encode(model, task.of, item, style, max_new_tokens=1)
-    if len(prompt) == model.context:  # of a choice, room for itself is not asked for there
+    if len(prompt) == model.context:  # `encode` asks for no room behind the prompt of a choice
         raise LesionError(
             f"The prompt of item {item.id} of {task.of.name} fills the context of {model.name}, {model.context:,} "
             f"tokens; leave the item out."
@@ -166,36 +136,23 @@ def encode_said(model: Speaker, task: Task, item: Item, text: str, style: str | 
     """The token ids of what was said behind an item's prompt, as it was said: nothing is put between the two.
 
     Where the text came from a model's own tokens, these are those tokens, unless the model spelt it otherwise than its
-    tokenizer would.
-
-    Args:
-        model: who will read it.
-        task: where the item comes from.
-        item: the question.
-        text: the answer; names of control tokens in it are characters. Perhaps empty.
-        style: see `resolve`.
+    tokenizer would. Names of control tokens in the text are characters. An empty text has no tokens.
 
     Raises:
         UsageError: see `resolve`.
     """
-    return tuple(_follow(model.tokenizer, write(model, task, item, resolve(model, task, style)), text)) if text else ()
+    return tuple(_follow(model.tokenizer, _prompt(model, task, item, style)[0], text)) if text else ()
 
 
 def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = None) -> tuple[int, ...]:
     """The token ids of an item together with its gold solution: a text to observe a model on.
 
     The prompt is that of `encode`. The solution (the gold answer where the data set has none, the gold choice where
-    there are choices) follows it as `encode_choices` has a choice follow: after one space, unless one of the two has
-    white space there already. Of a JSON Lines file in style `raw`, prompt and answer stand as they are, with nothing
-    between them, as one text. An item that is scored as running text has no answer and stands alone.
+    there are choices) follows it as `encode_choices` has a choice follow. Of a JSON Lines file in style `raw`, prompt
+    and answer stand as they are, with nothing between them, as one text. An item that is scored as running text has no
+    answer and stands alone.
 
-    The text may be longer than the model's context, and may have no tokens; who asks decides what becomes of it.
-
-    Args:
-        model: who will read it.
-        task: where the item comes from.
-        item: the question.
-        style: see `resolve`.
+    The text may be longer than the model's context, and may have no tokens; the caller decides what becomes of it.
 
     Raises:
         UsageError: see `resolve`.
@@ -207,12 +164,11 @@ def encode_solved(model: Speaker, task: Task, item: Item, style: str | None = No
         return task.solved(model, item)
     if isinstance(task, JsonLines) and style == "raw":
         return tuple(Written(item.question + item.gold, begin=True).ids(model.tokenizer))
-    solution = item.gold if item.choices else item.solution or item.gold
+    solution = _solution(item)
     if not solution:  # running text is data, whatever style its task names
         return tuple(Written("", item.question, begin=True).ids(model.tokenizer))
-    prompt = write(model, task, item, style)
-    solution = apart(_ending(model.tokenizer, prompt, item, style), solution)
-    return (*prompt.ids(model.tokenizer), *_follow(model.tokenizer, prompt, solution))
+    prompt, ending = _prompt(model, task, item, style)
+    return (*prompt.ids(model.tokenizer), *_follow(model.tokenizer, prompt, apart(ending, solution)))
 
 
 def encode_passage(model: Speaker, task: Task, item: Item) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -221,11 +177,6 @@ def encode_passage(model: Speaker, task: Task, item: Item) -> tuple[tuple[int, .
     Before it stand the special tokens that the tokenizer begins texts with; where there are none, the first token of
     the text, which nothing predicts. A text that does not fit the context is cut at its end. Names of control tokens
     in it are characters.
-
-    Args:
-        model: who reads it.
-        task: where the item comes from.
-        item: its question is the text.
 
     Returns:
         (before, scored), each with at least one token, together no more than the context.
@@ -246,13 +197,26 @@ def encode_passage(model: Speaker, task: Task, item: Item) -> tuple[tuple[int, .
     return tuple(before), tuple(scored)
 
 
-def _ending(tokenizer: Any, prompt: Written, item: Item, style: str) -> str:
-    """The text that a prompt in a style ends with; behind a control token, an answer stands as behind a line break."""
+def _prompt(model: Speaker, task: Task, item: Item, style: str | None) -> tuple[Written, str]:
+    """A prompt and the text that it ends with; behind a control token, an answer stands as behind a line break."""
+    style = resolve(model, task, style)
+    prompt = write(model, task, item, style)
     if style == "raw":
-        return item.question
+        return prompt, item.question
     if style in templates():
-        return templates()[style].template
-    return prompt.pieces(tokenizer)[-1] or "\n"
+        return prompt, templates()[style].template
+    return prompt, prompt.pieces(model.tokenizer)[-1] or "\n"
+
+
+def _solution(item: Item) -> str:
+    return item.gold if item.choices else item.solution or item.gold
+
+
+def _choice(model: Speaker, task: Task, item: Item, prompt: Written, text: str) -> list[int]:
+    ids = _follow(model.tokenizer, prompt, text)
+    if not ids:
+        raise LesionError(f"The choice '{text.strip()}' of item {item.id} of {task.name} has no tokens.")
+    return ids
 
 
 def _follow(tokenizer: Any, prompt: Written, text: str) -> list[int]:
@@ -273,14 +237,7 @@ def _blank(tokenizer: Any, token: int) -> bool:
 
 
 def _behind(tokenizer: Any, space: list[int], text: str, ids: list[int]) -> int | None:
-    """The first token of a text behind tokens of white space; None where it has no more than these.
-
-    Args:
-        tokenizer: whose tokens.
-        space: the tokens of white space; perhaps none.
-        text: what follows.
-        ids: its tokens as it follows the prompt itself.
-    """
+    """The first token of a text, whose ids behind the prompt are given, behind white space; None without one."""
     if ids[: len(space)] == space:
         return next(iter(ids[len(space) :]), None)
     word = text.lstrip()

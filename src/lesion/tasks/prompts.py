@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import resources
 from typing import Any, Protocol, runtime_checkable
 
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.tasks import chat
+from lesion.tasks.source import Fields, packaged
 from lesion.tasks.task import Item, Task
 from lesion.tasks.written import Written, apart, names_control
 
 
 @runtime_checkable
 class Speaker(Protocol):
-    """What prompts need of a model: a `lesion.Model` is one."""
+    """What prompts need of a model: a `lesion.Model` is one.
+
+    Attributes:
+        name: as typed, a hub id, a folder, `bundled:NAME`.
+        tokenizer: the Hugging Face tokenizer.
+        context: the most positions that the model can attend over.
+    """
 
     @property
-    def name(self) -> str:
-        """As typed: a hub id, a folder, `bundled:NAME`."""
-        ...
-
+    def name(self) -> str: ...  # noqa: D102
     @property
-    def tokenizer(self) -> Any:
-        """The Hugging Face tokenizer."""
-        ...
-
+    def tokenizer(self) -> Any: ...  # noqa: D102
     @property
-    def context(self) -> int:
-        """The most positions that the model can attend over."""
-        ...
+    def context(self) -> int: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Template:
     template: str
     special_tokens: str
     instruction: Mapping[str, str] = field(default_factory=dict)
-    checkpoints: tuple[str, ...] = ()
+    checkpoints: Sequence[str] = ()
     repeats: bool = False
 
     def covers(self, subject: str) -> bool:
@@ -61,16 +58,7 @@ class Template:
 @lru_cache(maxsize=1)
 def templates() -> Mapping[str, Template]:
     """The styles of `prompts.toml` by name."""
-    return {
-        name: Template(
-            style["template"],
-            style["special_tokens"],
-            style.get("instruction", {}),
-            tuple(style.get("checkpoints", ())),
-            style.get("repeats", False),
-        )
-        for name, style in _data()["styles"].items()
-    }
+    return {name: Template(**style) for name, style in _data()["styles"].items()}
 
 
 def styles() -> tuple[str, ...]:
@@ -86,14 +74,11 @@ def resolve(model: Speaker, task: Task, style: str | None = None) -> str:
         task: what is asked.
         style: a name of `styles()`; None for the task's own. `auto` is the paper's prompt where the model is
             one of a paper's checkpoints and the prompt covers the subject of the task, else the model's chat
-            template, else `plain`.
-
-    Returns:
-        A name other than `auto`.
+            template, else `plain`; it is never returned.
 
     Raises:
-        UsageError: there is no such style; or `chat` was asked of a model without a chat template; or a
-            paper's prompt was asked for a task about something else.
+        UsageError: there is no such style, the model has no chat template, or a paper's prompt has no instruction for
+            the subject of the task.
     """
     style = style or task.style
     subject: str = getattr(task, "subject", "")
@@ -123,22 +108,15 @@ def encode(
 ) -> tuple[int, ...]:
     """The token ids that ask a model an item, special tokens included.
 
-    In style `raw` the question is the whole prompt and is read as the tokenizer reads any text: names of
-    control tokens in it are control tokens, since whoever writes whole prompts may mean them. In all other
-    styles the question is data: a question that contains `<|im_end|>` is encoded so that these are ten
-    characters. (Such a prompt is encoded in pieces between the control tokens of the template; all others in
-    one. With `chat`, the question is found by the place where the template puts a message; a template that
-    changes its message beyond stripping it cannot be split, and such an item is an error.)
+    In style `raw` the question is the whole prompt and is read as the tokenizer reads any text: names of control tokens
+    in it are control tokens. In all other styles the question is data: `<|im_end|>` in it is ten characters. (Such a
+    prompt is encoded in pieces between the control tokens of the template, all others in one. With `chat`, a template
+    that changes its message beyond stripping it cannot be split, and such an item is an error.)
 
     A special token that begins the text is written once, by the tokenizer or by the template; an end-of-text
     token that a tokenizer appends is left off, since the answer is to follow.
 
-    Args:
-        model: who is asked.
-        task: what is asked.
-        item: the question.
-        style: see `resolve`.
-        max_new_tokens: room that the answer needs; None for the task's own limit.
+    `max_new_tokens` is the room that the answer needs; None for the task's own limit.
 
     Raises:
         UsageError: see `resolve`.
@@ -167,14 +145,8 @@ def write(model: Speaker, task: Task, item: Item, style: str) -> Written:
     Shots of an item stand before its question, each in the form of the style with its solution behind it as a choice
     would follow, and an empty line between two; in style `chat` they are earlier turns.
 
-    Args:
-        model: who is asked.
-        task: what is asked.
-        item: the question.
-        style: as `resolve` has it, not `auto`.
-
     Raises:
-        UsageError: the item has shots, and the style has no place for them.
+        UsageError: the item has shots, and the style (one that `resolve` returned) has no place for them.
         LesionError: the chat template changes a message in which the question cannot be told from the template; or it
             has turns for shots, and one of them names a control token.
     """
@@ -182,13 +154,13 @@ def write(model: Speaker, task: Task, item: Item, style: str) -> Written:
     if style == "raw":
         return Written(_repeated(item, "", ""), begin=True)
     if style == "chat":
-        return _write_chat(model, _chat_message(item.question, subject), item)
+        return _write_chat(model, item, _data()["instructions"]["chat"].get(subject, ""))
     template = templates()[style]
     if item.shots and not template.repeats:
-        there = [name for name in templates() if templates()[name].repeats]
+        able = ["raw", "chat", *(name for name, other in templates().items() if other.repeats)]
         raise UsageError(
             f"The prompt style '{style}' has no place for the solved questions of {task.name}; choose "
-            f"{', '.join(['raw', 'chat', *there])}."
+            f"{', '.join(able)}."
         )
     text = template.template.replace("{instruction}", template.instruction.get(subject, ""))
     before, _, behind = text.partition("{question}")
@@ -204,43 +176,37 @@ def _repeated(item: Item, before: str, behind: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _data() -> Mapping[str, Any]:
-    return tomllib.loads(resources.files("lesion.tasks").joinpath("prompts.toml").read_text(encoding="utf-8"))
+def _data() -> Fields:
+    return packaged("prompts.toml")
 
 
 def _chats(model: Speaker) -> bool:
     return bool(getattr(model.tokenizer, "chat_template", None))
 
 
-def _chat_message(question: str, subject: str) -> tuple[str, str]:
-    """The question and what follows it in the user's message."""
-    instruction = _data()["instructions"]["chat"].get(subject, "")
-    return question.strip(), f"\n{instruction}" if instruction else ""
-
-
-def _write_chat(model: Speaker, message: tuple[str, str], item: Item) -> Written:
+def _write_chat(model: Speaker, item: Item, instruction: str) -> Written:
+    question = item.question.strip()
+    behind = f"\n{instruction}" if instruction else ""
     turns: list[dict[str, str]] = []
-    for asked, solution in item.shots:
-        if names_control(model.tokenizer, asked + solution + message[0]):
+    for solved, solution in item.shots:
+        if names_control(model.tokenizer, solved + solution + question):
             raise LesionError(
                 f"Item {item.id} or a solved question before it contains control tokens of {model.name} as text, and "
                 f"they cannot be kept apart in a chat; choose --prompt-style plain."
             )
-        turns += [{"role": "user", "content": asked.strip()}, {"role": "assistant", "content": solution}]
+        turns += [{"role": "user", "content": solved.strip()}, {"role": "assistant", "content": solution}]
 
-    def render(content: str) -> str:
-        return chat.render(
-            model.tokenizer, [*turns, {"role": "user", "content": content}], model.name, add_generation_prompt=True
-        )
+    def render(question: str) -> str:
+        message = {"role": "user", "content": question + behind}
+        return chat.render(model.tokenizer, [*turns, message], model.name, add_generation_prompt=True)
 
-    question, instruction = message
     if not names_control(model.tokenizer, question):
-        return Written(render(question + instruction))
+        return Written(render(question))
     mark = "QUESTION-GOES-HERE"
-    before, _, behind = render(mark + instruction).partition(mark)
-    if before + question + behind != render(question + instruction):
+    before, _, after = render(mark).partition(mark)
+    if before + question + after != render(question):
         raise LesionError(
             f"Item {item.id} contains control tokens of {model.name} as text, and the chat template rewrites "
             f"its message, so that they cannot be kept apart; choose --prompt-style plain."
         )
-    return Written(before, question, behind)
+    return Written(before, question, after)

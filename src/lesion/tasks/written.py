@@ -29,13 +29,10 @@ class Written:
         if not names_control(tokenizer, self.question):
             ids: list[int] = list(tokenizer.encode(self.before + self.question + self.behind, add_special_tokens=False))
             return ids if start and ids[: len(start)] == start else start + ids
-        texts = self.pieces(tokenizer)
-        ids = list(start)
-        for place, piece in enumerate(texts):
-            if place % 2:
-                ids.append(tokenizer.convert_tokens_to_ids(piece))
-            else:
-                ids += section(tokenizer, texts[place - 1] if place else "", piece)
+        first, *others = self.pieces(tokenizer)
+        ids = [*start, *section(tokenizer, "", first)]
+        for control, text in zip(others[::2], others[1::2], strict=True):
+            ids += [tokenizer.convert_tokens_to_ids(control), *section(tokenizer, control, text)]
         return ids
 
     def pieces(self, tokenizer: Any) -> list[str]:
@@ -53,15 +50,11 @@ def apart(ending: str, text: str) -> str:
 
 
 def section(tokenizer: Any, control: str, text: str) -> list[int]:
-    """The ids of a text that stands behind a control token, as they are where both are encoded as one text.
+    """The ids of a text that stands behind a control token ("": at the beginning), as in one encoding of both.
 
-    Tokenizers differ in what they do there. Those that put `▁` before every text do so behind every control token
-    too (Llama 2 as first released), or at the beginning of the whole alone; some control tokens swallow white space.
-
-    Args:
-        tokenizer: a Hugging Face tokenizer.
-        control: the control token that stands before the text; "" where it begins the whole.
-        text: the text; names of control tokens in it are characters.
+    Names of control tokens in the text are characters. Tokenizers differ in what they do there. Those that put `▁`
+    before every text do so behind every control token too (Llama 2 as first released), or at the beginning of the whole
+    alone; some control tokens swallow white space.
     """
     if control and not names_control(tokenizer, text):
         behind = _behind_control(tokenizer, control, text)
