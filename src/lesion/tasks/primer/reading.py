@@ -10,79 +10,69 @@ from __future__ import annotations
 import hashlib
 import random
 
-from lesion.tasks.primer.lexicon import (
-    ADJECTIVES,
-    ANIMALS,
-    CARRYING,
-    COLOURS,
-    FIRST_NAMES,
-    FOODS,
-    JOBS,
-    PLACES,
-    SINGULAR,
-    THINGS,
-    TOWNS,
-    WORDINGS,
-    articles,
-    pronoun,
-)
+from lesion.tasks.primer import lexicon
 
 SENTENCES = (1, 2, 3, 4)
 TEST_EVERY = 10
 # Questions about one passage in training: an answer is one word, and more of them make more of every passage read.
 MOST_QUESTIONS = 4
-SINGULARS = tuple(SINGULAR[plural] for plural in THINGS)
+SINGULARS = tuple(lexicon.SINGULAR[plural] for plural in lexicon.THINGS)
 
-MOVED = tuple(verb for verb in CARRYING if verb in ("brought", "carried", "dragged", "fetched"))
+MOVED = tuple(verb for verb in lexicon.CARRYING if verb in ("brought", "carried", "dragged", "fetched"))
 
 
 def _crowd(rng: random.Random) -> tuple[str, list[tuple[str, str]], int]:
     """A passage, a question with its answer for every sentence of it in random order, and the number of sentences."""
     count = rng.choice(SENTENCES)
-    people = rng.sample(FIRST_NAMES, count)
+    people = rng.sample(lexicon.FIRST_NAMES, count)
     things = rng.sample(SINGULARS, count)
-    places = rng.sample(PLACES, count)
-    colours = rng.sample(COLOURS, count)
+    places = rng.sample(lexicon.PLACES, count)
+    colours = rng.sample(lexicon.COLOURS, count)
     sentences, questions = [], []
     for index in range(count):
-        form = rng.choice(WORDINGS["crowd"])
+        form = rng.choice(lexicon.WORDINGS["crowd"])
         words = {
             "who": people[index],
             "thing": things[index],
             "place": places[index],
             "colour": colours[index],
             "did": rng.choice(MOVED),
-            "adjective": rng.choice(ADJECTIVES),
+            "adjective": rng.choice(lexicon.ADJECTIVES),
         }
         sentences.append(form["statement"].format(**words))
         question, answer = rng.choice(form["questions"])
-        questions.append((articles(question.format(**words)), answer.format(**words)))
+        questions.append((lexicon.articles(question.format(**words)), answer.format(**words)))
     rng.shuffle(questions)
-    return articles(" ".join(sentences)), questions, count
+    return lexicon.articles(" ".join(sentences)), questions, count
 
 
 # What is said about a person, and how it is asked; each answer is a word of a kind that the passage has only one of.
 KINDS = {
-    "job": JOBS, "animal": ANIMALS, "food": FOODS, "colour": COLOURS, "place": PLACES, "town": TOWNS,
+    "job": lexicon.JOBS,
+    "animal": lexicon.ANIMALS,
+    "food": lexicon.FOODS,
+    "colour": lexicon.COLOURS,
+    "place": lexicon.PLACES,
+    "town": lexicon.TOWNS,
     "thing": SINGULARS,
-}  # fmt: skip
+}
 ABOUT = ("Who is it about?", "Who was it?")
 
 
 def _portrait(rng: random.Random) -> tuple[str, list[tuple[str, str]], int]:
     """As `_crowd`, but everything is about one person."""
     count = rng.choice(SENTENCES)
-    name = rng.choice(FIRST_NAMES)
+    name = rng.choice(lexicon.FIRST_NAMES)
     sentences: list[str] = []
     questions = [(rng.choice(ABOUT), name)]
     for kind in rng.sample(sorted(KINDS), count):
-        wordings = WORDINGS["portrait"][kind]
+        wordings = lexicon.WORDINGS["portrait"][kind]
         it = rng.choice(KINDS[kind])
-        who = name if not sentences or rng.random() < 0.3 else pronoun(name).capitalize()
+        who = name if not sentences or rng.random() < 0.3 else lexicon.pronoun(name).capitalize()
         sentences.append(rng.choice(wordings["statements"]).format(who=who, it=it))
         questions.append((rng.choice(wordings["questions"]).format(name=name), it))
     rng.shuffle(questions)
-    return articles(" ".join(sentences)), questions, count
+    return lexicon.articles(" ".join(sentences)), questions, count
 
 
 def _is_test(passage: str, question: str) -> bool:

@@ -1,68 +1,58 @@
-"""Running text: small lines in many words, for the model to have a language, and to measure perplexity on."""
+"""Running text: small scenes in many words, for the model to have a language, and to measure perplexity on."""
 
 from __future__ import annotations
 
 import random
 
+from lesion.tasks.primer import lexicon
 from lesion.tasks.primer.atlas import statements
-from lesion.tasks.primer.lexicon import (
-    ADJECTIVES,
-    ADVERBS,
-    ANIMALS,
-    CARRYING,
-    COLOURS,
-    FAMILY_NAMES,
-    FIRST_NAMES,
-    FOODS,
-    JOBS,
-    MOVING,
-    PLACES,
-    PREPOSITIONS,
-    SINGULAR,
-    THINGS,
-    TOWNS,
-    WORDINGS,
-    articles,
-    pronoun,
-)
 
 LISTED = (
-    FIRST_NAMES, THINGS, tuple(SINGULAR.values()), PLACES, COLOURS, ADJECTIVES, ANIMALS, JOBS, FAMILY_NAMES, TOWNS,
-)  # fmt: skip
+    lexicon.FIRST_NAMES,
+    lexicon.THINGS,
+    tuple(lexicon.SINGULAR.values()),
+    lexicon.PLACES,
+    lexicon.COLOURS,
+    lexicon.ADJECTIVES,
+    lexicon.ANIMALS,
+    lexicon.JOBS,
+    lexicon.FAMILY_NAMES,
+    lexicon.TOWNS,
+)
 
 
 def scene(rng: random.Random, sentences: int) -> str:
     """A few sentences about one person."""
-    name = rng.choice(FIRST_NAMES)
-    she = pronoun(name)
-    lines = []
+    name = rng.choice(lexicon.FIRST_NAMES)
+    she = lexicon.pronoun(name)
+    story = []
     for _ in range(sentences):
-        food, food2, food3 = rng.sample(FOODS, 3)
-        adjective, adjective2 = rng.sample(ADJECTIVES, 2)
-        plural = rng.choice(THINGS)
-        lines.append(
-            rng.choice(WORDINGS["text"]["sentences"]).format(
+        food, food2, food3 = rng.sample(lexicon.FOODS, 3)
+        adjective, adjective2 = rng.sample(lexicon.ADJECTIVES, 2)
+        plural = rng.choice(lexicon.THINGS)
+        story.append(
+            rng.choice(lexicon.WORDINGS["text"]["sentences"]).format(
                 Name=name,
                 she=she,
                 She=she.capitalize(),
                 adjective=adjective,
                 adjective2=adjective2,
-                animal=rng.choice(ANIMALS),
-                moved=rng.choice(MOVING),
-                adverb=rng.choice(ADVERBS),
-                preposition=rng.choice(PREPOSITIONS),
-                place=rng.choice(PLACES),
-                carried=rng.choice(CARRYING),
-                colour=rng.choice(COLOURS),
-                thing=SINGULAR[rng.choice(THINGS)],
+                animal=rng.choice(lexicon.ANIMALS),
+                moved=rng.choice(lexicon.MOVING),
+                adverb=rng.choice(lexicon.ADVERBS),
+                preposition=rng.choice(lexicon.PREPOSITIONS),
+                place=rng.choice(lexicon.PLACES),
+                carried=rng.choice(lexicon.CARRYING),
+                colour=rng.choice(lexicon.COLOURS),
+                thing=lexicon.SINGULAR[rng.choice(lexicon.THINGS)],
                 things=plural,
-                job=rng.choice(JOBS),
+                job=rng.choice(lexicon.JOBS),
                 food=food,
                 food2=food2,
                 food3=food3,
             )
         )
-    return articles(" ".join(lines))
+    return lexicon.articles(" ".join(story))
 
 
 def running(rng: random.Random) -> str:
