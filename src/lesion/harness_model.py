@@ -280,8 +280,9 @@ def _batch_size(batch_size: int | str, most: int | None) -> int | str:
 
 
 def _refuse(unknown: Mapping[str, object]) -> None:
-    for name in unknown:
-        known = [name for name in inspect.signature(LesionModel).parameters if name != "unknown"]
+    if unknown:
+        name = next(iter(unknown))
+        known = [key for key in inspect.signature(LesionModel).parameters if key != "unknown"]
         raise UsageError(
             f"The model lesion has no argument '{name}'{nearest(name, known)}; in --model_args there may stand "
             f"{', '.join(known)}."

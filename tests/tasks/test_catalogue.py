@@ -6,12 +6,14 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lesion.errors import LesionError, UsageError
+from lesion.tasks import benchmarks
 from lesion.tasks.catalogue import NAMES, calibration_items, canonical, draw, find
 from lesion.tasks.task import Answer, Item, Kind, Task, Verdict
 
@@ -141,6 +143,12 @@ def test_a_task_has_the_name_by_which_it_was_found(name):
     task = find(name)
     assert isinstance(task, Task)
     assert task.name == name
+
+
+def test_every_file_of_benchmarks_is_one_that_is_found_by_its_name():
+    folder = Path(benchmarks.__file__).parent
+    names = {file.stem for file in folder.glob("*.py")} - {"__init__"}
+    assert {find(name).name for name in names} == names == set(benchmarks.BENCHMARKS)
 
 
 def test_a_file_of_questions_is_found_by_its_ending(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,11 +38,11 @@ class Hub:
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class Benchmark(ABC):
     """A task whose items are rows of a data set, from the hub or from local files of the same form.
 
-    A new benchmark is a subclass in a file of its own in `benchmarks/`: it declares the class variables that differ,
-    and writes `item` and `verdict`.
+    A new benchmark is a subclass in a file of its own in `benchmarks/`. It declares the class variables that differ.
+    Most are of a kind that is here already (`Mathematics`, `Trivia`, `Choice`, `Contrast`), and write `item` only.
 
     Args:
         path: a local file; None: the hub.
@@ -106,35 +107,13 @@ class Benchmark:
         """Without a path, items of other splits where there are some; else `load()`."""
         return self._pool
 
+    @abstractmethod
     def judge(self, item: Item, answer: Answer) -> Verdict:
-        """Whether the answer is right; nothing is read in one that broke off on non-finite logits."""
-        return judge.UNREAD if answer.finish == "nonfinite" else self.verdict(item, answer)
+        """Whether the answer is right."""
 
-    def verdict(self, item: Item, answer: Answer) -> Verdict:
-        """Whether an answer to a generated or a contrasted question is right."""
-        raise NotImplementedError
-
-    def item(self, row: Row, index: int) -> Item:
-        """The item of a row.
-
-        Raises:
-            UsageError: the row is malformed.
-        """
-        raise NotImplementedError
-
+    @abstractmethod
     def read(self, rows: Iterable[Row]) -> Iterable[Item]:
-        """The items of rows; here one for each.
-
-        Raises:
-            UsageError: a row is malformed, or two have the same id.
-        """
-        places: dict[str, str] = {}
-        for index, row in enumerate(rows):
-            item = self.item(row, index)
-            if item.id in places:
-                raise row.fault(f"the id '{short(item.id)}' is that of {places[item.id]}; ids must be unique.")
-            places[item.id] = row.where
-            yield item
+        """The items of rows; it raises `UsageError` where a row is malformed."""
 
     def files(self, path: str) -> list[Path]:
         """The local files that a path names; it raises `UsageError` where there are none."""
@@ -189,18 +168,38 @@ class Benchmark:
         return (Row(fields, f"Row {index} of {self.name}", group) for index, fields in enumerate(rows))
 
 
-class Mathematics(Benchmark):
+class OneARow(Benchmark):
+    """A benchmark in which every row is an item."""
+
+    @abstractmethod
+    def item(self, row: Row, index: int) -> Item:
+        """The item of a row; it raises `UsageError` where the row is malformed."""
+
+    def read(self, rows: Iterable[Row]) -> Iterable[Item]:
+        """The item of each row; it raises `UsageError` where a row is malformed, or two have the same id."""
+        places: dict[str, str] = {}
+        for index, row in enumerate(rows):
+            item = self.item(row, index)
+            if item.id in places:
+                raise row.fault(f"the id '{short(item.id)}' is that of {places[item.id]}; ids must be unique.")
+            places[item.id] = row.where
+            yield item
+
+
+class Mathematics(OneARow):
     """Problems whose answer is a number or a formula, judged by `judge.math`."""
 
     stop = NEXT_QUESTION
     subject = "math"
 
-    def verdict(self, item: Item, answer: Answer) -> Verdict:
+    def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the expression that the answer arrives at equals the gold answer."""
+        if answer.finish == "nonfinite":
+            return judge.UNREAD
         return judge.math(answer.text, item.gold, item.aliases, complete=answer.finish == "stop")
 
 
-class Trivia(Benchmark):
+class Trivia(OneARow):
     """Closed-book questions with several right answers, judged by the rule of `judge.aliases` that the name has.
 
     32 new tokens are a short sentence. An answer ends at a next question or an empty line.
@@ -212,6 +211,8 @@ class Trivia(Benchmark):
     stop = (*NEXT_QUESTION, "\n\n")
     subject = "trivia"
 
-    def verdict(self, item: Item, answer: Answer) -> Verdict:
+    def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the answer names the gold answer or an alias, by the task's rule."""
+        if answer.finish == "nonfinite":
+            return judge.UNREAD
         return judge.aliases(answer.text, item.gold, item.aliases, str(self.setting))

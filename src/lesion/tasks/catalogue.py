@@ -187,7 +187,7 @@ def draw(task: Task, items: int | None, seed: int, avoid: Collection[str] = ()) 
         task: where the items come from.
         items: how many; None for all.
         seed: any integer.
-        avoid: ids of items that are drawn only when there are too few others, after these.
+        avoid: ids of items that are drawn last.
 
     Raises:
         UsageError: fewer than one item is asked for, or more than there are.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 
 from lesion.errors import UsageError
-from lesion.tasks.benchmark import Benchmark
+from lesion.tasks.benchmark import OneARow
 from lesion.tasks.judges import judge
 from lesion.tasks.source import Row, identify, whole
 from lesion.tasks.task import Answer, Item, Verdict
@@ -21,7 +21,7 @@ OWN = {"subject": "ioi", "frequent": "facts"}
 """Settings that say which text of the data tempts, and the benchmark that has each."""
 
 
-class Contrast(Benchmark):
+class Contrast(OneARow):
     """Prompts that one word continues, against a tempting word: " the", a text that is given, or one of the data.
 
     Where the right text begins with the letters of " the", " a" tempts. Without a path, the items are the project's
@@ -45,7 +45,7 @@ class Contrast(Benchmark):
                 f"itself is '?tempting= {setting}', with a space."
             )
 
-    def verdict(self, item: Item, answer: Answer) -> Verdict:
+    def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether no token is more probable than the first of the right text."""
         return verdict(item, answer)
 
@@ -80,7 +80,7 @@ def tempted(item: Item, *tempting: str) -> Item:
 
 
 def frequent(items: Sequence[Item]) -> Iterator[Item]:
-    """The items, each tempted by the most frequent right text of its group that is not its own.
+    """The items of a task, each tempted by the most frequent right text of its group that is not its own.
 
     What a model would say that knows the group only: of a country's capital, the capital that is asked for most. Where
     a group knows no other right text, the most frequent of all items; among equally frequent ones the first in
@@ -90,9 +90,6 @@ def frequent(items: Sequence[Item]) -> Iterator[Item]:
     order, those of the group before those of all items, stand behind the first as further choices, as far as one is
     needed whose first byte (of the text in small letters) is not that of the right text, nor that of another right text
     that `shuffled:` may put there.
-
-    Args:
-        items: of one task; their own tempting texts do not count.
 
     Raises:
         UsageError: all items have the same right text.

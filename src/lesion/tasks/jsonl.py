@@ -33,16 +33,14 @@ _EXAMPLE = '{"id": "1", "prompt": "2 + 2 =", "answer": "4"}'
 class JsonLines:
     """The items of a JSON Lines file.
 
-    A line is an object with `id`, `prompt` and `answer`, and optionally `choices` (a list of texts among
-    which the model chooses), `tempting` (a text: the item is a contrast between the first token of the answer and the
-    first of this), `aliases` (other right answers), `judge` (`exact`, `math` or `contains`; for
-    generated answers), `solution` and `group`. Numbers stand for themselves as written (`"answer": 42`).
-    Other fields are kept in the item's metadata, unless they look like one of these misspelt. Empty lines are
-    skipped.
+    A line is an object with `id`, `prompt` and `answer`, and optionally `choices` (a list of texts among which the
+    model chooses), `tempting` (a text: the item is a contrast between the first token of the answer and the first of
+    this), `aliases` (other right answers), `judge` (`exact`, `math` or `contains`; for generated answers), `solution`
+    and `group`. Numbers stand for themselves as written (`"answer": 42`). Other fields are kept in the item's metadata,
+    unless they look like one of these misspelt. Empty lines are skipped.
 
-    Prompts are sent as they stand (style `raw`). 64 new tokens by default. Generation stops at a line break
-    when every item is judged `exact`, since such an answer is one line and a base model would go on with the
-    next question; with `math` or `contains` in the file it stops at the end of text only.
+    Prompts are sent as they stand (style `raw`). Generation stops at a line break when every item is judged `exact`,
+    since such an answer is one line and a base model would go on with the next question; else at the end of text only.
     """
 
     name: str
@@ -54,11 +52,7 @@ class JsonLines:
 
     @classmethod
     def read(cls, path: str | Path, name: str | None = None) -> JsonLines:
-        """The task in a file.
-
-        Args:
-            path: the file.
-            name: the task's name as typed; `jsonl:PATH` when none is given.
+        """The task in a file, under the name that was typed (None: `jsonl:PATH`).
 
         Raises:
             UsageError: the file cannot be read, or anything in it is wrong; see `parse`.
@@ -88,17 +82,12 @@ class JsonLines:
 
 
 def parse(text: str, file: str) -> list[Item]:
-    """The items in the text of a JSON Lines file.
-
-    Args:
-        text: the whole text.
-        file: its name, for errors.
+    """The items in the text of a JSON Lines file, whose name stands in errors.
 
     Raises:
-        UsageError: the text is empty; a line is not JSON or not an object; a field is missing, misspelt,
-            repeated or of the wrong type; an id occurs twice (both lines are named); some items have choices
-            and others have not; there is no such judge (with the nearest); the answer is not among the
-            choices.
+        UsageError: the text is empty, a line is not JSON or not an object, a field is missing, misspelt, repeated or
+            of the wrong type, an id occurs twice, items are of several kinds, there is no such judge, or the answer is
+            not among the choices; with the line.
     """
     items: list[Item] = []
     lines: dict[str, int] = {}

@@ -7,6 +7,7 @@ from string import ascii_uppercase
 
 from lesion.plain import short
 from lesion.tasks.benchmark import Benchmark
+from lesion.tasks.judges import judge
 from lesion.tasks.source import Row, whole
 from lesion.tasks.task import Answer, Item, Verdict
 
@@ -29,9 +30,9 @@ class Choice(Benchmark):
         """What instructions are written for: `letter`, or nothing."""
         return "letter" if self.setting == "letter" else ""
 
-    def verdict(self, item: Item, answer: Answer) -> Verdict:
+    def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the right option was chosen."""
-        return Verdict(answer.text == item.gold, answer.text)
+        return judge.UNREAD if answer.finish == "nonfinite" else Verdict(answer.text == item.gold, answer.text)
 
     def choice(self, identity: str, question: str, row: Row, field: str, group: str, **metadata: str) -> Item:
         """The item of a question with the options in a field of a row.

@@ -81,8 +81,7 @@ def local_rows(path: str | Path) -> list[Fields]:
     """The rows of a local file: Parquet; or JSON, one object, a list of them, or one a line.
 
     Raises:
-        UsageError: there is no such file, it is empty, or a row of it is not an object; with the line where
-            it has one.
+        UsageError: there is no such file, it is empty, or a row of it is not an object; with the row or line.
     """
     path = files.existing(path)
     rows = _parquet(path) if path.suffix == ".parquet" else _json(path)
@@ -97,13 +96,7 @@ def local_rows(path: str | Path) -> list[Fields]:
 
 
 def hub_rows(task: str, repository: str, subset: str | None, split: str) -> list[Fields]:
-    """The rows of one split of a data set on the hub, or in the local cache of `datasets`.
-
-    Args:
-        task: name of the task, for the error's advice.
-        repository: id of the data set, `openai/gsm8k`.
-        subset: name of the configuration, or None when there is only one.
-        split: `test`, `validation`, …
+    """The rows of one split of a data set on the hub, or in the local cache of `datasets`; the task is for advice.
 
     Raises:
         LesionError: the hub cannot be reached and the data set is not in the cache.
@@ -136,11 +129,7 @@ def read_text(path: Path) -> str:
 
 
 def whole(text: str, name: str, where: str) -> str:
-    """The text, if it is one: half of a surrogate pair is no character, and no tokenizer takes it.
-
-    Raises:
-        UsageError: it holds half a character.
-    """
+    """The text; it raises `UsageError` where half of a surrogate pair is in it, which no tokenizer takes."""
     if _HALF.search(text):
         raise UsageError(f"{where}: '{name}' holds half a character (a lone surrogate such as \\ud800); remove it.")
     return str(text)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from lesion.tasks.benchmark import Hub, Trivia
-from lesion.tasks.judges import judge
 from lesion.tasks.source import Row, identify
 from lesion.tasks.task import Answer, Item, Verdict
 
@@ -57,11 +57,11 @@ class TriviaQa(Trivia):
             metadata={"main_answer": not short_form},
         )
 
-    def verdict(self, item: Item, answer: Answer) -> Verdict:
+    def judge(self, item: Item, answer: Answer) -> Verdict:
         """Whether the answer names the gold answer or an alias, by the task's rule."""
         if self.setting == "substring" and item.metadata.get("main_answer", True):
-            return judge.contains(answer.text, item.gold)
-        return super().verdict(item, answer)
+            item = replace(item, aliases=())
+        return super().judge(item, answer)
 
 
 def unquote_csv(question: str) -> str:

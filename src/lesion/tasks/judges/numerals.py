@@ -118,9 +118,9 @@ def spelled(number: str) -> str:
 def same(first: Quantity, second: Quantity) -> bool:
     """Whether two numbers are the same, as written or rounded.
 
-    Where just one of them has a percent sign or a word such as "million", that may be the unit that the question
-    asks in: its amount alone counts too. Exact values must be equal; where both have at least `PLACES` decimals,
-    they must be equal to half a unit in the last place of the coarser.
+    Where just one has a percent sign or a word such as "million", that may be the unit of the question: its amount
+    alone counts too. Where both have at least `PLACES` decimals, they may differ by half a unit in the last place of
+    the coarser.
     """
     pairs = [(first.value, second.value)]
     if (first.factor is None) != (second.factor is None):
