@@ -76,6 +76,7 @@ class Matched(Selection):
     like: Selection
     seed: int
     kind: ClassVar[str] = "matched"
+    RECIPE: ClassVar[Mapping[str, str]] = {"matched": "like", "seed": "seed"}
 
     @property
     def label(self) -> str:
@@ -91,10 +92,6 @@ class Matched(Selection):
         selected = self.like.mask(address, weight).numpy().ravel()
         drawn = matched(selected, weight.detach().numpy().ravel(), self.seed, address)
         return torch.from_numpy(drawn).view(weight.shape)
-
-    def recipe(self, keep_inputs: Any) -> dict[str, Any]:
-        """`{"matched": recipe of the selection, "seed": …}`."""
-        return {"matched": self.like.recipe(keep_inputs), "seed": self.seed}
 
 
 def asked(model: Model, selection: Selection, items: int, seeds: int, folder: Path) -> list[dict[str, Any]]:

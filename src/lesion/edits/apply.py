@@ -21,12 +21,10 @@ from lesion.models.soundness import not_finite
 def applied(model: Model, edit: EditLike) -> Iterator[Model]:
     """The model under `edit`, for every row of every forward pass inside the `with`; nested, edits add up.
 
-    Scaled blocks and branches never write to the weights: hooks scale what they add to the residual stream, and
-    are gone afterwards. Scaled parameters and truncated matrices are written in place and put back bit for bit.
-    Both hold after an exception too, for tied weights, and for modules dispatched over devices.
-
-    The selections of one edit are all made on the weights as they are on entry. Nested, an inner selection
-    therefore chooses among weights that the outer edit has changed; give both as one `Compose` where it should not.
+    Hooks scale what blocks and branches add to the residual stream; scaled parameters and truncated matrices are
+    written in place. Afterwards the weights are bit-identical: also after an exception, for tied weights, and for
+    modules spread over devices. Selections are made on the weights as they are on entry; nested, the inner one chooses
+    among edited weights.
 
     Args:
         model: whose network is edited, for everybody who uses it.
@@ -38,8 +36,8 @@ def applied(model: Model, edit: EditLike) -> Iterator[Model]:
 
     Raises:
         UsageError: it is no edit, or names a place that the model does not have.
-        LesionError: it was read from a file that was made for another model; a forward pass did not run through a place
-            that is edited; or the weights that are selected are none, all there are, or do not move (see `written`).
+        LesionError: it was read from a file made for another model; a forward pass did not run through an edited place;
+            or the selected weights are none, all there are, or do not move (see `written`).
     """
     edit = as_edit(edit, model)
     with gated(model) as gates:

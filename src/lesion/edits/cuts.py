@@ -11,13 +11,10 @@ from lesion.errors import UsageError
 
 @dataclass(frozen=True)
 class Cut:
-    """Which components of a matrix are kept.
+    """The components of a matrix that are kept: from `start` up to `stop`, in the order of falling singular values.
 
     Attributes:
-        address: of the matrix.
         shape: (out, in).
-        start, stop: the first component kept and the one after the last, in the order of falling singular values;
-            equal where none is kept.
     """
 
     address: str
@@ -67,7 +64,7 @@ class Cut:
 
 
 def kept_by_all(truncations: Iterable[Truncate], rank: int) -> tuple[int, int]:
-    """What all truncations of one matrix keep of its components; an empty stretch where they have nothing in common."""
+    """What all truncations of one matrix keep of its components: first and stop, equal if there is nothing."""
     start, stop = 0, rank
     for part in truncations:
         first, last = part.kept(rank)
@@ -76,14 +73,10 @@ def kept_by_all(truncations: Iterable[Truncate], rank: int) -> tuple[int, int]:
 
 
 def cuts(truncations: Sequence[Truncate], shapes: Mapping[str, tuple[int, int]]) -> tuple[Cut, ...]:
-    """One cut for every matrix that is truncated, in the order in which they are named.
-
-    Args:
-        truncations: several of one matrix keep what all of them keep.
-        shapes: (out, in) of every matrix, by address.
+    """One cut for every truncated matrix, in the order in which they are named; what all of its truncations keep.
 
     Raises:
-        KeyError: a truncated matrix is not among them.
+        KeyError: a truncated matrix has no shape (out, in) in `shapes`.
     """
     found = []
     for address in dict.fromkeys(part.address for part in truncations):

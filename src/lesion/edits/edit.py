@@ -36,11 +36,9 @@ def _number(value: float) -> str:
 @validated
 @dataclass(frozen=True)
 class Scale:
-    """What `ScaleBlock`, `ScaleAttention` and `ScaleMlp` share: a place and a factor.
+    """What `ScaleBlock`, `ScaleAttention` and `ScaleMlp` share: a block, counted from 0, and a finite factor.
 
-    Args:
-        layer: index of the block, from 0.
-        factor: any finite number; 0 removes the contribution, 1 changes nothing.
+    Factor 0 removes the contribution, 1 changes nothing.
 
     Raises:
         UsageError: the layer is no whole number from 0, or the factor is no finite number.
@@ -67,9 +65,8 @@ class Scale:
 class ScaleBlock(Scale):
     """Multiply what one block adds to the residual stream: h + factor · (block(h) − h).
 
-    Factor 0 is the zero ablation of Nepal et al. (2025, Fig. 4): the block becomes the identity. Setting
-    every weight and bias of its attention and MLP to zero is the same function wherever no norm stands on
-    the residual stream itself.
+    Factor 0 is the zero ablation of Nepal et al. (2025, Fig. 4): the block becomes the identity. Zeroing every weight
+    and bias of its attention and MLP is the same function wherever no norm stands on the residual stream itself.
     """
 
     unit = "block"
@@ -98,12 +95,8 @@ SCALES: dict[Unit, type[Scale]] = {"block": ScaleBlock, "attention": ScaleAttent
 class ScaleParameters:
     """Multiply the weights of a selection: W_ij · factor where selected, W_ij elsewhere.
 
-    Factor 0 prunes. Selections are made on the unedited weights, also when several are composed; factors on one
-    weight multiply, and the product is rounded once to the dtype of the weights.
-
-    Args:
-        selection: which weights.
-        factor: any finite number; 0 prunes, 1 changes nothing.
+    Factor 0 prunes, 1 changes nothing. Selections are made on the unedited weights, also when several are composed;
+    factors on one weight multiply, and the product is rounded once to the dtype of the weights.
 
     Raises:
         UsageError: what is given is no selection, or the factor is no finite number.
@@ -133,13 +126,8 @@ class Truncate:
     """Replace one matrix by a part of its spectrum (LASER, Sharma et al. 2023): W = Σ_i σ_i u_i v_iᵀ, some i kept.
 
     Kept are ⌊keep · min(out, in)⌋ components, in exact decimals: those of the largest singular values, or with side
-    `bottom` those of the smallest. Keep 0 removes the matrix, keep 1 leaves it bit-identical. A bias stays as it is.
+    `bottom` of the smallest. Keep 0 removes the matrix, keep 1 leaves it bit-identical. A bias stays as it is.
     Truncations of one matrix keep what all of them keep.
-
-    Args:
-        address: of the matrix, `3.mlp.up`.
-        keep: fraction of the rank, from 0 to 1.
-        side: of the spectrum that is kept.
 
     Raises:
         UsageError: keep is not in [0, 1], the side is not one, or the address cannot be one of a matrix.
@@ -170,14 +158,11 @@ class Truncate:
 class Compose:
     """Several edits at once, in order. Factors on the same place multiply; `Compose(())` is the baseline.
 
-    Nested compositions are flattened, and a composition of one edit equals that edit: they have one text
-    form, and so one key among stored answers.
-
-    Args:
-        edits: each an edit, its text form, or several of these (see `as_edit`).
+    Nested compositions are flattened, and a composition of one edit equals that edit: they have one text form, and so
+    one key among stored answers.
 
     Raises:
-        UsageError: one of them is no edit.
+        UsageError: one of them is no edit (see `as_edit`).
     """
 
     edits: tuple[EditLike, ...] = ()
@@ -219,7 +204,7 @@ def as_edit(given: EditLike, model: Model | None = None) -> Edit:
         model: what it is for, where that is known.
 
     Raises:
-        UsageError: it is no edit, or several of which there are none.
+        UsageError: it is no edit, or an empty list.
         LesionError: an edit that was read from a file was made for another model.
     """
     if isinstance(given, Single | Compose):
@@ -251,7 +236,7 @@ def as_edit(given: EditLike, model: Model | None = None) -> Edit:
 
 
 def parts(edit: EditLike) -> Iterator[Single]:
-    """The single edits an edit consists of, in order.
+    """The single edits of an edit, in order.
 
     Raises:
         UsageError: it is no edit.
@@ -299,7 +284,7 @@ def _scale(address: str, factor: float) -> Scale | None:
 
 
 def _decimal(text: str) -> float:
-    """A number in plain digits: no other alphabet's, and none grouped by underscores, as Python would take them."""
+    """A number in plain ASCII digits, without underscores."""
     if not text.isascii() or "_" in text:
         raise ValueError(text)
     return float(text)
@@ -359,11 +344,9 @@ def parse(text: LongText, selections: Mapping[str, Selection] = _NONE) -> Edit:
     return edits[0] if len(edits) == 1 else Compose(tuple(edits))
 
 
-def to_json(edit: Edit) -> dict[str, Any]:
-    """The edit as plain JSON values: `{"scale": "23.mlp", "factor": 0.0}` or `{"compose": [...]}`.
-
-    A truncation is `{"truncate": "23.mlp.up", "keep": 0.01, "side": "top"}`. A selection
-    is named only: `{"select": "LABEL@DIGEST", "factor": 0.0}`.
+def to_json(edit: Edit) -> dict[str, object]:
+    """The edit as plain JSON values: `{"scale": "23.mlp", "factor": 0.0}`, `{"truncate": "23.mlp.up", "keep": 0.01,
+    "side": "top"}`, `{"compose": [...]}`, or with a selection only named `{"select": "LABEL@DIGEST", "factor": 0.0}`.
     """
     if isinstance(edit, Compose):
         return {"compose": [to_json(part) for part in edit.edits]}
@@ -374,12 +357,8 @@ def to_json(edit: Edit) -> dict[str, Any]:
     return {"scale": edit.address, "factor": edit.factor}
 
 
-def from_json(value: dict[str, Any], selections: Mapping[str, Selection] = _NONE) -> Edit:
-    """The edit that `to_json` wrote.
-
-    Args:
-        value: its JSON form.
-        selections: by digest, those that it may name.
+def from_json(value: Any, selections: Mapping[str, Selection] = _NONE) -> Edit:
+    """The edit that `to_json` wrote; `selections` are those that it may name, by digest.
 
     Raises:
         UsageError: the value is not the JSON form of an edit, or names a selection that is not given.

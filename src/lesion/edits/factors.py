@@ -16,13 +16,8 @@ from lesion.models.anatomy import Anatomy
 def factors(edits: Sequence[Edit], anatomy: Anatomy) -> Float[Tensor, "blocks units rows"]:
     """What every place is multiplied by: entry [layer, unit, row] under `edits[row]`, units as in `UNITS`.
 
-    Truncations, which multiply nothing, are passed over (`table.py` has them).
-
-    float64 on the CPU, 1 where nothing is edited. Factors of one edit on the same place multiply.
-
-    Args:
-        edits: one per row.
-        anatomy: of the model that the edits address.
+    float64 on the CPU, 1 where nothing is edited. Factors of one edit on the same place multiply. Truncations are
+    passed over (`table.py` has them).
 
     Raises:
         UsageError: an edit addresses a block or a branch that the model does not have, its factors on one place
@@ -60,13 +55,10 @@ def scale_contribution(
 ) -> Float[Tensor, "batch *places width"]:
     """The residual stream after a block under each row's factor: before + factor · (after − before).
 
-    Exact at the ends: where the factor is 1 the row is `after`, where it is 0 the row is `before`, bit for
-    bit and also when `after` is not finite. In between, the sum is taken in the dtype of `factor` and
-    rounded once to that of `after`.
+    Factor 1 gives `after` and factor 0 `before`, bit for bit and also where `after` is not finite. In between, the sum
+    is taken in the dtype of `factor` and rounded once to that of `after`.
 
     Args:
-        before: what the block was given.
-        after: what it gave back.
         factor: one per row of the batch, or a single one for all rows.
         ends: a promise that every factor is 0 or 1, which spares the arithmetic in between.
     """
@@ -84,13 +76,8 @@ def scale_output(
 ) -> Float[Tensor, "batch *places width"]:
     """What a branch adds to the residual stream under each row's factor: factor · output.
 
-    Exact at the ends: untouched where the factor is 1, zero where it is 0, also when `output` is not finite.
-    In between, the product is taken in the dtype of `factor` and rounded once.
-
-    Args:
-        output: what the branch adds.
-        factor: one per row of the batch, or a single one for all rows.
-        ends: a promise that every factor is 0 or 1, which spares the arithmetic in between.
+    Factor 1 leaves it untouched and factor 0 gives zeros, also where it is not finite. In between, the product is taken
+    in the dtype of `factor` and rounded once. Arguments as in `scale_contribution`.
     """
     factor = _per_row(factor, output)
     chosen = output.masked_fill(factor == 0, 0.0)

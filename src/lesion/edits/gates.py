@@ -28,10 +28,9 @@ from lesion.models.matrices import Storage
 def gated(model: Model) -> Iterator[Gates]:
     """Gates on `model` until the `with` ends, however it ends; before the first `assign` nothing is edited.
 
-    The weights are never touched: every module still runs, so that key-value caches stay aligned between
-    rows, and what it adds to the residual stream is scaled, or what a truncated matrix gives is computed anew from
-    the components that the row keeps. Works with a cache, with `generate`, with
-    gradients and under `torch.inference_mode`.
+    The weights are never touched: every module still runs, so that key-value caches stay aligned between rows. What it
+    adds to the residual stream is scaled, or computed anew from the components of a truncated matrix that the row
+    keeps. Works with a cache, with `generate`, with gradients and under `torch.inference_mode`.
 
     Raises:
         LesionError: during a forward pass, when an edit could not take hold (see `Gates`).
@@ -46,12 +45,11 @@ def gated(model: Model) -> Iterator[Gates]:
 class Gates:
     """The hooks that `gated` holds on one model.
 
-    A place gets its hook when an assignment first edits it, and a hook whose factors are all 1 does nothing.
-    Nothing is skipped in silence. A forward pass raises `LesionError` when
+    A place gets its hook when an assignment first edits it. A forward pass raises `LesionError` when
 
     - its batch has another number of rows than the assignment,
     - it did not run through a place that is edited, or not with all rows that are edited there,
-    - a block turns out to change its input in place, so that its contribution cannot be told from the stream.
+    - a block changes its input in place, so that its contribution cannot be told from the stream.
     """
 
     def __init__(self, model: Model) -> None:
@@ -88,15 +86,12 @@ class Gates:
         self._set(tabulate([as_edit(edit, self._model)], self._anatomy), everywhere=True)
 
     def assign_table(self, table: Table, growing: bool = False) -> None:
-        """Row r of every following forward pass is under column r of a table.
-
-        For an engine that keeps the table of all its edits (`lesion.edits.table.tabulate`) and refills its rows from
-        it: `gates.assign_table(table.select(edit_of_row))`.
+        """Row r of every following forward pass is under column r of a table (`lesion.edits.table.tabulate`).
 
         Args:
             table: a column for every row.
-            growing: the batch may have fewer rows at the lower blocks than `table`: those that are there are its
-                first, and the rest join, at its end, before the first block that their edit changes.
+            growing: the batch may have fewer rows at the lower blocks: the first of the table; the rest join, at its
+                end, before the first block that their edit changes.
         """
         self._set(table, growing=growing)
 
@@ -159,7 +154,7 @@ class Gates:
             self._low_rank[address] = low_rank
             if layer < len(self._anatomy.blocks):
 
-                def look_at_input(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+                def look_at_input(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
                     if low_rank.active:
                         low_rank.rows = self._arrived(_stream_into(args, kwargs), low_rank)
 
@@ -216,7 +211,7 @@ class Gates:
             )
         return rows
 
-    def _begin_pass(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def _begin_pass(self, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         for place in self._active:
             place.passed = False
         inputs = (kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args[:1])
@@ -249,12 +244,9 @@ class _Place:
         self.needed = 0  # rows that must have joined a growing batch by now: up to the last one edited here
         self.proved = UNITS[unit] != "block"  # that the block leaves its input as it is
         self.input_copy: Tensor | None = None
+        self.address = str(layer) if UNITS[unit] == "block" else f"{layer}.{UNITS[unit]}"
 
-    @property
-    def address(self) -> str:
-        return str(self.layer) if UNITS[self.unit] == "block" else f"{self.layer}.{UNITS[self.unit]}"
-
-    def look_at_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def look_at_input(self, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         if self.active:
             stream = _stream_into(args, kwargs)
             self.rows = self.gates._arrived(stream, self)
@@ -262,7 +254,7 @@ class _Place:
                 self.input_copy = stream.detach().clone()
 
     def scale_contribution(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
+        self, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object], output: Any
     ) -> Any:
         if not self.active:
             return output
@@ -273,7 +265,9 @@ class _Place:
         factor = self.gates._factor(self, after)
         return _with_stream(output, scale_contribution(before, after, factor, self.ends))
 
-    def scale_output(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
+    def scale_output(
+        self, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object], output: Any
+    ) -> Any:
         if not self.active:
             return output
         added = _stream_out_of(output, self.address)
@@ -292,7 +286,7 @@ class _Place:
         self.proved = True
 
 
-def _stream_into(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+def _stream_into(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Tensor:
     stream = args[0] if args else kwargs.get("hidden_states")
     if not isinstance(stream, Tensor):
         raise LesionError("A block was called without hidden states as its first argument; it cannot be edited.")
@@ -313,7 +307,7 @@ def _with_stream(output: Any, stream: Tensor) -> Any:
 
 
 def _addresses_by_module(model: Model) -> Mapping[nn.Module, list[str]]:
-    """The addresses that each gated module has: more than one where a network runs a module several times."""
+    """The addresses of each gated module: more than one where a network runs a module several times."""
     addresses: dict[nn.Module, list[str]] = defaultdict(list)
     for block in model.anatomy.blocks:
         addresses[block.module].append(str(block.index))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -13,13 +12,15 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers.pytorch_utils import Conv1D
 
+from lesion.edits.edit import Edit, ScaleParameters, Truncate, of_spectra, of_weights
 from lesion.edits.spectra import spectra
 from lesion.edits.spectrum import Spectrum
 from lesion.errors import LesionError
-from lesion.models.anatomy import HEAD
+from lesion.models.anatomy import HEAD, Anatomy
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix, Storage
 
+Written = tuple[tuple[ScaleParameters, ...], tuple[Truncate, ...]]
 # Bytes of thin factors that gates keep on the device; factors of matrices not in use go first beyond that.
 BUDGET = 2 << 30
 # Thin factors by spectrum, of which there is one for each matrix and its values; they go when it does.
@@ -31,11 +32,19 @@ _HUNG: WeakKeyDictionary[nn.Module, list[LowRank]] = WeakKeyDictionary()
 def maskable(matrix: Matrix) -> bool:
     """Whether the rows of a batch can each have their own truncation of a matrix.
 
-    They can where the matrix is (a part of) the weight of a plain linear module, which is given every row. Experts are
-    given the tokens that are routed to them, whatever row they come from: they are truncated in the weights.
+    They can where it is (a part of) the weight of a plain linear module, which sees every row. Experts see the tokens
+    that are routed to them, whatever row they come from: they are truncated in the weights.
     """
     routed = matrix.storage.expert is not None or matrix.name.startswith("expert")
     return not routed and type(matrix.module) in (nn.Linear, Conv1D) and matrix.attribute == "weight"
+
+
+def in_weights(edit: Edit, anatomy: Anatomy) -> Written:
+    """What of an edit is written into the weights, and so is the same for all rows of a batch."""
+    weights, truncations = of_weights(edit), of_spectra(edit)
+    if any(part.selection.touches(cut.address) for part in weights for cut in truncations):
+        return weights, truncations  # `lesion.edits.weights.written` says what is wrong
+    return weights, tuple(cut for cut in truncations if not maskable(anatomy.matrix(cut.address)))
 
 
 def factor_bytes(matrix: Matrix) -> int:
@@ -70,14 +79,13 @@ class Factors:
 
 
 def _state(tensor: Tensor) -> tuple[int, int]:
-    """What is another one as soon as a parameter has been written to or replaced, as by an edit of its weights."""
+    """What changes as soon as a parameter has been written to or replaced."""
     return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 
 def _thin(spectrum: Spectrum, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The factors of a spectrum in a dtype, made once as long as there is room for them.
-
-    A search asks a model in several rounds, each with gates of its own; the products take as long as a decomposition.
+    """The factors of a spectrum in a dtype, kept over several gates as long as there is room: they take as long as a
+    decomposition.
     """
     made = _MADE.setdefault(spectrum, {})
     if dtype not in made:
@@ -89,24 +97,17 @@ def _thin(spectrum: Spectrum, weight: Tensor, dtype: torch.dtype) -> tuple[Tenso
 
 
 def hang_first(module: nn.Module) -> None:
-    """Have what rows truncate of a module done before all other hooks on it.
+    """Move the truncations of a module before all other hooks on it.
 
-    A module may be where a branch ends as well as where a matrix lies (OPT's), and what is truncated is computed anew
-    from the module's input: a factor on its output must come after that, whichever was asked for first.
+    A module may end a branch and hold a matrix (OPT's). What is truncated is computed anew from the module's input, so
+    a factor on its output must come later, whichever was asked for first.
     """
     for low_rank in tuple(_HUNG.get(module, ())):
         low_rank.hang()
 
 
 class LowRank:
-    """One matrix, whether rows truncate it under the present assignment, and the hook that does it.
-
-    Attributes:
-        address, layer: of the matrix.
-        active: whether any row truncates it.
-        rows: of the batch that came to its block last.
-        needed: rows that must have joined a growing batch by now: up to the last one that truncates it.
-    """
+    """One matrix, whether rows truncate it under the present assignment, and the hook that does it."""
 
     def __init__(self, matrix: Matrix, layer: int, factors: Factors, model: Model) -> None:
         self.address = matrix.address
@@ -157,7 +158,9 @@ class LowRank:
             self._masks[key] = mask[:, None].to(like)
         return self._masks[key]
 
-    def truncate(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
+    def truncate(
+        self, module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object], output: object
+    ) -> object:
         """A forward hook of the module that owns the matrix: the outputs of truncated rows are computed anew."""
         if not self.active:
             return output

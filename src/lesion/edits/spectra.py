@@ -12,7 +12,6 @@ import hashlib
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -53,8 +52,7 @@ class Spectra:
     """Decompositions by address and values.
 
     Attributes:
-        fingerprint: of the model.
-        computed, read, reused: how many decompositions were computed, read from disk, and found in memory.
+        computed, read, reused: how many were computed, read from disk, and found in memory.
         seconds: spent on computing them.
     """
 
@@ -157,7 +155,10 @@ def _keep(path: Path, basis: Tensor, values: Tensor, digest: str, limit: int, fo
 
 
 def _make_room(folder: Path, limit: int) -> None:
-    files = [(stat.st_mtime, stat.st_size, file) for file, stat in _files(folder)]
+    files = []
+    for file in folder.glob("*/*.safetensors*"):  # with what a process that was killed left half written
+        with contextlib.suppress(OSError):
+            files.append((file.stat().st_mtime, file.stat().st_size, file))
     total = sum(size for _, size, _ in files)
     for _, size, file in sorted(files):
         if total <= limit:
@@ -165,10 +166,3 @@ def _make_room(folder: Path, limit: int) -> None:
         with contextlib.suppress(OSError):
             file.unlink()
             total -= size
-
-
-def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    # With what a process that was killed left half written.
-    for file in folder.glob("*/*.safetensors*"):
-        with contextlib.suppress(OSError):
-            yield file, file.stat()

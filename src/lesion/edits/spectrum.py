@@ -15,12 +15,12 @@ from lesion.errors import LesionError
 class Spectrum:
     """The exact singular value decomposition of a matrix, W = Σ_i values[i] · u_i v_iᵀ, of rank r = min(out, in).
 
-    Kept is the orthonormal basis of the shorter side alone; the other side follows from it and the weights:
-    u_i values[i] = W v_i, or values[i] v_iᵀ = u_iᵀ W. So nothing is divided by a small singular value.
+    Kept is the orthonormal basis of the shorter side alone; the other side follows from it and the weights: u_i
+    values[i] = W v_i, or values[i] v_iᵀ = u_iᵀ W. So nothing is divided by a small singular value.
 
     Attributes:
-        basis: float64 [r, r], column i is u_i where out ≤ in, else v_i; on the device of the weights.
-        values: float64 [r], falling.
+        basis: float64, column i is u_i where out ≤ in, else v_i; on the device of the weights.
+        values: float64, falling.
         shape: (out, in).
     """
 
@@ -34,7 +34,7 @@ class Spectrum:
         return min(self.shape)
 
     def on(self, device: torch.device) -> Spectrum:
-        """The same on another device: a model may have been moved since it was taken apart."""
+        """The same on another device."""
         if self.basis.device == device:
             return self
         return Spectrum(self.basis.to(device), self.values.to(device), self.shape)
@@ -42,12 +42,7 @@ class Spectrum:
     def factors(
         self, weight: Float[Tensor, "out in"], start: int = 0, stop: int | None = None
     ) -> tuple[Float[Tensor, "out kept"], Float[Tensor, "kept in"]]:
-        """Two thin factors whose product is the components from `start` to `stop`, float64.
-
-        Args:
-            weight: the matrix that was taken apart.
-            start, stop: of the components in the order of falling values; all by default.
-        """
+        """Two thin factors whose product is the components from `start` to `stop`, float64."""
         stop = self.rank if stop is None else stop
         kept = self.basis[:, start:stop]
         wide = weight.to(kept)
@@ -58,8 +53,8 @@ class Spectrum:
     def kept(self, weight: Float[Tensor, "out in"], start: int, stop: int) -> Float[Tensor, "out in"]:
         """The components from `start` to `stop` of the matrix, computed in float64 and rounded once to its dtype.
 
-        By the theorem of Eckart, Young and Mirsky the first k components are the best approximation of rank k, and
-        what they leave is Σ values[k:]². All components are the matrix itself, bit for bit; none are zeros.
+        The first k are the best approximation of rank k (Eckart, Young and Mirsky). All components are the matrix
+        itself, bit for bit; none are zeros.
         """
         if start >= stop:
             return torch.zeros_like(weight)
@@ -70,15 +65,11 @@ class Spectrum:
 
 
 def decompose(weight: Float[Tensor, "out in"], address: str = "The matrix") -> Spectrum:
-    """Take a matrix apart, in float64 whatever its dtype.
+    """Take a matrix apart, in float64 whatever its dtype; `address` is for messages.
 
     Up to single precision the eigenvectors of the smaller Gram matrix (W Wᵀ or Wᵀ W) are taken: exact to about 1e-8 of
     the largest singular value, below what float32 can hold, and several times faster than a decomposition of W; the
     values are then measured on W itself. A float64 matrix is decomposed by `torch.linalg.svd`.
-
-    Args:
-        weight: any floating dtype, on any device.
-        address: for messages.
 
     Raises:
         LesionError: it has entries that are not finite, or the decomposition does not converge.

@@ -20,11 +20,11 @@ class Table:
     """What every column's edit does to every place; tensors lie on the CPU.
 
     Attributes:
-        scales: what places are multiplied by, units as in `UNITS`, 1 where nothing is edited.
-        kept: by address, for matrices that some column truncates: the first singular component kept and the one after
-            the last, counted in the order of falling singular values. (0, rank) leaves the matrix as it is.
-        ranks: by address, how many components a matrix has.
-        layers: by address, the block in which a matrix lies; the number of blocks for the head.
+        scales: factors, units as in `UNITS`, 1 where nothing is edited.
+        kept: of each truncated matrix, the first singular component kept and the one after the last, in the order of
+            falling singular values; (0, rank) leaves the matrix as it is.
+        ranks: how many components each of these matrices has.
+        layers: the block in which it lies; the number of blocks for the head.
     """
 
     scales: Float[Tensor, "blocks units columns"]
@@ -68,10 +68,6 @@ class Table:
 
 def tabulate(edits: Sequence[Edit], anatomy: Anatomy) -> Table:
     """The table of edits of places and of spectra, a column for each.
-
-    Args:
-        edits: one per column.
-        anatomy: of the model that they address.
 
     Raises:
         UsageError: an edit addresses a block, branch or matrix that the model does not have, its factors on one place

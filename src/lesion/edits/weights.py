@@ -34,10 +34,9 @@ class Effect:
     """What an edit did to one matrix.
 
     Attributes:
-        address: of the matrix.
         selected: weights in the selection, or in any of several.
         nonzero: of these, those that ought to move: not 0, and under factors whose product is not 1.
-        moved: of these, those whose value in the matrix's dtype is now another one.
+        moved: of these, those with another value in the matrix's dtype.
         before, after: Σ|w| over `selected`, unedited and edited, float64.
         dtype: of the matrix, `bfloat16`.
     """
@@ -54,16 +53,11 @@ class Effect:
 def scaled(
     weight: Float[Tensor, "out in"], changes: Sequence[tuple[Bool[Tensor, "out in"], float]], address: str
 ) -> tuple[Float[Tensor, "out in"], Effect]:
-    """A matrix with its selected entries multiplied, and what that did to it.
+    """A matrix with its selected entries multiplied (a copy), and what that did to it.
 
     Factors on one entry are multiplied in float64, and the product with the entry is rounded once to the dtype of the
     matrix. Factor 0 gives 0, also for an entry that is not finite. An entry that is 0, or whose factors have the
     product 1, keeps its bits.
-
-    Args:
-        weight: the unedited matrix; it is left as it is.
-        changes: masks and the factors that go with them.
-        address: of the matrix, for the effect.
     """
     selected = torch.zeros(weight.shape, dtype=torch.bool, device=weight.device)
     for mask, _ in changes:
@@ -92,7 +86,7 @@ def scaled(
 
 
 def _flat(mask: Bool[Tensor, "out in"]) -> Int[Tensor, " n"]:
-    """Where a mask is True, counted row after row: found once, and much faster to read and write by than the mask."""
+    """Where a mask is True, counted row after row: faster to read and write by than the mask."""
     if mask.device.type == "cpu":
         return torch.from_numpy(np.flatnonzero(mask.numpy()))
     return mask.flatten().nonzero().flatten()
@@ -101,8 +95,8 @@ def _flat(mask: Bool[Tensor, "out in"]) -> Int[Tensor, " n"]:
 def _rounded_once(values: Float[Tensor, " n"], dtype: torch.dtype) -> Float[Tensor, " n"]:
     """Float64 rounded to the nearest value of another dtype, to even at a tie.
 
-    Torch goes from float64 to half precision by way of float32 and so rounds twice. Rounded to odd in between (cut off
-    towards 0, the last bit set where anything was lost; Boldo and Melquiond 2008), the second rounding is the only one.
+    Torch rounds float64 to half precision by way of float32, twice. Rounded to odd in between (towards 0, the last bit
+    set where anything was lost; Boldo and Melquiond 2008), the second rounding is the only one.
     """
     if dtype.itemsize > 2:
         return values.to(dtype)
@@ -117,10 +111,9 @@ def check_effects(edit: Edit | str, effects: Sequence[Effect], name: str, total:
     """The factor that an edit has achieved, Σ|w| after ÷ Σ|w| before over everything selected (so never negative).
 
     Args:
-        edit: or its text, for messages.
+        edit: or its text, for messages, as `name`, the model's.
         effects: of every matrix that it touches.
-        name: of the model, for messages.
-        total: how many weights the model has that could have been selected; None where it need not be checked.
+        total: how many weights could have been selected; None where it need not be checked.
 
     Raises:
         LesionError: nothing is selected, or all of `total`; fewer than 99 % of the selected weights that are not 0
@@ -168,20 +161,16 @@ def _remedy(dtypes: Sequence[str]) -> str:
 def written(
     model: Model, edits: Sequence[ScaleParameters], truncations: Sequence[Truncate] = ()
 ) -> Iterator[tuple[Effect, ...]]:
-    """The model with its weights edited in place inside the `with`, and put back bit for bit, whatever happens in it.
+    """The model with its weights edited in place inside the `with`, and put back bit for bit; gives the effects of
+    scaling.
 
     Every selection is made on the weights as they are on entry (one that was fixed keeps its thresholds). Nested, the
-    inner edits therefore select among weights that the outer ones have changed; to have all of them select on the
-    unedited weights, give them together. Kept meanwhile: the values that changed, and where they stood.
-
-    Gives the effect on every matrix whose weights are multiplied.
+    inner edits therefore select among edited weights. Kept meanwhile: the values that changed, and where they stood.
 
     Raises:
-        UsageError: two of the edited matrices are one and the same parameter, or weights of a matrix are to be
-            multiplied that is truncated too.
+        UsageError: two of the edited matrices are one parameter, or weights of a truncated matrix are to be multiplied.
         LesionError: an edit, or all of them together, does not do what it says (see `check_effects`), or does not fit
-            the model; or this one ends before another that began later, as two iterators of answers may. The weights
-            are then as they were.
+            the model; or this one ends before another that began later. The weights are then as they were.
     """
     total = sum(matrix.shape[0] * matrix.shape[1] for matrix in model.anatomy.scored.values())
     touched = {
@@ -225,7 +214,7 @@ def written(
 
 @contextmanager
 def _in_order(model: Model) -> Iterator[ExitStack]:
-    """A stack of what takes edits back: it runs before those of earlier edits, or all of them run and it is told."""
+    """A stack of what takes edits back, run before those of earlier edits; else all run and it is an error."""
     stack = ExitStack()
     in_force = _IN_FORCE.setdefault(model.network, [])
     in_force.append(stack)

@@ -18,17 +18,16 @@ def ends_of(model: Model) -> set[int]:
 def longest_answer(model: Model, request: Request) -> int:
     """How many tokens an answer may have: the request's limit, and what the context leaves.
 
-    The last token of an answer is never read, so it needs no position: behind a prompt of n tokens a context of c
-    positions holds c − n + 1 new ones.
+    The last token of an answer is never read: behind a prompt of n tokens a context of c positions holds c − n + 1.
     """
     return min(request.decoding.max_new_tokens, model.context - len(request.prompt) + 1)
 
 
 def check_texts(model: Model, texts: Iterable[Sequence[int]]) -> None:
-    """That the network knows every token of texts that it is to run over.
+    """Refuse texts with tokens that the network does not know.
 
     Raises:
-        LesionError: it does not: the tokenizer is that of another model.
+        LesionError: there are some: the tokenizer is that of another model.
     """
     known = model.network.get_input_embeddings().num_embeddings
     if any(max(text, default=0) >= known for text in texts):
@@ -43,7 +42,7 @@ def _misfit(model: Model, known: int) -> LesionError:
 
 
 def check_requests(model: Model, requests: Iterable[Request]) -> None:
-    """That every request can be answered.
+    """Refuse requests that cannot be answered.
 
     Raises:
         LesionError: a prompt or a choice is empty or does not fit the context, or has tokens that the network does not

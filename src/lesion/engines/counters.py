@@ -15,7 +15,7 @@ class Work:
         idle: decoding steps spent on rows that had finished.
         steps: forward passes of decoding.
         drafted: tokens of drafts that were looked at.
-        accepted: of them, those that were said: so many decoding steps of rows were saved.
+        accepted: drafted tokens that were said, each a decoding step saved.
         batch_size: rows at most, as it stands now.
     """
 

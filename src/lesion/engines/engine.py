@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 class Decoding:
     """How answers are decoded: greedy at temperature 0, else sampled (see `lesion.engines.sampling`).
 
-    With `stop_loops` an answer is ended once it has said the same piece so many times in a row (see
-    `lesion.engines.loops`); 0, the default, lets it go on. That saves what a broken model babbles and is approximate:
-    an answer that would have left its loop is judged by what it said until then.
+    With `stop_loops` an answer ends once it has said the same piece so many times in a row (see
+    `lesion.engines.loops`); 0 lets it go on. That is approximate: an answer that would have left its loop is judged by
+    what it said until then.
 
     Raises:
-        UsageError: no new token is allowed, the temperature is negative or not finite, top_p is not in (0, 1], or
-            loops are to be ended after fewer than 2 repetitions.
+        UsageError: no new token is allowed, the temperature is negative or not finite, top_p is not in (0, 1], or loops
+            are to be ended after fewer than 2 repetitions.
     """
 
     max_new_tokens: int = 256
@@ -63,12 +63,11 @@ class Request:
 
     Attributes:
         key: handed back with the response; unique among the requests of one call.
-        prompt: token ids of the prompt, special tokens included.
-        edit: what is changed in the model while it answers; also its text form, or several (see `as_edit`).
-        decoding: how to decode.
-        choices: token ids of each choice; when given, the choices are scored and nothing is generated.
-        tokens: token ids; when given, the probability and rank of each right after the prompt are looked up and
-            nothing is generated. Choices and tokens exclude each other.
+        prompt: token ids, special tokens included.
+        edit: also its text form, or several (see `as_edit`).
+        choices: token ids of each choice; when given, they are scored and nothing is generated.
+        tokens: when given, the probability and rank of each right after the prompt are looked up and nothing is
+            generated. Choices and tokens exclude each other.
     """
 
     key: str
@@ -87,8 +86,6 @@ class Response:
     """The answer to the request with the same key.
 
     Attributes:
-        key: of the request.
-        answer: what the model said.
         token_ids: of the answer.
         engine: what answered, in words: library and version, dtype, attention, device. Stored with the answer.
     """

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 
 class Opened:
-    """Makes engines as chosen (`lesion.engines.engine.MakeEngine`), and loads models as these need them.
-
-    At most one vLLM engine runs at a time: one for another model replaces it.
+    """Makes engines as chosen (`lesion.engines.engine.MakeEngine`), at most one vLLM at a time, and loads models for
+    them.
     """
 
     def __init__(self, choice: EngineChoice, cluster: Cluster | None) -> None:

@@ -29,23 +29,15 @@ class Trial(Protocol):
         ...
 
     def said(self, prompts: Sequence[tuple[int, ...]], *, edited: bool, fresh: bool) -> Said:
-        """Greedy answers to the prompts.
+        """Greedy answers to the prompts, under the control edit or not.
 
-        Args:
-            prompts: token ids.
-            edited: whether they are under the control edit.
-            fresh: nothing may be used that was computed for an earlier prompt, and the engine must vouch for that.
+        With `fresh` nothing may be used that was computed for an earlier prompt, and the engine must vouch for that.
         """
         ...
 
 
 def probes(requests: Sequence[Request], context: int) -> tuple[tuple[int, ...], ...]:
-    """Prompts to try an engine with: as long as stale keys and values need to show, of tokens that are asked anyway.
-
-    Args:
-        requests: of the study.
-        context: positions that a prompt and its answer may take.
-    """
+    """Prompts to try an engine with, of the requests' tokens: as long as stale keys and values need to show."""
     length = max(1, min(LENGTH, context - NEW))
     wanted = PROMPTS * length
     tokens: list[int] = []
@@ -101,7 +93,7 @@ def prove(trials: Sequence[Trial], prompts: Sequence[tuple[int, ...]], what: str
 
 
 def _differing(first: Said, second: Said) -> int:
-    return sum(one != other for one, other in zip(first, second, strict=True))
+    return sum(answer != other for answer, other in zip(first, second, strict=True))
 
 
 def _agreement(first: Said, second: Said) -> float:

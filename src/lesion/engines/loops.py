@@ -15,13 +15,12 @@ _GRAM = LEAST // 2
 class Loop:
     """Hears an answer token by token, and says when its end has become a loop.
 
-    A loop is a piece of one or more tokens that is said at least `times` times in a row, all in all over at least
-    `LEAST` tokens. So a single token has to come `LEAST` times, or `times` if that is more; a sentence only `times`
-    times. Greedy decoding seldom leaves such a loop, but it may: a piece that is counted up, as in a list, is none,
-    and one that would have ended after one more round is taken for endless.
+    A loop is a piece of one or more tokens said at least `times` times in a row, over at least `LEAST` tokens in all. A
+    single token has to come `LEAST` times, or `times` if that is more. Greedy decoding seldom leaves such a loop, but
+    it may: one that would have ended after one more round is taken for endless.
 
-    What is kept are the places of every run of `LEAST` / 2 tokens, since a loop has said its last ones before. Text
-    that does not repeat itself costs one look into a dictionary a token, however long the pieces that are looked for.
+    Kept are the places of every run of `LEAST` / 2 tokens, since a loop has said its last ones before: one look into a
+    dictionary a token where nothing repeats.
 
     Args:
         times: how often in a row, from 2.
@@ -36,11 +35,7 @@ class Loop:
         self._matched: dict[int, int] = {}
 
     def hit(self, said: Sequence[int]) -> bool:
-        """Whether the answer ends in a loop now; to be asked after each of its tokens, from the first one on.
-
-        Args:
-            said: the answer so far, token ids.
-        """
+        """Whether the answer so far ends in a loop; to be called after each of its tokens, from the first one on."""
         if len(said) < _GRAM or not self.longest:
             return False
         here = len(said)

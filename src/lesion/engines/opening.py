@@ -24,11 +24,10 @@ _LIBRARIES = {
 
 @contextmanager
 def opened(choice: EngineChoice, watcher: Watcher | None = None) -> Iterator[Opened]:
-    """What makes engines of models, until the `with` ends; workers and engines are let go of then.
+    """What makes engines of models, until the `with` ends; workers and engines end with it.
 
     Raises:
-        UsageError: a library that this needs is not installed, or more workers are asked for than there is room
-            for.
+        UsageError: a library that this needs is not installed, or there is no room for so many workers.
         LesionError: the cluster does not answer.
     """
     for library, needed in (("vllm", choice.engine == "vllm"), ("ray", choice.distributed)):

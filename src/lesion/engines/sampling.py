@@ -1,11 +1,10 @@
 """Sampling: from logits to a drawn token by the Gumbel-max trick, with noise that belongs to the item.
 
 A token drawn with probability softmax(logits / temperature) is the one for which logits / temperature + noise is
-largest, where each token has a noise of its own from the standard Gumbel distribution (Gumbel 1954; Maddison et al.
-2014). The noise is a function of the seed, the prompt, the position in the answer and the token id. So an item meets
-the same noise under every edit, temperature and top_p (common random numbers), on every engine, and whoever shares its
-batch; and rounding changes a drawn token only where the two largest sums are within rounding of each other. Under an
-edit that changes logits a little, few answers change.
+largest, each token with its own standard Gumbel noise (Gumbel 1954; Maddison et al. 2014). The noise is a function of
+the seed, the prompt, the position in the answer and the token id: an item meets the same noise under every edit,
+temperature and top_p (common random numbers), on every engine, whoever shares its batch. Rounding changes a drawn token
+only where the two largest sums are within rounding of each other.
 """
 
 from __future__ import annotations
@@ -48,12 +47,11 @@ def gumbel(
 
     SplitMix64 in its splittable form: number `position` of the stream that begins with the key is where a stream over
     the tokens begins. Of number `token` in that stream the upper 52 bits k give u = (k + 1/2) / 2⁵², and the noise is
-    −ln(−ln u), between −3.6 and 36.8. The number of tokens does not matter to any of them.
+    −ln(−ln u), between −3.6 and 36.8.
 
     Args:
         keys: from `noise_key`, int64.
         positions: in the answer, from 0.
-        vocabulary: the number of tokens.
     """
     tokens = torch.arange(1, vocabulary + 1, device=keys.device)
     begins = _mixed(keys + (positions + 1) * GAMMA)
@@ -71,17 +69,16 @@ def sample(
 ) -> Int[Tensor, " rows"]:
     """One token per row, drawn from its nucleus.
 
-    The nucleus is the smallest set of most likely tokens whose probability reaches `top_p` (Holtzman et al. 2020).
-    Here a token is inside if the tokens that are more likely than it, by more than `TIE` in the logits, have less than
-    `top_p` together: so tokens that are as likely as its last one are all inside, in whatever order rounding puts them.
-    Where the sum is within rounding of `top_p`, or a difference of logits within rounding of `TIE`, rounding decides
-    who is inside; a drawn token changes by it only if it was that very token, or would be.
+    The nucleus is the smallest set of most likely tokens whose probability reaches `top_p` (Holtzman et al. 2020). Here
+    a token is inside if the tokens more likely than it, by more than `TIE` in the logits, have less than `top_p`
+    together: tokens as likely as its last one are all inside. Rounding decides only at the edges of `top_p` and `TIE`,
+    and changes a drawn token only if it was that very token, or would be.
 
     Args:
         logits: finite in their largest; −inf takes a token away.
-        temperature: float64, above 0, however small.
+        temperature: float64, above 0.
         top_p: float64, in (0, 1].
-        keys: of the rows' answers, from `noise_key`, int64.
+        keys: from `noise_key`, int64.
         positions: of the token in its answer, from 0.
     """
     size = max(1, ENTRIES // logits.shape[-1])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-import lesion.engines.transformers.contrast
 import tiny
 from alone import EDITS, forward, prompts
 from lesion.edits.edit import BASELINE, ScaleBlock
@@ -115,25 +114,6 @@ def test_a_token_that_the_network_does_not_know_and_a_prompt_that_is_too_long_ar
         ask(model, [Request("strange", (5, 6), tokens=(64, 3))])
     with pytest.raises(LesionError, match=r"long .*context of tiny:llama, 256"):
         ask(model, [Request("long", tuple([9] * 257), tokens=(5, 6))])
-
-
-def test_when_memory_runs_out_the_batch_is_halved_and_every_contrast_is_still_answered_once(monkeypatch):
-    model, requests = tiny.model("llama"), questions()
-    expected = ask(model, requests)
-    whole = lesion.engines.transformers.contrast.prefill
-
-    def prefill(model, gates, prompts, *args, **kwargs):
-        if len(prompts) > 5:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return whole(model, gates, prompts, *args, **kwargs)
-
-    monkeypatch.setattr(lesion.engines.transformers.contrast, "prefill", prefill)
-    engine = TransformersEngine(model, batch_size=16)
-    found = list(engine.answer(requests))
-    assert len(found) == len(requests)
-    for response in found:
-        assert response.answer.scores == pytest.approx(expected[response.key].answer.scores, abs=1e-4)
-    assert engine.work.batch_size == 1
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 import torch
 import transformers as hf
 
-import lesion.engines.transformers.batch
 import lesion.engines.transformers.engine
+import lesion.engines.transformers.prefixes
 import tiny
 from alone import EDITS, drawn, forward, greedy, prompts
 from lesion.edits.edit import BASELINE, ScaleBlock
@@ -102,13 +102,13 @@ def test_answers_of_very_different_lengths_leave_and_enter_and_few_rows_stand_id
 def test_more_prompt_tokens_than_one_pass_should_have_enter_with_several(monkeypatch):
     model, requests = tiny.model("llama"), questions(prompts(6))
     seen = []
-    whole = lesion.engines.transformers.batch.prefill
+    whole = lesion.engines.transformers.prefixes.prefill
 
     def prefill(model, gates, prompts, *args, **kwargs):
         seen.append(len(prompts) * max(map(len, prompts)))
         return whole(model, gates, prompts, *args, **kwargs)
 
-    monkeypatch.setattr(lesion.engines.transformers.batch, "prefill", prefill)
+    monkeypatch.setattr(lesion.engines.transformers.prefixes, "prefill", prefill)
     monkeypatch.setattr(lesion.engines.transformers.engine, "TOKENS", 30)
     assert_greedy(model, requests, ask(model, requests, batch_size=64))
     assert max(seen) <= 30

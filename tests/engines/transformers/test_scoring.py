@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-import lesion.engines.transformers.scoring
+import lesion.engines.transformers.prefixes
 import tiny
 from alone import EDITS, forward, prompts
 from lesion.edits.edit import BASELINE, Edit, ScaleBlock
@@ -170,17 +171,18 @@ def test_a_choice_is_greedy_when_greedy_decoding_says_it_also_under_an_edit(fami
         assert answer.greedy == (True, False, False, False, False, True, True)
 
 
-def test_when_memory_runs_out_the_batch_is_halved_and_every_choice_is_still_scored_once(monkeypatch):
-    model, requests = tiny.model("llama"), questions()
+@pytest.mark.parametrize("kind", [{}, {"choices": (), "tokens": (7, 30, 12)}], ids=["choices", "contrasts"])
+def test_when_memory_runs_out_the_batch_is_halved_and_every_request_is_still_scored_once(monkeypatch, kind):
+    model, requests = tiny.model("llama"), [replace(request, **kind) for request in questions()]
     expected = ask(model, requests)
-    whole = lesion.engines.transformers.scoring.prefill
+    whole = lesion.engines.transformers.prefixes.prefill
 
     def prefill(model, gates, prompts, *args, **kwargs):
         if len(prompts) > 5:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return whole(model, gates, prompts, *args, **kwargs)
 
-    monkeypatch.setattr(lesion.engines.transformers.scoring, "prefill", prefill)
+    monkeypatch.setattr(lesion.engines.transformers.prefixes, "prefill", prefill)
     engine = TransformersEngine(model, batch_size=16)
     found = list(engine.answer(requests))
     assert len(found) == len(requests)
@@ -193,6 +195,6 @@ def test_when_memory_does_not_suffice_for_one_question_that_is_said(monkeypatch)
     def prefill(*args, **kwargs):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
 
-    monkeypatch.setattr(lesion.engines.transformers.scoring, "prefill", prefill)
+    monkeypatch.setattr(lesion.engines.transformers.prefixes, "prefill", prefill)
     with pytest.raises(LesionError, match=r"Memory does not suffice .* tiny:llama; use --dtype bfloat16"):
         ask(tiny.model("llama"), questions())

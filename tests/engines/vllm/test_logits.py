@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import tiny
 from alone import noise, nucleus
+from lesion.engines.answers import looked_up
 from lesion.engines.engine import Request
 from lesion.engines.sampling import noise_key
-from lesion.engines.vllm.logits import Draw, Wish, draw, looked_up
-from lesion.engines.vllm.scoring import chosen, contrasted, looks
+from lesion.engines.vllm.logits import Draw, Wish, draw
+from lesion.engines.vllm.scoring import looks, scored
 
 VOCABULARY = 64
 choices_ = st.lists(st.lists(st.integers(5, 12), min_size=1, max_size=4).map(tuple), min_size=1, max_size=6)
@@ -48,7 +49,7 @@ def test_choices_are_scored_as_one_by_one(model, choices):
     wanted = looks(request)
     # Choices that differ in their last token alone share a prompt.
     assert len(wanted) == len({choice[:-1] for choice in choices})
-    response = chosen(request, [answered(look) for look in wanted], model)
+    response = scored(request, [answered(look) for look in wanted], model)
     for choice, score, greedy in zip(choices, response.answer.scores, response.answer.greedy, strict=True):
         rows = [logits_after((*request.prompt, *choice[:index])) for index in range(len(choice))]
         assert score == pytest.approx(sum(log_softmax(row)[token] for row, token in zip(rows, choice, strict=True)))
@@ -60,7 +61,7 @@ def test_choices_are_scored_as_one_by_one(model, choices):
 def test_tokens_have_log_probabilities_and_ranks(model, tokens):
     request = Request("one", (7, 8, 9), tokens=tuple(tokens))
     (look,) = looks(request)
-    response = contrasted(request, answered(look)[0], model)
+    response = scored(request, [answered(look)], model)
     row = logits_after(request.prompt)
     assert response.answer.scores == pytest.approx([log_softmax(row)[token] for token in tokens])
     assert response.answer.ranks == tuple(1 + int((row.numpy() > row[token].item()).sum()) for token in tokens)
@@ -70,9 +71,9 @@ def test_tokens_have_log_probabilities_and_ranks(model, tokens):
 def test_broken_logits_give_no_ranks(model):
     request = Request("one", (7,), tokens=(5, 6))
     row = torch.full((1, VOCABULARY), float("nan"))
-    assert contrasted(request, looked_up(row, [(5, 6)])[0], model).answer.finish == "nonfinite"
+    assert scored(request, [looked_up(row, [(5, 6)])], model).answer.finish == "nonfinite"
     request = Request("one", (7,), choices=((5,),))
-    assert chosen(request, [looked_up(row, [(5,)])], model).answer.finish == "nonfinite"
+    assert scored(request, [looked_up(row, [(5,)])], model).answer.finish == "nonfinite"
 
 
 def test_a_draw_leaves_the_token_that_is_drawn_elsewhere_too():

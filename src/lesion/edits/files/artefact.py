@@ -35,7 +35,7 @@ SUFFIX = ".edit"
 
 
 def describe(edit: Edit, model: Model) -> MadeFor:
-    """The model that an edit is made for, with the digests of every matrix that the edit touches.
+    """What an edit is made for: the model, with the digests of every matrix that the edit touches.
 
     Raises:
         UsageError: it truncates a matrix that the model does not have.
@@ -60,13 +60,10 @@ def save_edit(path: Path | str, edit: Edit, model: Model, *, selected: Sequence[
     """Keep an edit of weights as a file.
 
     Args:
-        path: of the file; `.edit` is its usual ending. One that exists is overwritten, whole or not at all.
+        path: `.edit` is the usual ending. A file that exists is overwritten, whole or not at all.
         edit: one `ScaleParameters` or `Truncate`, or several composed.
         model: on which it was made; its weights are read, and must be unedited.
         selected: how much of every matrix is selected, where it was counted already (`selection.count`).
-
-    Returns:
-        The path.
 
     Raises:
         UsageError: the edit scales blocks or branches, which text holds as well, or changes nothing at all; it
@@ -94,7 +91,7 @@ def save_edit(path: Path | str, edit: Edit, model: Model, *, selected: Sequence[
 
 
 def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[Count] | None) -> Path:
-    """Write an edit whose selections are fixed, with what is known of the model it is for; see `save_edit`.
+    """Write an edit whose selections are fixed, with what is known of its model; see `save_edit`.
 
     Raises:
         LesionError: the file cannot be written.

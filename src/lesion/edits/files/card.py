@@ -18,7 +18,6 @@ class Deed:
     """One edit as it was applied.
 
     Attributes:
-        edit: the file.
         kept_as: its name in the folder `lesion` of the checkpoint.
         factor: by which its weights were multiplied, in words; empty where it only truncates.
         counts: how much of every matrix was selected, of those it touches.
@@ -55,7 +54,7 @@ def cell(text: str) -> str:
 
 
 def front_and_rest(readme: str) -> tuple[str, str]:
-    """The table at the head of a model card (with its dashes; the hub reads license and base from it), and the rest."""
+    """The front matter of a model card (with its dashes; the hub reads license and base from it), and the rest."""
     match = re.match(r"---\r?\n.*?\n---[ \t]*(\r?\n|$)", readme, re.DOTALL)
     return (match[0].rstrip() + "\n\n", readme[match.end() :]) if match else ("", readme)
 
@@ -88,8 +87,7 @@ def write(
     """The card in Markdown.
 
     Args:
-        base: name of the model that was edited, as typed.
-        deeds: what was done.
+        base: name of the edited model, as typed.
         effects: on every matrix whose weights were multiplied, of all edits together.
         truncated: every matrix of which a part of the spectrum was kept.
         total: weights in all matrices that could have been selected.
@@ -161,7 +159,7 @@ def _multiplied(deeds: Sequence[Deed], effects: Sequence[Effect], total: int) ->
 
 
 def _truncated(deeds: Sequence[Deed], truncated: Sequence[Truncated]) -> list[str]:
-    """A table of the edits that truncate, and one of the matrices that are truncated, all edits taken together."""
+    """Tables of the edits that truncate and of the truncated matrices, all edits taken together."""
     if not truncated:
         return []
     lines = ["", "| edit | digest | keeps | made for | file |", "|---|---|---|---|---|"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +39,6 @@ class Applied:
     """What was done.
 
     Attributes:
-        folder: the edited checkpoint.
-        deeds: one per edit, in order.
         effects: on every matrix whose weights were multiplied, of all edits together.
         total: weights in all matrices that could have been selected.
         achieved: Σ|w| after ÷ before over everything selected; None where nothing was.
@@ -114,22 +113,20 @@ def apply_edits(
 ) -> Applied:
     """Write a model's checkpoint again with edits in its weights; memory is needed for one tensor, not for the model.
 
-    Files, sharding, dtypes and tied weights stay as they are; what is not edited is copied byte for byte. Every
-    selection is made on the unedited weights, factors on one weight multiply, and the product is rounded once to the
-    dtype in which the checkpoint is stored: that is the edit of the model as loaded in that dtype. Truncated matrices
-    are computed in float64 and rounded once to that dtype; several truncations of one matrix, in one edit or several,
-    keep what all of them keep.
+    Files, sharding, dtypes and tied weights stay; what is not edited is copied byte for byte. Every selection is made
+    on the unedited weights, factors on one weight multiply, and the product is rounded once to the stored dtype: that
+    is the edit of the model as loaded in that dtype. Truncated matrices are computed in float64 and rounded once;
+    truncations of one matrix keep what all of them keep.
 
     Args:
         source: `bundled:NAME`, a folder, or a hub id.
         edits: at least one.
         out: a folder that does not exist or is empty. It gets its name when everything is written.
         factor: in place of the edits' own.
-        force: apply an edit that was made for other weights of the same shapes too, its selection made anew.
+        force: apply an edit made for other weights of the same shapes too, its selection made anew.
         thin: also write what is kept of every truncated matrix as two thin factors, into `lesion/factors.safetensors`
-            of the folder (see `thin.py`); they are in memory until the end.
+            of the folder (see `thin_factors.py`); they are in memory until the end.
         revision: branch, tag or commit of a hub id.
-        watcher: told of progress.
 
     Raises:
         UsageError: there is no edit, or `out` is occupied; a factor or thin factors are asked of edits that have none;
@@ -168,7 +165,7 @@ def apply_edits(
     kept = {cut.address: cut for cut in cuts(truncations, shapes)}
     done: dict[str, Truncated] = {}
 
-    def edit(tensor: Tensor, within: Sequence[tuple[str, Place]]) -> None:
+    def edit(within: Sequence[tuple[str, Place]], tensor: Tensor) -> None:
         for address, place in within:
             view = place.storage.view(tensor)
             weight = view.reshape(shapes[address])
@@ -220,9 +217,9 @@ def _refuse_full(out: Path, checkpoint: Checkpoint) -> None:
 
 def _weights(
     checkpoint: Checkpoint,
-    partial: Path,
+    target: Path,
     where: Mapping[str, Sequence[Place]],
-    edit: Callable[[Tensor, Sequence[tuple[str, Place]]], None],
+    edit: Callable[[Sequence[tuple[str, Place]], Tensor], None],
     watcher: Watcher | None,
     name: str,
 ) -> None:
@@ -238,13 +235,9 @@ def _weights(
         watcher.begin(name, len(checkpoint.shards), 0, "shards")
     for shard in checkpoint.shards:
         entries = by_shard[shard]
-
-        def change(tensor: str) -> Callable[[Tensor], None]:
-            return lambda values: edit(values, within[tensor])
-
-        changes = {tensor: change(tensor) for tensor in entries if tensor in within}
-        rewrite(inside(checkpoint.folder, shard), partial / shard, entries, changes)
+        changes = {tensor: functools.partial(edit, within[tensor]) for tensor in entries if tensor in within}
+        rewrite(inside(checkpoint.folder, shard), target / shard, entries, changes)
         if watcher:
             watcher.answered(1)
     if checkpoint.index is not None:
-        shutil.copyfile(inside(checkpoint.folder, checkpoint.index), partial / checkpoint.index)
+        shutil.copyfile(inside(checkpoint.folder, checkpoint.index), target / checkpoint.index)

@@ -22,10 +22,9 @@ from lesion.models.fingerprint import values_digest
 
 @dataclass
 class Course:
-    """One edit on its way: what it asks of every matrix, and what it did.
+    """One edit on its way: what it changes in every matrix, and what it did.
 
     Attributes:
-        file: of the edit.
         force: take other weights than those it was made for.
         fixed, loose: its parts that multiply weights, with the thresholds of the model it was made for and without.
         counts, effects, union: what they did, by matrix: weights selected, by part, by all parts together.
@@ -104,10 +103,9 @@ class Course:
 
 
 def deeds_of(courses: Sequence[Course], done: Mapping[str, Truncated], total: int, name: str) -> tuple[card.Deed, ...]:
-    """What each edit did by itself.
+    """What each edit did by itself, all shards written.
 
     Args:
-        courses: of the edits, all shards written.
         done: the matrices that were truncated, by address.
         total: weights in all matrices that could have been selected.
         name: of the model, for messages.

@@ -5,12 +5,13 @@ Truncations have no such algebra; an edit that truncates is joined with one of o
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from lesion.arguments import validated
 from lesion.edits.edit import Compose, Edit, ScaleParameters, of_spectra, of_weights
 from lesion.edits.files.artefact import save_edit, write_edit
-from lesion.edits.files.edit_file import EditFile, MadeFor
+from lesion.edits.files.edit_file import EditFile
 from lesion.edits.selections.recipes import ALGEBRA
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
@@ -35,7 +36,7 @@ def combined(
         word: `minus`, `and` or `or`.
         path: of the file to write; one that exists is overwritten.
         factor: of the new edit; needed where the two differ in theirs.
-        model: the model that they were made for; without it, how much is selected is not counted.
+        model: for which they were made; without it, how much is selected is not counted.
 
     Raises:
         UsageError: the edits are for different models, have several parts or different factors, or there is no such
@@ -73,8 +74,7 @@ def combined(
     touched = {address: matrix for address, matrix in matrices.items() if selection.touches(address)}
     if not touched:
         raise LesionError(f"{first.path} and {second.path} have no matrix in common; nothing would be selected.")
-    made = first.model
-    return write_edit(path, edit, MadeFor(made.name, made.fingerprint, made.family, made.dtype, touched), None)
+    return write_edit(path, edit, replace(first.model, matrices=touched), None)
 
 
 def _joined(
@@ -99,14 +99,8 @@ def _joined(
         edit = Compose((first.fit(model), second.fit(model)))
         return save_edit(path, edit, model)
     edit = Compose((first.fixed(), second.fixed()))
-    made = first.model
-    matrices = {**first.model.matrices, **second.model.matrices}
-    return write_edit(
-        path,
-        edit,
-        MadeFor(made.name, made.fingerprint, made.family, made.dtype, matrices),
-        None if of_weights(edit) else [],
-    )
+    made_for = replace(first.model, matrices={**first.model.matrices, **second.model.matrices})
+    return write_edit(path, edit, made_for, None if of_weights(edit) else [])
 
 
 def _only(file: EditFile) -> ScaleParameters:

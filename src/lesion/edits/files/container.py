@@ -31,14 +31,8 @@ DEEPEST = 60  # brackets within brackets; a recipe of twenty combinations stays 
 _BRACKETS = re.compile(r"[\[\]{}]")
 
 
-def encode(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
-    """The bytes of a file with this header and these tensors, its content sum filled in.
-
-    Args:
-        header: plain JSON values, its `version` that of the format, the newest by default; `format` and `content` are
-            set here.
-        tensors: by name.
-    """
+def encode(header: Mapping[str, object], tensors: Mapping[str, Tensor]) -> bytes:
+    """The bytes of a file with this JSON header and these tensors, its format and content sum filled in."""
     whole = {"format": FORMAT, "version": VERSION, **header, "content": BLANK}
     # Escaped to ASCII, so that the file reads the same whatever names the items of a data set have.
     blank = to_bytes(dict(tensors), metadata={KEY: json.dumps(whole, allow_nan=False)})
@@ -51,10 +45,6 @@ def _content(digits: str) -> bytes:
 
 def decode(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The header and the tensors of a file, after its content sum was found right.
-
-    Args:
-        data: the bytes of the file.
-        name: of the file, for messages.
 
     Raises:
         LesionError: it is no `.edit` file, it is of a later version, or it was cut or changed.
@@ -103,7 +93,7 @@ def _header(data: bytes, name: str) -> dict[str, Any]:
     return _json(text.encode(), name)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name stands in it twice")

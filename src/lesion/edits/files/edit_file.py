@@ -48,15 +48,13 @@ class EditFile:
     """An edit as it was read from a file.
 
     Attributes:
-        edit: the edit, its selections as recipes: right for any model, slower than fixed ones.
+        edit: its selections as recipes: right for any model, slower than fixed ones.
         label: a short name, safe in file names.
-        model: the model that it was made for.
-        selected: how much of every matrix is selected on that model; None where that was not counted, empty where the
-            edit selects nothing because it only truncates.
+        selected: how much of every matrix is selected on the model it was made for; None where that was not counted,
+            empty where it only truncates.
         made: the day, `2026-11-20`.
         lesion: the version of the package that wrote it.
         content: SHA-256 of the file with these digits as zeros.
-        path: where it was read.
         thresholds: on that model, by the digest of a top share.
         data: the bytes of the file.
     """
@@ -120,7 +118,6 @@ class EditFile:
         """The edit for a model: with its thresholds where the weights are those that it was made for.
 
         Args:
-            model: whose fingerprint, or whose matrices as far as the edit touches them, must be those it was made for.
             force: take other weights of the same shapes too; the selection is then made anew on them, and it is they
                 that are truncated.
 

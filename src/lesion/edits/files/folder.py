@@ -51,11 +51,8 @@ def sync(path: Path) -> None:
 def emerging(out: Path, note: Callable[[str], None]) -> Iterator[Path]:
     """A folder to write into, which becomes `out` when the `with` ends well and is removed when it does not.
 
-    Killed in the middle, it stays behind as `.NAME.partial-PID`, and the next run to the same place removes it.
-
-    Args:
-        out: the place; its parents are made.
-        note: told what was cleared away.
+    Killed in the middle, it stays behind as `.NAME.partial-PID`; the next run to the same place removes it and notes
+    that.
 
     Raises:
         UsageError: something is there already.

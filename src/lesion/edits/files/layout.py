@@ -34,8 +34,7 @@ class Piece:
     """One tensor on disk as a part of a parameter of the network.
 
     Attributes:
-        tensor: its name on disk.
-        expert: the expert whose rows it holds, where the parameter has an axis of experts and the tensor has not.
+        expert: whose rows it holds, where the parameter has an axis of experts and the tensor has not.
         start, stop: these rows.
         whole: it is the parameter as it stands.
     """
@@ -48,11 +47,10 @@ class Piece:
 
 
 def skeleton(config: Any, name: str) -> tuple[Anatomy, PreTrainedModel, bool]:
-    """The anatomy of the network that a configuration describes, without weights.
+    """The anatomy and the network that a configuration describes, without weights.
 
-    Returns:
-        The anatomy, the network, and whether the network had to be built in main memory: an architecture that is not
-        in the table is taken apart by a forward pass, which needs numbers (random ones do).
+    The third value says whether the network had to be built in main memory: an architecture that is not in the table is
+    taken apart by a forward pass, which needs numbers (random ones do).
 
     Raises:
         LesionError: it is no decoder that can be taken apart.
@@ -72,13 +70,7 @@ def skeleton(config: Any, name: str) -> tuple[Anatomy, PreTrainedModel, bool]:
 def places(
     anatomy: Anatomy, network: PreTrainedModel, entries: Mapping[str, Entry], touched: Iterable[str]
 ) -> dict[str, tuple[Place, ...]]:
-    """Where each of the matrices lies on disk; more than one place where a tied tensor is stored under both names.
-
-    Args:
-        anatomy: of the network.
-        network: its weights need not be there.
-        entries: every tensor of the checkpoint by name.
-        touched: addresses of matrices.
+    """Where each of the touched matrices lies on disk; several places where a tied tensor is stored under both names.
 
     Raises:
         LesionError: a matrix is not there, has another shape, or lies in a form that no edit can reach.

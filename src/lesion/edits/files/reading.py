@@ -36,12 +36,7 @@ def _text(value: Any, what: str) -> str:
 
 
 def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path, data: bytes) -> EditFile:
-    """The edit that a header and its vectors describe.
-
-    Args:
-        header: JSON values of any kind.
-        tensors: by name.
-        path, data: the file that they were read from.
+    """The edit that a header of any JSON values and its vectors describe.
 
     Raises:
         LesionError, KeyError, TypeError, ValueError, AttributeError: something is missing, or does not fit the rest.
@@ -79,8 +74,8 @@ def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
     for part in of_spectra(edit):
         _need(part.address in model.matrices, f"it does not say what {part.address} of its model is")
     refuse_both(of_weights(edit), of_spectra(edit), model.name)
-    told = header.get("truncated", [])
-    _need(told == truncated(edit, model.matrices), "what it says of its truncations is not what they are")
+    stated = header.get("truncated", [])
+    _need(stated == truncated(edit, model.matrices), "what it says of its truncations is not what they are")
     touched = {part.address for part in of_spectra(edit)}
     for address in model.matrices:
         found = address in touched or any(selection.touches(address) for selection in selections.values())
@@ -103,13 +98,13 @@ def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
     )
 
 
-def truncated(edit: Edit, matrices: Mapping[str, MatrixValues]) -> list[dict[str, Any]]:
+def truncated(edit: Edit, matrices: Mapping[str, MatrixValues]) -> list[dict[str, object]]:
     """What a header says of an edit's truncations for people to read; it follows from the edit and the matrices."""
     shapes = {address: matrix.shape for address, matrix in matrices.items()}
-    told = []
+    facts: list[dict[str, object]] = []
     for part in of_spectra(edit):
         (cut,) = cuts([part], shapes)
-        told.append(
+        facts.append(
             {
                 "address": part.address,
                 "keep": part.keep,
@@ -120,7 +115,7 @@ def truncated(edit: Edit, matrices: Mapping[str, MatrixValues]) -> list[dict[str
                 "parameters_factors": cut.thin,
             }
         )
-    return told
+    return facts
 
 
 def _made_for(value: Mapping[str, Any]) -> MadeFor:

@@ -25,13 +25,7 @@ DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F
 def rewrite(
     source: Path, target: Path, entries: Mapping[str, Entry], edits: Mapping[str, Callable[[Tensor], None]]
 ) -> None:
-    """Write a shard again with some of its tensors edited.
-
-    Args:
-        source: the shard.
-        target: the file to write.
-        entries: its tensors, in the order of their bytes.
-        edits: by name of a tensor, what changes it in place.
+    """Write a shard again; `edits` change some of its tensors in place, by name.
 
     Raises:
         OSError: it cannot be read or written.

@@ -34,21 +34,15 @@ def refuse_nothing(truncations: Sequence[Truncate]) -> None:
 
 def counted(cut: Cut) -> str:
     """What two thin factors of a matrix save, in words."""
-    told = f"two thin factors have {cut.thin:,} parameters in place of {cut.dense:,}"
+    sizes = f"two thin factors have {cut.thin:,} parameters in place of {cut.dense:,}"
     if cut.saved > 0:
-        return f"{told}: {cut.saved:,} saved"
-    return f"{told}: it does not pay" + (f", they are {-cut.saved:,} more" if cut.saved else "")
+        return f"{sizes}: {cut.saved:,} saved"
+    return f"{sizes}: it does not pay" + (f", they are {-cut.saved:,} more" if cut.saved else "")
 
 
 def write_factors(folder: Path, truncated: Sequence[Truncated]) -> Path:
-    """Write the factors of truncated matrices in the dtype of the checkpoint, counts in the metadata.
-
-    Args:
-        folder: the checkpoint, its folder `lesion` there already.
-        truncated: with their factors.
-
-    Returns:
-        The place of the file in the folder.
+    """Write the factors of truncated matrices in the dtype of the checkpoint, counts in the metadata; the place in
+    `folder`.
 
     Raises:
         OSError: it cannot be written.

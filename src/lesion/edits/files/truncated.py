@@ -17,11 +17,10 @@ class Truncated:
     """A matrix of which a part of the spectrum was kept.
 
     Attributes:
-        cut: which part.
         moved: weights that have another value.
-        energy: of what is kept, Σ σ² ÷ that of the whole matrix, which is ‖kept‖² ÷ ‖W‖²; 1 for a matrix of zeros.
+        energy: Σ σ² kept ÷ that of the whole matrix, which is ‖kept‖² ÷ ‖W‖²; 1 for a matrix of zeros.
         dtype: of the matrix, `bfloat16`.
-        factors: two thin factors [out, kept] and [kept, in] in that dtype; None unless they were asked for.
+        factors: two thin ones [out, kept] and [kept, in] in that dtype; None unless they were asked for.
     """
 
     cut: Cut
@@ -34,12 +33,7 @@ class Truncated:
 def truncated(
     weight: Float[Tensor, "out in"], cut: Cut, factors: bool = False
 ) -> tuple[Float[Tensor, "out in"], Truncated]:
-    """A matrix of which a part of the spectrum is kept, as `Spectrum.kept` gives it, and what that did to it.
-
-    Args:
-        weight: the unedited matrix; it is left as it is.
-        cut: which part.
-        factors: give the thin factors too.
+    """The part of a matrix's spectrum that a cut keeps (a copy, as of `Spectrum.kept`), and what that did to it.
 
     Raises:
         LesionError: the weights are not finite.

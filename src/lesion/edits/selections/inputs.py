@@ -22,11 +22,11 @@ class InputSums:
 
     Attributes:
         norms: a_j = Σ_i ‖X_i[:, j]‖₂, float32 (Christ et al. 2024, section 3).
-        squares: Σ_i ‖X_i[:, j]‖₂², float32; its root is the norm of Wanda (Sun et al. 2023, eq. 1). None where what
-            uses these sums has no need of it.
-        tokens: tokens that came; of an expert, those that were routed to it.
-        active: of the input of the matrix that ends a feed-forward branch: tokens on which the activation of
-            neuron j was above 0 (Tang et al. 2024, eq. 3), int64. None elsewhere.
+        squares: Σ_i ‖X_i[:, j]‖₂², float32; its root is the norm of Wanda (Sun et al. 2023, eq. 1). None where not
+            needed.
+        tokens: that came; of an expert, those that were routed to it.
+        active: of the last matrix of a feed-forward branch, tokens on which the activation of neuron j was above 0
+            (Tang et al. 2024, eq. 3), int64; else None.
     """
 
     norms: Float[Tensor, " in"]
@@ -35,7 +35,7 @@ class InputSums:
     active: Int[Tensor, " in"] | None = None
 
     def __add__(self, other: InputSums) -> InputSums:
-        mine, yours = ((one.norms.shape, one.squares is None, one.active is None) for one in (self, other))
+        mine, yours = ((sums.norms.shape, sums.squares is None, sums.active is None) for sums in (self, other))
         if mine != yours:
             raise LesionError("Sums of two matrix inputs of different size or kind cannot be added.")
         return InputSums(
@@ -46,8 +46,8 @@ class InputSums:
         )
 
 
-def _added(one: Float[Tensor, " in"], other: Float[Tensor, " in"]) -> Float[Tensor, " in"]:
-    return (one.double() + other.double()).float()
+def _added(sums: Float[Tensor, " in"], other: Float[Tensor, " in"]) -> Float[Tensor, " in"]:
+    return (sums.double() + other.double()).float()
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,12 @@ class Provenance:
     """Where sums come from.
 
     Attributes:
-        model: name of the model as typed.
-        fingerprint: of its weights as they were loaded.
-        data: name of the task as typed.
+        model, data: names as typed.
+        fingerprint: of the model's weights as they were loaded.
         seed, repeat: which draw of texts this is; seed 0, repeat 0 is the first.
         replacement: whether texts were drawn with replacement.
-        ids: of the items that were drawn, in order; one drawn twice stands twice.
-        cut: how many of the texts were longer than the context and were cut at its end.
+        ids: of the drawn items, in order; one drawn twice stands twice.
+        cut: how many texts were longer than the context and were cut at its end.
         style: the prompt style in which the texts were written.
     """
 
@@ -84,7 +83,7 @@ class Inputs:
         sums: by the address of the first matrix that reads an input (`3.attention.q` for q, k and v).
         readers: matrix address → the key of `sums` that it reads. A matrix that is not here was not observed.
         texts: number of texts summed up, one drawn twice counting twice.
-        tokens: number of their tokens.
+        tokens: of these texts.
         provenance: one per draw; more than one after a merge.
     """
 
@@ -130,10 +129,10 @@ class Inputs:
         return sha.hexdigest()[:16]
 
     def only(self, *, squares: bool = False, active: bool = False) -> Inputs:
-        """The same without the vectors that a selection has no need of, which makes its file smaller."""
+        """The same without the vectors that a selection does not need."""
         sums = {
-            name: replace(one, squares=one.squares if squares else None, active=one.active if active else None)
-            for name, one in self.sums.items()
+            name: replace(sums, squares=sums.squares if squares else None, active=sums.active if active else None)
+            for name, sums in self.sums.items()
         }
         return replace(self, sums=sums)
 
@@ -148,7 +147,7 @@ class Inputs:
                 found[f"{name}/active"] = entry.active
         return {name: vector.cpu().contiguous() for name, vector in found.items()}
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> dict[str, object]:
         """Everything but the vectors, as plain JSON values; with `tensors`, what `from_parts` reads."""
         return {
             "texts": self.texts,

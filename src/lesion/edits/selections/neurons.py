@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -33,15 +34,14 @@ class LAPE(Selection):
     activation was above 0 (eq. 3); an expert that saw no token has 0. Over the data sets p_j is normalised to sum to 1
     and its entropy taken (eq. 4 and 5). A neuron is a candidate when p_j,skill is above the quantile `bar` of all p of
     all neurons and data sets, and larger than on every control. Of the candidates, ⌊keep · all neurons⌋, at least 1, of
-    lowest entropy are selected, over the whole model; all that tie with the last of them (to 1e-12), too.
+    lowest entropy are selected over the whole model, with all that tie with the last (to 1e-12); fewer where candidates
+    are few.
 
     The weights of a neuron are its rows of `gate` and `up` (or `in`) and its column of `down` (or `out`), whatever
-    their values. Since candidates are few (of two data sets with a bar of 0.95, one neuron in ten at most), fewer than
-    `keep` may be selected.
+    their values.
 
     Args:
-        skill: observed on the skill.
-        controls: observed on the controls; at least one.
+        controls: at least one.
         keep: the share of all neurons that is selected at most, in (0, 1].
         bar: the quantile that a candidate's probability on the skill exceeds, in [0, 1).
 
@@ -54,6 +54,7 @@ class LAPE(Selection):
     keep: float
     bar: float = 0.95
     kind: ClassVar[str] = "lape"
+    RECIPE: ClassVar[Mapping[str, str]] = {"lape": "skill", "controls": "controls", "keep": "keep", "bar": "bar"}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", check_keep(self.keep))
@@ -75,7 +76,7 @@ class LAPE(Selection):
 
     @cached_property
     def neurons(self) -> dict[str, Int[Tensor, " selected"]]:
-        """The selected neurons of every MLP, rising, by the address of its `down` or `out`; MLPs without any left out.
+        """The selected neurons of every MLP that has any, rising, by the address of its `down` or `out`.
 
         Raises:
             LesionError: in no MLP are activations counted, or the data sets were not observed on the same ones.
@@ -116,15 +117,6 @@ class LAPE(Selection):
             )
         mask.index_fill_(axis, self.neurons[ending].to(weight.device), True)
         return mask
-
-    def recipe(self, keep_inputs: Any) -> dict[str, Any]:
-        """`{"lape": inputs, "controls": [inputs, …], "keep": …, "bar": …}`."""
-        return {
-            "lape": keep_inputs(self.skill),
-            "controls": [keep_inputs(control) for control in self.controls],
-            "keep": self.keep,
-            "bar": self.bar,
-        }
 
     def _places(self) -> list[str]:
         """The addresses of what ends an MLP, where the activations are counted."""

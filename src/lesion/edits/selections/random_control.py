@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,26 +13,22 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lesion.arguments import validated
-from lesion.edits.selections.inputs import Inputs
-from lesion.edits.selections.selection import LONGEST_LABEL, Selection, Thresholds, TopShare
+from lesion.edits.selections.selection import LONGEST_LABEL, Selection
 
 
 @validated
 @dataclass(frozen=True, eq=False)
 class Random(Selection):
-    """As many weights of every matrix as another selection has, drawn at random: the control of that selection.
+    """As many weights of every matrix as the selection `like` has, drawn at random: the control of that selection.
 
     The draw depends on the seed and the address alone, on no library's generator: with one seed a smaller selection's
     random control lies within a larger one's.
-
-    Args:
-        like: the selection whose count per matrix is matched.
-        seed: any integer.
     """
 
     like: Selection
     seed: int = 0
     kind: ClassVar[str] = "random"
+    RECIPE: ClassVar[Mapping[str, str]] = {"random": "like", "seed": "seed"}
 
     @property
     def label(self) -> str:
@@ -40,9 +36,13 @@ class Random(Selection):
         return f"random{self.seed}-{self.like.label}"[:LONGEST_LABEL]
 
     @property
-    def inputs(self) -> tuple[Inputs, ...]:
-        """Those of the matched selection."""
-        return self.like.inputs
+    def parts(self) -> tuple[Selection, ...]:
+        """The matched selection."""
+        return (self.like,)
+
+    def made_of(self, parts: Sequence[Selection]) -> Random:
+        """The same for another selection."""
+        return replace(self, like=parts[0])
 
     def touches(self, address: str) -> bool:
         """Where the matched selection does."""
@@ -57,28 +57,10 @@ class Random(Selection):
             mask = keys <= np.partition(keys, count - 1)[count - 1]  # no two keys are equal
         return torch.from_numpy(mask).view(weight.shape).to(weight.device)
 
-    def top_shares(self) -> Iterator[TopShare]:
-        """Those of the matched selection."""
-        return self.like.top_shares()
-
-    def with_thresholds(self, known: Mapping[str, Thresholds]) -> Random:
-        """With those of the matched selection."""
-        return replace(self, like=self.like.with_thresholds(known))
-
-    def loosened(self) -> Random:
-        """With the matched selection loosened."""
-        return replace(self, like=self.like.loosened())
-
-    def recipe(self, keep_inputs: Any) -> dict[str, Any]:
-        """`{"random": recipe of the matched selection, "seed": …}`."""
-        return {"random": self.like.recipe(keep_inputs), "seed": self.seed}
-
 
 def drawing_keys(seed: int, address: str, size: int) -> np.ndarray:
-    """One 64-bit number per entry of a matrix, different for all: splitmix64 (Steele et al. 2014) from a hashed start.
-
-    Returns:
-        [size] uint64.
+    """One 64-bit number per entry of a matrix, different for all, uint64: splitmix64 (Steele et al. 2014) from a hashed
+    start.
     """
     start = int.from_bytes(hashlib.sha256(f"{seed}:{address}".encode()).digest()[:8], "little")
     with np.errstate(over="ignore"):

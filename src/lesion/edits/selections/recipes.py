@@ -13,6 +13,10 @@ from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError
 
 ALGEBRA: dict[str, type[Either | Both | Without]] = {"or": Either, "and": Both, "minus": Without}
+KINDS: dict[str, type[Selection]] = {
+    **{kind.kind: kind for kind in (Wanda, MathNeuro, LAPE, Magnitude, Random)},
+    **ALGEBRA,
+}
 
 
 def from_recipe(recipe: Any, inputs: Mapping[str, Inputs]) -> Selection:
@@ -32,24 +36,29 @@ def from_recipe(recipe: Any, inputs: Mapping[str, Inputs]) -> Selection:
             raise LesionError(f"A recipe names the inputs {str(digest)[:40]!r}, which are not there.")
         return inputs[digest]
 
-    def several(digests: Any) -> tuple[Inputs, ...]:
-        if not isinstance(digests, list):
-            raise TypeError
-        return tuple(named(digest) for digest in digests)
+    def part(value: Any) -> Selection:
+        return from_recipe(value, inputs)
 
+    readers: dict[str, Callable[[Any], Any]] = {
+        **dict.fromkeys(("wanda", "mathneuro", "lape"), named),
+        **dict.fromkeys(("magnitude", "keep", "bar"), _number),
+        **dict.fromkeys(ALGEBRA, lambda pair: [part(value) for value in pair]),
+        "controls": lambda digests: tuple(map(named, _listed(digests))),
+        "addresses": lambda value: None if value is None else _addresses(value),
+        "random": part,
+        "seed": _whole,
+        "per": lambda value: value,
+    }
     try:
-        kind, make = next((kind, make) for kind, make in _MAKERS.items() if kind in recipe)
-        made = make(dict(recipe), named, several, lambda part: from_recipe(part, inputs))
+        kind = next(kind for kind in KINDS if kind in recipe)
+        make = KINDS[kind]
+        values = {attribute: readers[key](recipe[key]) for key, attribute in make.RECIPE.items()}
+        made = ALGEBRA[kind](*values["parts"]) if kind in ALGEBRA else make(**values)
         if made.recipe(lambda given: given.digest) != recipe:
             raise LesionError(f"A recipe of the kind '{kind}' holds more or less than belongs there.")
     except (StopIteration, TypeError, ValueError, KeyError, AttributeError) as error:
         raise LesionError(f"This is no recipe of a selection: {str(recipe)[:80]}.") from error
     return made
-
-
-_Named = Callable[[Any], Inputs]
-_Several = Callable[[Any], tuple[Inputs, ...]]
-_Part = Callable[[Any], Selection]
 
 
 def _number(value: Any) -> float:
@@ -64,42 +73,13 @@ def _whole(value: Any) -> int:
     return value
 
 
-def _wanda(recipe: dict[str, Any], named: _Named, _: _Several, __: _Part) -> Selection:
-    return Wanda(named(recipe["wanda"]), _number(recipe["keep"]), recipe["per"])
-
-
-def _mathneuro(recipe: dict[str, Any], named: _Named, several: _Several, __: _Part) -> Selection:
-    return MathNeuro(named(recipe["mathneuro"]), several(recipe["controls"]), _number(recipe["keep"]))
-
-
-def _lape(recipe: dict[str, Any], named: _Named, several: _Several, __: _Part) -> Selection:
-    return LAPE(named(recipe["lape"]), several(recipe["controls"]), _number(recipe["keep"]), bar=_number(recipe["bar"]))
-
-
-def _magnitude(recipe: dict[str, Any], _: _Named, __: _Several, ___: _Part) -> Selection:
-    addresses = recipe["addresses"]
-    if addresses is not None and not (isinstance(addresses, list) and all(isinstance(a, str) for a in addresses)):
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
         raise TypeError
-    return Magnitude(_number(recipe["magnitude"]), None if addresses is None else tuple(addresses))
+    return value
 
 
-def _random(recipe: dict[str, Any], _: _Named, __: _Several, part: _Part) -> Selection:
-    return Random(part(recipe["random"]), _whole(recipe["seed"]))
-
-
-def _pair(word: str) -> Callable[[dict[str, Any], _Named, _Several, _Part], Selection]:
-    def make(recipe: dict[str, Any], _: _Named, __: _Several, part: _Part) -> Selection:
-        first, second = recipe[word]
-        return ALGEBRA[word](part(first), part(second))
-
-    return make
-
-
-_MAKERS: dict[str, Callable[[dict[str, Any], _Named, _Several, _Part], Selection]] = {
-    "wanda": _wanda,
-    "mathneuro": _mathneuro,
-    "lape": _lape,
-    "magnitude": _magnitude,
-    "random": _random,
-    **{word: _pair(word) for word in ALGEBRA},
-}
+def _addresses(value: Any) -> tuple[str, ...]:
+    if not all(isinstance(address, str) for address in _listed(value)):
+        raise TypeError
+    return tuple(value)

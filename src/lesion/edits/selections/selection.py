@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -55,6 +55,8 @@ class Selection(ABC):
     """What all selections can do. Two of the same recipe are equal, whatever they have been fixed to."""
 
     kind: ClassVar[str]
+    RECIPE: ClassVar[Mapping[str, str]]
+    """Keys of the JSON form and the attributes they hold, the kind first."""
 
     @property
     @abstractmethod
@@ -73,10 +75,6 @@ class Selection(ABC):
             LesionError: the matrix does not have the shape for which the selection was made.
         """
 
-    @abstractmethod
-    def recipe(self, keep_inputs: Any) -> dict[str, Any]:
-        """The selection as JSON values; `keep_inputs(inputs)` gives the name under which inputs are kept."""
-
     @validated
     def fixed(self, model: Model) -> Selection:
         """The same selection with everything that needs a sort of the model's weights worked out once.
@@ -85,22 +83,40 @@ class Selection(ABC):
         """
         return fixed_together([self], model)[0]
 
+    @property
+    def parts(self) -> tuple[Selection, ...]:
+        """The selections that this one is made of."""
+        return ()
+
+    def made_of(self, parts: Sequence[Any]) -> Selection:
+        """The same selection made of other parts."""
+        return self
+
     def top_shares(self) -> Iterator[TopShare]:
         """Every top share of a data set's scores that the selection is made of: what `fixed` finds thresholds for."""
-        return iter(())
+        for part in self.parts:
+            yield from part.top_shares()
 
     def with_thresholds(self, known: Mapping[str, Thresholds]) -> Selection:
         """The same selection, its top shares given the thresholds that stand under their digests."""
-        return self
-
-    def loosened(self) -> Selection:
-        """The recipe alone, without what `fixed` worked out: for another model of the same shapes."""
-        return self
+        return self.made_of([part.with_thresholds(known) for part in self.parts])
 
     @property
     def inputs(self) -> tuple[Inputs, ...]:
         """Everything observed that the recipe uses, each once."""
-        return ()
+        return tuple({inputs.digest: inputs for part in self.parts for inputs in part.inputs}.values())
+
+    def recipe(self, keep_inputs: Callable[[Inputs], object]) -> dict[str, object]:
+        """The selection as JSON values; `keep_inputs(inputs)` gives the name under which inputs are kept."""
+
+        def plain(value: object) -> object:
+            if isinstance(value, Inputs):
+                return keep_inputs(value)
+            if isinstance(value, Selection):
+                return value.recipe(keep_inputs)
+            return [plain(each) for each in value] if isinstance(value, tuple) else value
+
+        return {key: plain(getattr(self, attribute)) for key, attribute in self.RECIPE.items()}
 
     @cached_property
     def digest(self) -> str:
@@ -122,11 +138,6 @@ class Selection(ABC):
 
     def __sub__(self, other: Selection) -> Selection:
         return Without(self, other)
-
-
-def once(inputs: Iterable[Inputs]) -> tuple[Inputs, ...]:
-    """Each of several inputs once, in order."""
-    return tuple({each.digest: each for each in inputs}.values())
 
 
 @dataclass(frozen=True)
@@ -162,11 +173,7 @@ def count(selection: Selection, model: Model) -> list[Count]:
 
 
 def check_extent(selection: Selection, selected: int, total: int, name: str) -> None:
-    """Refuse a selection that is empty or everything.
-
-    Raises:
-        LesionError: it is.
-    """
+    """Refuse a selection that is empty or everything."""
     if selected == 0:
         raise LesionError(
             f"The selection {selection.label} is empty on {name}: no weight is left. With another keep, other "
@@ -192,10 +199,8 @@ class TopShare(Selection):
 
 
 def fixed_together(selections: Sequence[Selection], model: Model) -> list[Selection]:
-    """What `fixed` makes of each of several selections on one model, with one partition per matrix and data set.
-
-    For a grid: however many values of `keep`, methods and controls there are, each matrix is read once and its
-    scores on each data set are put in order once.
+    """What `fixed` makes of each of several selections: each matrix is read once, its scores on each data set ordered
+    once.
 
     Raises:
         LesionError: a selection was made for matrices of another shape.
@@ -228,32 +233,20 @@ class _Algebra(Selection):
         return f"{self.first.label}_{self.word}_{self.second.label}"[:LONGEST_LABEL]
 
     @property
-    def inputs(self) -> tuple[Inputs, ...]:
-        """Those of both, each once."""
-        return once((*self.first.inputs, *self.second.inputs))
+    def parts(self) -> tuple[Selection, ...]:
+        """Both."""
+        return self.first, self.second
 
-    def top_shares(self) -> Iterator[TopShare]:
-        """Those of both."""
-        yield from self.first.top_shares()
-        yield from self.second.top_shares()
-
-    def with_thresholds(self, known: Mapping[str, Thresholds]) -> Selection:
-        """With those of both."""
-        return replace(self, first=self.first.with_thresholds(known), second=self.second.with_thresholds(known))
-
-    def loosened(self) -> Selection:
-        """With both loosened."""
-        return replace(self, first=self.first.loosened(), second=self.second.loosened())
-
-    def recipe(self, keep_inputs: Any) -> dict[str, Any]:
-        """`{"or": [recipe, recipe]}`, likewise `and` and `minus`."""
-        return {self.word: [self.first.recipe(keep_inputs), self.second.recipe(keep_inputs)]}
+    def made_of(self, parts: Sequence[Selection]) -> Selection:
+        """The same of two others."""
+        return replace(self, first=parts[0], second=parts[1])
 
 
 class Either(_Algebra):
     """What is in one selection or in the other."""
 
     kind = word = "or"
+    RECIPE: ClassVar[Mapping[str, str]] = {"or": "parts"}
 
     def touches(self, address: str) -> bool:
         """Where one of them does."""
@@ -268,6 +261,7 @@ class Both(_Algebra):
     """What is in both selections."""
 
     kind = word = "and"
+    RECIPE: ClassVar[Mapping[str, str]] = {"and": "parts"}
 
     def touches(self, address: str) -> bool:
         """Where both do."""
@@ -282,6 +276,7 @@ class Without(_Algebra):
     """What is in the first selection and not in the second."""
 
     kind = word = "minus"
+    RECIPE: ClassVar[Mapping[str, str]] = {"minus": "parts"}
 
     def touches(self, address: str) -> bool:
         """Where the first does."""

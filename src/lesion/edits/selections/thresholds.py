@@ -38,12 +38,11 @@ def cut(weight: Float[Tensor, "out in"], vector: Float[Tensor, " in"], counts: S
     """The score of the k-th largest entry of |W| · a, for every k in `counts`, exact.
 
     Rounding to float32 keeps order, so the k-th largest rounded score says where the exact one lies; only the entries
-    that round to it are looked at in float64. One pass over the matrix serves all counts, and no copy of it is made.
+    that round to it are looked at in float64. One pass over the matrix serves all counts, without a copy.
 
     Args:
         weight: float32, bfloat16 or float16.
         vector: a, float32.
-        counts: each in 1…out·in.
 
     Raises:
         LesionError: a score is not a number, since the weights or the vector are not finite.
@@ -67,7 +66,7 @@ def cut(weight: Float[Tensor, "out in"], vector: Float[Tensor, " in"], counts: S
 
 
 def _candidates(weight: Tensor, vector: Tensor, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Flat places and rounded scores of entries among which are the `most` largest with all that tie, and every NaN."""
+    """Flat places and rounded scores, among them the `most` largest entries with all that tie, and every NaN."""
     size = weight.numel()
     low, rank = -np.inf, most * SAMPLE / size
     if size > 4 * SAMPLE:
@@ -89,7 +88,7 @@ def _candidates(weight: Tensor, vector: Tensor, most: int) -> tuple[np.ndarray, 
 
 
 def _rounded(weight: Tensor, vector: Tensor) -> Iterator[tuple[int, Any]]:
-    """Rows of |W| · a rounded to float32, with the number of the first of them, in memory that is used again.
+    """Rows of |W| · a rounded to float32, with the number of the first, in memory that is used again.
 
     On a CPU as numpy arrays, whose loops are several times as fast; elsewhere as tensors on the device.
     """
@@ -118,13 +117,7 @@ def cut_rows(
 ) -> list[Float[Tensor, " out"]]:
     """The score of the k-th largest entry of every row of |W| · a, for every k in `counts`: exact, float64, on the CPU.
 
-    Args:
-        weight: float32, bfloat16 or float16.
-        vector: a, float32.
-        counts: each in 1…in.
-
-    Raises:
-        LesionError: a score is not a number, since the weights or the vector are not finite.
+    Arguments and errors as of `cut`.
     """
     rows = max(1, CHUNK // weight.shape[1])
     found: dict[int, list[Tensor]] = {k: [] for k in counts}
@@ -143,10 +136,7 @@ def at_least(
 ) -> Bool[Tensor, "out in"]:
     """Where |W| · a reaches the cut and is not 0: exact, ties with the cut selected, on the device of the weight.
 
-    Args:
-        weight: float32, bfloat16 or float16.
-        vector: a, float32.
-        cut: float64, one for the matrix (no axes) or one per row [out].
+    The cut is float64, one for the matrix (no axes) or one per row [out]; the rest as in `cut`.
     """
     if cut.dim() == 0 and weight.device.type == "cpu":
         return _at_least_sizes(weight, _least_sizes(vector, float(cut)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lesion.arguments import validated
 from lesion.edits.selections.inputs import Inputs
-from lesion.edits.selections.selection import Selection, Thresholds, TopShare, check_keep, once
+from lesion.edits.selections.selection import Selection, Thresholds, TopShare, check_keep
 from lesion.edits.selections.thresholds import at_least, cut, cut_rows, top_count
 from lesion.errors import LesionError, UsageError
 
@@ -38,10 +38,9 @@ class Wanda(TopShare):
     """The weights that matter most to one data set, by |W_ij| times the size of input j.
 
     Args:
-        inputs: observed on the data set.
         keep: the share of every matrix, or of every row, that is selected, in (0, 1].
-        per: `matrix`: the top share of the whole matrix by Σ_i ‖X_i[:, j]‖₂, as Christ et al. (2024) use it; `row`:
-            the top share of every output row by the norm over all tokens of all texts, as Sun et al. (2023) define it.
+        per: `matrix`: the top share of the whole matrix by Σ_i ‖X_i[:, j]‖₂, as Christ et al. (2024) use it; `row`: of
+            every output row by the norm over all tokens of all texts, as Sun et al. (2023) define it.
 
     Raises:
         UsageError: `keep` is not in (0, 1], or `per` is neither.
@@ -52,6 +51,7 @@ class Wanda(TopShare):
     per: Literal["matrix", "row"] = "matrix"
     thresholds: Thresholds | None = field(default=None, repr=False)
     kind: ClassVar[str] = "wanda"
+    RECIPE: ClassVar[Mapping[str, str]] = {"wanda": "source", "keep": "keep", "per": "per"}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", check_keep(self.keep))
@@ -87,18 +87,10 @@ class Wanda(TopShare):
         """With its own, where they are known."""
         return replace(self, thresholds=known[self.digest]) if self.digest in known else self
 
-    def loosened(self) -> Wanda:
-        """Without thresholds."""
-        return replace(self, thresholds=None)
-
-    def recipe(self, keep_inputs: Any) -> dict[str, Any]:
-        """`{"wanda": inputs, "keep": …, "per": …}`."""
-        return {"wanda": keep_inputs(self.source), "keep": self.keep, "per": self.per}
-
     def cuts(
         self, shares: Sequence[TopShare], address: str, weight: Float[Tensor, "out in"]
     ) -> list[Float[Tensor, "*rows"]]:
-        """The scores from which on each selects, of several that differ in `keep` alone: one, or one per row."""
+        """The scores from which each of several that differ in `keep` alone selects: one, or one per row."""
         by_row = self.per == "row"
         vector = _vector(self.source, address, weight, squares=by_row).to(weight.device)
         size = weight.shape[1] if by_row else weight.numel()
@@ -116,13 +108,8 @@ class MathNeuro(Selection):
     The top share of every matrix by |W| · a on the skill, without what is in the top share on any control. With
     thresholds τ and τ_c this is { τ / a_j ≤ |W_ij| } and |W_ij| < τ_c / c_j for every control c.
 
-    Args:
-        skill: observed on the skill.
-        controls: observed on the controls; at least one.
-        keep: the share that is taken of each, in (0, 1].
-
     Raises:
-        UsageError: there is no control, or `keep` is not in (0, 1].
+        UsageError: there is no control, or `keep`, the share that is taken of each, is not in (0, 1].
     """
 
     skill: Inputs
@@ -130,6 +117,7 @@ class MathNeuro(Selection):
     keep: float | int
     parts: tuple[Wanda, ...] = field(default=(), repr=False)
     kind: ClassVar[str] = "mathneuro"
+    RECIPE: ClassVar[Mapping[str, str]] = {"mathneuro": "skill", "controls": "controls", "keep": "keep"}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", check_keep(self.keep))
@@ -145,11 +133,6 @@ class MathNeuro(Selection):
         """`mathneuro-0.05`."""
         return f"mathneuro-{self.keep:g}"
 
-    @property
-    def inputs(self) -> tuple[Inputs, ...]:
-        """The skill's and the controls'."""
-        return once((self.skill, *self.controls))
-
     def touches(self, address: str) -> bool:
         """Where the matrix was observed on the skill, with at least one token."""
         return self.parts[0].touches(address)
@@ -163,25 +146,9 @@ class MathNeuro(Selection):
                 mask &= ~control.mask(address, weight)
         return mask
 
-    def top_shares(self) -> Iterator[Wanda]:
-        """The skill's and the controls'."""
-        return iter(self.parts)
-
-    def with_thresholds(self, known: Mapping[str, Thresholds]) -> MathNeuro:
-        """With those of the skill and of every control."""
-        return replace(self, parts=tuple(part.with_thresholds(known) for part in self.parts))
-
-    def loosened(self) -> MathNeuro:
-        """Without thresholds."""
-        return replace(self, parts=())
-
-    def recipe(self, keep_inputs: Any) -> dict[str, Any]:
-        """`{"mathneuro": inputs, "controls": [inputs, …], "keep": …}`."""
-        return {
-            "mathneuro": keep_inputs(self.skill),
-            "controls": [keep_inputs(control) for control in self.controls],
-            "keep": self.keep,
-        }
+    def made_of(self, parts: Sequence[Wanda]) -> MathNeuro:
+        """The same with other thresholds."""
+        return replace(self, parts=tuple(parts))
 
 
 @validated
@@ -200,6 +167,7 @@ class Magnitude(Selection):
     keep: float | int
     addresses: tuple[str, ...] | None = None
     kind: ClassVar[str] = "magnitude"
+    RECIPE: ClassVar[Mapping[str, str]] = {"magnitude": "keep", "addresses": "addresses"}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", check_keep(self.keep))
@@ -222,8 +190,3 @@ class Magnitude(Selection):
         ones = torch.ones(weight.shape[1], device=weight.device)
         bar = cut(weight, ones, [top_count(self.keep, weight.numel())])[0]
         return at_least(weight, ones, torch.tensor(bar, dtype=torch.float64))
-
-    def recipe(self, keep_inputs: Any) -> dict[str, Any]:
-        """`{"magnitude": keep, "addresses": …}`."""
-        addresses = None if self.addresses is None else list(self.addresses)
-        return {"magnitude": self.keep, "addresses": addresses}

@@ -33,21 +33,19 @@ class Worker:
     Attributes:
         number: from 1; a replacement keeps it.
         actor: Ray's handle of its process.
-        asked: what it was asked and has not told yet, oldest first.
+        pending: calls that it has not answered yet, oldest first.
         started: when its process was asked for, by the monotonic clock.
-        host: of its process; empty until it has said hello.
-        process: the number of its process there.
+        host, process: where it runs, once it has said hello.
         order: the engine that it has open or is opening.
         rows: that it answers at once; 0 until it is ready.
         units: that it was given, the first of them at work.
         deaths: how many of its processes have died before they were ready, one after another.
-        answers: how many it has given, by all its processes.
-        seconds: that it had something to answer.
+        answers, seconds: given by all its processes, and while it had something to answer.
     """
 
     number: int
     actor: Any
-    asked: deque[Any] = field(default_factory=deque)
+    pending: deque[Any] = field(default_factory=deque)
     started: float = 0.0
     host: str = ""
     process: int = 0
@@ -68,23 +66,23 @@ class Worker:
         self.started = time.monotonic()
         self.units.clear()
         self.rest()
-        self.asked = deque([actor.hello.remote()])
+        self.pending = deque([actor.hello.remote()])
 
     def open(self, order: Order) -> None:
         """Have it open an engine."""
         self.order, self.rows = order, 0
-        self.asked.append(self.actor.open.remote(order))
+        self.pending.append(self.actor.open.remote(order))
 
     def proceed(self, seconds: float, call: int, edits: list[Any], parcel: Parcel | None = None) -> None:
         """Have it answer on, with one more unit where a parcel is given."""
-        self.asked.append(self.actor.proceed.remote(seconds, call, edits, parcel))
+        self.pending.append(self.actor.proceed.remote(seconds, call, edits, parcel))
 
     def drop(self) -> None:
         """Have it forget what it was given."""
         if self.units:
             self.actor.drop.remote()
         self.units.clear()
-        self.asked.clear()
+        self.pending.clear()
         self.rest()
 
     def work(self) -> None:
@@ -103,8 +101,6 @@ class Cluster:
     """Workers that answer, each with the whole model.
 
     Args:
-        choice: how many, and which engine.
-        nodes: the machines there are.
         watcher: is told of workers that are lost, and at the end how fast each was.
         raylet: Ray's own process on this machine, if it can be looked after.
     """
@@ -136,19 +132,19 @@ class Cluster:
         """Where workers are and what each of them has.
 
         Raises:
-            UsageError: there is not enough for what is asked for.
+            UsageError: there is not enough for the choice.
         """
         if self._plan is None:
             self._plan = planned(self.choice, self.nodes, self._device, self.name)
         return self._plan
 
-    def prepare(self, device: str) -> None:
-        """Have the workers' processes started for a model on this device, while the model is loaded here.
+    def prepare(self, device: str | None = None) -> None:
+        """Start the workers' processes, unless they run, for a model on this device (by default the last one's).
 
         Raises:
-            UsageError: there is not enough for what is asked for.
+            UsageError: there is not enough for the choice.
         """
-        if device != self._device:
+        if device is not None and device != self._device:
             self._release()
             self._device, self._plan = device, None
         plan = self.plan
@@ -156,14 +152,6 @@ class Cluster:
             self.workers = [Worker(number + 1, None) for number in range(plan.workers)]
             for worker in self.workers:
                 worker.greet(self._process(plan))
-
-    def start(self) -> None:
-        """Start the workers, unless they run.
-
-        Raises:
-            UsageError: there is not enough room for them.
-        """
-        self.prepare(self._device)
 
     def order(self, model: Model, batch_size: int | str) -> Order:
         """What a worker is told to open. A model that was made in memory is saved for the workers once."""
@@ -185,7 +173,7 @@ class Cluster:
         )
 
     def replace(self, worker: Worker) -> None:
-        """Give a worker another process in place of its own, which is dead or is ended now."""
+        """End a worker's process and start another."""
         with contextlib.suppress(Exception):  # it may be gone in many ways
             ray_module().kill(worker.actor)
         worker.greet(self._process(self.plan))
@@ -236,10 +224,10 @@ def _fetch(reference: Any) -> Any:
 
 @contextmanager
 def joined(choice: EngineChoice, watcher: Watcher) -> Iterator[Cluster]:
-    """The workers that a choice asks for, until the `with` ends.
+    """The workers that a choice names, until the `with` ends.
 
     Raises:
-        UsageError: more workers are asked for than there is room for.
+        UsageError: there is no room for so many workers.
         LesionError: the cluster does not answer, or Ray cannot start.
     """
     with connected(choice.ray) as nodes:

@@ -43,7 +43,7 @@ class RayEngine:
     def __init__(self, cluster: Cluster, model: Model, batch_size: int | str) -> None:
         if batch_size != "auto" and int(batch_size) < 1:
             raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
-        cluster.start()
+        cluster.prepare()
         self.cluster = cluster
         self.model = model
         self.batch_size = batch_size
@@ -65,14 +65,7 @@ class RayEngine:
 
 
 class Call:
-    """One call of `answer`: which requests are open, and who works on what.
-
-    Args:
-        cluster: has the workers.
-        model: that answers.
-        batch_size: rows of each worker.
-        requests: to be answered.
-    """
+    """One call of `answer`: which requests are open, and who works on what."""
 
     def __init__(self, cluster: Cluster, model: Model, batch_size: int | str, requests: Sequence[Request]) -> None:
         self.ray = ray_module()
@@ -122,15 +115,15 @@ class Call:
             worker.open(self.order)
 
     def _collect(self, seconds: float) -> list[Response]:
-        """What workers have told, waiting so long for the first of them."""
+        """What workers have finished, waiting so long for the first of them."""
         self._deal()
-        asked = {worker.asked[0]: worker for worker in self.cluster.workers if worker.asked}
-        told, _ = self.ray.wait(list(asked), num_returns=1, timeout=seconds)
-        if told:
-            told, _ = self.ray.wait(list(asked), num_returns=len(asked), timeout=0)
+        pending = {worker.pending[0]: worker for worker in self.cluster.workers if worker.pending}
+        finished, _ = self.ray.wait(list(pending), num_returns=1, timeout=seconds)
+        if finished:
+            finished, _ = self.ray.wait(list(pending), num_returns=len(pending), timeout=0)
         responses: list[Response] = []
-        for reference in told:
-            responses += self._took(asked[reference])
+        for reference in finished:
+            responses += self._took(pending[reference])
         if self.cluster.raylet is not None:
             self.cluster.raylet.look(self.cluster.choice.ray)
         self._look_for_room()
@@ -149,34 +142,31 @@ class Call:
                     worker.proceed(TELL_EVERY, self.number, self.edits, parcel)
         for worker in ready:
             # Two at a time: it goes on while what it told last is on its way.
-            while worker.units and len(worker.asked) < 2:
+            while worker.units and len(worker.pending) < 2:
                 worker.proceed(TELL_EVERY, self.number, self.edits)
 
     def _soon_free(self, worker: Worker) -> bool:
-        """Whether a worker is with the last batch of its unit and may have its next one without keeping it from others.
-
-        A unit that is given away cannot be taken back: given too early, it waits here while others have nothing to do.
-        """
+        """Whether a worker is with the last batch of its unit, and giving it the next one starves nobody."""
         return len(worker.units[0].requests) <= worker.rows and len(self.queue) > len(self.cluster.workers)
 
     def _took(self, worker: Worker) -> list[Response]:
-        reference = worker.asked.popleft()
+        reference = worker.pending.popleft()
         try:
-            told = self.ray.get(reference)
+            result = self.ray.get(reference)
         except self.ray.exceptions.RayTaskError as error:
             raise LesionError(f"{worker} has failed:", *str(error).splitlines()) from None
         except self.ray.exceptions.RayError as error:
             self._lost(worker, error)
             return []
-        match told:
+        match result:
             case Hello():
-                self._met(worker, told)
+                self._met(worker, result)
             case Ready():
-                self._opened(worker, told)
+                self._opened(worker, result)
             case Failure():
-                self._failed(worker, told)
+                self._failed(worker, result)
             case Part():
-                return self._part(worker, told)
+                return self._part(worker, result)
         return []
 
     def _met(self, worker: Worker, hello: Hello) -> None:
@@ -232,10 +222,10 @@ class Call:
     def _compare(self, worker: Worker, engine: str) -> None:
         """Note it when two workers are not of the same kind."""
         if engine and self.engines.setdefault(engine, str(worker)) == str(worker) and len(self.engines) == 2:
-            (one, first), (other, second) = self.engines.items()
+            (engine, first), (other, second) = self.engines.items()
             self._note(
                 "engines",
-                f"{first} answers with {one}, {second} with {other}: where these round differently, an answer may"
+                f"{first} answers with {engine}, {second} with {other}: where these round differently, an answer may"
                 f" depend on who gave it.",
             )
 
@@ -250,11 +240,7 @@ class Call:
         self._lost(worker, RuntimeError(failure.text.splitlines()[-1]))
 
     def _lost(self, worker: Worker, error: Exception) -> None:
-        """A worker is dead: another takes its place, and what it had not answered goes back to the queue.
-
-        Raises:
-            LesionError: this has happened too often.
-        """
+        """A worker is dead: another takes its place, and what it had not answered goes back to the queue."""
         if lacking := re.search(r"No module named '[\w.]+'", str(error)):
             raise LesionError(
                 f"A machine of {self.cluster.name} lacks a library ({lacking[0]}): install the same version of lesion"
@@ -283,11 +269,7 @@ class Call:
         self.cluster.replace(worker)
 
     def _look_for_room(self) -> None:
-        """Tell when the cluster has no room for a worker.
-
-        Raises:
-            LesionError: it has had none for any for long.
-        """
+        """Tell when the cluster has no room for a worker."""
         outside = [worker for worker in self.cluster.workers if not worker.host]
         longest = max((time.monotonic() - worker.started for worker in outside), default=0.0)
         count = len(self.cluster.workers)

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lesion.atomic import alive
 from lesion.engines.config import EngineChoice
 from lesion.engines.ray.placement import Node, cores_here, refuse_crowd
 from lesion.errors import LesionError, UsageError
@@ -29,6 +30,7 @@ _PREFIX = "lesion-ray-"
 OBJECT_STORE_BYTES = 512 << 20
 # Seconds until an address that does not answer is given up.
 PATIENCE = 8.0
+_QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
 _ADVICE = (
     "Check that the cluster is up (`ray status` on its head node), that the address is that of its head node"
     " (HOST:6379, or ray://HOST:10001 from outside), that no firewall stands between and that you have its token"
@@ -46,8 +48,7 @@ def ray_module() -> Any:
 def _prepared(address: str | None) -> Any:
     """Ray with its settings in the environment, which it reads when it is imported.
 
-    Where a token says who may use a cluster: one of our own for a Ray that is started here, so that nobody else on the
-    network may use it and no token is left in the home folder; else the person's own, if there is one.
+    A token says who may use a cluster: one of our own for a Ray that is started here, else the person's own.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -98,12 +99,12 @@ def connected(address: str | None) -> Iterator[list[Node]]:
 
 def nodes() -> list[Node]:
     """The machines of the cluster that are up."""
-    found = []
+    machines = []
     for node in ray_module().nodes():
         if node["Alive"]:
             has = node["Resources"]
-            found.append(Node(node["NodeManagerHostname"], int(has.get("CPU", 0)), int(has.get("GPU", 0))))
-    return found
+            machines.append(Node(node["NodeManagerHostname"], int(has.get("CPU", 0)), int(has.get("GPU", 0))))
+    return machines
 
 
 @contextmanager
@@ -118,7 +119,7 @@ def _started(ray: Any) -> Iterator[None]:
                     include_dashboard=False,
                     object_store_memory=OBJECT_STORE_BYTES,
                     _temp_dir=str(folder),
-                    **_quiet(),
+                    **_QUIET,
                 )
         except Exception as error:  # whatever Ray raises here
             raise LesionError(
@@ -139,7 +140,7 @@ def _join(ray: Any, address: str) -> None:
         _probe(address)
     try:
         with _signals_kept():
-            ray.init(address=address, **_quiet())
+            ray.init(address=address, **_QUIET)
     except Exception as error:  # whatever Ray raises here
         if address == "auto":
             raise LesionError(
@@ -151,12 +152,7 @@ def _join(ray: Any, address: str) -> None:
 
 
 def _probe(address: str) -> None:
-    """Find out quickly whether anything that could be Ray answers: Ray itself waits for minutes.
-
-    Raises:
-        UsageError: it is no address.
-        LesionError: nothing does.
-    """
+    """Find out quickly whether anything that could be Ray answers: Ray itself waits for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdecimal() or int(port) > 65535:
@@ -199,10 +195,6 @@ def _signals_kept() -> Iterator[None]:
         signal.signal(signal.SIGTERM, handler)
 
 
-def _quiet() -> dict[str, Any]:
-    return {"log_to_driver": False, "logging_level": logging.ERROR}
-
-
 def _hush() -> None:
     """Keep Ray from printing the death of a worker: it is told in one line where it is dealt with."""
     with contextlib.suppress(ImportError, AttributeError):
@@ -220,19 +212,9 @@ def _folder() -> Path:
         place = Path("/tmp")
     for left in place.glob(f"{_PREFIX}*-*"):
         owner = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdecimal() and not _runs(int(owner)):
+        if owner.isdecimal() and not alive(owner):
             shutil.rmtree(left, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=name, dir=place))
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # somebody else's
-        return True
-    return True
 
 
 def _first_line(error: BaseException) -> str:

@@ -46,11 +46,7 @@ def cores_here() -> int:
 
 
 def refuse_crowd(choice: EngineChoice, cores: int, place: str) -> None:
-    """Refuse more workers than there are processor cores.
-
-    Raises:
-        UsageError: there are.
-    """
+    """Refuse more workers than there are processor cores."""
     if choice.workers is not None and choice.workers > cores:
         raise UsageError(
             f"{choice.workers} workers are asked for, and {place} has {cores} processor core{'s' * (cores != 1)}: at"
@@ -62,9 +58,7 @@ def planned(choice: EngineChoice, nodes: Sequence[Node], device: str, place: str
     """Workers as chosen, on these machines.
 
     Args:
-        choice: how many workers, and with how many GPUs each.
-        nodes: the machines.
-        device: of the model, as the person typed it: `auto` takes GPUs where there are any, `cpu` none.
+        device: of the model, as typed: `auto` takes GPUs where there are any, `cpu` none.
         place: the machines in words, for messages.
 
     Raises:
@@ -85,13 +79,13 @@ def _on_gpus(choice: EngineChoice, nodes: Sequence[Node], place: str) -> Plan:
     slots = sum(node.gpus // each for node in nodes)
     workers = choice.workers or slots
     if workers > slots or not slots:
-        asked = f"{workers} worker{'s' * (workers != 1)}" if choice.workers else "A worker"
+        wanted = f"{workers} worker{'s' * (workers != 1)}" if choice.workers else "A worker"
         how = f" with {each} GPUs each" if each > 1 else ""
         machines = "" if len(nodes) == 1 else f" on {len(nodes)} machines"
         split = "; the GPUs of a worker are those of one machine" if workers * each <= there else ""
         advice = f"--workers {slots}" if slots else f"--gpus-per-worker {max(node.gpus for node in nodes)}"
         raise UsageError(
-            f"{asked}{how} need{'s' * (workers == 1 or not choice.workers)} {max(1, workers) * each} GPUs, and {place}"
+            f"{wanted}{how} need{'s' * (workers == 1 or not choice.workers)} {max(1, workers) * each} GPUs, and {place}"
             f" has {there}{machines}{split}: at most {advice}, or --device cpu."
         )
     holding = [(node, node.gpus // each) for node in nodes if node.gpus >= each]

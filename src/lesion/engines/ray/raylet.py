@@ -34,8 +34,8 @@ class Raylet:
         mine = ray.get_runtime_context().get_node_id()
         for node in ray.nodes():
             if node["NodeID"] == mine:
-                found = cls(node["NodeManagerAddress"], node["NodeManagerPort"])
-                return found if found.listens() is True else None
+                raylet = cls(node["NodeManagerAddress"], node["NodeManagerPort"])
+                return raylet if raylet.listens() is True else None
         return None
 
     def look(self, address: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lesion.engines.engine import Request
 
@@ -20,7 +20,6 @@ class Unit:
     """What one worker is given at a time.
 
     Attributes:
-        number: from 0.
         requests: by key, those that have no answer yet.
         cost: the tokens that they are expected to take, those of prompts counted by `PROMPT_TOKEN`.
         deaths: how many workers have died over it.
@@ -36,19 +35,6 @@ class Unit:
         edits = list(dict.fromkeys(str(request.edit) for request in self.requests.values()))
         named = ", ".join(edits[:3]) + (f" and {len(edits) - 3} more" if len(edits) > 3 else "")
         return f"{len(self.requests)} requests, {prompts} prompt{'s' * (prompts != 1)} under {named}"
-
-
-@dataclass
-class _Bundle:
-    """Requests that are better answered together, since they share a prompt and what is written into the weights."""
-
-    requests: list[Request] = field(default_factory=list)
-
-    @property
-    def cost(self) -> float:
-        first, rest = self.requests[0], len(self.requests) - 1
-        # Edits share what of a prompt lies below the lowest of them: about half of it.
-        return PROMPT_TOKEN * len(first.prompt) * (1 + rest / 2) + sum(map(expected, self.requests))
 
 
 def expected(request: Request) -> float:
@@ -67,9 +53,9 @@ def cut(
     all rows of a batch share: then all prompts of an edit stay together. `in_weights` says what is written.
     """
     bundles = _bundles(requests, rows, in_weights)
-    costs = [bundle.cost for bundle in bundles]
+    costs = [_cost(bundle) for bundle in bundles]
     left = sum(costs)
-    count = sum(len(bundle.requests) for bundle in bundles)
+    count = sum(map(len, bundles))
     if not count:
         return []
     # At least two units for every worker, however few requests there are.
@@ -83,7 +69,7 @@ def cut(
         if part and cost + more / 2 > goal:
             units.append(_unit(part, cost))
             part, left, cost = [], left - cost, 0.0
-        part += bundle.requests
+        part += bundle
         cost += more
     units.append(_unit(part, cost))
     units.sort(key=lambda unit: -unit.cost)
@@ -96,16 +82,22 @@ def _unit(requests: Sequence[Request], cost: float) -> Unit:
     return Unit(0, {request.key: request for request in requests}, cost)
 
 
-def _bundles(requests: Iterable[Request], rows: int, in_weights: Callable[[Request], Hashable]) -> list[_Bundle]:
-    """By what is written into the weights; within that by length, so that rows of a batch end together."""
-    groups: dict[Hashable, dict[tuple[int, ...], list[_Bundle]]] = {}
+def _bundles(requests: Iterable[Request], rows: int, in_weights: Callable[[Request], Hashable]) -> list[list[Request]]:
+    """Requests of one prompt, by what is written into the weights, then by cost: rows of a batch end together."""
+    groups: dict[Hashable, dict[tuple[int, ...], list[list[Request]]]] = {}
     for request in requests:
-        same = groups.setdefault(in_weights(request), {}).setdefault(request.prompt, [_Bundle()])
-        if len(same[-1].requests) >= max(1, rows):
-            same.append(_Bundle())
-        same[-1].requests.append(request)
-    ordered: list[_Bundle] = []
+        same = groups.setdefault(in_weights(request), {}).setdefault(request.prompt, [[]])
+        if len(same[-1]) >= max(1, rows):
+            same.append([])
+        same[-1].append(request)
+    ordered: list[list[Request]] = []
     for group in groups.values():
         bundles = [bundle for same in group.values() for bundle in same]
-        ordered += sorted(bundles, key=lambda bundle: -bundle.cost / len(bundle.requests))
+        ordered += sorted(bundles, key=lambda bundle: -_cost(bundle) / len(bundle))
     return ordered
+
+
+def _cost(bundle: Sequence[Request]) -> float:
+    # Edits share what of a prompt lies below the lowest of them: about half of it.
+    shared = PROMPT_TOKEN * len(bundle[0].prompt) * (1 + (len(bundle) - 1) / 2)
+    return shared + sum(map(expected, bundle))

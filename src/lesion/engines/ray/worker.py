@@ -28,9 +28,8 @@ class Order:
 
     Attributes:
         engine: `transformers` or `vllm`.
-        source, revision, dtype, trust_remote_code: as `lesion.models.load.Origin`, the source as other processes find
-            it.
-        name: of the model, as the person typed it.
+        source, revision, dtype, trust_remote_code: as `lesion.models.load.Origin`.
+        name: of the model, as typed.
         fingerprint: that the loaded model must have.
         batch_size: rows at once, or `auto`.
         gpus: that the worker has.
@@ -145,7 +144,6 @@ class Answerer:
         """Answer for about so many seconds, or until there is nothing left to answer.
 
         Args:
-            seconds: after which an answer that is finished ends this.
             call: number of the call of `answer` that this belongs to; what is left of an earlier one is dropped.
             edits: one reference to the table of the call's edits, in a list.
             parcel: one more unit, for after those that wait here.
@@ -159,8 +157,7 @@ class Answerer:
                 self._call, self._edits = call, self._fetch(edits[0])
             if parcel is not None:
                 self._waiting.append(parcel)
-            told = False
-            while not (told and time.monotonic() - started >= seconds):
+            while not (responses or finished) or time.monotonic() - started < seconds:
                 if self._working is None:
                     if not self._waiting:
                         break
@@ -174,7 +171,6 @@ class Answerer:
                     finished.append(number)
                 else:
                     responses.append(response)
-                told = True
         except Exception as error:  # each becomes a message for the person at the driver
             self.drop()
             return Part(tuple(responses), tuple(finished), _failure(error))
@@ -185,9 +181,7 @@ class Answerer:
         self._waiting.clear()
         working, self._working = self._working, None
         if working is not None:
-            close = getattr(working[1], "close", None)
-            if close is not None:
-                close()
+            getattr(working[1], "close", lambda: None)()
 
     def _open(self, order: Order) -> Ready:
         import torch
@@ -195,16 +189,14 @@ class Answerer:
         from lesion.models.load import load
 
         torch.set_num_threads(order.threads)
-        accelerated = order.gpus > 0 and order.engine == "transformers"
-        where: dict[str, Any] = {"device": "cuda" if accelerated else "cpu"}
-        if accelerated and order.gpus > 1:
-            where = {"device_map": "auto"}
+        gpus = order.gpus if order.engine == "transformers" else 0
         model = load(
             order.source,
             revision=order.revision,
             dtype=order.dtype,
+            device="auto" if gpus > 1 else "cuda" if gpus else "cpu",
+            device_map="auto" if gpus > 1 else None,
             trust_remote_code=order.trust_remote_code,
-            **where,
         )
         if model.fingerprint != order.fingerprint:
             raise LesionError(
@@ -216,24 +208,20 @@ class Answerer:
         if order.engine == "vllm":
             from lesion.engines.vllm.engine import VllmEngine
 
-            answering = VllmEngine(model, order.batch_size, tensor_parallel=max(1, order.gpus))
-            self._engine = answering
-            return Ready(answering.batch_size)
+            vllm = self._engine = VllmEngine(model, order.batch_size, tensor_parallel=max(1, order.gpus))
+            return Ready(vllm.batch_size)
         from lesion.engines.transformers.engine import TransformersEngine
         from lesion.engines.transformers.memory import rows_that_fit
 
         rows = rows_that_fit(model, order.sharers) if order.batch_size == "auto" else order.batch_size
-        made = TransformersEngine(model, rows)
-        self._engine = made
-        return Ready(made.work.batch_size)
+        transformers = self._engine = TransformersEngine(model, rows)
+        return Ready(transformers.work.batch_size)
 
     def _close(self) -> None:
         engine, self._engine = self._engine, None
         if engine is None:
             return
-        close = getattr(engine, "close", None)
-        if close is not None:
-            close()
+        getattr(engine, "close", lambda: None)()
         del engine
         gc.collect()
         import torch

@@ -10,16 +10,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lesion.edits.edit import BASELINE
-from lesion.edits.gates import Gates
-from lesion.edits.table import Table
-from lesion.engines.counters import Work
 from lesion.engines.sampling import sample
 from lesion.engines.transformers.length_buckets import ROWS, bands, by_bands, can_cut
-from lesion.engines.transformers.prefill import Prefilled, prefill
+from lesion.engines.transformers.prefill import Prefilled
 from lesion.engines.transformers.prefixes import Prefixes
 from lesion.engines.transformers.sequence import Row
 from lesion.engines.transformers.slots import GROWTH, Slots
-from lesion.models.load import Model
 from lesion.tasks.task import Finish
 
 # When nobody waits any more, the batch is cut down once this share of it is still at work.
@@ -32,32 +28,19 @@ class Batch:
     """The rows at work. A slot whose row has finished is None until another row takes it.
 
     Args:
-        prefixes: of the rows.
+        prefixes: of the rows; they hold the model, its gates and the table of edits.
         waiting: the rows that are to enter, as far as they are known: memory for them is kept from the start.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        gates: Gates,
-        table: Table,
-        padding: int,
-        work: Work,
-        prefixes: Prefixes,
-        waiting: Collection[Row] = (),
-    ) -> None:
-        self.model = model
-        self.gates = gates
-        self.table = table
-        self.padding = padding
-        self.work = work
+    def __init__(self, prefixes: Prefixes, waiting: Collection[Row] = ()) -> None:
         self.prefixes = prefixes
+        self.model, self.gates, self.work = prefixes.model, prefixes.gates, prefixes.work
         longest = max((len(row.request.prompt) + min(row.limit, GROWTH) for row in waiting), default=0)
-        self.slots = Slots(model.network.config, min(work.batch_size, len(waiting)), longest)
+        self.slots = Slots(self.model.network.config, min(self.work.batch_size, len(waiting)), longest)
         self.rows: list[Row | None] = []
         self.assigned = False
-        config = model.network.config.get_text_config(decoder=True)
-        self.cuts = model.device.type == "cpu" and can_cut(config)
+        config = self.model.network.config.get_text_config(decoder=True)
+        self.cuts = self.model.device.type == "cpu" and can_cut(config)
 
     @property
     def live(self) -> int:
@@ -71,14 +54,11 @@ class Batch:
         columns = [row.column for row in rows]
         wanted = [len(row.draft) + 1 for row in rows]
         given = [row.given for row in rows]
-        begun = self.prefixes.begun([row.prefix for row in rows], columns)
-        table = self.table.select(torch.tensor(columns))
-        found = prefill(self.model, self.gates, given, table, self.padding, wanted=wanted, begun=begun)
-        self.work.prompt += found.token_steps
+        computed = self.prefixes.prefill(given, [row.prefix for row in rows], columns, wanted=wanted)
         positions = torch.cat(
-            [torch.arange(first, first + count) for first, count in zip(found.places.tolist(), wanted, strict=True)]
+            [torch.arange(first, first + count) for first, count in zip(computed.places.tolist(), wanted, strict=True)]
         )
-        logits = found.computed[:, 0]
+        logits = computed.computed[:, 0]
         if len(positions) != len(logits) or not torch.equal(positions, torch.arange(len(logits))):
             logits = logits.index_select(0, positions.to(logits.device))
         tokens, finite = _next(logits, [(row, step) for row in rows for step in range(len(row.draft) + 1)])
@@ -95,17 +75,17 @@ class Batch:
             else:
                 staying.append(index)
         if staying:
-            self._seat([rows[index] for index in staying], found, torch.tensor(staying))
+            self._seat([rows[index] for index in staying], computed, torch.tensor(staying))
         return done
 
-    def _seat(self, rows: Sequence[Row], found: Prefilled, chosen: Tensor) -> None:
+    def _seat(self, rows: Sequence[Row], computed: Prefilled, chosen: Tensor) -> None:
         held = [len(row.given) - len(row.draft) + row.accepted for row in rows]
         taken = self._free(held)
         self.rows += [None] * (max([*taken, -1]) + 1 - len(self.rows))
-        sources = [source.index_select(0, chosen) for source in found.sources]
+        sources = [source.index_select(0, chosen) for source in computed.sources]
         unread = torch.tensor([len(row.draft) - row.accepted for row in rows])
-        mask = found.mask.index_select(0, chosen.to(found.mask.device))
-        self.slots.insert(found.keys, found.values, sources, mask, torch.tensor(taken), unread)
+        mask = computed.mask.index_select(0, chosen.to(computed.mask.device))
+        self.slots.insert(computed.keys, computed.values, sources, mask, torch.tensor(taken), unread)
         for slot, row in zip(taken, rows, strict=True):
             self.rows[slot] = row
 
@@ -127,10 +107,10 @@ class Batch:
         """One token for every row; the rows that it finishes."""
         if not self.assigned:
             columns = torch.tensor([row.column if row else 0 for row in self.rows])
-            self.gates.assign_table(self.table.select(columns))
+            self.gates.assign_table(self.prefixes.table.select(columns))
             self.assigned = True
         device = self.model.device
-        tokens = torch.tensor([[row.said[-1] if row else self.padding] for row in self.rows]).to(device)
+        tokens = torch.tensor([[row.said[-1] if row else self.prefixes.padding] for row in self.rows]).to(device)
         mask, positions = self.slots.step_inputs()
         with by_bands(bands((self.slots.lengths + 1).tolist())) if self.cuts else nullcontext():
             output = self.model.network(

@@ -21,7 +21,7 @@ class Origins:
 
     Attributes:
         prompt: of each row, its trunk, which is the row of that number.
-        earlier: whether it starts from what the trunk gave to the block before the one it joins at.
+        earlier: whether it starts from the input of the block before the one it joins at.
         prompts: the number of trunks.
     """
 
@@ -69,11 +69,8 @@ def with_branches(
                 stream = torch.cat([stream, branches])
 
             others = {
-                key: _grow_heads(value, prompts, origin) if key == "alibi" else _grow(value, prompts, origin)
-                for key, value in kwargs.items()
-                if key != "hidden_states" and not _of_heads(key, value)
+                key: _grow_named(key, value, prompts, origin) for key, value in kwargs.items() if key != "hidden_states"
             }
-            others |= {key: value for key, value in kwargs.items() if _of_heads(key, value)}
             if args:
                 return (stream, *(_grow(value, prompts, origin) for value in args[1:])), others
             return args, {"hidden_states": stream, **others}
@@ -95,10 +92,7 @@ def with_branches(
 
 
 def _packed(chosen: tuple[Tensor, Tensor] | None, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The chosen positions, or the last ones of every row, as plain memory.
-
-    Cut out of a longer pass they have gaps, and then torch multiplies row by row: it reads the whole head for each.
-    """
+    """The chosen positions, or the last of every row, without gaps: else torch reads the whole head for each row."""
     stream = args[0]
     if chosen is None:
         return (stream.contiguous(), *args[1:])
@@ -109,8 +103,7 @@ def _packed(chosen: tuple[Tensor, Tensor] | None, module: nn.Module, args: tuple
 def _grow(value: Any, prompts: int, origin: Tensor) -> Any:
     """A block's other inputs for the grown batch: masks, positions and rotary tables that have a row per prompt.
 
-    One prompt needs nothing: its single row broadcasts, but for masks, which some attentions want a row of for every
-    row. Vectors are left alone: they run along the sequence.
+    The single row of one prompt broadcasts, but for masks. Vectors are left alone: they run along the sequence.
     """
     if isinstance(value, Tensor):
         if prompts == 1 and value.dim() == 4 and value.shape[0] == 1:
@@ -125,9 +118,10 @@ def _grow(value: Any, prompts: int, origin: Tensor) -> Any:
     return value
 
 
-def _of_heads(key: str, value: Any) -> bool:
-    """Whether an input is [heads, 1, length], the same for all rows: the linear biases of MPT."""
-    return key == "position_bias" and isinstance(value, Tensor) and value.dim() == 3
+def _grow_named(key: str, value: object, prompts: int, origin: Tensor) -> object:
+    if key == "position_bias" and isinstance(value, Tensor) and value.dim() == 3:
+        return value  # [heads, 1, length], the same for all rows: the linear biases of MPT
+    return _grow_heads(value, prompts, origin) if key == "alibi" else _grow(value, prompts, origin)
 
 
 def _grow_heads(value: Any, prompts: int, origin: Tensor) -> Any:

@@ -31,8 +31,7 @@ _Question = tuple[tuple[int, ...], Decoding]
 class Drafts:
     """The rows that wait, the next one last, and the answers that they may begin with.
 
-    Rows of one prompt enter together, and share what they can of its pass; the longest first, so that later ones fit
-    under them.
+    Rows of one prompt enter together, the longest prompts first.
 
     Args:
         blocks: of the model.
@@ -73,7 +72,7 @@ class Drafts:
                 self._apart.extend(row for row in group if row.apart)
 
     def take(self, rows: int, tokens: int) -> list[Row]:
-        """The next rows: so many at most, and no more than so many tokens, padding included, but always one.
+        """The next rows, at most `rows` and `tokens` with padding, but always one.
 
         Rows of one prompt stay together, and much shorter ones wait for a pass of their own, where that can be. Tokens
         that are computed once for many rows do not count, but with them a pass is at most twice as large.
@@ -155,8 +154,6 @@ class Drafts:
 
 
 class _Tally:
-    """How much of its drafts an edit has said."""
-
     def __init__(self) -> None:
         self.drafted = 0
         self.accepted = 0

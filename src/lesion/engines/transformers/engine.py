@@ -11,50 +11,43 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-import numpy as np
 import torch
 import transformers
 
-from lesion.edits.edit import BASELINE, Compose, Edit, ScaleParameters, Truncate, of_places, of_spectra, of_weights
+from lesion.edits.edit import BASELINE, Compose, Edit, of_places, of_spectra
 from lesion.edits.gates import Gates, gated
-from lesion.edits.lowrank import BUDGET, factor_bytes, maskable
+from lesion.edits.lowrank import BUDGET, Written, factor_bytes, in_weights, maskable
 from lesion.edits.table import Table, tabulate
 from lesion.edits.weights import written
+from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.counters import Work
 from lesion.engines.engine import Request, Response
 from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.batch import Batch
-from lesion.engines.transformers.contrast import look_up
 from lesion.engines.transformers.drafts import WORTH, WORTH_ON_CPU, Drafts
 from lesion.engines.transformers.memory import halve, ran_out, rows_that_fit
 from lesion.engines.transformers.prefill import TOKENS
-from lesion.engines.transformers.prefixes import Prefix, Prefixes
-from lesion.engines.transformers.scoring import Scored, score
+from lesion.engines.transformers.prefixes import Prefixes
+from lesion.engines.transformers.scoring import scored
 from lesion.engines.transformers.sequence import Row
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.tasks.task import Answer, Finish
 
 # Rows of a batch that may stand empty before new ones are let in, as a share: fewer prefills against idle rows.
 REFILL = 1 / 8
 
 
-# What of an edit is written into the weights.
-_Written = tuple[tuple[ScaleParameters, ...], tuple[Truncate, ...]]
-
-
 class TransformersEngine:
     """Answers requests with one Hugging Face model.
 
-    Args:
-        model: what answers.
-        batch_size: rows decoded at once; `auto` starts from what memory there is. Halved whenever that runs out.
-
     Truncations of a matrix that all rows pass through are masked row by row; others are written into the weights.
     Requests are answered in groups that share an edit of weights, those without one first. Between two responses no
-    block or branch is scaled and no mode is set, but the weights are those of the present group: they are as they were
-    once the iterator is exhausted or closed. Closing it early, by hand or by letting go of it, puts them back too.
+    block or branch is scaled, but the weights are those of the present group; they are restored once the iterator is
+    exhausted, closed or dropped.
+
+    Args:
+        batch_size: rows decoded at once; `auto` starts from what memory there is. Halved whenever that runs out.
 
     Raises:
         UsageError: the batch size is less than 1.
@@ -96,10 +89,10 @@ class TransformersEngine:
         column: dict[Edit, int] = {edit: index for index, edit in enumerate(edits)}
         check_requests(self.model, waiting)
         stops = {stop: StopStrings(self.model.tokenizer, stop) for stop in {r.decoding.stop for r in waiting}}
-        in_weights = {edit: self._in_weights(edit) for edit in edits}
-        groups: dict[_Written, list[Request]] = {((), ()): []}
+        shared = {edit: in_weights(edit, self.model.anatomy) for edit in edits}
+        groups: dict[Written, list[Request]] = {((), ()): []}
         for request in waiting:
-            groups.setdefault(in_weights[request.edit], []).append(request)
+            groups.setdefault(shared[request.edit], []).append(request)
         truncated = {
             edit: tuple(part.address for part in of_spectra(rows)) for edit, rows in zip(edits, by_row, strict=True)
         }
@@ -124,14 +117,6 @@ class TransformersEngine:
         """What of an edit each row of a batch can have for itself."""
         matrix = self.model.anatomy.matrix
         return Compose((of_places(edit), *(cut for cut in of_spectra(edit) if maskable(matrix(cut.address)))))
-
-    def _in_weights(self, edit: Edit) -> _Written:
-        """What of an edit is the same for all rows of a batch."""
-        matrix = self.model.anatomy.matrix
-        weights, truncations = of_weights(edit), of_spectra(edit)
-        if any(part.selection.touches(cut.address) for part in weights for cut in truncations):
-            return weights, truncations  # `written` says what is wrong
-        return weights, tuple(cut for cut in truncations if not maskable(matrix(cut.address)))
 
     def _that_fit(self, group: Sequence[Request], truncated: Mapping[Edit, tuple[str, ...]]) -> Iterator[list[Request]]:
         """A group in parts, each with no more truncated matrices than their thin factors fit the memory for them."""
@@ -158,37 +143,29 @@ class TransformersEngine:
         stops: Mapping[tuple[str, ...], StopStrings],
         drafts: Drafts,
     ) -> Iterator[Response]:
-        columns = [(request, column[request.edit]) for request in group]
-        prefixes = Prefixes(self.model, gates, table, self._padding, self.work, columns)
-        choosing = [request for request in group if request.choices]
-        for request, scored in score(self.model, gates, choosing, table, column, self._padding, self.work, prefixes):
-            yield _chosen(request, scored, self.model)
-        contrasting = [request for request in group if request.tokens]
-        yield from look_up(self.model, gates, contrasting, table, column, self._padding, self.work, prefixes)
-        asked = [request for request in group if not request.choices and not request.tokens]
+        entries = [(request, column[request.edit]) for request in group]
+        prefixes = Prefixes(self.model, gates, table, self._padding, self.work, entries)
+        yield from scored(prefixes, entries)
         starts = table.first_edited().tolist()
         apart = (table.scales[0] == 0).any(0).tolist()
         drafts.wait(
-            self._row(request, column[request.edit], starts, apart, stops, prefixes.of(request, column[request.edit]))
-            for request in asked
+            Row(
+                request,
+                column,
+                starts[column],
+                longest_answer(self.model, request),
+                self._ends,
+                stops[request.decoding.stop],
+                apart=apart[column],
+                prefix=prefixes.of(request, column),
+            )
+            for request, column in entries
+            if not request.choices and not request.tokens
         )
-        yield from self._generate(gates, drafts, table, prefixes)
+        yield from self._generate(drafts, prefixes)
 
-    def _row(
-        self,
-        request: Request,
-        column: int,
-        starts: Sequence[int],
-        apart: Sequence[bool],
-        stops: Mapping[tuple[str, ...], StopStrings],
-        prefix: Prefix,
-    ) -> Row:
-        limit = longest_answer(self.model, request)
-        stop = stops[request.decoding.stop]
-        return Row(request, column, starts[column], limit, self._ends, stop, apart=apart[column], prefix=prefix)
-
-    def _generate(self, gates: Gates, waiting: Drafts, table: Table, prefixes: Prefixes) -> Iterator[Response]:
-        batch = Batch(self.model, gates, table, self._padding, self.work, prefixes, waiting.rows)
+    def _generate(self, waiting: Drafts, prefixes: Prefixes) -> Iterator[Response]:
+        batch = Batch(prefixes, waiting.rows)
         while waiting or batch.live:
             taken: list[Row] = []
             try:
@@ -210,7 +187,7 @@ class TransformersEngine:
                 for row in taken:
                     row.forget()
                 waiting.again({id(row): row for row in [*batch.leave(), *taken]}.values())
-                batch = Batch(self.model, gates, table, self._padding, self.work, prefixes, waiting.rows)
+                batch = Batch(prefixes, waiting.rows)
                 if not shared:
                     halve(self.work, self.model, error)
                 continue
@@ -218,19 +195,4 @@ class TransformersEngine:
                 batch.rest()
                 for row, finish in finished:
                     waiting.finished(row)
-                    yield self._response(row, finish)
-
-    def _response(self, row: Row, finish: Finish) -> Response:
-        said = row.said[:-1] if row.said and row.said[-1] in row.ends else row.said
-        text = self.model.tokenizer.decode(said, skip_special_tokens=True)
-        return Response(row.request.key, Answer(row.stop.cut(text), len(row.said), finish), tuple(row.said))
-
-
-def _chosen(request: Request, scored: Sequence[Scored], model: Model) -> Response:
-    scores, greedy = zip(*scored, strict=True)
-    best = int(np.argmax(scores)) if np.isfinite(scores).all() else None
-    if best is None:
-        return Response(request.key, Answer("", 0, "nonfinite", scores))
-    ids = request.choices[best]
-    text = model.tokenizer.decode(ids).strip()
-    return Response(request.key, Answer(text, 0, "stop", scores, greedy=greedy), ids)
+                    yield generated(row.request, row.said, finish, row.stop, row.ends, self.model)

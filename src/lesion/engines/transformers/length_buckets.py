@@ -38,18 +38,18 @@ class Band(NamedTuple):
 
 def bands(lengths: Sequence[int]) -> list[Band]:
     """Rows of these lengths as bands, in their order."""
-    found: list[Band] = []
+    merged: list[Band] = []
     for start in range(0, len(lengths), ROWS):
         part = lengths[start : start + ROWS]
         band = Band(start, start + len(part), max(part))
-        if found:
-            before = found[-1]
+        if merged:
+            before = merged[-1]
             both = Band(before.start, band.stop, max(before.width, band.width))
             if _cells(both) - _cells(before) - _cells(band) <= WORTH:
-                found.pop()
+                merged.pop()
                 band = both
-        found.append(band)
-    return found
+        merged.append(band)
+    return merged
 
 
 def _cells(band: Band) -> int:
@@ -61,13 +61,8 @@ def can_cut(config: PretrainedConfig) -> bool:
     return getattr(config, "_attn_implementation", None) == CUT
 
 
-class _Here(threading.local):
-    """The bands of the present thread; empty where nothing is cut."""
-
-    cut: Sequence[Band] = ()
-
-
-_here = _Here()
+# Holds the bands of the present thread as `cut`, while something is cut.
+_here = threading.local()
 _lock = threading.Lock()
 # The attention functions that were there, the last of them in use while nothing is cut; and how many threads cut now.
 _stock: list[Attend] = []
@@ -78,9 +73,8 @@ _cutting = 0
 def by_bands(cut: Sequence[Band]) -> Iterator[None]:
     """While inside, passes of this thread over one token of every row attend band by band.
 
-    Calls of other shapes, without a mask or with a bias of positions, are left as they are, and so are other threads.
-    Nothing is changed for those who come after: the function that attended before does so again, however the `with`
-    ends.
+    Calls of other shapes, without a mask or with a bias of positions are left as they are, and so are other threads.
+    The attention function from before is back afterwards.
     """
     _install()
     _here.cut = cut
@@ -119,7 +113,7 @@ def _attend(
     *args: Any,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    attend, cut = _stock[0], _here.cut
+    attend, cut = _stock[0], getattr(_here, "cut", ())
     if not cut or args or attention_mask is None or kwargs.get("position_bias") is not None:
         return attend(module, query, key, value, attention_mask, *args, **kwargs)
     rows, width = cut[-1].stop, max(band.width for band in cut)

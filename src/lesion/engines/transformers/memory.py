@@ -18,20 +18,23 @@ POSITIONS = 2048
 
 
 def rows_that_fit(model: Model, sharers: int = 1) -> int:
-    """A first guess of a batch size: what keys and values take of the memory that they may have.
+    """A first guess of a batch size: rows whose keys and values fit the memory that they may have.
 
-    That is half of what an accelerator has free, or a quarter of all that a machine without one has, divided among
-    so many `sharers`.
+    That is half of an accelerator's free memory, or a quarter of all that a machine has, divided among so many
+    `sharers`.
     """
     most, memory = ROWS_ON_CPU, _machine_bytes() // (4 * sharers)
     if model.device.type == "cuda":
         most, memory = ROWS_ON_ACCELERATOR, torch.cuda.mem_get_info(model.device)[0] // 2
+    return int(max(1, min(most, memory // (token_bytes(model) * positions(model)))))
+
+
+def token_bytes(model: Model) -> int:
+    """What the keys and values of one token take."""
     config = model.network.config.get_text_config(decoder=True)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    element = torch.empty((), dtype=model.dtype).element_size()
-    bytes_per_row = 2 * config.num_hidden_layers * heads * size * element * positions(model)
-    return int(max(1, min(most, memory // bytes_per_row)))
+    return int(2 * config.num_hidden_layers * heads * size * model.dtype.itemsize)
 
 
 def positions(model: Model) -> int:
@@ -48,8 +51,8 @@ def _machine_bytes() -> int:
 
 def ran_out(error: Exception) -> bool:
     """Whether the error says that memory did not suffice, on any device."""
-    told = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
-    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in told)
+    messages = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in messages)
 
 
 def halve(work: Work, model: Model, error: Exception) -> None:

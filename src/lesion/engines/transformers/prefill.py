@@ -32,15 +32,14 @@ TOKENS_ON_CPU, ROWS_ON_CPU = 2048, 64
 
 @dataclass(frozen=True)
 class Prefilled:
-    """What a prefill found, for rows in the order they were asked for.
+    """What a prefill found, for the given rows in their order.
 
     Attributes:
-        computed: logits of the last `kept` positions, in the order in which rows were computed; where a number was
-            wanted for every row, of these positions alone, one after another, and `kept` is 1.
-        places: of each asked-for row, its row of `computed`, or the first of its positions there.
-        keys: per layer, what the layer computed, with as many rows as it was run on.
-        values: the same for values.
-        sources: per layer, the row of `keys` and `values` that each asked-for row reads.
+        computed: logits of the last `kept` positions, in the order in which rows were computed; with a number wanted
+            per row, of these positions alone, one after another, and `kept` is 1.
+        places: of each given row, its row of `computed`, or the first of its positions there.
+        keys, values: per layer, with as many rows as it was run on.
+        sources: per layer, the row of `keys` and `values` that each given row reads.
         mask: False at padding.
         token_steps: tokens computed, padding included, where a token that ran through half of the blocks is one half.
     """
@@ -71,10 +70,7 @@ def pad_left(prompts: Sequence[Sequence[int]], padding: int) -> tuple[Int[Tensor
 
 
 def rows_to_score(model: Model, length: int, known: int = 0) -> int:
-    """How many rows of this length, of which so many tokens are known, one pass scores best.
-
-    No answer is generated after it.
-    """
+    """How many rows of this length, of which so many tokens are known, one pass scores best."""
     fresh = length - known
     most = max(1, min(TOKENS // fresh, 2 * TOKENS // length))
     return most if model.device.type != "cpu" else min(most, max(TOKENS_ON_CPU // fresh, ROWS_ON_CPU))
@@ -185,7 +181,7 @@ def _without_its_first(table: Table, starts: Int[Tensor, " rows"]) -> Bool[Tenso
 
 
 def _but_the_first(table: Table, starts: Int[Tensor, " rows"], without: Bool[Tensor, " rows"]) -> Table:
-    """The table for rows of which some never come to the block that their edit begins with."""
+    """Edit table for a batch in which some rows stop before their edit's first block."""
     rows = without.nonzero()[:, 0]
     scales = table.scales.clone()
     scales[starts[rows], :, rows] = 1.0
@@ -209,7 +205,7 @@ def _positions(place: Int[Tensor, " rows"], wanted: Sequence[int]) -> tuple[tupl
 
 
 def _told(logits: Tensor, chosen: tuple[Tensor, Tensor]) -> Float[Tensor, "positions vocabulary"]:
-    """Logits of the chosen positions, from a network whose head was given these alone, or has none that is known."""
+    """Logits of the chosen positions, whether the head was given these alone or not."""
     rows, back = chosen
     if logits.shape[:2] == (1, len(rows)):
         return logits[0]

@@ -17,8 +17,7 @@ class Past:
     """Keys and values of one text under many edits, a row for each.
 
     Attributes:
-        keys: per layer, of the rows that it was run on.
-        values: the same for values.
+        keys, values: per layer, of the rows that it was run on.
         sources: per layer, the stored row that each row reads.
         length: tokens of the text.
     """
@@ -52,8 +51,7 @@ class Recorder(Cache):
     Args:
         layers: of the network.
         reach: columns that lie before those of the pass.
-        before: given a layer's index, its keys and its values, writes what is in these columns; called when the layer
-            runs, for as many rows.
+        before: given a layer's index, keys and values, writes these columns; called when the layer runs.
     """
 
     def __init__(self, layers: int, reach: int = 0, before: Before | None = None) -> None:
@@ -86,8 +84,8 @@ class _Layer(DynamicLayer):
 def known(prompt_of_row: Sequence[int], begun: Sequence[Begun | None], prompts: int) -> list[int]:
     """How many first tokens of each prompt are known for all of its rows."""
     lengths: list[int | None] = [None] * prompts
-    for prompt, one in zip(prompt_of_row, begun, strict=True):
-        length, before = one.past.length if one else 0, lengths[prompt]
+    for prompt, start_of_row in zip(prompt_of_row, begun, strict=True):
+        length, before = start_of_row.past.length if start_of_row else 0, lengths[prompt]
         lengths[prompt] = length if before is None else min(before, length)
     return [length or 0 for length in lengths]
 
@@ -99,29 +97,28 @@ def put_before(
     lengths: Int[Tensor, " rows"],
     layer: int,
 ) -> None:
-    """Put a layer's keys and values of the first tokens of every row, so many of each, before what follows them.
+    """Put a layer's keys and values of the first tokens of every row before what follows them, in place.
 
     They are aligned on the right of the first columns, as many as the largest length. What stands left of them is
     another token of the same text, or zeros: to be masked.
 
     Args:
-        keys: to be written to.
-        values: to be written to.
         begun: per row; None only where its length is 0.
         lengths: how many of the known tokens a row wants, from the first on.
-        layer: its index.
     """
     reach = int(lengths.max())
     together: dict[Past | None, list[int]] = {}
-    for index, one in enumerate(begun):
-        together.setdefault(one.past if one else None, []).append(index)
+    for index, start_of_row in enumerate(begun):
+        together.setdefault(start_of_row.past if start_of_row else None, []).append(index)
     for past, rows in together.items():
         chosen = torch.tensor(rows)
         if past is None:
             keys[chosen.to(keys.device), :, :reach] = 0
             values[chosen.to(values.device), :, :reach] = 0
             continue
-        source = past.sources[layer][torch.tensor([one.row for index in rows if (one := begun[index])])]
+        source = past.sources[layer][
+            torch.tensor([start_of_row.row for index in rows if (start_of_row := begun[index])])
+        ]
         for whole, held in ((keys, past.keys[layer]), (values, past.values[layer])):
             put_columns(whole, chosen, 0, held, source, lengths[chosen] - reach, reach)
 
@@ -135,16 +132,12 @@ def put_columns(
     starts: Int[Tensor, " chosen"],
     width: int,
 ) -> None:
-    """Copy columns of some rows into others: into columns from `start` on, so many, of each row its own.
+    """Copy `width` columns of some rows into others, in place.
 
     Args:
-        target: to be written to.
-        rows: of it, to be written to.
-        start: the first column to be written to.
-        held: to be read.
-        sources: the row of it that each row reads.
-        starts: the first column that each row reads; where there is none, that is below 0, column 0 is read.
-        width: how many columns.
+        rows: of `target`, written from column `start` on.
+        sources: the row of `held` that each of them reads.
+        starts: the first column that each reads; below 0, column 0 is read.
     """
     heads, length, size = held.shape[1:]
     if held.device.type == "cpu" and heads * width * size * held.element_size() >= LARGE:
@@ -158,5 +151,5 @@ def put_columns(
     columns = (torch.arange(width) + starts[:, None]).clamp(min=0).to(held.device)
     head = torch.arange(heads, device=held.device)
     places = (sources.to(held.device)[:, None, None] * heads + head[:, None]) * length + columns[:, None]
-    found = held.reshape(-1, size).index_select(0, places.flatten()).view(len(rows), heads, width, size)
-    target[rows.to(target.device), :, start : start + width] = found
+    gathered = held.reshape(-1, size).index_select(0, places.flatten()).view(len(rows), heads, width, size)
+    target[rows.to(target.device), :, start : start + width] = gathered

@@ -14,9 +14,12 @@ from lesion.edits.table import Table
 from lesion.engines.counters import Work
 from lesion.engines.engine import Request
 from lesion.engines.transformers.memory import positions
-from lesion.engines.transformers.prefill import TOKENS, prefill
+from lesion.engines.transformers.prefill import TOKENS, Prefilled, prefill
 from lesion.engines.transformers.prefix_cache import Begun, Past
 from lesion.models.load import Model
+
+Asked = tuple[Request, int]
+"""A request, and the column of its edit in the table."""
 
 # A prefix has so many tokens at least, ...
 LEAST = 32
@@ -46,24 +49,21 @@ NOTHING = Prefix()
 
 
 def shared(requests: Sequence[Request]) -> list[tuple[int, ...]]:
-    """What each request shares with others that begin as it does, such that most is spared.
+    """The first tokens that each request shares with others that begin alike, such that most is spared; maybe none.
 
-    The last token of a prompt is never shared: what follows it is what is asked.
-
-    Returns:
-        The first tokens of each prompt; none where that spares too little.
+    The last token of a prompt is never shared: what follows it is wanted.
     """
     families: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for index, request in enumerate(requests):
         if len(request.prompt) > LEAST:
             families[request.prompt[:LEAST]].append(index)
-    found: list[tuple[int, ...]] = [()] * len(requests)
+    prefixes: list[tuple[int, ...]] = [()] * len(requests)
     for members in families.values():
         for part, length in _best(requests, members, DEPTH)[1]:
             prefix = requests[part[0]].prompt[:length]
             for index in part:
-                found[index] = prefix
-    return found
+                prefixes[index] = prefix
+    return prefixes
 
 
 def _best(requests: Sequence[Request], members: list[int], depth: int) -> tuple[int, list[tuple[list[int], int]]]:
@@ -75,7 +75,7 @@ def _best(requests: Sequence[Request], members: list[int], depth: int) -> tuple[
     prompts = list({id(requests[index].prompt): requests[index].prompt for index in members}.values())
     first, last = min(prompts), max(prompts)
     # What the first and the last of a sorted list have in common, all have.
-    places = (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
+    places = (place for place, (token, other) in enumerate(zip(first, last, strict=False)) if token != other)
     alike = next(places, len(first))
     length = min(alike, min(map(len, prompts)) - 1)
     edits = len({requests[index].edit for index in members})
@@ -88,53 +88,44 @@ def _best(requests: Sequence[Request], members: list[int], depth: int) -> tuple[
                 parts[requests[index].prompt[alike]].append(index)
         apart = [_best(requests, part, depth - 1) for part in parts.values() if len(part) > 1]
         if sum(value for value, _ in apart) > best[0]:
-            best = sum(value for value, _ in apart), [part for _, found in apart for part in found]
+            best = sum(value for value, _ in apart), [part for _, shares in apart for part in shares]
     return best
 
 
 def alike(prefixes: Iterable[Prefix]) -> int:
-    """How many of the first ones are the same, from one on."""
+    """How many of the first ones are the same, from prefix on."""
     first, *others = prefixes
-    return 1 + sum(1 for _ in takewhile(lambda one: one is first, others))
+    return 1 + sum(1 for _ in takewhile(lambda prefix: prefix is first, others))
 
 
 class Prefixes:
     """The prefixes of some requests, each computed under an edit when a prompt under that edit first needs it.
 
-    They take about half as much memory as the keys and values of the rows at work: those used longest ago are let go
-    of, and under edits for which there is no room from the start a prefix is not shared.
+    They take about half as much memory as the keys and values of the rows at work: those used longest ago are dropped,
+    and under edits for which there is no room from the start a prefix is not shared.
 
     Args:
-        model: what computes.
-        gates: of the model.
-        table: of the edits.
         padding: token id.
         work: where what is computed is counted.
-        requests: all that will be asked, with the column of each one's edit.
+        requests: all that will come, with the column of each one's edit in `table`.
     """
 
     def __init__(
-        self,
-        model: Model,
-        gates: Gates,
-        table: Table,
-        padding: int,
-        work: Work,
-        requests: Sequence[tuple[Request, int]],
+        self, model: Model, gates: Gates, table: Table, padding: int, work: Work, requests: Sequence[Asked]
     ) -> None:
         self.model, self.gates, self.table, self.padding, self.work = model, gates, table, padding, work
         self.most = work.batch_size * positions(model) // 2
         self._of: dict[tuple[int, int], Prefix] = {}
         # Prompts and prefixes are told apart by identity, for they are long; it is theirs as long as they are kept.
         self._requests = [request for request, _ in requests]
-        found = shared(self._requests)
-        there: dict[int, tuple[Prefix, set[int]]] = {}
-        for (request, column), tokens in zip(requests, found, strict=True):
+        shared_tokens = shared(self._requests)
+        by_tokens: dict[int, tuple[Prefix, set[int]]] = {}
+        for (request, column), tokens in zip(requests, shared_tokens, strict=True):
             if tokens:
-                one, columns = there.setdefault(id(tokens), (Prefix(tokens, len(there) + 1), set()))
-                if column in columns or (len(columns) + 1) * len(one) <= self.most:
+                prefix, columns = by_tokens.setdefault(id(tokens), (Prefix(tokens, len(by_tokens) + 1), set()))
+                if column in columns or (len(columns) + 1) * len(prefix) <= self.most:
                     columns.add(column)
-                    self._of[id(request.prompt), column] = one
+                    self._of[id(request.prompt), column] = prefix
         self._begun: dict[tuple[int, int], Begun] = {}
         # In the order of their last use.
         self._held: dict[Past, list[tuple[int, int]]] = {}
@@ -143,28 +134,39 @@ class Prefixes:
         """What its prompt begins with, where that is shared under the edit of this column."""
         return self._of.get((id(request.prompt), column), NOTHING)
 
-    def begun(self, prefixes: Sequence[Prefix], columns: Sequence[int]) -> list[Begun | None]:
-        """Where the first tokens of rows are known from, each under the edit of its column; computed if they are not.
+    def prefill(
+        self,
+        prompts: Sequence[Sequence[int]],
+        prefixes: Sequence[Prefix],
+        columns: Sequence[int],
+        kept: int = 1,
+        wanted: Sequence[int] | None = None,
+    ) -> Prefilled:
+        """Run prompts behind their prefixes, each under the edit of its column (see `prefill`); counted in `work`."""
+        begun = self.begun(prefixes, columns)
+        table = self.table.select(torch.tensor(columns))
+        computed = prefill(self.model, self.gates, prompts, table, self.padding, kept, wanted, begun)
+        self.work.prompt += computed.token_steps
+        return computed
 
-        Args:
-            prefixes: one per row.
-            columns: of the table, one per row.
-        """
+    def begun(self, prefixes: Sequence[Prefix], columns: Sequence[int]) -> list[Begun | None]:
+        """Where the first tokens of rows are known from, under the edits of their columns; computed if they are not."""
         if not self._of:
             return [None] * len(prefixes)
         wanted: dict[Prefix, set[int]] = defaultdict(set)
-        for one, column in zip(prefixes, columns, strict=True):
-            if one.rank and (one.rank, column) not in self._begun:
-                wanted[one].add(column)
-        for one, missing in wanted.items():
-            self._compute(one, sorted(missing))
-        found = [
-            self._begun[one.rank, column] if one.rank else None for one, column in zip(prefixes, columns, strict=True)
+        for prefix, column in zip(prefixes, columns, strict=True):
+            if prefix.rank and (prefix.rank, column) not in self._begun:
+                wanted[prefix].add(column)
+        for prefix, missing in wanted.items():
+            self._compute(prefix, sorted(missing))
+        starts = [
+            self._begun[prefix.rank, column] if prefix.rank else None
+            for prefix, column in zip(prefixes, columns, strict=True)
         ]
-        for past in {one.past: None for one in found if one is not None}:
+        for past in {start.past: None for start in starts if start is not None}:
             self._held[past] = self._held.pop(past)
         self._let_go()
-        return found
+        return starts
 
     def give_up(self) -> bool:
         """Share nothing any more, for memory has run out; whether anything was shared.
@@ -172,25 +174,25 @@ class Prefixes:
         Prefixes are empty and without a rank from now on: what was put in order by them has to be ordered anew.
         """
         was_shared = bool(self._of)
-        for one in self._of.values():
-            one.tokens, one.rank = (), 0
+        for prefix in self._of.values():
+            prefix.tokens, prefix.rank = (), 0
         self._of.clear()
         self._begun.clear()
         self._held.clear()
         return was_shared
 
-    def _compute(self, one: Prefix, columns: Sequence[int]) -> None:
-        step = max(1, TOKENS // len(one))
+    def _compute(self, prefix: Prefix, columns: Sequence[int]) -> None:
+        step = max(1, TOKENS // len(prefix))
         for start in range(0, len(columns), step):
             part = columns[start : start + step]
-            prompts = [one.tokens] * len(part)
+            prompts = [prefix.tokens] * len(part)
             table = self.table.select(torch.tensor(part))
-            found = prefill(self.model, self.gates, prompts, table, self.padding)
-            self.work.prompt += found.token_steps
-            past = Past(found.keys, found.values, found.sources, len(one))
-            self._held[past] = [(one.rank, column) for column in part]
+            computed = prefill(self.model, self.gates, prompts, table, self.padding)
+            self.work.prompt += computed.token_steps
+            past = Past(computed.keys, computed.values, computed.sources, len(prefix))
+            self._held[past] = [(prefix.rank, column) for column in part]
             for row, column in enumerate(part):
-                self._begun[one.rank, column] = Begun(past, row)
+                self._begun[prefix.rank, column] = Begun(past, row)
 
     def _let_go(self) -> None:
         size = sum(past.size for past in self._held)

@@ -1,132 +1,104 @@
-"""Scoring: the log-probability of each choice after its prompt, every row under its own edit."""
+"""Scoring: log-probabilities of choices or of tokens after a prompt, every row under its own edit."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from lesion.edits.edit import BASELINE, Edit
-from lesion.edits.gates import Gates
-from lesion.edits.table import Table
-from lesion.engines.counters import Work
-from lesion.engines.engine import Request
+from lesion.edits.edit import BASELINE
+from lesion.engines.answers import chosen, contrasted, looked_up
+from lesion.engines.engine import Request, Response
 from lesion.engines.transformers.memory import halve, ran_out
-from lesion.engines.transformers.prefill import prefill, rows_to_score
-from lesion.engines.transformers.prefixes import Prefix, Prefixes, alike
-from lesion.models.load import Model
+from lesion.engines.transformers.prefill import rows_to_score
+from lesion.engines.transformers.prefixes import Asked, Prefix, Prefixes, alike
 
 
-class Scored(NamedTuple):
-    """What is known of a choice: its summed log-probability in nats, and whether greedy decoding would have said it."""
+def scored(prefixes: Prefixes, requests: Sequence[Asked]) -> Iterator[Response]:
+    """Answer requests with choices or tokens: passes over prompts, shared by the edits of a prompt; nothing generated.
 
-    score: float
-    greedy: bool
-
-
-def score(
-    model: Model,
-    gates: Gates,
-    requests: Sequence[Request],
-    table: Table,
-    column: Mapping[Edit, int],
-    padding: int,
-    work: Work,
-    prefixes: Prefixes,
-) -> Iterator[tuple[Request, tuple[Scored, ...]]]:
-    """For each request the summed log-probability, in nats, of every choice given the prompt, and if it is greedy.
-
-    A choice is scored token by token in one pass over prompt and choice; sums are float64, whatever the model's dtype.
-    Between two of them no place is edited.
-    When memory runs out, the batch size is halved.
+    The score of a choice is the float64 sum of its tokens' log-probabilities in nats. When memory runs out, prefixes
+    are given up, then the batch size is halved. Between two responses no place is edited.
 
     Raises:
         LesionError: memory does not suffice at a batch size of 1.
     """
+    yield from _in_passes(prefixes, [entry for entry in requests if entry[0].choices], _choices)
+    yield from _in_passes(prefixes, [entry for entry in requests if entry[0].tokens], _contrasts)
 
-    def begins(request: Request) -> Prefix:
-        return prefixes.of(request, column[request.edit])
 
-    def in_order(these: Iterable[Request]) -> deque[Request]:
-        return deque(sorted(these, key=lambda r: (begins(r).rank, -_length(r), r.prompt, column[r.edit])))
+def _in_passes(
+    prefixes: Prefixes, requests: Sequence[Asked], answer: Callable[[Prefixes, Sequence[Asked]], list[Response]]
+) -> Iterator[Response]:
+    def order(entry: Asked) -> tuple[int, int, tuple[int, ...], int]:
+        request, column = entry
+        return prefixes.of(request, column).rank, -_length(request), request.prompt, column
 
-    ordered = in_order(requests)
+    ordered = deque(sorted(requests, key=order))
     while ordered:
         # Whole requests, as many as fit; sorted by length, so of those that begin alike the first is the longest.
-        most = min(rows_to_score(model, _length(ordered[0]), len(begins(ordered[0]))), work.batch_size * 4)
-        together = alike(map(begins, islice(ordered, most)))
+        longest = rows_to_score(prefixes.model, _length(ordered[0][0]), len(prefixes.of(*ordered[0])))
+        most = min(longest, prefixes.work.batch_size * 4)
+        together = alike(prefixes.of(*entry) for entry in islice(ordered, most))
         taken = [ordered.popleft()]
-        rows = len(taken[0].choices)
-        while len(taken) < together and rows + len(ordered[0].choices) <= most:
+        rows = _rows(taken[0][0])
+        while len(taken) < together and rows + _rows(ordered[0][0]) <= most:
             taken.append(ordered.popleft())
-            rows += len(taken[-1].choices)
+            rows += _rows(taken[-1][0])
         try:
-            scores = _score(model, gates, taken, table, column, padding, work, prefixes)
+            responses = answer(prefixes, taken)
         except RuntimeError as error:
             if not ran_out(error):
                 raise
             if not prefixes.give_up():
-                halve(work, model, error)
-            ordered = in_order([*taken, *ordered])
+                halve(prefixes.work, prefixes.model, error)
+            ordered = deque(sorted([*taken, *ordered], key=order))
             continue
-        yield from zip(taken, scores, strict=True)
+        yield from responses
 
 
 def _length(request: Request) -> int:
-    return len(request.prompt) + max(map(len, request.choices))
+    return len(request.prompt) + max(map(len, request.choices), default=0)
+
+
+def _rows(request: Request) -> int:
+    return len(request.choices) or 1
 
 
 @torch.inference_mode()
-def _score(
-    model: Model,
-    gates: Gates,
-    requests: Sequence[Request],
-    table: Table,
-    column: Mapping[Edit, int],
-    padding: int,
-    work: Work,
-    prefixes: Prefixes,
-) -> list[tuple[Scored, ...]]:
-    # A row is a prompt and a choice but for its last token, whose log-probability is told by the one before it. Choices
+def _choices(prefixes: Prefixes, requests: Sequence[Asked]) -> list[Response]:
+    # A row is a prompt and a choice but for its last token, whose log-probability is read at the one before it. Choices
     # of one request that differ in that token alone share a row: of single tokens, all.
-    rows: dict[tuple[tuple[int, ...], int], int] = {}
+    prompts: dict[tuple[tuple[int, ...], int], int] = {}
     begins: list[Prefix] = []
     places: list[list[int]] = []
-    for request in requests:
+    for request, column in requests:
         places.append([])
         for choice in request.choices:
-            row = rows.setdefault(((*request.prompt, *choice[:-1]), column[request.edit]), len(rows))
-            begins += [prefixes.of(request, column[request.edit])] * (row == len(begins))
+            row = prompts.setdefault(((*request.prompt, *choice[:-1]), column), len(prompts))
+            begins += [prefixes.of(request, column)] * (row == len(begins))
             places[-1].append(row)
-    columns = [one for _, one in rows]
-    begun = prefixes.begun(begins, columns)
-    found = prefill(
-        model,
-        gates,
-        [prompt for prompt, _ in rows],
-        table.select(torch.tensor(columns)),
-        padding,
-        kept=max(len(choice) for request in requests for choice in request.choices),
-        begun=begun,
-    )
-    gates.assign_everywhere(BASELINE)
-    work.prompt += found.token_steps
-    return [
-        tuple(
-            _told(found.computed[found.places[row], -len(choice) :], choice)
-            for row, choice in zip(rows_of_request, request.choices, strict=True)
-        )
-        for request, rows_of_request in zip(requests, places, strict=True)
-    ]
+    kept = max(len(choice) for request, _ in requests for choice in request.choices)
+    computed = prefixes.prefill([prompt for prompt, _ in prompts], begins, [column for _, column in prompts], kept=kept)
+    prefixes.gates.assign_everywhere(BASELINE)
+    responses = []
+    for (request, _), its_places in zip(requests, places, strict=True):
+        scores, greedy = [], []
+        for place, choice in zip(its_places, request.choices, strict=True):
+            logits = computed.computed[computed.places[place], -len(choice) :]
+            ids = torch.tensor(choice, device=logits.device)
+            scores.append(float(logits.double().log_softmax(-1).gather(1, ids[:, None]).sum()))
+            greedy.append(bool((logits.argmax(-1) == ids).all()))
+        responses.append(chosen(request, scores, greedy, prefixes.model))
+    return responses
 
 
-def _told(logits: Float[Tensor, "tokens vocabulary"], choice: Sequence[int]) -> Scored:
-    """A choice by the logits at its tokens; the softmax is float64. Of equally probable tokens the first is greedy."""
-    ids = torch.tensor(choice, device=logits.device)
-    score = logits.double().log_softmax(-1).gather(1, ids[:, None]).sum()
-    return Scored(float(score), bool((logits.argmax(-1) == ids).all()))
+@torch.inference_mode()
+def _contrasts(prefixes: Prefixes, requests: Sequence[Asked]) -> list[Response]:
+    begins = [prefixes.of(*entry) for entry in requests]
+    computed = prefixes.prefill([request.prompt for request, _ in requests], begins, [column for _, column in requests])
+    prefixes.gates.assign_everywhere(BASELINE)
+    lookups = looked_up(computed.computed[:, -1], [request.tokens for request, _ in requests], computed.places)
+    return [contrasted(request, its, prefixes.model) for (request, _), its in zip(requests, lookups, strict=True)]

@@ -19,7 +19,6 @@ class Row:
     """A request whose answer is being generated.
 
     Attributes:
-        request: what was asked.
         column: of the table of edits.
         start: the first block that its edit changes; the number of blocks where it changes none.
         limit: tokens that its answer may have.
@@ -28,8 +27,8 @@ class Row:
         draft: what the answer may begin with, looked at in the pass over the prompt.
         accepted: how much of the draft it did say.
         said: its answer so far.
-        apart: whether its edit takes the first block or a branch of it away, after which answers are seldom alike.
-        ahead: whether it did not wait for another's answer; its own is no draft then.
+        apart: whether its edit removes the first block or a branch of it, after which answers are seldom alike.
+        ahead: True if decoding started without a draft; its answer is then not used as one.
         prefix: what its prompt has in common with others, which is computed once.
     """
 
@@ -48,19 +47,19 @@ class Row:
 
     @cached_property
     def noise_key(self) -> int | None:
-        """What its tokens are drawn by; None for a greedy answer. Made when the row is at work."""
+        """What its tokens are drawn by; None for a greedy answer."""
         decoding = self.request.decoding
         return noise_key(decoding.seed, self.request.prompt) if decoding.temperature > 0 else None
 
     @cached_property
     def loop(self) -> Loop | None:
-        """Listens for a loop in what is said; None where loops may go on. Made when the row is at work."""
+        """Listens for a loop in what is said; None where loops may go on."""
         times = self.request.decoding.stop_loops
         return Loop(times, self.limit) if times else None
 
     @property
     def given(self) -> tuple[int, ...]:
-        """What is computed before the first token is told or drafts are judged: prompt and draft."""
+        """Prompt and draft."""
         return (*self.request.prompt, *self.draft)
 
     @property

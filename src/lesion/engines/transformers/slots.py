@@ -68,12 +68,12 @@ class _Window:
 class Slots(Cache):
     """Keys and values of a changing set of rows.
 
+    What lies left of a row's first token is finite, if the row itself is: masked columns are multiplied by 0 only.
+
     Args:
         config: of the network.
         most: rows that memory is kept for from the first one on.
         longest: tokens of a row that it is kept for, and for some more.
-
-    What lies left of a row's first token is finite, if the row itself is: masked columns are multiplied by 0 only.
 
     Attributes:
         mask: [rows, capacity] bool, True where a column holds a token of the row.
@@ -113,11 +113,10 @@ class Slots(Cache):
         slots: Int[Tensor, " new"],
         unread: Int[Tensor, " new"] | None = None,
     ) -> None:
-        """Put freshly computed prompts into rows.
+        """Put freshly computed prompts, padded on the left, into rows.
 
         Args:
-            keys: per layer; the prompts are padded on the left.
-            values: the same for values.
+            keys, values: per layer.
             sources: per layer, which stored row each new row takes its keys and values from.
             mask: [new, length] bool, False at padding.
             slots: the rows to fill; rows beyond those held are appended, without gaps.
@@ -214,15 +213,16 @@ class Slots(Cache):
         if self.window.start >= GROWTH // 2:
             self._move(-self.window.start)
         else:
-            keys = [layer.keys for layer in self.layers]
-            values = [layer.values for layer in self.layers]
-            self._resize(keys, values, len(keys[0]), self.mask.shape[1] + max(GROWTH, self.mask.shape[1] // 4))
+            self._widen(self.mask.shape[1] + max(GROWTH, self.mask.shape[1] // 4))
+
+    def _widen(self, capacity: int) -> None:
+        keys, values = [layer.keys for layer in self.layers], [layer.values for layer in self.layers]
+        self._resize(keys, values, len(keys[0]), capacity)
 
     def _move(self, by: int) -> None:
         start, end = self.window.start, self.window.end
         if end + by > self.mask.shape[1]:
-            keys, values = [layer.keys for layer in self.layers], [layer.values for layer in self.layers]
-            self._resize(keys, values, len(keys[0]), end + by + GROWTH)
+            self._widen(end + by + GROWTH)
         for layer in self.layers:
             for tensor in (layer.keys, layer.values):
                 used = tensor[: len(self.mask)]

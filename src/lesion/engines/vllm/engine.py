@@ -12,6 +12,8 @@ import torch
 
 from lesion.edits.edit import BASELINE, Compose, Edit, ScaleParameters, Truncate, of_places, of_spectra, of_weights
 from lesion.edits.factors import factors
+from lesion.edits.lowrank import Written
+from lesion.engines.answers import generated
 from lesion.engines.checking import check_requests, ends_of, longest_answer
 from lesion.engines.engine import Request, Response
 from lesion.engines.guard import probes, prove
@@ -21,18 +23,15 @@ from lesion.engines.stop_strings import StopStrings
 from lesion.engines.transformers.memory import ROWS_ON_ACCELERATOR, rows_that_fit
 from lesion.engines.vllm.building import refused, start
 from lesion.engines.vllm.jobs import Job, Jobs
-from lesion.engines.vllm.scoring import Look, chosen, contrasted, looks
+from lesion.engines.vllm.scoring import Look, looks, scored
 from lesion.engines.vllm.trials import trials_of_places, trials_of_weights
 from lesion.engines.vllm.weights import edited_on, place_of, touched
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.tasks.task import Answer
 
 # Tokens of the prompt by which vLLM and the network here are compared, and by how many nats they may be apart in half
 # precision and in float32. Attention may be computed otherwise on purpose: some of transformers' kernels cap no logits.
 TRIED, NATS = 16, (1.0, 0.5)
-
-_Written = tuple[tuple[ScaleParameters, ...], tuple[Truncate, ...]]
 
 
 class VllmEngine:
@@ -40,8 +39,9 @@ class VllmEngine:
 
     Scaled blocks and branches are gates: hooks in vLLM's workers scale what each token of the flattened batch adds to
     the stream by the factor of its request's edit, so that a sweep over all blocks is one job. Edits of weights, and
-    truncations, are made one after another: computed on the network that lies here, handed to the workers, taken back.
-    No answer counts before the effect guard (`lesion.engines.guard`) has seen that edits of its kind take hold.
+    truncations, are made one after another: computed on the network here, handed to the workers, taken back. No answer
+    counts before the effect guard (`lesion.engines.guard`) has seen that edits of its kind take hold. One iterator of
+    answers at a time.
 
     In float32 answers agree with those of the transformers engine token for token, sampled ones too; in half precision
     the two round differently.
@@ -50,14 +50,10 @@ class VllmEngine:
         model: what answers; its network stays where it is, best on the CPU, and vLLM loads the same weights.
         batch_size: requests at work at once; `auto` starts from what memory there is.
         tensor_parallel: devices (on a CPU: processes) that every matrix is split over.
-        gates: False makes edits of places one after another too, each for a batch of its own.
-        prefix_caching: keep keys and values of the beginning of a prompt for others. They are kept apart by edit of
-            places, and thrown away around every edit of weights.
+        prefix_caching: keep keys and values of the beginning of a prompt for others, apart by edit of places, and
+            dropped around every edit of weights.
         in_process: compute in this process; None: where possible.
-        guard: whether the effect guard looks.
         settings: further ones, for vLLM's `EngineArgs`.
-
-    One iterator of answers at a time; a second one before the first is exhausted or closed is refused.
 
     Raises:
         UsageError: the batch size is less than 1.
@@ -70,11 +66,9 @@ class VllmEngine:
         batch_size: int | str = "auto",
         *,
         tensor_parallel: int = 1,
-        gates: bool = True,
         prefix_caching: bool = False,
         in_process: bool | None = None,
-        guard: bool = True,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         self.model = model
         # Beside a GPU the network here lies on the CPU and tells nothing of the room there is; vLLM finds that out.
@@ -82,11 +76,10 @@ class VllmEngine:
         self.batch_size = most if batch_size == "auto" else int(batch_size)
         if self.batch_size < 1:
             raise UsageError(f"The batch size must be at least 1, not {batch_size}.")
-        self.gates = gates
         self.prefix_caching = prefix_caching
         self._ends = ends_of(model)
         self._columns: dict[Edit, int] = {BASELINE: 0}
-        self._unproven = {"places", "weights"} if guard else set()
+        self._unproven = {"places", "weights"}
         self._busy = False
         self._running = start(
             model,
@@ -104,10 +97,10 @@ class VllmEngine:
         except BaseException:
             self.close()
             raise
-        told = json.loads(begun[0])
+        worker = json.loads(begun[0])
         dtype = str(model.dtype).removeprefix("torch.")
         spread = f", {tensor_parallel} × tensor parallel" if tensor_parallel > 1 else ""
-        self.description = f"vllm {self._running.version}, {dtype}, {told['attention']}, {told['device']}{spread}"
+        self.description = f"vllm {self._running.version}, {dtype}, {worker['attention']}, {worker['device']}{spread}"
 
     def __enter__(self) -> VllmEngine:
         return self
@@ -141,17 +134,16 @@ class VllmEngine:
             )
         self._busy = True
         try:
-            groups: dict[tuple[_Written, Edit], list[Request]] = {(((), ()), BASELINE): []}
+            groups: dict[Written, list[Request]] = {((), ()): []}
             self.know(of_places(request.edit) for request in waiting)  # refuses places that are not there
             for request in waiting:
-                alone = BASELINE if self.gates else of_places(request.edit)
-                groups.setdefault(((of_weights(request.edit), of_spectra(request.edit)), alone), []).append(request)
-            for written in {written for written, _ in groups}:
+                groups.setdefault((of_weights(request.edit), of_spectra(request.edit)), []).append(request)
+            for written in groups:
                 for matrix in touched(self.model, *written):
                     place_of(self.model, matrix)  # likewise
             self._prove(waiting)
             stops = {stop: StopStrings(self.model.tokenizer, stop) for stop in {r.decoding.stop for r in waiting}}
-            for (written, _), group in groups.items():
+            for written, group in groups.items():
                 with self._written(*written):
                     for response in self._group(group, stops):
                         yield replace(response, engine=self.description)
@@ -179,11 +171,7 @@ class VllmEngine:
             self._columns |= {edit: len(self._columns) + index for index, edit in enumerate(new)}
 
     def column(self, places: Compose) -> int:
-        """The number by which the workers know an edit of places.
-
-        Raises:
-            UsageError: it names a place that the model does not have.
-        """
+        """The number by which the workers know an edit of places."""
         self.know([places])
         return self._columns[places]
 
@@ -217,7 +205,7 @@ class VllmEngine:
         if not weights and not truncations:
             yield
             return
-        with self.forgetting(), edited_on(self, self.model, weights, truncations):
+        with self.forgetting(), edited_on(self, weights, truncations):
             self.forget()
             yield
 
@@ -238,7 +226,7 @@ class VllmEngine:
             (job,) = self.jobs.run([Job(prompt, 2, look=look)])
         except LesionError as error:
             raise refused(self.model, error.__cause__ or error) from error
-        there = torch.tensor(job.found[0]["scores"], dtype=torch.float64)
+        there = torch.tensor(job.lookups[0].scores, dtype=torch.float64)
         apart = float((there - expected[list(likely)].cpu()).abs().max())
         if not apart <= NATS[self.model.dtype == torch.float32]:
             raise LesionError(
@@ -249,12 +237,12 @@ class VllmEngine:
 
     def _prove(self, requests: Sequence[Request]) -> None:
         """Let the effect guard look at the kinds of edits that are asked for and that it has not seen yet."""
-        asked = set()
+        kinds = set()
         if any(of_places(request.edit) != BASELINE for request in requests):
-            asked.add("places")
+            kinds.add("places")
         if any(of_weights(request.edit) or of_spectra(request.edit) for request in requests):
-            asked.add("weights")
-        for kind in sorted(asked & self._unproven):
+            kinds.add("weights")
+        for kind in sorted(kinds & self._unproven):
             trials = trials_of_places(self) if kind == "places" else trials_of_weights(self)
             # Beside keys and values that were kept, a prompt is computed in another shape, which half precision shows.
             same = 0.5 if self.prefix_caching and self.model.dtype != torch.float32 else 1.0
@@ -270,17 +258,14 @@ class VllmEngine:
             request = job.request
             assert request is not None
             if job.look is None:
-                yield self._said(request, job)
+                assert job.stop is not None
+                yield generated(request, job.said, job.finish, job.stop, self._ends, self.model)
                 continue
             done = parts.setdefault(request.key, [])
             done.append(job)
             if len(done) == missing[request.key]:
                 del parts[request.key]
-                found = [one.found for one in sorted(done, key=lambda one: one.part)]
-                if request.tokens:
-                    yield contrasted(request, found[0][0], self.model)
-                else:
-                    yield chosen(request, found, self.model)
+                yield scored(request, [part.lookups for part in sorted(done, key=lambda job: job.part)], self.model)
 
     def _jobs(
         self, request: Request, stops: Mapping[tuple[str, ...], StopStrings], missing: dict[str, int]
@@ -304,9 +289,3 @@ class VllmEngine:
             draw=(decoding.temperature, decoding.top_p, noise_key(decoding.seed, request.prompt)) if sampled else (),
             request=request,
         )
-
-    def _said(self, request: Request, job: Job) -> Response:
-        said = job.said[:-1] if job.said and job.said[-1] in self._ends else job.said
-        text = self.model.tokenizer.decode(said, skip_special_tokens=True)
-        assert job.stop is not None
-        return Response(request.key, Answer(job.stop.cut(text), len(job.said), job.finish), tuple(job.said))

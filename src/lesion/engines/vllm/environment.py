@@ -29,8 +29,8 @@ def environment(here: bool) -> Iterator[None]:
     }
     if not here:
         given["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
-    asked = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    given |= {key: value for key, value in asked.items() if key not in os.environ}
+    defaults = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    given |= {key: value for key, value in defaults.items() if key not in os.environ}
     before = {key: os.environ.get(key) for key in given}
     os.environ.update(given)
     try:

@@ -21,11 +21,7 @@ class TokenGates:
     """Factors of all edits, and which edit each token of the present forward pass is under.
 
     vLLM flattens a batch: the tokens of all requests, of long prompts and of single decoding steps, stand in one row of
-    [tokens, width]. A place gets its hooks when an edit of it is first known, and does nothing in a pass in which no
-    token is edited there.
-
-    Args:
-        layers: of the model.
+    [tokens, width]. A place gets its hooks when an edit of it is first known.
     """
 
     def __init__(self, layers: Sequence[Layer]) -> None:
@@ -37,11 +33,7 @@ class TokenGates:
         self._last: tuple[bytes, bytes] | None = None
 
     def add(self, factors: Sequence[Sequence[Sequence[float]]]) -> None:
-        """Further edits behind those that are known.
-
-        Args:
-            factors: per edit, block and unit.
-        """
+        """Further edits behind those that are known: per edit, block and unit a factor."""
         more = np.asarray(factors, dtype=np.float64).reshape(-1, len(self.layers), len(UNITS))
         self.factors = np.concatenate([self.factors, more])
         for layer, unit in np.argwhere((more != 1).any(0)).tolist():
@@ -50,13 +42,7 @@ class TokenGates:
         self._last = None
 
     def begin(self, columns: np.ndarray, counts: np.ndarray, device: torch.device) -> None:
-        """Say what the next forward pass is made of.
-
-        Args:
-            columns: of each request of the batch, its edit.
-            counts: of each request, how many tokens of it are computed, in the order in which they stand.
-            device: of the stream.
-        """
+        """Say what the next forward pass is made of: of each request, its edit and the number of its tokens."""
         now = (columns.tobytes(), counts.tobytes())
         for place in self._active:
             place.passed = False

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from lesion.engines.answers import Lookup
 from lesion.engines.engine import Request
 from lesion.engines.loops import Loop
 from lesion.engines.stop_strings import StopStrings
 from lesion.engines.vllm.building import Running
-from lesion.engines.vllm.logits import Wish
+from lesion.engines.vllm.logits import Settings, Wish
 from lesion.engines.vllm.scoring import Look
 from lesion.engines.vllm.worker import KEY
 from lesion.errors import LesionError
@@ -26,18 +27,16 @@ class Job:
     """One prompt, and what is wanted of it.
 
     Attributes:
-        tokens: ids of the prompt.
         limit: new tokens at most.
         column: of the edit it is under, among those that the workers know.
         stop: looks for stop strings in what is said.
         loop: listens for a loop in what is said; None where loops may go on.
         look: what is looked up, in place of an answer.
-        draw: how tokens are drawn, see `Wish`; empty for greedy answers.
+        draw: see `Wish`.
         fresh: use nothing that was computed for an earlier prompt.
-        request: that it belongs to, and `part`, which of its jobs it is.
-        said: the tokens of the answer, once it is done.
-        finish: why it is done.
-        found: what was looked up, position by position.
+        part: which of its request's jobs this is.
+        said, finish: the answer, once it is done, and why it ended.
+        lookups: what was looked up, position by position.
         cached: tokens of the prompt that vLLM had computed before.
     """
 
@@ -47,13 +46,13 @@ class Job:
     stop: StopStrings | None = None
     loop: Loop | None = None
     look: Look | None = None
-    draw: tuple[float, float, int] | tuple[()] = ()
+    draw: Settings | tuple[()] = ()
     fresh: bool = False
     request: Request | None = None
     part: int = 0
     said: list[int] = field(default_factory=list)
     finish: Finish = "length"
-    found: list[dict[str, Any]] = field(default_factory=list)
+    lookups: list[Lookup] = field(default_factory=list)
     cached: int = 0
 
 
@@ -61,7 +60,6 @@ class Jobs:
     """Runs jobs on one vLLM.
 
     Args:
-        running: vLLM.
         rows: jobs at work at once.
         ends: tokens that end an answer.
         salt: of a column, under which keys and values of a prompt's beginning are kept; None: they are not kept.
@@ -158,8 +156,8 @@ class Jobs:
         return False
 
     def _collect(self) -> None:
-        found = json.loads(self.running.calls("lesion_found")[0])
-        for key, value in found.items():
+        results = json.loads(self.running.calls("lesion_found")[0])
+        for key, value in results.items():
             known = self._found.get(int(key))
             if isinstance(known, dict) and isinstance(value, dict):
                 known.update(value)
@@ -167,17 +165,18 @@ class Jobs:
                 self._found.setdefault(int(key), value)
 
     def _conclude(self, job: Job, number: int) -> None:
-        found = self._found.pop(number, None)
+        results = self._found.pop(number, None)
         if job.look is not None:
             try:
-                job.found = [found[str(index)] for index in range(len(job.look.targets))]
+                entries = [results[str(index)] for index in range(len(job.look.targets))]
             except (KeyError, TypeError):
                 raise LesionError(
                     "vLLM finished a prompt without computing all positions that were to be looked up; use --engine"
                     " transformers."
                 ) from None
+            job.lookups = [Lookup(tuple(scores), tuple(ranks), *others) for scores, ranks, *others in entries]
             return
         # What broke behind the end, in a step that was under way already, is no part of the answer.
-        if isinstance(found, int) and found < len(job.said):
+        if isinstance(results, int) and results < len(job.said):
             job.finish = "nonfinite"
-            del job.said[found:]
+            del job.said[results:]

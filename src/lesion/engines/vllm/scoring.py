@@ -1,17 +1,14 @@
-"""Requests that generate nothing, on vLLM: which positions are looked at, and what a request makes of what they say."""
+"""Requests that generate nothing, on vLLM: the positions to look at, and the response from what they say."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
+from lesion.engines.answers import Lookup, chosen, contrasted
 from lesion.engines.engine import Request, Response
 from lesion.models.load import Model
-from lesion.tasks.task import Answer
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,7 @@ class Look:
 def looks(request: Request) -> tuple[Look, ...]:
     """The prompts that a request with choices or tokens needs.
 
-    The last token of a choice is told by the one before it, so that choices which differ in that token alone share a
-    prompt: of single tokens, all.
+    Choices that differ in their last token alone share a prompt: that token is looked up at the one before it.
     """
     first = len(request.prompt) - 1
     if request.tokens:
@@ -47,41 +43,16 @@ def looks(request: Request) -> tuple[Look, ...]:
     )
 
 
-def chosen(request: Request, found: Sequence[Sequence[Mapping[str, Any]]], model: Model) -> Response:
-    """The choice with the largest summed log-probability.
-
-    Args:
-        request: with choices.
-        found: per look and position, what `lesion.engines.vllm.logits.looked_up` gives.
-        model: whose tokenizer writes the choice.
-    """
+def scored(request: Request, lookups: Sequence[Sequence[Lookup]], model: Model) -> Response:
+    """The response to a request with choices or tokens, from what was looked up per look and position."""
+    if request.tokens:
+        return contrasted(request, lookups[0][0], model)
     wanted = looks(request)
     places = {look.tokens[len(request.prompt) :]: place for place, look in enumerate(wanted)}
     scores, greedy = [], []
     for choice in request.choices:
         place = places[choice[:-1]]
         at = [*(0 for _ in choice[:-1]), wanted[place].targets[-1].index(choice[-1])]
-        scores.append(math.fsum(one["scores"][index] for one, index in zip(found[place], at, strict=True)))
-        greedy.append(all(one["best"] == token for one, token in zip(found[place], choice, strict=True)))
-    if not np.isfinite(scores).all():
-        return Response(request.key, Answer("", 0, "nonfinite", tuple(scores)))
-    ids = request.choices[int(np.argmax(scores))]
-    text = model.tokenizer.decode(ids).strip()
-    return Response(request.key, Answer(text, 0, "stop", tuple(scores), greedy=tuple(greedy)), ids)
-
-
-def contrasted(request: Request, found: Mapping[str, Any], model: Model) -> Response:
-    """Log-probability and rank of each of the tokens that were asked for, and the most probable token.
-
-    Args:
-        request: with tokens.
-        found: what `lesion.engines.vllm.logits.looked_up` gives for the last position of the prompt.
-        model: whose tokenizer writes the token.
-    """
-    scores = tuple(found["scores"])
-    if not found["finite"]:
-        return Response(request.key, Answer("", 0, "nonfinite", scores))
-    best = int(found["best"])
-    return Response(
-        request.key, Answer(model.tokenizer.decode([best]), 0, "stop", scores, tuple(found["ranks"])), (best,)
-    )
+        scores.append(math.fsum(lookup.scores[index] for lookup, index in zip(lookups[place], at, strict=True)))
+        greedy.append(all(lookup.best == token for lookup, token in zip(lookups[place], choice, strict=True)))
+    return chosen(request, scores, greedy, model)

@@ -28,14 +28,9 @@ TRIALS, ROUNDINGS = 4, 64.0
 class Slices:
     """The linear modules of a worker's model, by the block and path that a matrix has in the checkpoint.
 
-    On a CPU vLLM packs a weight for its kernels and throws the plain one away (its shape is [0]) or keeps it unused, so
-    that writing to it changes nothing. Such a module gets a new weight and is packed anew, from all parameters that are
-    fused in it; what it had is laid aside and put back as it is.
-
-    Args:
-        model: vLLM's.
-        layers: its decoder layers.
-        name: of the model, for messages.
+    On a CPU vLLM packs a weight for its kernels and throws the plain one away (its shape is [0]) or keeps it unused.
+    Such a module gets a new weight and is packed anew, from all parameters that are fused in it; what it had is laid
+    aside and put back as it is.
     """
 
     def __init__(self, model: nn.Module, layers: Sequence[Layer], name: str) -> None:
@@ -45,31 +40,29 @@ class Slices:
         self._back: list[Callable[[], None]] = []
 
     def wanted(self, places: Sequence[tuple[int, str]]) -> list[list[Any]]:
-        """The parameters that must be written together with these, themselves included.
-
-        Args:
-            places: block (−1 for the output head) and path within the block, `self_attn.q_proj`.
+        """The parameters, block (−1 for the head) and path, that must be written together with these, themselves
+        included.
 
         Raises:
             LesionError: vLLM keeps one of them in a way that is not known.
         """
-        found: dict[tuple[int, str], None] = {}
+        together: dict[tuple[int, str], None] = {}
         for block, path in places:
             module, part = self._module(block, path)
             stem, _, last = path.rpartition(".")
             if part is None or not _packed(module):
-                found[block, path] = None
+                together[block, path] = None
                 continue
             for other, (fused, _) in FUSED.items():
                 if fused == FUSED[last][0]:
-                    found[block, f"{stem}.{other}" if stem else other] = None
-        return [list(place) for place in found]
+                    together[block, f"{stem}.{other}" if stem else other] = None
+        return [list(place) for place in together]
 
     def write(self, file: str) -> list[int]:
         """Write every matrix of a safetensors file, whose names are `BLOCK:PATH`; [out, in], whole.
 
-        Gives how many entries of this worker's plain weights are other ones now, and how many weights were packed. Of
-        these the entries are not counted; but the packed matrix is tried: it must give what the plain one gives.
+        Gives how many entries of this worker's plain weights changed, and how many weights were packed; a packed matrix
+        is tried instead: it must give what the plain one gives.
 
         Raises:
             LesionError: something is written already, vLLM keeps a matrix in a way that is not known, or a packed
@@ -133,7 +126,7 @@ class Slices:
         return int((weight.data != kept).sum())
 
     def _repack(self, module: nn.Module, matrices: Sequence[tuple[str | int | None, Tensor]]) -> None:
-        had: dict[str, Any] = {"weight": module.weight, "cpu_linear": module.cpu_linear}
+        had: dict[str, object] = {"weight": module.weight, "cpu_linear": module.cpu_linear}
 
         def put_back() -> None:
             for key, value in had.items():

@@ -32,8 +32,8 @@ class Layer:
         module: it takes and gives the residual stream.
         attention, mlp: the modules whose output (its first element, where it is a tuple) a branch adds to the stream.
         parameters: names of the arguments of its `forward`, in order.
-        apart: whether the stream travels as two tensors, `hidden_states` and `residual`, whose sum it is; the sum is
-            taken by the norm at the beginning of the next layer.
+        apart: whether the stream travels as two tensors, `hidden_states` and `residual`, which the next layer's norm
+            adds up.
     """
 
     module: nn.Module
@@ -47,7 +47,6 @@ def layers_of(network: nn.Module, blocks: int, family: str, name: str) -> tuple[
     """The decoder layers of a network that vLLM has built, in order.
 
     Args:
-        network: vLLM's model.
         blocks: how many there must be.
         family: of families.toml; for models that vLLM takes from transformers as they are.
         name: of the model, for messages.

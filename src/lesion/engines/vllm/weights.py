@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -25,26 +25,15 @@ from lesion.models import anatomy
 from lesion.models.load import Model
 from lesion.models.matrices import Matrix
 
+if TYPE_CHECKING:
+    from lesion.engines.vllm.engine import VllmEngine
+
 Place = tuple[int, str]
-
-
-@runtime_checkable
-class Workers(Protocol):
-    """What calls a method of `lesion.engines.vllm.worker.LesionWorker` in every worker."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether there are none any more."""
-        ...
-
-    def calls(self, method: str, *arguments: object) -> list[Any]:
-        """The result of each worker."""
-        ...
 
 
 @contextmanager
 def edited_on(
-    workers: Workers, model: Model, weights: Sequence[ScaleParameters], truncations: Sequence[Truncate]
+    engine: VllmEngine, weights: Sequence[ScaleParameters], truncations: Sequence[Truncate]
 ) -> Iterator[None]:
     """The workers' weights edited inside the `with`, and put back exactly, whatever happens in it.
 
@@ -54,11 +43,9 @@ def edited_on(
         UsageError: as `lesion.edits.weights.written`.
         LesionError: likewise; or vLLM keeps a matrix in a way that is not known, or nothing changed in the workers.
     """
-    if not weights and not truncations:
-        yield
-        return
+    model = engine.model
     with written(model, weights, truncations):
-        with handed(workers, model, [place_of(model, matrix) for matrix in touched(model, weights, truncations)]):
+        with handed(engine, [place_of(model, matrix) for matrix in touched(model, weights, truncations)]):
             yield
 
 
@@ -93,43 +80,42 @@ def place_of(model: Model, matrix: Matrix) -> Place:
 
 
 @contextmanager
-def handed(workers: Workers, model: Model, places: Sequence[Place], zero: bool = False) -> Iterator[None]:
+def handed(engine: VllmEngine, places: Sequence[Place], zero: bool = False) -> Iterator[None]:
     """The workers have the weights that the network here has at these places; theirs come back afterwards.
 
     Args:
-        workers: who has them.
-        model: whose network they are read from.
+        engine: whose workers.
         places: block and path.
-        zero: hand over zeros for `places` in their stead.
+        zero: hand over zeros in their stead.
 
     Raises:
         LesionError: nothing changed in any worker, or vLLM keeps a matrix in a way that is not known.
     """
-    asked = list(dict.fromkeys(places))
-    if not asked:
+    distinct = list(dict.fromkeys(places))
+    if not distinct:
         yield
         return
-    wanted = [(int(block), str(path)) for block, path in workers.calls("lesion_wanted", [list(p) for p in asked])[0]]
-    tensors = {f"{block}:{path}": _whole(model, block, path) for block, path in wanted}
+    wanted = [(int(block), str(path)) for block, path in engine.calls("lesion_wanted", list(map(list, distinct)))[0]]
+    tensors = {f"{block}:{path}": _whole(engine.model, block, path) for block, path in wanted}
     if zero:
-        tensors |= {f"{block}:{path}": torch.zeros_like(tensors[f"{block}:{path}"]) for block, path in asked}
+        tensors |= {f"{block}:{path}": torch.zeros_like(tensors[f"{block}:{path}"]) for block, path in distinct}
     room = _in_memory(sum(tensor.nbytes for tensor in tensors.values()))
     with tempfile.TemporaryDirectory(prefix="lesion-", dir=room) as folder:
         file = Path(folder) / "matrices.safetensors"
         save_file(tensors, file)
         del tensors
         try:
-            done = workers.calls("lesion_write", str(file))
+            results = engine.calls("lesion_write", str(file))
             file.unlink()
-            if not any(changed or packed for changed, packed in done):
+            if not any(changed or packed for changed, packed in results):
                 raise LesionError(
-                    f"The weights that vLLM has of {model.name} did not change when edited ones were written; use"
-                    f" --engine transformers."
+                    f"The weights that vLLM has of {engine.model.name} did not change when edited ones were written;"
+                    f" use --engine transformers."
                 )
             yield
         finally:
-            if not workers.closed:
-                workers.calls("lesion_restore")
+            if not engine.closed:
+                engine.calls("lesion_restore")
 
 
 def _whole(model: Model, block: int, path: str) -> Float[Tensor, "out in"]:

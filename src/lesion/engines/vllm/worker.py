@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lesion.engines.answers import looked_up
 from lesion.engines.vllm.hooks import TokenGates
-from lesion.engines.vllm.logits import Draw, Wish, draw, looked_up
+from lesion.engines.vllm.logits import Draw, Wish, draw
 from lesion.engines.vllm.slices import Slices
 from lesion.engines.vllm.structure import layers_of
 from lesion.errors import LesionError
@@ -29,24 +30,24 @@ class LesionWorker:
     model_runner: Any
 
     def lesion_begin(self, blocks: int, family: str, name: str, end: int) -> str:
-        """Take the worker's model apart and hang the hooks that serve all edits.
+        """Hang the hooks that serve all edits; gives, as JSON, the attention backend and the device.
 
-        Gives, as JSON, the attention backend and the device. `end` is a token that ends an answer, −1 where none does.
+        `end` is a token that ends an answer, −1 where none does.
 
         Raises:
             LesionError: vLLM builds the model in a way that is not known.
         """
         self._lesion = Watch(self.model_runner, blocks, family, name, end)
-        return json.dumps({"attention": self._lesion.attention(), "device": self._lesion.device()})
+        return json.dumps(self._lesion.describe())
 
     def lesion_edits(self, factors: list[Any]) -> None:
         """Further edits of places: per edit, block and unit a factor."""
         self._lesion.gates.add(factors)
 
     def lesion_found(self) -> str:
-        """What was found since the last call, as JSON: request number → what it looked up, or where it broke."""
-        found, self._lesion.found = self._lesion.found, {}
-        return json.dumps(found)
+        """What was results since the last call, as JSON: request number → what it looked up, or where it broke."""
+        results, self._lesion.found = self._lesion.found, {}
+        return json.dumps(results)
 
     def lesion_wanted(self, places: list[Any]) -> list[Any]:
         """The parameters, [block, path] each, that must come together with these, see `Slices.wanted`."""
@@ -64,10 +65,7 @@ class LesionWorker:
 class Watch:
     """The hooks on one worker's model, and what its requests want.
 
-    Args:
-        runner: vLLM's model runner.
-        blocks, family, name: of the model.
-        end: a token that ends an answer, which broken ones are made to say; −1 where there is none.
+    Broken rows are made to say the token `end`; −1 where there is none.
 
     Raises:
         LesionError: the runner or the model is built in a way that is not known.
@@ -99,22 +97,21 @@ class Watch:
         self.model.register_forward_hook(self._after_pass)
         self._scheduled: Any = None
 
-    def attention(self) -> str:
-        """What computes attention: vLLM's name of it."""
+    def describe(self) -> dict[str, str]:
+        """vLLM's name of what computes attention, and the device."""
         groups = [group for groups in self.runner.attn_groups for group in groups]
-        return "+".join(dict.fromkeys(group.backend.get_name() for group in groups))
-
-    def device(self) -> str:
-        """Of the model, in words."""
         device = next(self.model.parameters()).device
-        return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        return {
+            "attention": "+".join(dict.fromkeys(group.backend.get_name() for group in groups)),
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        }
 
     def execute(self, scheduled: Any, *args: Any, **kwargs: Any) -> Any:
         """One step of vLLM, with what is scheduled for it at hand."""
         for new in scheduled.scheduled_new_reqs:
-            told = (new.sampling_params.extra_args or {}).get(KEY) if new.sampling_params else None
-            if told is not None:
-                self._wishes[new.req_id] = Wish.of(told)
+            wish = (new.sampling_params.extra_args or {}).get(KEY) if new.sampling_params else None
+            if wish is not None:
+                self._wishes[new.req_id] = Wish.of(wish)
         for gone in scheduled.finished_req_ids:
             self._wishes.pop(gone, None)
         self._scheduled = scheduled
@@ -146,7 +143,7 @@ class Watch:
             return
         starts = np.cumsum(self._counts) - self._counts
         rows: list[int] = []
-        asked: list[tuple[int, int, Sequence[int]]] = []
+        wanted: list[tuple[int, int, Sequence[int]]] = []
         for wish, start, count, position in zip(self._batch, starts, self._counts, self._positions(), strict=True):
             if wish is None:
                 continue
@@ -154,7 +151,7 @@ class Watch:
                 offset = wish.first + index - int(position)
                 if 0 <= offset < count:
                     rows.append(int(start) + offset)
-                    asked.append((wish.number, index, tokens))
+                    wanted.append((wish.number, index, tokens))
         # A part at a time, for all logits of a large vocabulary are large.
         for begin in range(0, len(rows), 256):
             some = slice(begin, begin + 256)
@@ -162,9 +159,9 @@ class Watch:
             logits = self._compute(states)
             if logits is None:  # another worker gathers them
                 continue
-            told = looked_up(logits, [tokens for _, _, tokens in asked[some]])
-            for (number, index, _), one in zip(asked[some], told, strict=True):
-                self.found.setdefault(number, {})[index] = one
+            lookups = looked_up(logits, [tokens for _, _, tokens in wanted[some]])
+            for (number, index, _), lookup in zip(wanted[some], lookups, strict=True):
+                self.found.setdefault(number, {})[index] = lookup
 
     def compute_logits(self, states: Tensor, *args: Any, **kwargs: Any) -> Any:
         """vLLM's logits; of those that the next tokens come from, broken rows are noted and drawn tokens chosen."""

@@ -1,0 +1,101 @@
+"""Responses of every engine: from generated tokens, from scored choices, from tokens looked up in the logits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lesion.engines.engine import Request, Response
+from lesion.engines.stop_strings import StopStrings
+from lesion.models.load import Model
+from lesion.tasks.task import Answer, Finish
+
+# Logits that are looked at together, rows × vocabulary: what a processor keeps near.
+ENTRIES = 1 << 20
+
+
+class Lookup(NamedTuple):
+    """What the logits of one position say about some tokens.
+
+    Attributes:
+        scores: log-probability of each token in nats, by a float64 softmax.
+        ranks: of each token, 1 + the number of tokens with a strictly greater logit: equal logits share the better one.
+        best: the most probable token of the vocabulary.
+        finite: whether the largest logit and those of the tokens are finite.
+    """
+
+    scores: tuple[float, ...]
+    ranks: tuple[int, ...]
+    best: int
+    finite: bool
+
+
+def looked_up(
+    logits: Float[Tensor, "positions vocabulary"],
+    targets: Sequence[Sequence[int]],
+    places: Int[Tensor, " targets"] | None = None,
+) -> list[Lookup]:
+    """Look up tokens at each position; `places` are the positions of the targets, by default one after another."""
+    lookups: list[Lookup] = []
+    # A part at a time: all logits of a large vocabulary as float64 would not fit beside the logits themselves.
+    size = max(1, ENTRIES // logits.shape[-1])
+    for start in range(0, len(targets), size):
+        part = slice(start, start + size)
+        rows = logits[part] if places is None else logits.index_select(0, places[part])
+        lookups += _looked_up(rows, targets[part])
+    return lookups
+
+
+def _looked_up(logits: Float[Tensor, "positions vocabulary"], targets: Sequence[Sequence[int]]) -> list[Lookup]:
+    width = max(map(len, targets))
+    padded = [(*tokens, *[tokens[0]] * (width - len(tokens))) for tokens in targets]
+    tokens = torch.tensor(padded, device=logits.device)
+    scores = logits.double().log_softmax(-1).gather(1, tokens)
+    of_tokens = logits.gather(1, tokens)
+    ranks = torch.stack([1 + (logits > logit[:, None]).sum(-1) for logit in of_tokens.unbind(1)], 1)
+    largest, best = logits.max(-1)
+    finite = largest.isfinite() & of_tokens.isfinite().all(-1)
+    rows = zip(targets, scores.tolist(), ranks.tolist(), best.tolist(), finite.tolist(), strict=True)
+    return [
+        Lookup(tuple(row_scores[: len(its)]), tuple(row_ranks[: len(its)]), token, is_finite)
+        for its, row_scores, row_ranks, token, is_finite in rows
+    ]
+
+
+def generated(
+    request: Request, tokens: Sequence[int], finish: Finish, stop: StopStrings, ends: Collection[int], model: Model
+) -> Response:
+    """The response that says these tokens, without the end token and what follows a stop string."""
+    said = tokens[:-1] if tokens and tokens[-1] in ends else tokens
+    text = model.tokenizer.decode(said, skip_special_tokens=True)
+    return Response(request.key, Answer(stop.cut(text), len(tokens), finish), tuple(tokens))
+
+
+def chosen(request: Request, scores: Sequence[float], greedy: Sequence[bool], model: Model) -> Response:
+    """The choice with the largest summed log-probability, the first of equal ones.
+
+    Args:
+        request: with choices.
+        scores: of every choice, in nats.
+        greedy: whether greedy decoding says the choice.
+        model: whose tokenizer writes it.
+    """
+    if not np.isfinite(scores).all():
+        return Response(request.key, Answer("", 0, "nonfinite", tuple(scores)))
+    ids = request.choices[int(np.argmax(scores))]
+    text = model.tokenizer.decode(ids).strip()
+    return Response(request.key, Answer(text, 0, "stop", tuple(scores), greedy=tuple(greedy)), ids)
+
+
+def contrasted(request: Request, lookup: Lookup, model: Model) -> Response:
+    """Log-probability and rank of each of the request's tokens, and the most probable token as the answer."""
+    scores = tuple(lookup.scores)
+    if not lookup.finite:
+        return Response(request.key, Answer("", 0, "nonfinite", scores))
+    text = model.tokenizer.decode([lookup.best])
+    return Response(request.key, Answer(text, 0, "stop", scores, tuple(lookup.ranks)), (lookup.best,))
