@@ -47,11 +47,7 @@ def applied(model: Model, edit: EditLike) -> Iterator[Model]:
 
 
 def as_it_is(model: Model) -> Model:
-    """The model with the fingerprint of the weights that it has now; they may have been changed since it was loaded.
-
-    Raises:
-        UsageError: an edit is in force, whose answers would be taken for the baseline's.
-    """
+    """The model with the fingerprint of the weights that it has now; they may have been changed since it was loaded."""
     for block in model.anatomy.blocks:
         for module in (block.module, *(branch.tail for branch in block.branches)):
             if module._forward_hooks:

@@ -11,11 +11,7 @@ from lesion.errors import UsageError
 
 @dataclass(frozen=True)
 class Cut:
-    """The components of a matrix that are kept: from `start` up to `stop`, in the order of falling singular values.
-
-    Attributes:
-        shape: (out, in).
-    """
+    """The components of a matrix [out, in] that are kept: from `start` up to `stop`, by falling singular values."""
 
     address: str
     shape: tuple[int, int]
@@ -73,25 +69,17 @@ def kept_by_all(truncations: Iterable[Truncate], rank: int) -> tuple[int, int]:
 
 
 def cuts(truncations: Sequence[Truncate], shapes: Mapping[str, tuple[int, int]]) -> tuple[Cut, ...]:
-    """One cut for every truncated matrix, in the order in which they are named; what all of its truncations keep.
-
-    Raises:
-        KeyError: a truncated matrix has no shape (out, in) in `shapes`.
-    """
-    found = []
+    """One cut for every truncated matrix, in the order in which they are named: what all of its truncations keep."""
+    collected = []
     for address in dict.fromkeys(part.address for part in truncations):
         shape = shapes[address]
         here = [part for part in truncations if part.address == address]
-        found.append(Cut(address, shape, *kept_by_all(here, min(shape))))
-    return tuple(found)
+        collected.append(Cut(address, shape, *kept_by_all(here, min(shape))))
+    return tuple(collected)
 
 
 def refuse_both(edits: Iterable[ScaleParameters], truncations: Iterable[Truncate], name: str) -> None:
-    """Refuse to multiply weights of a matrix that is truncated too: the two do not commute.
-
-    Raises:
-        UsageError: naming the first such matrix of the model called `name`.
-    """
+    """Refuse to multiply weights of a matrix that is truncated too: the two do not commute."""
     selections = [edit.selection for edit in edits]
     for part in truncations:
         if any(selection.touches(part.address) for selection in selections):

@@ -215,7 +215,7 @@ def as_edit(given: EditLike, model: Model | None = None) -> Edit:
         return parse(given)
     each = several(given)
     if each is not None:
-        edits = [as_edit(one, model) for one in each]
+        edits = [as_edit(part, model) for part in each]
         if not edits:
             raise UsageError("No edit is given in an empty list; BASELINE, or 'baseline', is the model as it is.")
         return edits[0] if len(edits) == 1 else Compose(tuple(edits))
@@ -236,11 +236,7 @@ def as_edit(given: EditLike, model: Model | None = None) -> Edit:
 
 
 def parts(edit: EditLike) -> Iterator[Single]:
-    """The single edits of an edit, in order.
-
-    Raises:
-        UsageError: it is no edit.
-    """
+    """The single edits of an edit, in order; refuses what is no edit."""
     if isinstance(edit, Compose):
         for part in edit.edits:
             yield from parts(part)
@@ -290,14 +286,6 @@ def _decimal(text: str) -> float:
     return float(text)
 
 
-def _truncation(address: str, keep: str, side: Any, piece: str) -> Truncate:
-    try:
-        fraction = _decimal(keep)
-    except ValueError:
-        raise UsageError(f"'{short(piece)}' keeps '{short(keep)}', which is not a number from 0 to 1.") from None
-    return Truncate(address, fraction, side)
-
-
 def _parameters(name: str, factor: float, selections: Mapping[str, Selection]) -> ScaleParameters | None:
     match = _SELECTION.fullmatch(name)
     if match is None:
@@ -322,26 +310,33 @@ def parse(text: LongText, selections: Mapping[str, Selection] = _NONE) -> Edit:
     """
     if text.strip() == "baseline":
         return BASELINE
-    edits: list[Edit] = []
-    for piece in text.split(" + "):
-        if (match := _TRUNCATION.fullmatch(piece.strip())) is not None:
-            edits.append(_truncation(match["address"], match["keep"], match["side"], piece))
-            continue
-        # A label may hold an x; an address does not.
-        address, *factor = re.split("×" if "@" in piece else "[×x*]", piece.strip())
-        edit: Edit | None
-        try:
-            make = _parameters(address, _decimal(factor[0]), selections) if "@" in piece and len(factor) == 1 else None
-            edit = make or (_scale(address, _decimal(factor[0])) if len(factor) == 1 else None)
-        except ValueError:
-            edit = None
-        if edit is None:
-            raise UsageError(
-                f"'{short(piece)}' is not an edit; write ADDRESS×FACTOR, for example 23×0 or 23.mlp×0.5,"
-                " or MATRIX SIDE KEEP, for example 23.mlp.up top 0.01."
-            )
-        edits.append(edit)
+    edits = [_single(piece.strip(), selections) for piece in text.split(" + ")]
     return edits[0] if len(edits) == 1 else Compose(tuple(edits))
+
+
+def _single(piece: str, selections: Mapping[str, Selection]) -> Single:
+    if (match := _TRUNCATION.fullmatch(piece)) is not None:
+        try:
+            keep = _decimal(match["keep"])
+        except ValueError:
+            raise UsageError(
+                f"'{short(piece)}' keeps '{short(match['keep'])}', which is not a number from 0 to 1."
+            ) from None
+        side: Any = match["side"]
+        return Truncate(match["address"], keep, side)
+    # A label may hold an x; an address does not.
+    name, *factors = re.split("×" if "@" in piece else "[×x*]", piece)
+    try:
+        factor = _decimal(factors[0]) if len(factors) == 1 else None
+    except ValueError:
+        factor = None
+    edit = None if factor is None else (_parameters(name, factor, selections) or _scale(name, factor))
+    if edit is None:
+        raise UsageError(
+            f"'{short(piece)}' is not an edit; write ADDRESS×FACTOR, for example 23×0 or 23.mlp×0.5,"
+            " or MATRIX SIDE KEEP, for example 23.mlp.up top 0.01."
+        )
+    return edit
 
 
 def to_json(edit: Edit) -> dict[str, object]:
@@ -367,9 +362,9 @@ def from_json(value: Any, selections: Mapping[str, Selection] = _NONE) -> Edit:
         if set(value) == {"compose"}:
             return Compose(tuple(from_json(part, selections) for part in value["compose"]))
         if set(value) == {"select", "factor"}:
-            found = _parameters(value["select"], value["factor"], selections)
-            if found is not None:
-                return found
+            scaled = _parameters(value["select"], value["factor"], selections)
+            if scaled is not None:
+                return scaled
         if set(value) == {"truncate", "keep", "side"}:
             return Truncate(value["truncate"], value["keep"], value["side"])
         if set(value) == {"scale", "factor"}:

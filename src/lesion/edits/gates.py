@@ -78,10 +78,8 @@ class Gates:
         self._set(tabulate([as_edit(edit, self._model) for edit in edits], self._anatomy))
 
     def assign_everywhere(self, edit: EditLike) -> None:
-        """Every row of every following forward pass is under `edit`, whatever the size of the batch.
-
-        Raises:
-            UsageError: the edit names a place that the model does not have. The assignment stays as it was.
+        """Every row of every following forward pass is under `edit`, whatever the size of the batch; errors as of
+        `assign`.
         """
         self._set(tabulate([as_edit(edit, self._model)], self._anatomy), everywhere=True)
 

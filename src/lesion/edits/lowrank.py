@@ -61,11 +61,7 @@ class Factors:
         self._made_of: dict[str, tuple[int, int]] = {}
 
     def of(self, matrix: Matrix, dtype: torch.dtype) -> tuple[Float[Tensor, "out rank"], Float[Tensor, "rank in"]]:
-        """Left and right factor of the whole matrix as it stands now.
-
-        Raises:
-            LesionError: its weights are not finite.
-        """
+        """Left and right factor of the whole matrix as it stands now."""
         key = (matrix.address, dtype)
         made_of = _state(matrix.tensor)
         if key not in self._kept or self._made_of[matrix.address] != made_of:
@@ -91,7 +87,10 @@ def _thin(spectrum: Spectrum, weight: Tensor, dtype: torch.dtype) -> tuple[Tenso
     if dtype not in made:
         left, right = spectrum.factors(weight)
         made[dtype] = (left.to(dtype), right.to(dtype))
-        while len(_MADE) > 1 and sum(a.nbytes + b.nbytes for one in _MADE.values() for a, b in one.values()) > BUDGET:
+        while (
+            len(_MADE) > 1
+            and sum(a.nbytes + b.nbytes for factors in _MADE.values() for a, b in factors.values()) > BUDGET
+        ):
             del _MADE[next(iter(_MADE))]
     return made[dtype]
 
@@ -122,7 +121,7 @@ class LowRank:
         self._handle: RemovableHandle | None = None
 
     def hang(self) -> None:
-        """Put the hook on the module of the matrix, before all others; where it hangs already, there."""
+        """Put the hook on the module of the matrix, before all others; also where it hangs already."""
         self.remove()
         module = self._matrix.module
         self._handle = module.register_forward_hook(self.truncate, prepend=True, with_kwargs=True)

@@ -42,18 +42,15 @@ _OF_NETWORK: WeakKeyDictionary[nn.Module, Spectra] = WeakKeyDictionary()
 
 def spectra(model: Model) -> Spectra:
     """The spectra of a model; one collection for each network, as long as it lives."""
-    found = _OF_NETWORK.get(model.network)
-    if found is None or found.fingerprint != model.fingerprint:
-        found = _OF_NETWORK[model.network] = Spectra(model.fingerprint)
-    return found
+    collection = _OF_NETWORK.get(model.network)
+    if collection is None or collection.fingerprint != model.fingerprint:
+        collection = _OF_NETWORK[model.network] = Spectra(model.fingerprint)
+    return collection
 
 
 class Spectra:
-    """Decompositions by address and values.
-
-    Attributes:
-        computed, read, reused: how many were computed, read from disk, and found in memory.
-        seconds: spent on computing them.
+    """Decompositions by address and values; counts those computed (and the seconds that took), read from disk and
+    reused.
     """
 
     def __init__(self, fingerprint: str, folder: Path | None = None, gib: float | None = None) -> None:
@@ -77,23 +74,23 @@ class Spectra:
             self._memory.move_to_end(key)
             self.reused += 1
             return self._memory[key].on(weight.device)
-        found = self._stored(key, weight)
-        if found is None:
-            found = self._computed(key, weight)
-        self._memory[key] = found
+        spectrum = self._stored(key, weight)
+        if spectrum is None:
+            spectrum = self._computed(key, weight)
+        self._memory[key] = spectrum
         while len(self._memory) > 1 and sum(s.basis.nbytes for s in self._memory.values()) > MEMORY:
             self._memory.popitem(last=False)
-        return found
+        return spectrum
 
     def _computed(self, key: tuple[str, str], weight: Tensor) -> Spectrum:
         began = time.perf_counter()
-        found = decompose(weight, key[0])
+        spectrum = decompose(weight, key[0])
         self.seconds += time.perf_counter() - began
         self.computed += 1
-        if self.limit and found.rank >= SMALLEST:
-            basis, values = found.basis.cpu(), found.values.cpu()
+        if self.limit and spectrum.rank >= SMALLEST:
+            basis, values = spectrum.basis.cpu(), spectrum.values.cpu()
             _keep(self._path(key), basis, values, self._digest(key, basis, values), self.limit, self.folder.parent)
-        return found
+        return spectrum
 
     def _stored(self, key: tuple[str, str], weight: Tensor) -> Spectrum | None:
         path = self._path(key)

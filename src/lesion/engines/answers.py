@@ -77,14 +77,7 @@ def generated(
 
 
 def chosen(request: Request, scores: Sequence[float], greedy: Sequence[bool], model: Model) -> Response:
-    """The choice with the largest summed log-probability, the first of equal ones.
-
-    Args:
-        request: with choices.
-        scores: of every choice, in nats.
-        greedy: whether greedy decoding says the choice.
-        model: whose tokenizer writes it.
-    """
+    """The choice with the largest summed log-probability in nats, the first of equal ones; `greedy` as in `Answer`."""
     if not np.isfinite(scores).all():
         return Response(request.key, Answer("", 0, "nonfinite", tuple(scores)))
     ids = request.choices[int(np.argmax(scores))]

@@ -24,11 +24,7 @@ def longest_answer(model: Model, request: Request) -> int:
 
 
 def check_texts(model: Model, texts: Iterable[Sequence[int]]) -> None:
-    """Refuse texts with tokens that the network does not know.
-
-    Raises:
-        LesionError: there are some: the tokenizer is that of another model.
-    """
+    """Refuse texts with tokens that the network does not know: the tokenizer is that of another model."""
     known = model.network.get_input_embeddings().num_embeddings
     if any(max(text, default=0) >= known for text in texts):
         raise _misfit(model, known)
@@ -42,17 +38,12 @@ def _misfit(model: Model, known: int) -> LesionError:
 
 
 def check_requests(model: Model, requests: Iterable[Request]) -> None:
-    """Refuse requests that cannot be answered.
-
-    Raises:
-        LesionError: a prompt or a choice is empty or does not fit the context, or has tokens that the network does not
-            know.
-    """
+    """Refuse prompts and choices that are empty, do not fit the context, or have tokens unknown to the network."""
     # Looked up once: a configuration takes its time, and a search has many requests.
     known = model.network.get_input_embeddings().num_embeddings
     context = model.context
     for request in requests:
-        # The last token of a choice or an answer, and what is looked up, is told by the token before it.
+        # The last token of a choice or an answer, and what is looked up, is read at the token before it.
         longest = len(request.prompt) + max((len(choice) - 1 for choice in request.choices), default=0)
         if not all(request.choices):
             raise LesionError(f"A choice of {request.key} is empty; a choice needs at least one token to be scored.")

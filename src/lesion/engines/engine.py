@@ -85,9 +85,7 @@ class Request:
 class Response:
     """The answer to the request with the same key.
 
-    Attributes:
-        token_ids: of the answer.
-        engine: what answered, in words: library and version, dtype, attention, device. Stored with the answer.
+    `engine` says what answered, in words: library and version, dtype, attention, device. It is stored with the answer.
     """
 
     key: str

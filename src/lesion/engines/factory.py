@@ -55,12 +55,7 @@ class Opened:
         return engine
 
     def load(self, source: str | Path, *, revision: str | None, dtype: str, device: str) -> Model:
-        """Load a model for the engines made here: where others answer with it, it stays in main memory.
-
-        Raises:
-            UsageError: as `lesion.models.load.load`.
-            LesionError: likewise.
-        """
+        """Load a model for the engines made here: where others answer with it, it stays in main memory."""
         spread = self.choice.gpus_per_worker > 1
         if self.cluster is None and self.choice.engine == "transformers":
             if spread and device == "auto":
@@ -83,11 +78,7 @@ class Opened:
 
 
 def refuse_few_gpus(choice: EngineChoice) -> None:
-    """Without workers, the GPUs that a model is spread over are those of this machine.
-
-    Raises:
-        UsageError: it has fewer, and vLLM cannot spread over processes instead.
-    """
+    """Refuse a model spread over more GPUs than this machine has; vLLM can spread it over processes instead."""
     there = torch.cuda.device_count()
     if choice.gpus_per_worker > max(there, 1) and (there or choice.engine != "vllm"):
         raise UsageError(
@@ -102,11 +93,6 @@ def stated_dtype(source: str | Path, revision: str | None) -> str:
 
 
 def load_for(make_engine: object, source: str | Path, *, revision: str | None, dtype: str, device: str) -> Model:
-    """Load a model as what makes engines wants it; plainly where that has no wishes.
-
-    Raises:
-        UsageError: as `lesion.models.load.load`.
-        LesionError: likewise.
-    """
+    """Load a model as what makes engines wants it; plainly where that has no wishes."""
     loading = make_engine.load if isinstance(make_engine, Opened) else load
     return loading(source, revision=revision, dtype=dtype, device=device)

@@ -1,4 +1,4 @@
-"""Loops: an answer that says one piece over and over, told from its tokens as they come."""
+"""Loops: an answer that says one piece over and over, found in its tokens as they come."""
 
 from __future__ import annotations
 

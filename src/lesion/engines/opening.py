@@ -1,4 +1,4 @@
-"""Engines opened for a while: what is chosen is started, makes engines of models, and is let go of."""
+"""Engines opened for a while: what is chosen is started, makes engines of models, and is closed."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 SAMPLING = "gumbel"
-"""The name of this way of sampling, a part of what tells sampled answers apart: change it when drawn tokens change."""
+"""Name of this way of sampling, part of the key of sampled answers: change it when drawn tokens change."""
 
 # Tokens whose logits differ by less count as equally likely where the nucleus ends: more than float32 rounds by.
 TIE = 1e-4

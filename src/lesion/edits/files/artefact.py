@@ -35,11 +35,7 @@ SUFFIX = ".edit"
 
 
 def describe(edit: Edit, model: Model) -> MadeFor:
-    """What an edit is made for: the model, with the digests of every matrix that the edit touches.
-
-    Raises:
-        UsageError: it truncates a matrix that the model does not have.
-    """
+    """What an edit is made for: the model, with the digests of every matrix that the edit touches."""
     named = {part.address: model.anatomy.matrix(part.address) for part in of_spectra(edit)}
     scored: dict[str, Matrix] = {
         address: matrix
@@ -91,13 +87,9 @@ def save_edit(path: Path | str, edit: Edit, model: Model, *, selected: Sequence[
 
 
 def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[Count] | None) -> Path:
-    """Write an edit whose selections are fixed, with what is known of its model; see `save_edit`.
-
-    Raises:
-        LesionError: the file cannot be written.
-    """
+    """Write an edit whose selections are fixed, with what is known of its model; see `save_edit`."""
     inputs = inputs_of(edit)
-    tensors = {f"{one.digest}/{name}": vector for one in inputs for name, vector in one.tensors().items()}
+    tensors = {f"{its.digest}/{name}": vector for its in inputs for name, vector in its.tensors().items()}
     for part in of_weights(edit):
         for share in part.selection.top_shares():
             if share.thresholds is not None:
@@ -112,7 +104,7 @@ def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[
             part.selection.digest: part.selection.recipe(lambda given: given.digest) for part in of_weights(edit)
         },
         "model": {**asdict(model), "matrices": {a: asdict(matrix) for a, matrix in model.matrices.items()}},
-        "inputs": [{"digest": one.digest, **one.header()} for one in inputs],
+        "inputs": [{"digest": its.digest, **its.header()} for its in inputs],
         "selected": None
         if selected is None
         else [{"block": c.block, "matrix": c.matrix, "selected": c.selected, "total": c.total} for c in selected],

@@ -88,11 +88,7 @@ def write(
 
     Args:
         base: name of the edited model, as typed.
-        effects: on every matrix whose weights were multiplied, of all edits together.
-        truncated: every matrix of which a part of the spectrum was kept.
-        total: weights in all matrices that could have been selected.
-        achieved: the factor of all edits together; None where nothing was multiplied.
-        left_out: files of the base model that were not copied.
+        effects, truncated, total, achieved, left_out: as in `lesion.edits.files.checkpoint.Applied`.
         version: of lesion.
         original: the base model's own README.
     """

@@ -31,7 +31,7 @@ from lesion.errors import LesionError, UsageError
 from lesion.models.load import quiet
 from lesion.models.source import Source, explained, find, refuse_adapter, refuse_unsuited
 from lesion.models.stored import Checkpoint, Entry, inside, survey
-from lesion.progress import Watcher
+from lesion.progress import Silent, Watcher
 
 
 @dataclass(frozen=True)
@@ -63,22 +63,18 @@ class Applied:
 
 
 def resolve(source: str, revision: str | None = None) -> Path:
-    """The folder on this machine in which a model lies; one on the hub is downloaded, without weights in other formats.
-
-    Raises:
-        UsageError, LesionError: there is none (see `models.source.find`), or it cannot be had from the hub.
-    """
-    found = find(source, revision)
-    if found.local:
-        return Path(found.place)
+    """The folder on this machine in which a model lies; one on the hub is downloaded, weights as safetensors alone."""
+    place = find(source, revision)
+    if place.local:
+        return Path(place.place)
     from huggingface_hub import snapshot_download
 
     wanted = [f"*{suffix}" for suffix in (*COPIED, ".safetensors")] + sorted(COPIED_NAMES)
     try:
         with quiet():
-            folder = Path(snapshot_download(found.place, revision=found.revision, allow_patterns=wanted))
+            folder = Path(snapshot_download(place.place, revision=place.revision, allow_patterns=wanted))
     except Exception as error:  # what the hub raises has no common base; the reason is kept and said
-        raise explained(error, found, source, "weights") from error
+        raise explained(error, place, source, "weights") from error
     refuse_adapter(folder, source)
     return folder
 
@@ -134,8 +130,7 @@ def apply_edits(
         LesionError: an edit was made for another model, moves too little (see `check_effects`), or its matrices are not
             there; the checkpoint is quantised, damaged or not in safetensors; `out` cannot be written.
     """
-    out, name = Path(out), str(source)
-    note: Callable[[str], None] = watcher.note if watcher else (lambda text: None)
+    out, name, watcher = Path(out), str(source), watcher or Silent()
     if not edits:
         raise UsageError("Give at least one edit: --edit FILE.")
     files = [edit if factor is None else edit.with_factor(factor) for edit in edits]
@@ -150,7 +145,7 @@ def apply_edits(
     checkpoint = survey(folder, name)
     anatomy, network, built = skeleton(_config(folder, name), name)
     if built:
-        note(f"{name} had to be taken apart by its structure, which took memory for the whole network.")
+        watcher.note(f"{name} had to be taken apart by its structure, which took memory for the whole network.")
     shapes = {address: matrix.shape for address, matrix in anatomy.scored.items()}
     for file in files:
         file.refuse_misfits(shapes, name)
@@ -177,17 +172,17 @@ def apply_edits(
                     edited, done[address] = truncated(weight, kept[address], thin)
                     view.copy_(edited.reshape(view.shape))
                 continue
-            found = [course.changes(address, weight, name) for course in courses]
-            together = [change for own in found for change in own]
+            changes = [course.changes(address, weight, name) for course in courses]
+            together = [change for own in changes for change in own]
             edited, effect = scaled(weight, together, address)
             if address not in effects:  # else it is a tied tensor under its second name
                 effects[address] = effect
-                for course, own in zip(courses, found, strict=True):
+                for course, own in zip(courses, changes, strict=True):
                     if own:
                         course.note(address, weight, own, effect if len(own) == len(together) else None)
             view.copy_(edited.reshape(view.shape))
 
-    with emerging(out, note) as partial, torch.inference_mode():
+    with emerging(out, watcher.note) as partial, torch.inference_mode():
         _weights(checkpoint, partial, where, edit, watcher, name)
         ordered = tuple(effects[address] for address in touched if address in effects)
         cut = tuple(done[address] for address in touched if address in done)
@@ -206,7 +201,7 @@ def _refuse_full(out: Path, checkpoint: Checkpoint) -> None:
     """Refuse before hours of writing what the disk has no room for."""
     place = next((parent for parent in (out, *out.absolute().parents) if parent.is_dir()), None)
     if place is None or not os.access(place, os.W_OK):
-        return  # which is told when the folder is made
+        return  # making the folder raises this
     free = shutil.disk_usage(place).free
     if free < checkpoint.bytes:
         raise LesionError(
@@ -220,24 +215,22 @@ def _weights(
     target: Path,
     where: Mapping[str, Sequence[Place]],
     edit: Callable[[Sequence[tuple[str, Place]], Tensor], None],
-    watcher: Watcher | None,
+    watcher: Watcher,
     name: str,
 ) -> None:
     """Every shard, edited or copied, and the index last."""
     within: dict[str, list[tuple[str, Place]]] = {}
-    for address, found in where.items():
-        for place in found:
+    for address, its_places in where.items():
+        for place in its_places:
             within.setdefault(place.tensor, []).append((address, place))
     by_shard: dict[str, dict[str, Entry]] = {shard: {} for shard in checkpoint.shards}
     for tensor, entry in checkpoint.entries.items():
         by_shard[entry.shard][tensor] = entry
-    if watcher:
-        watcher.begin(name, len(checkpoint.shards), 0, "shards")
+    watcher.begin(name, len(checkpoint.shards), 0, "shards")
     for shard in checkpoint.shards:
         entries = by_shard[shard]
         changes = {tensor: functools.partial(edit, within[tensor]) for tensor in entries if tensor in within}
         rewrite(inside(checkpoint.folder, shard), target / shard, entries, changes)
-        if watcher:
-            watcher.answered(1)
+        watcher.answered(1)
     if checkpoint.index is not None:
         shutil.copyfile(inside(checkpoint.folder, checkpoint.index), target / checkpoint.index)

@@ -47,11 +47,7 @@ class Course:
         return cls(file, force, fixed, loose, effects=[[] for _ in fixed])
 
     def made_for(self, address: str, weight: Float[Tensor, "out in"], base: str) -> bool:
-        """Whether the edit was made for these values of a matrix; noted where it was not.
-
-        Raises:
-            LesionError: it was not, and `force` is off.
-        """
+        """Whether the edit was made for these values of a matrix; without `force` it must have been."""
         if values_digest(weight) == self.file.model.matrices[address].values:
             return True
         if not self.force:
@@ -67,11 +63,7 @@ class Course:
     def changes(
         self, address: str, weight: Float[Tensor, "out in"], base: str
     ) -> list[tuple[Bool[Tensor, "out in"], float]]:
-        """Masks on one matrix with their factors.
-
-        Raises:
-            LesionError: as `made_for`.
-        """
+        """Masks on one matrix with their factors."""
         if address not in self.file.model.matrices:
             return []
         parts = self.fixed if self.made_for(address, weight, base) else self.loose
@@ -103,12 +95,8 @@ class Course:
 
 
 def deeds_of(courses: Sequence[Course], done: Mapping[str, Truncated], total: int, name: str) -> tuple[card.Deed, ...]:
-    """What each edit did by itself, all shards written.
-
-    Args:
-        done: the matrices that were truncated, by address.
-        total: weights in all matrices that could have been selected.
-        name: of the model, for messages.
+    """What each edit did by itself, all shards written; `done` are the truncated matrices, `total` as in
+    `check_effects`.
 
     Raises:
         LesionError: one of them selects nothing, everything, or moved too little; or its truncations change nothing.

@@ -94,10 +94,10 @@ def _header(data: bytes, name: str) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise ValueError("a name stands in it twice")
-    return found
+    return values
 
 
 def _finite(text: str) -> float:
@@ -160,11 +160,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
-    """Write a file whole or not at all: under another name first, then renamed.
-
-    Raises:
-        LesionError: it cannot be written.
-    """
+    """Write a file whole or not at all: under another name first, then renamed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, data)

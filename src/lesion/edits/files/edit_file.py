@@ -26,14 +26,10 @@ class MatrixValues:
 
 @dataclass(frozen=True)
 class MadeFor:
-    """The model that an edit was made for.
+    """The model that an edit was made for: its typed name, family, dtype (`float32`) and the fingerprint of its
+    weights.
 
-    Attributes:
-        name: as it was typed.
-        fingerprint: of its weights as they were loaded.
-        family: its architecture.
-        dtype: in which it was loaded, `float32`.
-        matrices: those that the edit touches, by address.
+    `matrices` are those that the edit touches, by address.
     """
 
     name: str
@@ -148,11 +144,7 @@ class EditFile:
         return model.fingerprint != self.model.fingerprint and edit is self.edit
 
     def refuse_misfits(self, shapes: Mapping[str, tuple[int, int]], name: str) -> None:
-        """Refuse a model whose matrices do not have the shapes of those that the edit touches.
-
-        Raises:
-            LesionError: naming the first matrix that is missing or differs.
-        """
+        """Refuse a model whose matrices do not have the shapes of those that the edit touches."""
         for address, matrix in self.model.matrices.items():
             have = shapes.get(address)
             if have != matrix.shape:
@@ -166,7 +158,7 @@ class EditFile:
 
 def mapped(edit: Edit, change: Callable[[Selection], Selection]) -> Edit:
     """An edit of weights with every selection changed; truncations as they are."""
-    # Copies of truncations too: `EditFile.afresh` tells what was fixed from what was not by which object it is.
+    # Copies of truncations too: `EditFile.afresh` recognises what was fixed by the identity of the object.
     changed = tuple(
         replace(part, selection=change(part.selection)) if isinstance(part, ScaleParameters) else replace(part)
         for part in parts(edit)
@@ -176,8 +168,8 @@ def mapped(edit: Edit, change: Callable[[Selection], Selection]) -> Edit:
 
 def inputs_of(edit: Edit) -> tuple[Inputs, ...]:
     """Everything observed that an edit of weights was made from, each once."""
-    found = {inputs.digest: inputs for part in of_weights(edit) for inputs in part.selection.inputs}
-    return tuple(found.values())
+    by_digest = {inputs.digest: inputs for part in of_weights(edit) for inputs in part.selection.inputs}
+    return tuple(by_digest.values())
 
 
 def label_of(edit: Edit) -> str:

@@ -13,11 +13,7 @@ from lesion.errors import LesionError, UsageError
 
 
 def refuse_occupied(out: Path) -> None:
-    """Refuse a target that is there already.
-
-    Raises:
-        UsageError: it is a file, or a folder in which something lies.
-    """
+    """Refuse a target that is a file, or a folder in which something lies."""
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise UsageError(f"{out} is there already and is no folder; give --out a new one.")
     if out.is_dir() and any(out.iterdir()):

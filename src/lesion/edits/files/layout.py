@@ -2,7 +2,7 @@
 
 The names on disk are not always the network's: a prefix may be missing, a multimodal model nests its text model, and
 experts that the network holds in one tensor lie on disk one by one. transformers renames and merges while it loads; the
-same rules are asked here, so that a matrix is found wherever `from_pretrained` would find it.
+same rules are applied here, so that a matrix is found wherever `from_pretrained` would find it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def places(
     """
     pieces = _pieces(network, entries)
     aliases = {name: group for group in anatomy.tied for name in group}
-    found = {}
+    places_of = {}
     for address in touched:
         matrix = anatomy.scored[address]
         names = aliases.get(matrix.parameter, (matrix.parameter,))
@@ -88,8 +88,8 @@ def places(
                 "safetensors files, so it cannot be edited there. The checkpoint is incomplete, or stored in a form "
                 "that lesion does not know; load it with transformers, save it again, and give that folder."
             )
-        found[address] = where
-    return found
+        places_of[address] = where
+    return places_of
 
 
 def _place(matrix: Matrix, pieces: list[Piece], entries: Mapping[str, Entry]) -> Place:
@@ -154,16 +154,16 @@ def _merged(converter: Any, sources: Mapping[str, list[str]], entries: Mapping[s
     steps = [(type(step).__name__, getattr(step, "dim", None)) for step in converter.operations]
     stacked = steps in ([("MergeModulelist", 0)], [("MergeModulelist", 0), ("Concatenate", 1)])
     first = 0
-    found = []
+    pieces = []
     for pattern in converter.source_patterns:
         rows = 0
         for expert, name in enumerate(sources.get(pattern, ())):
             shape = entries[name].shape
             if not stacked or len(shape) != 2:
                 # Named all the same, so that the message can say where the matrix lies.
-                found.append(Piece(name, -1, 0, 0, whole=False))
+                pieces.append(Piece(name, -1, 0, 0, whole=False))
                 continue
             rows = shape[0]
-            found.append(Piece(name, expert, first, first + rows, whole=False))
+            pieces.append(Piece(name, expert, first, first + rows, whole=False))
         first += rows
-    return found
+    return pieces

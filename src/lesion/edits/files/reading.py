@@ -55,7 +55,7 @@ def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
     _need(to_json(edit) == header["edit"], "its edit is named after another selection, or written in another way")
     _need(label == label_of(edit), "its label is not that of its edit")
     _need({part.selection.digest for part in of_weights(edit)} == set(selections), "it has recipes that nothing uses")
-    _need({one.digest for one in inputs_of(edit)} == set(inputs), "it has inputs that nothing uses")
+    _need({its_inputs.digest for its_inputs in inputs_of(edit)} == set(inputs), "it has inputs that nothing uses")
     shares = {share.digest: share for selection in selections.values() for share in selection.top_shares()}
     thresholds = {}
     for name in tensors:
@@ -64,11 +64,11 @@ def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
             if share is None:
                 raise ValueError(f"{name} belongs to no selection")
             thresholds[name.removeprefix("thresholds/")] = _parted(share, tensors[name], model.matrices)
-    for one in inputs.values():
-        for address, reader in one.readers.items():
+    for its_inputs in inputs.values():
+        for address, reader in its_inputs.readers.items():
             _need(_MATRIX.fullmatch(address), f"'{address[:40]}' is not the address of a matrix")
             known = model.matrices.get(address)
-            fits = known is None or len(one.sums[reader].norms) == known.shape[1]
+            fits = known is None or len(its_inputs.sums[reader].norms) == known.shape[1]
             _need(fits, f"the vector of {address} has another length than its matrix")
     _need(not of_spectra(edit) or header["version"] >= 2, "its format knows no truncations")
     for part in of_spectra(edit):
@@ -78,11 +78,11 @@ def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
     _need(stated == truncated(edit, model.matrices), "what it says of its truncations is not what they are")
     touched = {part.address for part in of_spectra(edit)}
     for address in model.matrices:
-        found = address in touched or any(selection.touches(address) for selection in selections.values())
-        _need(found, f"nothing touches {address}")
+        touches = address in touched or any(selection.touches(address) for selection in selections.values())
+        _need(touches, f"nothing touches {address}")
     for selection in selections.values():
-        for one in selection.inputs:
-            unknown = [a for a in one.readers if selection.touches(a) and a not in model.matrices]
+        for its_inputs in selection.inputs:
+            unknown = [a for a in its_inputs.readers if selection.touches(a) and a not in model.matrices]
             _need(not unknown, f"it does not say what {unknown[:1]} of its model is")
     return EditFile(
         edit,
@@ -141,7 +141,7 @@ def _made_for(value: Mapping[str, Any]) -> MadeFor:
 
 def _observed(headers: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor]) -> dict[str, Inputs]:
     """The inputs by digest; every vector is used by one of them, finite and not negative."""
-    found: dict[str, Inputs] = {}
+    observed: dict[str, Inputs] = {}
     unused = {name for name in tensors if not name.startswith("thresholds/")}
     for header in headers:
         digest = header["digest"]
@@ -165,11 +165,11 @@ def _observed(headers: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor
             _need(all(type(number) is int for number in numbers), "a draw is not numbered")
         _need(inputs.texts >= 0 and inputs.tokens >= 0, "its texts are not counted")
         _need(inputs.digest == digest, f"the inputs {digest} are others")
-        _need(digest not in found, f"the inputs {digest} stand in it twice")
-        found[digest] = inputs
+        _need(digest not in observed, f"the inputs {digest} stand in it twice")
+        observed[digest] = inputs
         unused -= {own[name] for name in own if name in inputs.tensors()}
     _need(not unused, f"the vectors {', '.join(sorted(unused)[:3])} belong to nothing")
-    return found
+    return observed
 
 
 def _parted(share: TopShare, flat: Tensor, matrices: Mapping[str, MatrixValues]) -> dict[str, Tensor]:
@@ -185,12 +185,12 @@ def _parted(share: TopShare, flat: Tensor, matrices: Mapping[str, MatrixValues])
 def _counts(value: Any) -> tuple[Count, ...] | None:
     if value is None:
         return None
-    found = []
+    counts = []
     for entry in value:
         block, matrix = entry["block"], entry["matrix"]
         selected, total = entry["selected"], entry["total"]
         address = matrix if block is None else f"{block}.{matrix}"
         _need(isinstance(address, str) and _MATRIX.fullmatch(address), "it counts in something that is no matrix")
         _need(type(selected) is int and type(total) is int and 0 <= selected <= total, f"{address} is counted wrong")
-        found.append(Count(address, block, matrix, selected, total))
-    return tuple(found)
+        counts.append(Count(address, block, matrix, selected, total))
+    return tuple(counts)

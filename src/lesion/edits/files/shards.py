@@ -48,11 +48,7 @@ def rewrite(
 
 
 def as_tensor(data: bytearray, entry: Entry, name: str) -> Tensor:
-    """The tensor that lies in these bytes, sharing them.
-
-    Raises:
-        LesionError: they are not floating-point numbers of 16 to 64 bits.
-    """
+    """The tensor that lies in these bytes, sharing them; refuses quantised and packed storages."""
     dtype = DTYPES.get(entry.dtype)
     if dtype is None:
         raise LesionError(

@@ -23,11 +23,7 @@ KEY = "lesion"
 
 
 def refuse_nothing(truncations: Sequence[Truncate]) -> None:
-    """Refuse to write the factors of no matrix.
-
-    Raises:
-        UsageError: there are no truncations.
-    """
+    """Refuse to write the factors of no matrix."""
     if not truncations:
         raise UsageError("Thin factors are those of truncated matrices, and no edit truncates one; leave --thin out.")
 
@@ -41,12 +37,7 @@ def counted(cut: Cut) -> str:
 
 
 def write_factors(folder: Path, truncated: Sequence[Truncated]) -> Path:
-    """Write the factors of truncated matrices in the dtype of the checkpoint, counts in the metadata; the place in
-    `folder`.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the factors of truncated matrices in the dtype of the checkpoint, counts in the metadata; gives NAME."""
     tensors = {}
     counts = {}
     for matrix in truncated:

@@ -33,11 +33,7 @@ class Truncated:
 def truncated(
     weight: Float[Tensor, "out in"], cut: Cut, factors: bool = False
 ) -> tuple[Float[Tensor, "out in"], Truncated]:
-    """The part of a matrix's spectrum that a cut keeps (a copy, as of `Spectrum.kept`), and what that did to it.
-
-    Raises:
-        LesionError: the weights are not finite.
-    """
+    """The part of a matrix's spectrum that a cut keeps (a copy, as of `Spectrum.kept`), and what that did to it."""
     # Laid out as a model's matrix is when it is read, so that every sum is taken in the same order.
     weight = weight.clone(memory_format=torch.contiguous_format)
     spectrum = decompose(weight, cut.address)

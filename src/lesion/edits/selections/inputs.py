@@ -99,11 +99,7 @@ class Inputs:
         return None if reader is None else self.sums[reader]
 
     def __add__(self, other: Inputs) -> Inputs:
-        """The sums over both data sets, or over two shards of one.
-
-        Raises:
-            UsageError: they were not observed on the same model.
-        """
+        """The sums over both data sets, or over two shards of one; refuses those of different models."""
         mine, yours = ({p.fingerprint for p in inputs.provenance} for inputs in (self, other))
         if dict(self.readers) != dict(other.readers) or (mine and yours and mine != yours):
             raise UsageError("Sums over two different models cannot be added; observe both data sets on the same one.")
@@ -138,14 +134,14 @@ class Inputs:
 
     def tensors(self) -> dict[str, Tensor]:
         """The vectors by name, `ADDRESS/norms`, `ADDRESS/squares`, `ADDRESS/active`, for a safetensors file."""
-        found: dict[str, Tensor] = {}
+        vectors: dict[str, Tensor] = {}
         for name, entry in self.sums.items():
-            found[f"{name}/norms"] = entry.norms
+            vectors[f"{name}/norms"] = entry.norms
             if entry.squares is not None:
-                found[f"{name}/squares"] = entry.squares
+                vectors[f"{name}/squares"] = entry.squares
             if entry.active is not None:
-                found[f"{name}/active"] = entry.active
-        return {name: vector.cpu().contiguous() for name, vector in found.items()}
+                vectors[f"{name}/active"] = entry.active
+        return {name: vector.cpu().contiguous() for name, vector in vectors.items()}
 
     def header(self) -> dict[str, object]:
         """Everything but the vectors, as plain JSON values; with `tensors`, what `from_parts` reads."""
@@ -159,11 +155,7 @@ class Inputs:
 
     @classmethod
     def from_parts(cls, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Inputs:
-        """The inputs that `header` and `tensors` were taken from.
-
-        Raises:
-            LesionError: the two do not fit each other.
-        """
+        """The inputs that `header` and `tensors` were taken from; refuses those that do not fit each other."""
         try:
             sums = {
                 str(name): InputSums(
@@ -173,7 +165,7 @@ class Inputs:
             }
             readers = {str(address): str(name) for address, name in header["readers"].items()}
             provenance = tuple(Provenance(**{**entry, "ids": tuple(entry["ids"])}) for entry in header["provenance"])
-            found = cls(sums, readers, int(header["texts"]), int(header["tokens"]), provenance)
+            inputs = cls(sums, readers, int(header["texts"]), int(header["tokens"]), provenance)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise LesionError(f"These are not the sums of matrix inputs: {error} does not fit.") from error
         if not set(readers.values()) <= set(sums) or any(
@@ -183,4 +175,4 @@ class Inputs:
             for entry in sums.values()
         ):
             raise LesionError("These are not the sums of matrix inputs: vectors are missing or have another shape.")
-        return found
+        return inputs

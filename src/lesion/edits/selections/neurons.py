@@ -84,18 +84,18 @@ class LAPE(Selection):
         probabilities = {address: self._probabilities(address) for address in self._places()}
         table = np.concatenate(list(probabilities.values()), axis=1)
         chosen = _lowest_entropy(table, self.keep, self.bar)
-        found = {}
+        neurons = {}
         start = 0
         for address, part in probabilities.items():
             places = np.flatnonzero(chosen[start : start + part.shape[1]])
             start += part.shape[1]
             if len(places):
-                found[address] = torch.from_numpy(places)
-        return found
+                neurons[address] = torch.from_numpy(places)
+        return neurons
 
     @property
     def asked(self) -> int:
-        """How many neurons the share asks for, at most; fewer may be candidates."""
+        """The neurons that make up the share; fewer may be candidates."""
         return top_count(self.keep, sum(self._size(address) for address in self._places()))
 
     def touches(self, address: str) -> bool:
@@ -120,17 +120,17 @@ class LAPE(Selection):
 
     def _places(self) -> list[str]:
         """The addresses of what ends an MLP, where the activations are counted."""
-        found = []
+        addresses = []
         for address in self.skill.readers:
             sums = self.skill.of(address)
             if address.rpartition(".")[2] in BEGINNINGS and sums is not None and sums.active is not None:
-                found.append(address)
-        if not found:
+                addresses.append(address)
+        if not addresses:
             raise LesionError(
                 "In no MLP of this model could activations above 0 be counted, and LAPE has no other neurons to choose"
                 " from; use another method."
             )
-        return found
+        return addresses
 
     def _probabilities(self, address: str) -> Float[np.ndarray, "sets neurons"]:
         rows = []

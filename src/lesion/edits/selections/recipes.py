@@ -22,10 +22,6 @@ KINDS: dict[str, type[Selection]] = {
 def from_recipe(recipe: Any, inputs: Mapping[str, Inputs]) -> Selection:
     """The selection whose `recipe` this is: the inverse of `selection.recipe(lambda inputs: inputs.digest)`.
 
-    Args:
-        recipe: plain JSON values.
-        inputs: by digest, those that it may name.
-
     Raises:
         UsageError: a number in it is not one that the selection takes.
         LesionError: it is no recipe, or names inputs that are not given.

@@ -40,11 +40,7 @@ LONGEST_LABEL = 80
 
 
 def check_keep(keep: float | int) -> float:
-    """A share in (0, 1].
-
-    Raises:
-        UsageError: it is not.
-    """
+    """The share as a float; refuses one outside (0, 1]."""
     if not 0 < keep <= 1:
         raise UsageError(f"keep is the share of weights that is selected, above 0 and at most 1, not {keep!r}.")
     return float(keep)
@@ -158,18 +154,14 @@ class Count:
 
 
 def count(selection: Selection, model: Model) -> list[Count]:
-    """How many weights of every matrix of a model are selected, matrices that it does not touch included.
-
-    Raises:
-        LesionError: the selection is empty, or is everything, on this model; it would cut nothing, or all there is.
-    """
-    found = []
+    """How many weights of every matrix are selected, untouched matrices included; refuses as `check_extent`."""
+    counts = []
     for address, matrix in model.anatomy.scored.items():
         selected = int(selection.mask(address, matrix.read()).sum()) if selection.touches(address) else 0
         out, into = matrix.shape
-        found.append(Count.at(address, selected, out * into))
-    check_extent(selection, sum(c.selected for c in found), sum(c.total for c in found), model.name)
-    return found
+        counts.append(Count.at(address, selected, out * into))
+    check_extent(selection, sum(c.selected for c in counts), sum(c.total for c in counts), model.name)
+    return counts
 
 
 def check_extent(selection: Selection, selected: int, total: int, name: str) -> None:
@@ -199,12 +191,7 @@ class TopShare(Selection):
 
 
 def fixed_together(selections: Sequence[Selection], model: Model) -> list[Selection]:
-    """What `fixed` makes of each of several selections: each matrix is read once, its scores on each data set ordered
-    once.
-
-    Raises:
-        LesionError: a selection was made for matrices of another shape.
-    """
+    """What `fixed` makes of several selections: each matrix is read once, its scores per data set sorted once."""
     groups: dict[tuple[str, str], dict[str, TopShare]] = {}
     for share in (share for selection in selections for share in selection.top_shares()):
         if share.thresholds is None:

@@ -58,11 +58,11 @@ def cut(weight: Float[Tensor, "out in"], vector: Float[Tensor, " in"], counts: S
     exact = _exact_at(weight, vector, torch.from_numpy(places[np.concatenate(list(tied.values()))]))
     parts = np.split(exact, np.cumsum([len(at) for at in tied.values()])[:-1])
     ordered = {rounded: np.sort(part) for rounded, part in zip(tied, parts, strict=True)}
-    found: dict[int, float] = {}
+    score_of: dict[int, float] = {}
     for k, rounded in near.items():
         above = most - int(np.searchsorted(top, rounded, side="right"))
-        found[k] = float(ordered[rounded][len(ordered[rounded]) - (k - above)])
-    return [found[k] for k in counts]
+        score_of[k] = float(ordered[rounded][len(ordered[rounded]) - (k - above)])
+    return [score_of[k] for k in counts]
 
 
 def _candidates(weight: Tensor, vector: Tensor, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -120,15 +120,15 @@ def cut_rows(
     Arguments and errors as of `cut`.
     """
     rows = max(1, CHUNK // weight.shape[1])
-    found: dict[int, list[Tensor]] = {k: [] for k in counts}
+    scores_of: dict[int, list[Tensor]] = {k: [] for k in counts}
     for start in range(0, weight.shape[0], rows):
         scores = weight[start : start + rows].abs().double() * vector.to(weight.device).double()
         ordered = np.sort(scores.cpu().numpy(), axis=1)
         if np.isnan(ordered[:, -1]).any():
             raise LesionError("The weights of a matrix or the sums of its inputs are not finite; they have no order.")
-        for k in found:
-            found[k].append(torch.from_numpy(ordered[:, ordered.shape[1] - k].copy()))
-    return [torch.cat(found[k]) for k in counts]
+        for k in scores_of:
+            scores_of[k].append(torch.from_numpy(ordered[:, ordered.shape[1] - k].copy()))
+    return [torch.cat(scores_of[k]) for k in counts]
 
 
 def at_least(

@@ -1,4 +1,4 @@
-"""A cluster of workers, on this machine or many: started, given a model, replaced when lost, and let go of."""
+"""A cluster of workers, on this machine or many: started, given a model, replaced when lost, and ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lesion.models.load import Model, quiet
 from lesion.models.source import BUNDLED, find
 from lesion.progress import Watcher
 
-# Workers that are told about one by one at the end; of more, the slowest and the fastest.
+# Workers whose speeds are reported one by one at the end; of more, the slowest and the fastest.
 TOLD = 8
 
 
@@ -100,9 +100,8 @@ class Worker:
 class Cluster:
     """Workers that answer, each with the whole model.
 
-    Args:
-        watcher: is told of workers that are lost, and at the end how fast each was.
-        raylet: Ray's own process on this machine, if it can be looked after.
+    The watcher hears of workers that are lost, and at the end how fast each was. `raylet` is Ray's own process on
+    this machine, if it can be looked after.
     """
 
     def __init__(self, choice: EngineChoice, nodes: list[Node], watcher: Watcher, raylet: Raylet | None = None) -> None:
@@ -129,21 +128,13 @@ class Cluster:
 
     @property
     def plan(self) -> Plan:
-        """Where workers are and what each of them has.
-
-        Raises:
-            UsageError: there is not enough for the choice.
-        """
+        """Where workers are and what each of them has."""
         if self._plan is None:
             self._plan = planned(self.choice, self.nodes, self._device, self.name)
         return self._plan
 
     def prepare(self, device: str | None = None) -> None:
-        """Start the workers' processes, unless they run, for a model on this device (by default the last one's).
-
-        Raises:
-            UsageError: there is not enough for the choice.
-        """
+        """Start the workers' processes, unless they run, for a model on this device (by default the last one's)."""
         if device is not None and device != self._device:
             self._release()
             self._device, self._plan = device, None
@@ -154,7 +145,7 @@ class Cluster:
                 worker.greet(self._process(plan))
 
     def order(self, model: Model, batch_size: int | str) -> Order:
-        """What a worker is told to open. A model that was made in memory is saved for the workers once."""
+        """What a worker is to open. A model that was made in memory is saved for the workers once."""
         origin = model.origin
         if origin is None:
             source, revision, code = self._save(model), None, False

@@ -22,11 +22,11 @@ from lesion.engines.ray.worker import Failure, Hello, Parcel, Part, Ready
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 
-# Seconds after which a worker tells what it has answered; what it has not told is lost with it.
+# Seconds after which a worker reports its answers; those not yet reported are lost with it.
 TELL_EVERY = 0.5
 # Seconds that answers are handed on before the workers are looked after again.
 LOOK_EVERY = 0.1
-# Seconds until somebody who waits for a worker's process is told so, and until none at all is an error.
+# Seconds of waiting for a worker's process until that is noted, and until having none at all is an error.
 ROOM_NOTE = 60.0
 ROOM_PATIENCE = 300.0
 # Workers that one unit, or the loading of one model, may cost.
@@ -141,7 +141,7 @@ class Call:
                     parcel = Parcel.packed(unit.number, list(unit.requests.values()), self.table)
                     worker.proceed(TELL_EVERY, self.number, self.edits, parcel)
         for worker in ready:
-            # Two at a time: it goes on while what it told last is on its way.
+            # Two at a time: it goes on while its last answers are on their way.
             while worker.units and len(worker.pending) < 2:
                 worker.proceed(TELL_EVERY, self.number, self.edits)
 

@@ -188,7 +188,7 @@ def _speaks(host: str, port: str) -> bool:
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Who is told of SIGTERM stays the same: Ray puts a handler there that aborts with a dump of the stack."""
+    """The handler of SIGTERM stays the same: Ray puts a handler there that aborts with a dump of the stack."""
     handler = signal.getsignal(signal.SIGTERM)
     yield
     if handler is not None and threading.current_thread() is threading.main_thread():
@@ -196,7 +196,7 @@ def _signals_kept() -> Iterator[None]:
 
 
 def _hush() -> None:
-    """Keep Ray from printing the death of a worker: it is told in one line where it is dealt with."""
+    """Keep Ray from printing the death of a worker: one line says so where it is dealt with."""
     with contextlib.suppress(ImportError, AttributeError):
         from ray._private import worker
 

@@ -21,15 +21,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Plan:
-    """What workers there are to be.
-
-    Attributes:
-        workers: how many.
-        gpus: of each; 0 where they compute on the processor.
-        cores: that each reserves.
-        threads: that each computes with.
-        sharers: workers on one machine, at most.
-    """
+    """How many workers, what each has (GPUs, reserved cores, threads), and how many share a machine at most."""
 
     workers: int
     gpus: int

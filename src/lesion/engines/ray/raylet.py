@@ -16,12 +16,7 @@ PATIENCE = 1.0
 
 @dataclass
 class Raylet:
-    """Where it listens.
-
-    Attributes:
-        host, port: its address.
-        looked: when it was looked for last, by the monotonic clock.
-    """
+    """Its address, and when it was looked for last, by the monotonic clock."""
 
     host: str
     port: int
@@ -60,7 +55,7 @@ class Raylet:
         return self.listens() is False
 
     def listens(self) -> bool | None:
-        """Whether anything listens there; None where that cannot be told, as of one that is slow to answer."""
+        """Whether anything listens there; None where that is unknown, as of one that is slow to answer."""
         try:
             socket.create_connection((self.host, self.port), timeout=PATIENCE).close()
         except ConnectionRefusedError:

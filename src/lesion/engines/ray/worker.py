@@ -71,8 +71,7 @@ class Failure:
     """What went wrong in a worker.
 
     Attributes:
-        error: what a person can do something about; None where it is a fault.
-        text: the traceback of a fault.
+        error: what a person can do something about; None where it is a fault, whose traceback is `text`.
         broken: whether the process cannot go on: its accelerator failed.
     """
 
@@ -102,7 +101,7 @@ class Parcel:
 
 @dataclass(frozen=True)
 class Part:
-    """What a worker has got to tell: answers, and the units that have all of theirs."""
+    """What a worker reports: answers, and the numbers of finished units."""
 
     responses: tuple[Response, ...]
     finished: tuple[int, ...]
@@ -110,11 +109,7 @@ class Part:
 
 
 class Answerer:
-    """One engine in a process of its own.
-
-    Args:
-        fetch: gets the table of edits that a call's reference stands for.
-    """
+    """One engine in a process of its own; `fetch` gets the table of edits that a call's reference stands for."""
 
     def __init__(self, fetch: Callable[[Any], tuple[Edit, ...]]) -> None:
         self._fetch = fetch

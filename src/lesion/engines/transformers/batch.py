@@ -27,9 +27,7 @@ Finished = list[tuple[Row, Finish]]
 class Batch:
     """The rows at work. A slot whose row has finished is None until another row takes it.
 
-    Args:
-        prefixes: of the rows; they hold the model, its gates and the table of edits.
-        waiting: the rows that are to enter, as far as they are known: memory for them is kept from the start.
+    Memory is kept from the start for the rows that are waiting to enter.
     """
 
     def __init__(self, prefixes: Prefixes, waiting: Collection[Row] = ()) -> None:
@@ -167,11 +165,11 @@ class Batch:
 def _next(
     logits: Float[Tensor, "places vocabulary"], places: Sequence[tuple[Row | None, int]]
 ) -> tuple[list[int], list[bool]]:
-    """The token that each place tells, and whether its logits are finite.
+    """The next token at each place, and whether its logits are finite.
 
     Args:
         logits: of all places.
-        places: the row that reads each, None for nobody, and how many tokens from now on the told one is.
+        places: the row that reads each, None for nobody, and how many tokens from now on the next one is.
     """
     largest, tokens = logits.max(-1)
     finite = largest.isfinite().tolist()

@@ -110,7 +110,7 @@ class Drafts:
         """Lend the answer of a row that went ahead to those that follow it."""
         question = _question(row.request)
         if question not in self._lent and not row.ahead:
-            # What follows the last token is never asked.
+            # Nothing follows the last token.
             self._lent[question] = tuple(row.said[:-1])
             self._let(self._following.pop(question, []), self._lent[question])
 

@@ -79,8 +79,8 @@ class TransformersEngine:
 
         Raises:
             UsageError: an edit names a place that the model does not have.
-            LesionError: a prompt or a choice is empty, a prompt does not fit the context, memory does not suffice for
-                a single row, or an edit of weights does not do what it says (see `lesion.edits.weights.written`).
+            LesionError: as of `check_requests` and `lesion.edits.weights.written`; or memory does not suffice for a
+                single row.
         """
         waiting = list(requests)
         edits = list(dict.fromkeys([BASELINE, *(request.edit for request in waiting)]))

@@ -46,7 +46,7 @@ def _machine_bytes() -> int:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
-        return 8 << 30  # not told by this system; most machines have that much
+        return 8 << 30  # unknown on this system; most machines have that much
 
 
 def ran_out(error: Exception) -> bool:
@@ -56,11 +56,7 @@ def ran_out(error: Exception) -> bool:
 
 
 def halve(work: Work, model: Model, error: Exception) -> None:
-    """Go on with half the batch size after `error`.
-
-    Raises:
-        LesionError: the batch size is 1 already.
-    """
+    """Go on with half the batch size after `error`; at 1 that is a LesionError."""
     if work.batch_size == 1:
         raise LesionError(
             f"Memory does not suffice to answer even one item with {model.name}; use --dtype bfloat16, fewer new"

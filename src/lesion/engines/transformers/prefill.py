@@ -137,8 +137,8 @@ def prefill(
     chosen, places = (None, place) if wanted is None else _positions(place, wanted)
     kept = kept if wanted is None else max(wanted)
     # A head that rows truncate has to see rows.
-    spared = None if HEAD in table.kept and bool(table.truncates(HEAD).any()) else chosen
-    with with_branches(model, origins, rows_at, spared):
+    positions_of_head = None if HEAD in table.kept and bool(table.truncates(HEAD).any()) else chosen
+    with with_branches(model, origins, rows_at, positions_of_head):
         output = model.network(
             input_ids=tokens.to(model.device),
             attention_mask=mask.to(model.device).long(),

@@ -14,12 +14,9 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """Keys and values of one text under many edits, a row for each.
+    """Keys and values of one text under many edits: per layer, of the rows that it was run on.
 
-    Attributes:
-        keys, values: per layer, of the rows that it was run on.
-        sources: per layer, the stored row that each row reads.
-        length: tokens of the text.
+    `sources` says per layer which of them each row reads; the text has `length` tokens.
     """
 
     keys: Sequence[Float[Tensor, "_ heads length size"]]

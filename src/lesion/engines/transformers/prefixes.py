@@ -31,11 +31,9 @@ DEPTH = 8
 
 @dataclass(eq=False)
 class Prefix:
-    """What some prompts begin with.
+    """What some prompts begin with; no tokens where a prompt shares nothing.
 
-    Attributes:
-        tokens: none where a prompt shares nothing.
-        rank: in the order in which prompts are best asked; 0 for those that share nothing.
+    Prompts are best taken in the order of `rank`; it is 0 for those that share nothing.
     """
 
     tokens: tuple[int, ...] = ()
@@ -49,7 +47,7 @@ NOTHING = Prefix()
 
 
 def shared(requests: Sequence[Request]) -> list[tuple[int, ...]]:
-    """The first tokens that each request shares with others that begin alike, such that most is spared; maybe none.
+    """The first tokens that each request shares with others, maybe none, such that least is computed.
 
     The last token of a prompt is never shared: what follows it is wanted.
     """
@@ -67,7 +65,7 @@ def shared(requests: Sequence[Request]) -> list[tuple[int, ...]]:
 
 
 def _best(requests: Sequence[Request], members: list[int], depth: int) -> tuple[int, list[tuple[list[int], int]]]:
-    """How many tokens are spared at most, and by which parts of these requests, each with the length of what it shares.
+    """How many tokens need not be computed, at most, and the parts of requests that share so, each with its length.
 
     Either all share what all have in common, or they are parted by the first token that they do not.
     """
@@ -103,11 +101,6 @@ class Prefixes:
 
     They take about half as much memory as the keys and values of the rows at work: those used longest ago are dropped,
     and under edits for which there is no room from the start a prefix is not shared.
-
-    Args:
-        padding: token id.
-        work: where what is computed is counted.
-        requests: all that will come, with the column of each one's edit in `table`.
     """
 
     def __init__(
@@ -116,7 +109,7 @@ class Prefixes:
         self.model, self.gates, self.table, self.padding, self.work = model, gates, table, padding, work
         self.most = work.batch_size * positions(model) // 2
         self._of: dict[tuple[int, int], Prefix] = {}
-        # Prompts and prefixes are told apart by identity, for they are long; it is theirs as long as they are kept.
+        # Prompts and prefixes are long, so they are compared by identity: they are kept here, so that it stays theirs.
         self._requests = [request for request, _ in requests]
         shared_tokens = shared(self._requests)
         by_tokens: dict[int, tuple[Prefix, set[int]]] = {}

@@ -69,11 +69,7 @@ class Slots(Cache):
     """Keys and values of a changing set of rows.
 
     What lies left of a row's first token is finite, if the row itself is: masked columns are multiplied by 0 only.
-
-    Args:
-        config: of the network.
-        most: rows that memory is kept for from the first one on.
-        longest: tokens of a row that it is kept for, and for some more.
+    Memory is kept from the first row on for `most` rows of `longest` tokens and some more.
 
     Attributes:
         mask: [rows, capacity] bool, True where a column holds a token of the row.

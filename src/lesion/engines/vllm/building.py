@@ -1,4 +1,4 @@
-"""A running vLLM for a model: what it is started with, why it does not start, and how it is let go of."""
+"""A running vLLM for a model: what it is started with, why it does not start, and how it is closed."""
 
 from __future__ import annotations
 
@@ -49,22 +49,14 @@ class Running:
     set_threads: Any
 
     def calls(self, method: str, *arguments: object) -> list[Any]:
-        """What a method of `LesionWorker` gives in each worker.
-
-        Raises:
-            LesionError: the worker says so, or vLLM is closed.
-        """
+        """What a method of `LesionWorker` gives in each worker."""
         with self.speaking() as engine:
             results: list[Any] = engine.collective_rpc(method, args=arguments)
         return results
 
     @contextmanager
     def speaking(self) -> Iterator[Any]:
-        """vLLM's engine; what goes wrong in it becomes a sentence.
-
-        Raises:
-            LesionError: something went wrong, or vLLM is closed.
-        """
+        """vLLM's engine; what goes wrong in it becomes a LesionError of one sentence."""
         if self.engine is None:
             raise LesionError("This vLLM is closed; make a new engine.")
         try:
@@ -181,7 +173,7 @@ def _library() -> Any:
 def _settings(
     model: Model, rows: int, place: str, revision: str | None, tensor_parallel: int, prefix_caching: bool
 ) -> dict[str, object]:
-    """What vLLM is told."""
+    """Arguments of vLLM."""
     from vllm.platforms import current_platform
 
     given: dict[str, object] = {

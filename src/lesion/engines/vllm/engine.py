@@ -71,7 +71,7 @@ class VllmEngine:
         settings: Mapping[str, object] | None = None,
     ) -> None:
         self.model = model
-        # Beside a GPU the network here lies on the CPU and tells nothing of the room there is; vLLM finds that out.
+        # Beside a GPU the network here lies on the CPU and says nothing about the free memory; vLLM finds that out.
         most = ROWS_ON_ACCELERATOR if torch.cuda.is_available() else rows_that_fit(model)
         self.batch_size = most if batch_size == "auto" else int(batch_size)
         if self.batch_size < 1:
@@ -114,7 +114,7 @@ class VllmEngine:
 
     @property
     def closed(self) -> bool:
-        """Whether vLLM is let go of."""
+        """Whether vLLM is closed."""
         return self._running.engine is None
 
     def answer(self, requests: Iterable[Request]) -> Iterator[Response]:
@@ -122,9 +122,8 @@ class VllmEngine:
 
         Raises:
             UsageError: an edit names a place that the model does not have.
-            LesionError: a prompt or a choice is empty, a prompt does not fit the context, an edit of weights does not
-                do what it says (see `lesion.edits.weights.written`), the effect guard has found that edits do not take
-                hold, answers to other requests are not finished yet, or the engine is closed.
+            LesionError: as of `check_requests` and `lesion.edits.weights.written`; or the effect guard has found that
+                edits do not take hold, answers to other requests are not finished yet, or the engine is closed.
         """
         waiting = list(requests)
         check_requests(self.model, waiting)
@@ -151,19 +150,11 @@ class VllmEngine:
             self._busy = False
 
     def calls(self, method: str, *arguments: object) -> list[Any]:
-        """What a method of `lesion.engines.vllm.worker.LesionWorker` gives in each worker.
-
-        Raises:
-            LesionError: the worker says so, or the engine is closed.
-        """
+        """What a method of `lesion.engines.vllm.worker.LesionWorker` gives in each worker."""
         return self._running.calls(method, *arguments)
 
     def know(self, edits: Iterable[Compose]) -> None:
-        """Tell the workers of edits of places that they do not know yet.
-
-        Raises:
-            UsageError: one names a place that the model does not have.
-        """
+        """Tell the workers of edits of places that are new to them; refuses places that the model does not have."""
         new = [edit for edit in dict.fromkeys(edits) if edit not in self._columns]
         if new:
             table = factors(new, self.model.anatomy)
@@ -180,11 +171,7 @@ class VllmEngine:
         return f"edit {column}" if self.prefix_caching else None
 
     def forget(self) -> None:
-        """Throw away the keys and values of earlier prompts.
-
-        Raises:
-            LesionError: vLLM keeps them.
-        """
+        """Throw away the keys and values of earlier prompts."""
         if not self.prefix_caching or self.closed:
             return
         with self._running.speaking() as engine:
@@ -210,11 +197,7 @@ class VllmEngine:
             yield
 
     def _try(self) -> None:
-        """Compute a short prompt here and there: some models vLLM refuses only then, or computes otherwise.
-
-        Raises:
-            LesionError: it refuses this one, or has other weights, or computes something else with them.
-        """
+        """Compute a short prompt here and there: some models vLLM refuses only then, or computes otherwise."""
         known = self.model.network.get_input_embeddings().num_embeddings
         prompt = tuple(7919 * index % known for index in range(1, min(TRIED, self.model.context - 1) + 1))
         with torch.inference_mode():

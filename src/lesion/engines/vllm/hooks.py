@@ -65,11 +65,7 @@ class TokenGates:
                 self._active.append(place)
 
     def end(self) -> None:
-        """After a forward pass: it must have run through every place that it edits.
-
-        Raises:
-            LesionError: it has not.
-        """
+        """After a forward pass: refuse one that has not run through every place that it edits."""
         missed = [place.name for place in self._active if not place.passed]
         if missed:
             raise LesionError(

@@ -57,12 +57,9 @@ class Job:
 
 
 class Jobs:
-    """Runs jobs on one vLLM.
+    """Runs jobs on one vLLM, `rows` of them at work at once.
 
-    Args:
-        rows: jobs at work at once.
-        ends: tokens that end an answer.
-        salt: of a column, under which keys and values of a prompt's beginning are kept; None: they are not kept.
+    `salt` gives, of a column, under which keys and values of a prompt's beginning are kept; None: they are not kept.
     """
 
     def __init__(self, running: Running, rows: int, ends: set[int], salt: Callable[[int], str | None]) -> None:

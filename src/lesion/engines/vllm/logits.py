@@ -1,4 +1,4 @@
-"""What a worker is asked to do with logits, and draws of sampled answers."""
+"""What a request wants of a worker, and draws of sampled answers."""
 
 from __future__ import annotations
 

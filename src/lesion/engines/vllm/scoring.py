@@ -13,13 +13,7 @@ from lesion.models.load import Model
 
 @dataclass(frozen=True)
 class Look:
-    """One prompt to compute, and the tokens to look up at its last positions.
-
-    Attributes:
-        tokens: ids.
-        first: the first position looked at.
-        targets: the tokens to look up at `first` and at each position after it, to the end.
-    """
+    """One prompt to compute, and the tokens to look up at position `first` and at each one after it, to the end."""
 
     tokens: tuple[int, ...]
     first: int

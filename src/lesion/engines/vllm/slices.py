@@ -13,7 +13,7 @@ from lesion.engines.vllm.structure import Layer
 from lesion.errors import LesionError
 
 HEAD = -1
-# Parameters of a checkpoint that vLLM keeps as one: its name, and the word by which it tells the part.
+# Parameters of a checkpoint that vLLM keeps as one: its name, and its word for the part.
 FUSED: dict[str, tuple[str, str | int]] = {
     "q_proj": ("qkv_proj", "q"),
     "k_proj": ("qkv_proj", "k"),

@@ -44,15 +44,10 @@ class Layer:
 
 
 def layers_of(network: nn.Module, blocks: int, family: str, name: str) -> tuple[Layer, ...]:
-    """The decoder layers of a network that vLLM has built, in order.
-
-    Args:
-        blocks: how many there must be.
-        family: of families.toml; for models that vLLM takes from transformers as they are.
-        name: of the model, for messages.
+    """The decoder layers of a network that vLLM has built, in order; `family` is for those taken from transformers.
 
     Raises:
-        LesionError: there is no such list of layers, or one of a kind whose structure is not known.
+        LesionError: there is no list of so many layers, or one of a kind whose structure is not known.
     """
     stack = _stack(network, blocks)
     if stack is None:

@@ -36,11 +36,7 @@ class ControlEdit:
             yield
 
     def said(self, prompts: Sequence[tuple[int, ...]], *, edited: bool, fresh: bool) -> Said:
-        """Greedy answers.
-
-        Raises:
-            LesionError: vLLM took what it had computed before for an answer that was to be fresh.
-        """
+        """Greedy answers; refuses what vLLM computed before where they are to be fresh."""
         column = self.engine.column(self.silenced) if edited else 0
         jobs = [Job(prompt, NEW, column, fresh=fresh) for prompt in prompts]
         for job in self.engine.jobs.run(jobs):

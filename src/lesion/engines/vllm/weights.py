@@ -61,11 +61,7 @@ def touched(model: Model, weights: Sequence[ScaleParameters], truncations: Seque
 
 
 def place_of(model: Model, matrix: Matrix) -> Place:
-    """The block of a matrix, and the path within the block of the module that holds it.
-
-    Raises:
-        UsageError: it is a matrix of an expert, which vLLM keeps otherwise.
-    """
+    """The block of a matrix, and the path within the block of the module that holds it; refuses those of experts."""
     layer = model.anatomy.layer_of(matrix.address)
     if matrix.address == anatomy.HEAD:
         return HEAD, ""
@@ -81,12 +77,7 @@ def place_of(model: Model, matrix: Matrix) -> Place:
 
 @contextmanager
 def handed(engine: VllmEngine, places: Sequence[Place], zero: bool = False) -> Iterator[None]:
-    """The workers have the weights that the network here has at these places; theirs come back afterwards.
-
-    Args:
-        engine: whose workers.
-        places: block and path.
-        zero: hand over zeros in their stead.
+    """The workers have the weights of the network here, or zeros, at these places; theirs come back afterwards.
 
     Raises:
         LesionError: nothing changed in any worker, or vLLM keeps a matrix in a way that is not known.

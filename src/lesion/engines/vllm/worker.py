@@ -33,9 +33,6 @@ class LesionWorker:
         """Hang the hooks that serve all edits; gives, as JSON, the attention backend and the device.
 
         `end` is a token that ends an answer, −1 where none does.
-
-        Raises:
-            LesionError: vLLM builds the model in a way that is not known.
         """
         self._lesion = Watch(self.model_runner, blocks, family, name, end)
         return json.dumps(self._lesion.describe())
