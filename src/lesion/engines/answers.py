@@ -62,8 +62,8 @@ def _looked_up(logits: Float[Tensor, "positions vocabulary"], targets: Sequence[
     finite = largest.isfinite() & of_tokens.isfinite().all(-1)
     rows = zip(targets, scores.tolist(), ranks.tolist(), best.tolist(), finite.tolist(), strict=True)
     return [
-        Lookup(tuple(row_scores[: len(its)]), tuple(row_ranks[: len(its)]), token, is_finite)
-        for its, row_scores, row_ranks, token, is_finite in rows
+        Lookup(tuple(row_scores[: len(target)]), tuple(row_ranks[: len(target)]), token, is_finite)
+        for target, row_scores, row_ranks, token, is_finite in rows
     ]
 
 

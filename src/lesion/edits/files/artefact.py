@@ -89,7 +89,7 @@ def save_edit(path: Path | str, edit: Edit, model: Model, *, selected: Sequence[
 def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[Count] | None) -> Path:
     """Write an edit whose selections are fixed, with what is known of its model; see `save_edit`."""
     inputs = inputs_of(edit)
-    tensors = {f"{its.digest}/{name}": vector for its in inputs for name, vector in its.tensors().items()}
+    tensors = {f"{source.digest}/{name}": vector for source in inputs for name, vector in source.tensors().items()}
     for part in of_weights(edit):
         for share in part.selection.top_shares():
             if share.thresholds is not None:
@@ -104,7 +104,7 @@ def write_edit(path: Path | str, edit: Edit, model: MadeFor, selected: Sequence[
             part.selection.digest: part.selection.recipe(lambda given: given.digest) for part in of_weights(edit)
         },
         "model": {**asdict(model), "matrices": {a: asdict(matrix) for a, matrix in model.matrices.items()}},
-        "inputs": [{"digest": its.digest, **its.header()} for its in inputs],
+        "inputs": [{"digest": source.digest, **source.header()} for source in inputs],
         "selected": None
         if selected is None
         else [{"block": c.block, "matrix": c.matrix, "selected": c.selected, "total": c.total} for c in selected],

@@ -64,17 +64,17 @@ class Applied:
 
 def resolve(source: str, revision: str | None = None) -> Path:
     """The folder on this machine in which a model lies; one on the hub is downloaded, weights as safetensors alone."""
-    place = find(source, revision)
-    if place.local:
-        return Path(place.place)
+    located = find(source, revision)
+    if located.local:
+        return Path(located.place)
     from huggingface_hub import snapshot_download
 
     wanted = [f"*{suffix}" for suffix in (*COPIED, ".safetensors")] + sorted(COPIED_NAMES)
     try:
         with quiet():
-            folder = Path(snapshot_download(place.place, revision=place.revision, allow_patterns=wanted))
+            folder = Path(snapshot_download(located.place, revision=located.revision, allow_patterns=wanted))
     except Exception as error:  # what the hub raises has no common base; the reason is kept and said
-        raise explained(error, place, source, "weights") from error
+        raise explained(error, located, source, "weights") from error
     refuse_adapter(folder, source)
     return folder
 

@@ -55,7 +55,7 @@ def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
     _need(to_json(edit) == header["edit"], "its edit is named after another selection, or written in another way")
     _need(label == label_of(edit), "its label is not that of its edit")
     _need({part.selection.digest for part in of_weights(edit)} == set(selections), "it has recipes that nothing uses")
-    _need({its_inputs.digest for its_inputs in inputs_of(edit)} == set(inputs), "it has inputs that nothing uses")
+    _need({observation.digest for observation in inputs_of(edit)} == set(inputs), "it has inputs that nothing uses")
     shares = {share.digest: share for selection in selections.values() for share in selection.top_shares()}
     thresholds = {}
     for name in tensors:
@@ -64,11 +64,11 @@ def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
             if share is None:
                 raise ValueError(f"{name} belongs to no selection")
             thresholds[name.removeprefix("thresholds/")] = _parted(share, tensors[name], model.matrices)
-    for its_inputs in inputs.values():
-        for address, reader in its_inputs.readers.items():
+    for observation in inputs.values():
+        for address, reader in observation.readers.items():
             _need(_MATRIX.fullmatch(address), f"'{address[:40]}' is not the address of a matrix")
             known = model.matrices.get(address)
-            fits = known is None or len(its_inputs.sums[reader].norms) == known.shape[1]
+            fits = known is None or len(observation.sums[reader].norms) == known.shape[1]
             _need(fits, f"the vector of {address} has another length than its matrix")
     _need(not of_spectra(edit) or header["version"] >= 2, "its format knows no truncations")
     for part in of_spectra(edit):
@@ -81,8 +81,8 @@ def understood(header: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
         touches = address in touched or any(selection.touches(address) for selection in selections.values())
         _need(touches, f"nothing touches {address}")
     for selection in selections.values():
-        for its_inputs in selection.inputs:
-            unknown = [a for a in its_inputs.readers if selection.touches(a) and a not in model.matrices]
+        for observation in selection.inputs:
+            unknown = [a for a in observation.readers if selection.touches(a) and a not in model.matrices]
             _need(not unknown, f"it does not say what {unknown[:1]} of its model is")
     return EditFile(
         edit,

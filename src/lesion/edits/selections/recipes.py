@@ -35,10 +35,14 @@ def from_recipe(recipe: Any, inputs: Mapping[str, Inputs]) -> Selection:
     def part(value: Any) -> Selection:
         return from_recipe(value, inputs)
 
+    def pair(values: Any) -> tuple[Selection, Selection]:
+        first, second = values
+        return part(first), part(second)
+
     readers: dict[str, Callable[[Any], Any]] = {
         **dict.fromkeys(("wanda", "mathneuro", "lape"), named),
         **dict.fromkeys(("magnitude", "keep", "bar"), _number),
-        **dict.fromkeys(ALGEBRA, lambda pair: [part(value) for value in pair]),
+        **dict.fromkeys(ALGEBRA, pair),
         "controls": lambda digests: tuple(map(named, _listed(digests))),
         "addresses": lambda value: None if value is None else _addresses(value),
         "random": part,

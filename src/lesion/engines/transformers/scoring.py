@@ -101,4 +101,4 @@ def _contrasts(prefixes: Prefixes, requests: Sequence[Asked]) -> list[Response]:
     computed = prefixes.prefill([request.prompt for request, _ in requests], begins, [column for _, column in requests])
     prefixes.gates.assign_everywhere(BASELINE)
     lookups = looked_up(computed.computed[:, -1], [request.tokens for request, _ in requests], computed.places)
-    return [contrasted(request, its, prefixes.model) for (request, _), its in zip(requests, lookups, strict=True)]
+    return [contrasted(request, lookup, prefixes.model) for (request, _), lookup in zip(requests, lookups, strict=True)]
