@@ -1,22 +1,16 @@
-"""Do two profiles of layer importance agree? Rank correlation and its noise ceiling, permutations, overlap of sets.
+"""Agreement of two profiles of layer importance: rank correlation, noise ceiling, permutations, overlap of sets.
 
-A profile is the drop of accuracy per layer, measured on a few hundred items. Its noise makes any rank correlation
-smaller than that of the true profiles: of two measurements of one and the same profile with the reliabilities r₁ and r₂
-the expectation is about √(r₁·r₂), the *ceiling* (Spearman 1904). The reliability of a model's profile is the mean rank
-correlation of the profiles on two random halves of the items, taken to the full number of items by the formula of
-Spearman and Brown, 2r / (1 + r).
+A profile is the drop of accuracy per layer on a few hundred items. Noise lowers its rank correlation: two measurements
+of one profile with reliabilities r₁ and r₂ are expected to correlate by √(r₁·r₂), the *ceiling* (Spearman 1904). The
+reliability is the mean rank correlation on two random halves of the items, taken to all items by Spearman and Brown's
+formula, 2r / (1 + r). Shared noise makes a child look like its base, so the *corrected* correlation compares the first
+model on one half of the items with the second on the other, over what the halves of each reach between themselves.
 
-A child errs on the items on which its base errs, so noise that both share makes them look alike. The *corrected*
-correlation therefore lays the first model on one half of the items beside the second on the other half, over all
-splits, and divides by what the halves of each model reach between themselves.
-
-Its interval comes from a bootstrap of the items, the same for both models. That adds the noise a second time: a
-reliability r is r / (2 − r) there, so the percentiles are taken around their median, widened by the inverse of
-√(r₁/(2−r₁) · r₂/(2−r₂)), and put around the corrected value. Percentiles of the plain draws would leave the truth out
-nearly always where layers differ little. In simulations of 8 layers and 200 items, with and without shared noise, the
-interval held the true value in 90 to 100 of 100 cases; it lay too high where layers that cost nearly the same stand in
-opposite order, which is the disagreement that noise hides. As an interval of the true correlation it may lie above the
-measured one, which noise lowers.
+Its interval comes from a bootstrap of the items, the same for both models. That adds the noise a second time (a
+reliability r becomes r / (2 − r)), so the percentiles are taken around their median, widened by the inverse of
+√(r₁/(2−r₁) · r₂/(2−r₂)), and put around the corrected value. In simulations of 8 layers and 200 items it held the true
+value in 90 to 100 of 100 cases; it lay too high where layers of nearly equal drop stand in opposite order. As an
+interval of the true correlation it may lie above the measured one.
 """
 
 from __future__ import annotations
@@ -25,7 +19,7 @@ import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt
@@ -46,66 +40,66 @@ EXACT = 8
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """What each layer costs one model on one task, with what the bootstrap and the halves say of its noise.
+    """Drops per layer of one model on one task, with their bootstrap and split halves.
 
     Attributes:
         layers: indices of the layers.
         baseline: accuracy of the unedited model, 0…1.
-        drops: [layers] baseline minus edited accuracy.
-        ranks: [layers] their ranks, ties at the mean; the largest drop has the largest rank.
-        drawn: [draws, layers] drops under resampled items.
-        drawn_baseline: [draws] baseline accuracy under resampled items.
-        halves: [2, splits, layers] drops on the two halves of the items, split at random again and again.
-        reliability: expected rank correlation of two such measurements, 0…1; NaN where the profile ranks nothing.
+        drops: baseline minus edited accuracy.
+        drawn, drawn_baseline: the same under resampled items.
+        halves: drops on the two halves of the items, over random splits.
     """
 
     layers: tuple[int, ...]
     baseline: float
     drops: Float[np.ndarray, " layers"]
-    ranks: Float[np.ndarray, " layers"]
     drawn: Float[np.ndarray, "draws layers"]
     drawn_baseline: Float[np.ndarray, " draws"]
     halves: Float[np.ndarray, "2 splits layers"]
-    reliability: float
+
+    @cached_property
+    def ranks(self) -> Float[np.ndarray, " layers"]:
+        """Of the drops, ties at the mean; the largest drop has the largest rank."""
+        return np.asarray(rankdata(self.drops))
+
+    @cached_property
+    def reliability(self) -> float:
+        """Expected rank correlation of two such measurements (Spearman–Brown), 0…1; NaN for a constant profile."""
+        if np.ptp(self.drops) == 0:
+            return math.nan
+        r = max(0.0, _mean_correlation(*rankdata(self.halves, axis=2)))
+        return 2 * r / (1 + r)
 
     def at(self, layers: Sequence[int]) -> Profile:
         """The profile of some of its layers, in their order, with their own reliability."""
         if tuple(layers) == self.layers:
             return self
         places = [self.layers.index(layer) for layer in layers]
-        drops, halves = self.drops[places], self.halves[:, :, places]
         return Profile(
             tuple(layers),
             self.baseline,
-            drops,
-            rankdata(drops),
+            self.drops[places],
             self.drawn[:, places],
             self.drawn_baseline,
-            halves,
-            _reliability(halves) if np.ptp(drops) > 0 else math.nan,
+            self.halves[:, :, places],
         )
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far two profiles over the same layers agree; NaN where one of them ranks nothing.
+    """How far two profiles over the same layers agree; NaN where one is constant.
 
-    The interval is NaN too where it cannot be measured: the ceiling is below `LEAST`, ties leave no order that could
-    surprise (`p_least` above `ALPHA`), or the bootstrap gives it no width.
+    The interval is NaN too where the ceiling is below `LEAST`, `p_least` above `ALPHA`, or it has no width.
 
     Attributes:
         rho: Spearman's rank correlation of the measured drops.
-        corrected: an estimate for the true profiles, from disjoint halves of the items; −1…1.
-        low: lower end of the interval of the true profiles' rank correlation.
-        high: its upper end.
-        p: one-sided permutation p of "the order of one has nothing to do with that of the other"; small where they
-            agree.
-        p_least: the p of the best agreement that the ties allow: 1/8 where one layer of eight costs everything and
-            all others nothing.
-        ceiling: the rho to expect if both true profiles were the same.
-        same_top: whether the layer with the largest drop is the same (any of those that share the largest).
-        top_share: in which share of the bootstrap draws it is.
-        top_two: how many of the two layers with the largest drops are the same, 0…2; ties count for either.
+        corrected, low, high: estimate for the true profiles, with its interval; −1…1.
+        p: one-sided permutation p of unrelated orders; small where they agree.
+        p_least: p of the best agreement that the ties allow, 1/8 where one layer of eight costs everything.
+        ceiling: expected rho if both true profiles were the same.
+        same_top: whether the layer with the largest drop is the same (any of those tied).
+        top_share: share of the bootstrap draws in which it is.
+        top_two: how many of the two layers with the largest drops are the same; ties count for either.
     """
 
     rho: float
@@ -121,16 +115,12 @@ class Agreement:
 
 
 def profile(right: Bool[np.ndarray, "edits items"], layers: Sequence[int], seed: int) -> Profile:
-    """The profile of a model on a task, with its bootstrap and its reliability.
+    """The profile of a model from rows of right answers: without an edit, then under the edit of each of the layers.
 
-    Args:
-        right: whether each item is answered rightly: the first row without an edit, the others under the edit of each
-            layer.
-        layers: which layers these are.
-        seed: of the draws; profiles over the same items under the same seed are resampled together.
+    Profiles over the same items under the same seed are resampled together.
 
     Raises:
-        LesionError: there are no items, or not a row for every layer and the baseline.
+        LesionError: there are no items, or the rows are not the baseline and one per layer.
     """
     if len(right) != len(layers) + 1 or right.shape[1] == 0:
         raise LesionError(
@@ -140,26 +130,17 @@ def profile(right: Bool[np.ndarray, "edits items"], layers: Sequence[int], seed:
     lost = right[0].astype(np.float64) - right[1:].astype(np.float64)
     # Counts of items are whole numbers, so ties are exact; they are divided last.
     drops = lost.sum(axis=1) / items
-    halves = _on_halves(lost, seed)
-    return Profile(
-        tuple(layers),
-        float(right[0].mean()),
-        drops,
-        rankdata(drops),
-        *_resampled(lost, right[0].astype(np.float64), seed),
-        halves,
-        _reliability(halves) if np.ptp(drops) > 0 else math.nan,
-    )
+    both = np.concatenate([lost, right[:1].astype(np.float64)]).T
+    drawn = np.concatenate([weights.astype(np.float64) @ both for weights in _weights(items, seed)]) / items
+    first = _halves(items, seed)
+    second = 1 - first if items > 1 else first  # an item alone is both halves
+    halves = np.stack([half @ lost.T / np.maximum(half.sum(axis=1, keepdims=True), 1) for half in (first, second)])
+    return Profile(tuple(layers), float(right[0].mean()), drops, drawn[:, :-1], drawn[:, -1], halves)
 
 
 def agreement(first: Profile, second: Profile, level: float = 0.95, seed: int = 0) -> Agreement:
-    """Rank correlation of two profiles over the same layers, with interval, permutation p and ceiling.
-
-    Args:
-        first: a profile.
-        second: another over the same layers, with as many draws.
-        level: coverage aimed at.
-        seed: of the permutations where they are drawn.
+    """Rank correlation of two profiles over the same layers, with interval, permutation p (drawn by the seed) and
+    ceiling.
 
     Raises:
         LesionError: the layers differ, or there are fewer than two.
@@ -191,15 +172,10 @@ def agreement(first: Profile, second: Profile, level: float = 0.95, seed: int = 
 
 
 def permutation_p(first: Float[np.ndarray, " layers"], second: Float[np.ndarray, " layers"], seed: int = 0) -> float:
-    """One-sided p: how often a random order of the second agrees with the first at least as well.
+    """One-sided p: how often a random order of the second ranks agrees with the first at least as well.
 
-    Exact over all orders up to `EXACT` layers; beyond, of `PERMUTATIONS` drawn by the seed, the observed one counted in
-    (Phipson and Smyth 2010), so it is never 0. NaN where one of the two is constant.
-
-    Args:
-        first: ranks.
-        second: ranks of the same layers.
-        seed: of the draws.
+    Exact over all orders up to `EXACT` layers; beyond, from `PERMUTATIONS` draws, the observed order counted in
+    (Phipson and Smyth 2010). NaN where one of the two is constant.
     """
     if np.ptp(first) == 0 or np.ptp(second) == 0:
         return math.nan
@@ -212,14 +188,12 @@ def permutation_p(first: Float[np.ndarray, " layers"], second: Float[np.ndarray,
 
 @dataclass(frozen=True)
 class Overlap:
-    """Layers in two sets, against sets of these sizes drawn at random.
+    """Layers in two sets (`shared`), against random sets of these sizes; NaN where a set is empty.
 
     Attributes:
-        shared: the layers in both.
-        expected: how many would be shared by chance, on average.
-        p: chance of at least as many (hypergeometric); NaN where a set is empty.
-        p_least: the smallest p that sets of these sizes can have, that of the largest possible overlap: 1/56 for five
-            layers of eight, however alike the models are.
+        expected: mean number shared by chance.
+        p: chance of at least as many (hypergeometric).
+        p_least: p of the largest possible overlap, the smallest there can be: 1/56 for five layers of eight.
     """
 
     shared: tuple[int, ...]
@@ -229,13 +203,7 @@ class Overlap:
 
 
 def overlap(layers: int, first: Collection[int], second: Collection[int]) -> Overlap:
-    """The layers that two sets share, against chance.
-
-    Args:
-        layers: number of layers that either set could be made of.
-        first: indices.
-        second: indices.
-    """
+    """The layers that two sets share of `layers` possible ones, against chance."""
     shared = tuple(sorted(set(first) & set(second)))
     if not first or not second:
         return Overlap(shared, 0.0, math.nan, math.nan)
@@ -245,58 +213,48 @@ def overlap(layers: int, first: Collection[int], second: Collection[int]) -> Ove
 
 
 def joint_overlap(layers: int, base: Collection[int], others: Sequence[Collection[int]]) -> Overlap:
-    """The overlaps of one set with several others, summed: what if that one lay anywhere else?
+    """The overlaps of a base's set with several others, summed: what if the base's set lay anywhere else?
 
-    The others stay as they are and the base's set is drawn at random. So it does not count as evidence that children
-    agree among themselves, which they would through an architecture or data they share, whatever the base: with one
-    critical layer among eight, three children that share it have p = 1/8, as a single one has.
-
-    Args:
-        layers: number of layers that a set could be made of.
-        base: the set that all are compared with.
-        others: the others, of layers 0 … layers − 1; empty ones say nothing about chance and do not
-            count in the sums.
+    The others stay as they are and the base's set is drawn at random. So agreement among the others alone is no
+    evidence: with one critical layer of eight, three children that share it have p = 1/8, as one has. Empty others do
+    not count.
 
     Returns:
-        The layers shared by all, none where one of the others is empty; the expected sum of the overlaps; the p of so
-        large a sum: exact, from the number of sets of the base's size with each sum; and that of the largest sum.
+        The layers shared by all, the expected sum of the overlaps, the exact p of so large a sum, and that of the
+        largest.
     """
-    told = [set(other) for other in others if other]
-    if not base or not told:
+    sets = [set(other) for other in others if other]
+    if not base or not sets:
         return Overlap((), 0.0, math.nan, math.nan)
-    size, weights = len(set(base)), [sum(layer in other for other in told) for layer in range(layers)]
+    size, weights = len(set(base)), [sum(layer in other for other in sets) for layer in range(layers)]
     # ways[k][s]: how many sets of k of the layers looked at so far have the sum s; whole numbers, so exact.
     ways = [[1] + [0] * sum(weights), *([0] * (1 + sum(weights)) for _ in range(size))]
     for weight in weights:
         for k in range(size, 0, -1):
             for sum_ in range(sum(weights), weight - 1, -1):
                 ways[k][sum_] += ways[k - 1][sum_ - weight]
-    total = sum(len(set(base) & other) for other in told)
+    total = sum(len(set(base) & other) for other in sets)
     shared = tuple(sorted(set(base).intersection(*others)))
-    expected = sum(size * len(other) / layers for other in told)
+    expected = sum(size * len(other) / layers for other in sets)
     largest = sum(sorted(weights)[-size:])
     p, p_least = (sum(ways[size][reached:]) / math.comb(layers, size) for reached in (total, largest))
     return Overlap(shared, expected, p, p_least)
 
 
 def _corrected(first: Profile, second: Profile) -> float:
-    """The rank correlation of the true profiles: that of disjoint halves over what the halves of each reach."""
-    reached = _ceiling(*(one.reliability / (2 - one.reliability) for one in (first, second)))
+    """Rank correlation of the true profiles: that of disjoint halves over what the halves of each reach."""
+    reached = _attenuation(first, second)
     return min(1.0, max(-1.0, _crossed(first, second) / reached)) if reached > 0 else math.nan
 
 
 def _interval(first: Profile, second: Profile, level: float, corrected: float) -> tuple[float, float]:
-    """The corrected value and around it the percentiles of the bootstrap draws, widened as they are attenuated.
-
-    NaN where both ends coincide: draws that are all alike, as ties and a clipped end make them, tell no uncertainty.
-    """
-    twice = _ceiling(*(one.reliability / (2 - one.reliability) for one in (first, second)))
+    """Percentiles of the bootstrap, widened as they are attenuated, around the corrected value; NaN without width."""
     drawn = _correlations(rankdata(first.drawn, axis=1), rankdata(second.drawn, axis=1))
     drawn = drawn[~np.isnan(drawn)]
     if math.isnan(corrected) or 2 * drawn.size < len(first.drawn):
         return math.nan, math.nan
     low, middle, high = np.quantile(drawn, [(1 - level) / 2, 0.5, (1 + level) / 2])
-    ends = np.clip(corrected + (np.array([low, high]) - middle) / twice, -1.0, 1.0)
+    ends = np.clip(corrected + (np.array([low, high]) - middle) / _attenuation(first, second), -1.0, 1.0)
     return (float(ends[0]), float(ends[1])) if ends[1] - ends[0] > 1e-9 else (math.nan, math.nan)
 
 
@@ -304,28 +262,20 @@ def _ceiling(first: float, second: float) -> float:
     return math.sqrt(first * second) if first * second >= 0 else math.nan  # NaN is not >= 0
 
 
-def _on_halves(lost: Float[np.ndarray, "layers items"], seed: int) -> Float[np.ndarray, "2 splits layers"]:
-    """Drops on the first and on the other half of every split; an item alone is both halves."""
-    one = _halves(lost.shape[1], seed)
-    other = 1 - one if lost.shape[1] > 1 else one
-    return np.stack([half @ lost.T / np.maximum(half.sum(axis=1, keepdims=True), 1) for half in (one, other)])
+def _attenuation(first: Profile, second: Profile) -> float:
+    """√(r₁/(2−r₁) · r₂/(2−r₂)): what the noise of halves, or of a bootstrap, leaves of a correlation."""
+    return _ceiling(*(each.reliability / (2 - each.reliability) for each in (first, second)))
 
 
 def _crossed(first: Profile, second: Profile) -> float:
-    """The mean rank correlation of the first on one half of the items with the second on the other half.
-
-    A half without any drop agrees with nothing.
-    """
-    ranks = [rankdata(one.halves, axis=2) for one in (first, second)]
-    found = _correlations(ranks[0], ranks[1][::-1])
-    return float(np.where(np.isnan(found), 0.0, found).mean())
+    """Mean rank correlation of the first on one half of the items with the second on the other."""
+    return _mean_correlation(rankdata(first.halves, axis=2), rankdata(second.halves, axis=2)[::-1])
 
 
-def _reliability(halves: Float[np.ndarray, "2 splits layers"]) -> float:
-    """Spearman–Brown of the mean rank correlation of two halves; 0 where the halves contradict each other."""
-    found = _correlations(*rankdata(halves, axis=2))
-    r = max(0.0, float(np.where(np.isnan(found), 0.0, found).mean()))
-    return 2 * r / (1 + r)
+def _mean_correlation(first: Float[np.ndarray, "*draws layers"], second: Float[np.ndarray, "*draws layers"]) -> float:
+    """Mean correlation along the last axis; 0 where one side is constant."""
+    correlations = _correlations(first, second)
+    return float(np.where(np.isnan(correlations), 0.0, correlations).mean())
 
 
 def _correlations(
@@ -336,24 +286,14 @@ def _correlations(
     b = second - second.mean(axis=-1, keepdims=True)
     scale = np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.where(scale > 0, (a * b).sum(axis=-1) / scale, np.nan)
-    return np.asarray(np.clip(found, -1.0, 1.0))
+        correlations = np.where(scale > 0, (a * b).sum(axis=-1) / scale, np.nan)
+    return np.asarray(np.clip(correlations, -1.0, 1.0))
 
 
 def _tops(drops: Float[np.ndarray, "*draws layers"], count: int = 1) -> Bool[np.ndarray, "*draws layers"]:
     """Which layers have the largest drops; more than `count` where some share them."""
     least = np.sort(drops, axis=-1)[..., [-count]]
     return np.asarray(drops >= least - 1e-12)
-
-
-def _resampled(
-    lost: Float[np.ndarray, "layers items"], right: Float[np.ndarray, " items"], seed: int
-) -> tuple[Float[np.ndarray, "draws layers"], Float[np.ndarray, " draws"]]:
-    """Drops and baseline accuracy under every draw of the items."""
-    items = lost.shape[1]
-    both = np.concatenate([lost, right[None]]).T
-    drawn = np.concatenate([weights.astype(np.float64) @ both for weights in _weights(items, seed)]) / items
-    return drawn[:, :-1], drawn[:, -1]
 
 
 @lru_cache(maxsize=4)

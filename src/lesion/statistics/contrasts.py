@@ -24,10 +24,9 @@ class Contrast:
 
 
 def difference_of_drops(first: Drop, second: Drop) -> Contrast:
-    """One drop minus another on other items, with an interval from those of the two.
+    """One drop minus another on other items; the level is that of the two drops' intervals.
 
     The limits recover each drop's variance near the limit that counts (Newcombe 1998, method 10; Zou and Donner 2008).
-    Both intervals must be of the same level, which is then that of the result.
     """
     value = first.drop - second.drop
     low = value - math.hypot(first.drop - first.low, second.high - second.drop)
@@ -38,42 +37,31 @@ def difference_of_drops(first: Drop, second: Drop) -> Contrast:
 def beyond_random(
     edited: Bool[np.ndarray, " items"], random: Bool[np.ndarray, "draws same_items"], level: float = 0.95
 ) -> Contrast:
-    """How much less accurate an edit is than its matched random controls on the same items.
+    """How much less accurate an edit is than its matched random controls on the same items: the mean paired drop to it.
 
-    The mean over draws of the paired drop from the random control to the edit. Its limits join two doubts, as square
-    roots of sums of squares: the mean reach of the draws' own score intervals (`paired_drop`; the items are the same
-    for all draws, so their noise does not average out), and what draws differ by, √(variance / draws) times Student's
-    quantile: another draw of random weights might have done something else. A single draw cannot tell the latter. The
-    interval errs on the wide side, and has width also where no item tells edit and controls apart.
-
-    Args:
-        edited: [items] whether the edited model is right.
-        random: [draws, items] whether each random control is right on the same items.
-        level: coverage aimed at.
+    The limits combine, as square roots of sums of squares, the mean reach of the draws' score intervals (`paired_drop`;
+    the draws share the items, so this noise does not average out) and their spread, √(variance / draws) times Student's
+    quantile, which a single draw cannot show. The interval errs on the wide side, and always has width.
 
     Raises:
         LesionError: there are no items or no draws, or their numbers differ.
     """
     if random.ndim != 2 or random.shape[1:] != edited.shape or random.size == 0:
         raise LesionError("An edit and its random controls need the same items, at least one, and at least one draw.")
-    found = [paired_drop(one, edited, level) for one in random]
-    value = float(np.mean([one.drop for one in found]))
+    drops = [paired_drop(control, edited, level) for control in random]
+    value = float(np.mean([each.drop for each in drops]))
     between = 0.0
-    if len(found) > 1:
-        spread = float(np.std([one.drop for one in found], ddof=1)) / math.sqrt(len(found))
-        between = float(student.isf((1 - level) / 2, len(found) - 1)) * spread
-    below = float(np.mean([one.drop - one.low for one in found]))
-    above = float(np.mean([one.high - one.drop for one in found]))
+    if len(drops) > 1:
+        spread = float(np.std([each.drop for each in drops], ddof=1)) / math.sqrt(len(drops))
+        between = float(student.isf((1 - level) / 2, len(drops) - 1)) * spread
+    below = float(np.mean([each.drop - each.low for each in drops]))
+    above = float(np.mean([each.high - each.drop for each in drops]))
     low, high = value - math.hypot(below, between), value + math.hypot(above, between)
     return Contrast(value, max(-1.0, low), min(1.0, high))
 
 
 def mean(values: Float[np.ndarray, " items"], level: float = 0.95) -> Contrast:
-    """The mean of a number over items with Student's interval; infinite limits of a single item, NaN where one is NaN.
-
-    Args:
-        values: [items] one number an item: a difference, a probability.
-        level: coverage aimed at.
+    """The mean over items with Student's interval; infinite limits for a single item, NaN where a value is NaN.
 
     Raises:
         LesionError: there are no items.
@@ -88,17 +76,11 @@ def mean(values: Float[np.ndarray, " items"], level: float = 0.95) -> Contrast:
 
 
 def perplexity(scores: Float[np.ndarray, " items"], tokens: Int[np.ndarray, " items"], level: float = 0.95) -> Contrast:
-    """exp of the mean negative log-probability a token, with an interval from the spread between stretches of text.
+    """exp of the mean negative log-probability per token, with an interval from the spread between stretches of text.
 
-    Infinite where the log-probability of a stretch is not finite; of one stretch the interval is 0 to infinity.
-
-    The mean is a ratio of two sums over stretches; its variance is the linearised one (Cochran 1977, section 2.11), and
-    the interval is symmetric for the logarithm.
-
-    Args:
-        scores: [items] summed log-probability of each stretch, nats.
-        tokens: [items] number of tokens of each.
-        level: coverage aimed at.
+    The variance of the mean, a ratio of two sums over stretches, is the linearised one (Cochran 1977, section 2.11);
+    the interval is symmetric for the logarithm. Infinite where a log-probability is not finite; one stretch has the
+    interval 0 to infinity. `scores` are summed log-probabilities of the stretches, in nats.
 
     Raises:
         LesionError: there is no token.
@@ -112,17 +94,9 @@ def perplexity_ratio(
     tokens: Int[np.ndarray, " items"],
     level: float = 0.95,
 ) -> Contrast:
-    """The edited perplexity over the baseline's, on the same stretches, with a paired interval; 1 is no change.
+    """Edited perplexity over the baseline's on the same stretches, with a paired interval; 1 is no change.
 
-    Infinite where a log-probability of either is not finite.
-
-    Args:
-        baseline, edited: [items] summed log-probability of each stretch, nats.
-        tokens: [items] number of tokens of each.
-        level: coverage aimed at.
-
-    Raises:
-        LesionError: there is no token.
+    `baseline` and `edited` are summed log-probabilities in nats; all else is as for `perplexity`.
     """
     return _exp_ratio(baseline.astype(np.float64) - edited.astype(np.float64), tokens, level)
 

@@ -1,17 +1,16 @@
-"""What is critical: an exact paired test of how much of the baseline's accuracy an edit takes, and what it can find.
+"""What is critical: an exact paired test of how much of the baseline's accuracy an edit takes, and its power.
 
 The hypothesis of a cell, an edit on a task, is p_edit ≥ kept · p_baseline with kept = 1 − share: the edit takes at most
-`share` of the baseline's accuracy. On every item the score is kept · b − e, with b and e whether the unedited and the
-edited model are right.
+`share` of the baseline's accuracy. An item's score is kept · b − e, with b and e whether the unedited and the edited
+model are right.
 
-Only items that at least one of the two has right say anything. Given their number m, they fall into lost (only the
-baseline right), retained (both) and won (only the edit right) with chances that at the edge of the hypothesis depend on
-one unknown q, the chance of *won*: retained has kept − (1 + kept) q and lost has 1 − kept + kept q, with q between 0
-and kept / (1 + kept). The statistic is the score of the ratio of two paired proportions with its variance fitted under
-the hypothesis (Nam & Blackwelder 2002; Tang, Tang & Chan 2003). p is the largest chance, over all q, of a statistic at
-least as large as the one observed. So the test holds its level for every number of items, every baseline and every
-correlation, and at the small levels that Holm's correction asks for, where the normal approximation of the same score
-does not (`benchmarks/critical.py`).
+Only the m items that at least one of the two has right say anything. They fall into lost (only the baseline right),
+retained (both) and won (only the edit right). At the edge of the hypothesis their chances depend on one unknown q, the
+chance of *won*, between 0 and kept / (1 + kept): retained has kept − (1 + kept) q and lost has 1 − kept + kept q. The
+statistic is the score of the ratio of two paired proportions with its variance fitted under the hypothesis (Nam &
+Blackwelder 2002; Tang, Tang & Chan 2003). p is the largest chance, over all q, of a statistic at least as large as the
+one observed. So the test holds its level for every number of items, baseline and correlation, also at the small levels
+of Holm's correction, where the normal approximation of the score does not (`benchmarks/critical.py`).
 """
 
 from __future__ import annotations
@@ -39,13 +38,7 @@ TIED = 1e-9  # statistics that differ by no more than rounding are equal
 
 @dataclass(frozen=True)
 class Pairs:
-    """The items that at least one of two models has right.
-
-    Attributes:
-        lost: items that only the baseline has right.
-        retained: items that both have right.
-        won: items that only the edited model has right.
-    """
+    """How many items the baseline alone (`lost`), both (`retained`) or the edited model alone (`won`) has right."""
 
     lost: int
     retained: int
@@ -53,11 +46,7 @@ class Pairs:
 
 
 def pairs(baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " same_items"]) -> Pairs:
-    """Count the pairs of one edit on one task.
-
-    Args:
-        baseline: [items] whether the unedited model is right on each item.
-        edited: [items] whether the edited model is right on the same items, in the same order.
+    """Count the pairs of one edit on one task; both rows are [items], whether each is right, in the same order.
 
     Raises:
         LesionError: the two are not of the same length.
@@ -68,19 +57,15 @@ def pairs(baseline: Bool[np.ndarray, " items"], edited: Bool[np.ndarray, " same_
             f" {edited.size}."
         )
     counts = (baseline & ~edited, baseline & edited, ~baseline & edited)
-    return Pairs(*(int(np.count_nonzero(one)) for one in counts))
+    return Pairs(*(int(np.count_nonzero(each)) for each in counts))
 
 
-def p_critical(found: Pairs, share: float = SHARE) -> float:
+def p_critical(counts: Pairs, share: float = SHARE) -> float:
     """p of the hypothesis that an edit takes at most `share` of the baseline's accuracy.
 
-    Args:
-        found: the counts of the pairs.
-        share: of the baseline's accuracy, between 0 and 1.
-
     Returns:
-        The largest chance under the hypothesis of a score at least as large as the one observed, given the number of
-        items that either model has right; 1 where the observed loss is no larger than the share.
+        The largest chance under the hypothesis of a score at least as large as observed, given the number of items that
+        either model has right; 1 where the observed loss is no larger than the share.
 
     Raises:
         UsageError: the share does not lie between 0 and 1.
@@ -88,9 +73,9 @@ def p_critical(found: Pairs, share: float = SHARE) -> float:
     """
     if not 0.0 < share < 1.0:
         raise UsageError(f"The share of the accuracy that is lost lies between 0 and 1, not {share:g}.")
-    if min(found.lost, found.retained, found.won) < 0:
-        raise LesionError(f"Counts of pairs cannot be negative; got {found}.")
-    return _p(found.lost, found.retained, found.won, 1.0 - share)
+    if min(counts.lost, counts.retained, counts.won) < 0:
+        raise LesionError(f"Counts of pairs cannot be negative; got {counts}.")
+    return _p(counts.lost, counts.retained, counts.won, 1.0 - share)
 
 
 @lru_cache(maxsize=65536)
@@ -125,12 +110,8 @@ def score(
 
     The sum of kept · b − e over its standard deviation at the maximum-likelihood fit of q under p_edit = kept ·
     p_baseline, a root of a quadratic equation (Nam & Blackwelder 2002). About standard normal at the edge.
-
-    Args:
-        lost, retained, won: [cells] counts of pairs, at least one pair a cell.
-        kept: the share of the baseline's accuracy that is left at the edge of the hypothesis.
     """
-    lost, retained, won = (np.asarray(one, dtype=np.float64) for one in (lost, retained, won))
+    lost, retained, won = (np.asarray(counts, dtype=np.float64) for counts in (lost, retained, won))
     m = lost + retained + won
     square = kept * (1 + kept) * m
     linear = won * (2 * kept**2 - 1) + kept**2 * lost - (1 - kept**2) * retained
@@ -140,12 +121,11 @@ def score(
     with np.errstate(divide="ignore", invalid="ignore"):
         q = np.where(linear >= 0, (root + linear) / (2 * square), 2 * constant / (root - linear))
     variance = kept * m * (1 - kept + (1 + kept) * q)
-    result: Float[np.ndarray, " cells"] = (kept * (lost + retained) - retained - won) / np.sqrt(variance)
-    return result
+    return np.asarray((kept * (lost + retained) - retained - won) / np.sqrt(variance))
 
 
 def _most_retained(m: int, statistic: float, kept: float) -> Int[np.ndarray, " won"]:
-    """[won = 0…] the most retained items with which the score still reaches `statistic`, of m items; none: left out.
+    """[won = 0…] the most retained items of m with which the score still reaches `statistic`; none: left out.
 
     The score falls as retained or won items replace lost ones, so bisection finds them and the first miss is the last.
     """
@@ -162,7 +142,7 @@ def _most_retained(m: int, statistic: float, kept: float) -> Int[np.ndarray, " w
 def _chances(
     m: int, most: Int[np.ndarray, " won"], angles: Float[np.ndarray, " grid"], kept: float
 ) -> Float[np.ndarray, " grid"]:
-    """[grid] the chance that a score is in the tail `most`, at q = kept / (1 + kept) · sin² of every angle."""
+    """Chance that a score is in the tail `most`, at q = kept / (1 + kept) · sin² of every angle."""
     q = (kept / (1 + kept) * np.sin(angles) ** 2)[:, None]
     won = np.arange(len(most))
     ways = gammaln(m + 1) - gammaln(won + 1) - gammaln(m - won + 1)
@@ -171,40 +151,25 @@ def _chances(
     retained = np.clip((kept - (1 + kept) * q) / (1 - q), 0.0, 1.0)
     # SciPy's bdtr takes whole trials as integers.
     tails = bdtr(most.astype(np.float64), (m - won).astype(np.int64), retained)
-    total: Float[np.ndarray, " grid"] = (np.exp(ways + log_won) * tails).sum(axis=1)
-    return total
+    return np.asarray((np.exp(ways + log_won) * tails).sum(axis=1))
 
 
 def critical(p_corrected: float, alpha: float = ALPHA) -> bool:
-    """Whether a place is critical for a task: the edit takes more than a share of the baseline's accuracy.
-
-    Args:
-        p_corrected: of `p_critical`, corrected over the layers of one model × task × unit × factor (`holm`).
-        alpha: the chance of any false call among them.
-    """
+    """Whether a p of `p_critical`, corrected over the layers of a model × task × unit × factor, is critical."""
     return p_corrected <= alpha
 
 
 def critical_cells(cells: Sequence[Pairs], missing: int = 0, share: float = SHARE) -> list[bool]:
-    """Which cells of one family are critical, were the share another.
-
-    Args:
-        cells: the pairs of every cell.
-        missing: cells of the family without answers; they count as tests.
-        share: of the baseline's accuracy.
-    """
-    corrected = holm([*(p_critical(one, share) for one in cells), *[1.0] * missing])
+    """Which cells of one family are critical for a given share; `missing` cells without answers count as tests."""
+    corrected = holm([*(p_critical(cell, share) for cell in cells), *[1.0] * missing])
     return [critical(p) for p in corrected[: len(cells)]]
 
 
 @lru_cache(maxsize=4096)
 def fewest_right(tests: int, alpha: float = ALPHA, share: float = SHARE) -> int:
-    """The fewest items that the baseline must have right for an edit that leaves no right answer to be critical.
+    """The fewest items the baseline must have right for an edit that leaves none right to be critical among `tests`.
 
-    Args:
-        tests: cells of the family; the correction is that of Holm's first step.
-        alpha: the chance of any false call among them.
-        share: of the baseline's accuracy.
+    The correction is that of Holm's first step.
     """
     right = 1
     while p_critical(Pairs(right, 0, 0), share) * tests > alpha:
@@ -218,15 +183,8 @@ def smallest_loss(
 ) -> float | None:
     """The smallest loss, as a share of the baseline's accuracy, that is called critical with a chance of `power`.
 
-    Exact for an edit that wins no item and takes each of the baseline's right answers with the same chance, and that
-    has to pass Holm's first step, at α / tests; where other layers are critical too, smaller losses suffice.
-
-    Args:
-        right: items that the baseline has right.
-        tests: cells of the family.
-        power: between 0 and 1.
-        alpha: the chance of any false call among them.
-        share: of the baseline's accuracy.
+    Exact for an edit that wins no item, takes each of the `right` answers with the same chance and has to pass Holm's
+    first step, at α / tests; where other layers are critical too, smaller losses suffice.
 
     Returns:
         A share in 0…1; None where even an edit that leaves no right answer cannot be critical.
@@ -254,13 +212,9 @@ def rule(alpha: float = ALPHA, share: float = SHARE) -> str:
 
 
 def out_of_reach(model: str, task: str, right: int, items: int, tests: int) -> str | None:
-    """A warning where no place can be critical, whatever its edit does; None where one can.
+    """A warning where no place of a model on a task can be critical, whatever its edit does; None where one can.
 
-    Args:
-        model, task: their names.
-        right: items that the baseline has right.
-        items: how many were asked.
-        tests: cells of the largest family of the task.
+    The baseline has `right` of `items` right, and the largest family of the task has `tests` cells.
     """
     needed = fewest_right(tests)
     if right >= needed:

@@ -23,19 +23,12 @@ def normalised_mutual_information(
 ) -> float:
     """Mutual information of two labellings over a mean of their entropies: 1 where they are the same, 0 if unrelated.
 
-    I(a; b) / mean(H(a), H(b)), the mean as asked for (Vinh et al. 2010, table 2). As in scikit-learn, two labellings
-    with one class each are the same (1), and one class against several is 0. Unrelated labellings of few tokens do
-    not reach 0: that floor is what `drift` gives as `null`.
-
-    Args:
-        a, b: a label for every token, numbers or text; which label is which does not matter.
-        normalisation: `arithmetic`, `geometric`, `min` or `max`.
-
-    Returns:
-        0…1, in nats over nats; float64.
+    I(a; b) / mean(H(a), H(b)) (Vinh et al. 2010, table 2), with one of `NORMALISATIONS` as mean; float64. As in
+    scikit-learn, two labellings with one class each are the same (1), and one class against several is 0. Unrelated
+    labellings of few tokens do not reach 0 (`shuffled`).
 
     Raises:
-        UsageError: other lengths, or no such normalisation.
+        UsageError: the lengths differ, or there is no such normalisation.
     """
     if normalisation not in NORMALISATIONS:
         raise UsageError(
@@ -54,10 +47,9 @@ def shuffled(
     rng: np.random.Generator,
     normalisation: str = "arithmetic",
 ) -> Float64[np.ndarray, " times"]:
-    """The same information where tokens have no relation: `b` is permuted over the tokens, `times` times.
+    """The same information where `b` is permuted over the tokens, `times` times: the floor that chance alone gives.
 
-    The sizes of both labellings stay, so this is what chance alone gives for them: a floor of NMI. With them stay the
-    entropies; of a permutation only its table is counted, and c log c of every count is looked up.
+    Sizes and entropies stay; only the table of a permutation is counted, and c log c of every count is looked up.
     """
     (first, ka), (second, kb) = _codes(a), _codes(b)
     if min(ka, kb) <= 1:
@@ -66,14 +58,14 @@ def shuffled(
     counts = np.arange(tokens + 1, dtype=np.float64)
     logs = counts * np.log(np.maximum(counts, 1))
     rows, columns = np.bincount(first), np.bincount(second)
-    one, other = (math.log(tokens) - float(logs[sizes].sum()) / tokens for sizes in (rows, columns))
-    mean = _mean_of(one, other, normalisation)
+    entropies = [math.log(tokens) - float(logs[sizes].sum()) / tokens for sizes in (rows, columns)]
+    mean = _mean_of(entropies[0], entropies[1], normalisation)
     cells = first * kb
-    found = np.empty(times)
+    information = np.empty(times)
     for time in range(times):
         joint = math.log(tokens) - float(logs[np.bincount(cells + rng.permutation(second))].sum()) / tokens
-        found[time] = min(1.0, max(0.0, one + other - joint) / mean)
-    return found
+        information[time] = min(1.0, max(0.0, entropies[0] + entropies[1] - joint) / mean)
+    return information
 
 
 def _codes(labels: Shaped[np.ndarray, " tokens"]) -> tuple[Int[np.ndarray, " tokens"], int]:
@@ -110,12 +102,10 @@ def _entropy(shares: Float64[np.ndarray, " classes"]) -> float:
 
 
 def cosine(x: Float[np.ndarray, "tokens width"], y: Float[np.ndarray, "same_tokens same_width"]) -> float:
-    """The mean over tokens of the cosine between a token's vector in `x` and in `y`; float64, piece by piece.
-
-    A vector of zeros has no direction; its cosine counts as 0.
+    """The mean over tokens of the cosine of a token's vectors in `x` and `y`; float64; a vector of zeros counts as 0.
 
     Raises:
-        UsageError: other shapes, or no tokens.
+        UsageError: the shapes differ, or there are no tokens.
     """
     if x.shape != y.shape or not len(x):
         raise UsageError(f"Cosines compare vectors of the same tokens; got {list(x.shape)} and {list(y.shape)}.")
@@ -136,11 +126,10 @@ def linear_cka(x: Float[np.ndarray, "tokens width_x"], y: Float[np.ndarray, "sam
     which have the same norms, the smaller are made, a stripe at a time.
 
     Returns:
-        0…1; 1 for the same vectors up to rotation, shift and one scale. NaN where all vectors of a side are equal,
-        which leaves nothing to align.
+        0…1; 1 for the same vectors up to rotation, shift and one scale. NaN where all vectors of a side are equal.
 
     Raises:
-        UsageError: another number of tokens, or none.
+        UsageError: the numbers of tokens differ, or there are none.
     """
     if len(x) != len(y) or not len(x):
         raise UsageError(f"CKA compares vectors of the same tokens; got {len(x)} and {len(y)} of them.")
@@ -148,7 +137,7 @@ def linear_cka(x: Float[np.ndarray, "tokens width_x"], y: Float[np.ndarray, "sam
 
 
 class Alignment:
-    """Linear CKA of many sets of vectors with one and the same `x`, whose own norm is taken once."""
+    """Linear CKA of many sets of vectors with one `x`, whose own norm is computed once."""
 
     def __init__(self, x: Float[np.ndarray, "tokens width_x"]) -> None:
         self.x = x
@@ -197,13 +186,13 @@ class Alignment:
 
 def _kernel(x: Any, mean: Any, rows: slice) -> Float64[np.ndarray, "rows tokens"]:
     """Some rows of X̃X̃ᵀ."""
-    found: Any = np.zeros((len(x[rows]), len(x)))
+    kernel: Any = np.zeros((len(x[rows]), len(x)))
     columns = max(1, _PIECE // len(x))
     for start in range(0, x.shape[1], columns):
         piece = slice(start, start + columns)
         centred = x[:, piece].astype(np.float64) - mean[piece]
-        found += centred[rows] @ centred.T
-    return np.asarray(found)
+        kernel += centred[rows] @ centred.T
+    return np.asarray(kernel)
 
 
 def _mean(x: Any) -> Float64[np.ndarray, " width"]:
@@ -211,5 +200,5 @@ def _mean(x: Any) -> Float64[np.ndarray, " width"]:
 
 
 def _noise(x: Any, mean: Any) -> float:
-    """What ‖X̃ᵀX̃‖² is at most where the rows of X are equal and only their mean was rounded."""
+    """The largest ‖X̃ᵀX̃‖² where the rows of X are equal and only their mean was rounded."""
     return float((len(x) * np.vdot(mean, mean) * np.finfo(np.float64).eps ** 2) ** 2) * 16

@@ -1,9 +1,8 @@
 """k-means: clusters of many vectors with the least summed squared distance, from several starts at once.
 
-The starts begin in a subspace (`seeding.py`). The best few go on with all dimensions, by Hartigan's rule (1975) before
-Lloyd's: a point moves where that lowers the sum although its going and coming moves both centres. Where Hartigan's rule
-finds nothing to move, Lloyd's does not either, but not the other way round: in many dimensions a point pulls the centre
-of its cluster so near to itself that Lloyd stops far from the best (Telgarsky & Vattani 2010).
+The starts begin in a subspace (`kmeans_seeding.py`). The best few go on with all dimensions, by Hartigan's rule (1975)
+before Lloyd's: a point moves where that lowers the sum although its going and coming moves both centres. Lloyd's rule
+stops earlier: in many dimensions a point pulls the centre of its cluster towards itself (Telgarsky & Vattani 2010).
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ class Clustering:
     """Clusters of points.
 
     Attributes:
-        labels: [tokens] the cluster of every point, from 0: the one whose centre is nearest, as far as float32 tells.
-        centres: [clusters, width] the mean of every cluster.
-        inertia: summed squared distances of the points to the centres of their clusters; float64.
-        iterations: steps of the start that won, with all dimensions.
+        labels: the cluster of every point, from 0: that of the nearest centre in float32.
+        centres: the mean of every cluster.
+        inertia: summed squared distances of the points to their centres; float64.
+        iterations: steps of the winning start, with all dimensions.
     """
 
     labels: Int[np.ndarray, " tokens"]
@@ -64,13 +63,13 @@ def kmeans(
     Args:
         points: one vector a token.
         clusters: how many.
-        starts: how many seedings are tried. All are compared after a few steps, the best five again after
-            exchanges of centres, and the best two of those to the end.
+        starts: seedings tried. All are compared after a few steps, the best five again after exchanges of centres, and
+            the best two of those to the end.
         seed: of all that is drawn.
-        iterations: steps with all dimensions that a start may take at most.
-        tolerance: finalists are compared once a step lowers their inertia by less than this share; the best of them
-            goes on to a tenth of it, and then by Lloyd's rule until no point moves.
-        overwrite: the points are not needed afterwards: no copy is made where one can be spared.
+        iterations: most steps of a start with all dimensions.
+        tolerance: finalists are compared once a step lowers their inertia by less than this share; the best goes on to
+            a tenth of it, and then by Lloyd's rule until no point moves.
+        overwrite: the points are not needed afterwards, so a copy can be spared.
 
     Raises:
         UsageError: more clusters than distinct points, a number below 1, or a point that is not finite.
@@ -96,31 +95,31 @@ def kmeans(
     if not overwrite and own.data_ptr() == points.data_ptr():
         own = own.clone()
     cloud = _Cloud.around_mean(own, torch.from_numpy(counts[order]).float())
-    found = _best(cloud, clusters, starts, iterations, tolerance, torch.Generator().manual_seed(seed % 2**63))
-    centres = (found.sums / found.sizes[:, None]).float()
+    best = _best(cloud, clusters, starts, iterations, tolerance, torch.Generator().manual_seed(seed % 2**63))
+    centres = (best.sums / best.sizes[:, None]).float()
     return Clustering(
-        found.labels.numpy()[place[inverse]],
+        best.labels.numpy()[place[inverse]],
         (centres.double() + cloud.mean).float().numpy(),
-        cloud.inertia(found.labels, centres),
-        found.steps,
+        cloud.inertia(best.labels, centres),
+        best.steps,
     )
 
 
 def _digests(points: Float[Tensor, "tokens width"]) -> np.ndarray:
     """128 bits of every point, equal where points are equal: sums of its bits times odd numbers, modulo 2^64, twice.
 
-    That two different points of a million share them has a chance of about 10⁻²⁰. No copy of the points is made.
+    Two different points of a million share them with a chance of about 10⁻²⁰. No copy of the points is made.
     """
     odd = np.random.default_rng(0).integers(2**63, size=(2, points.shape[1]), dtype=np.uint64) * 2 + 1
-    found = np.empty((len(points), 2), dtype=np.uint64)
+    digests = np.empty((len(points), 2), dtype=np.uint64)
     for piece in _pieces(len(points), 256):
         rows = points[piece].detach().to("cpu", torch.float32) + 0.0  # −0 becomes the 0 that it equals
         # The high half of a product depends on all bits, the low half of it only on the low ones.
         bits = np.ascontiguousarray(rows.numpy()).view(np.uint32).astype(np.uint64)
         for column, factors in enumerate(odd):
             mixed = (bits + factors) * (factors ^ (factors >> np.uint64(17)) | np.uint64(1))
-            found[piece, column] = ((mixed ^ (mixed >> np.uint64(32))) * factors).sum(axis=1, dtype=np.uint64)
-    return found.view(np.dtype((np.void, 16))).ravel()
+            digests[piece, column] = ((mixed ^ (mixed >> np.uint64(32))) * factors).sum(axis=1, dtype=np.uint64)
+    return digests.view(np.dtype((np.void, 16))).ravel()
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,10 +149,10 @@ class _Cloud:
 
     def sums(self, labels: Int[Tensor, " points"], clusters: int) -> Float64[Tensor, "clusters width"]:
         """Σ w x over every cluster."""
-        found = torch.zeros(clusters, self.x.shape[1], dtype=torch.float64)
+        sums = torch.zeros(clusters, self.x.shape[1], dtype=torch.float64)
         for piece in _pieces(len(self.x)):
-            found.index_add_(0, labels[piece], self.x[piece].double() * self.weights[piece, None])
-        return found
+            sums.index_add_(0, labels[piece], self.x[piece].double() * self.weights[piece, None])
+        return sums
 
     def inertia(self, labels: Int[Tensor, " points"], centres: Float[Tensor, "clusters width"]) -> float:
         """Σ w ‖x − c‖², in float64."""
@@ -185,7 +184,7 @@ def _best(
 
 
 class _Search:
-    """One start with all dimensions: its clusters, and the steps by which they get better."""
+    """One start with all dimensions: its clusters, and the steps that improve them."""
 
     def __init__(self, cloud: _Cloud, labels: Int[Tensor, " points"], clusters: int) -> None:
         self.cloud, self.labels, self.steps = cloud, labels.clone(), 0
@@ -206,7 +205,7 @@ class _Search:
                 return
 
     def _step(self, lloyd: bool) -> bool:
-        """Move every point that gains by moving; where together they lose, those that gain most. Whether any did."""
+        """Move every point that gains by moving; where together they lose, those that gain most. Whether any moved."""
         distances, labels, weights = self._measured(), self.labels, self.cloud.weights
         points = torch.arange(len(labels))
         costs = distances
@@ -241,7 +240,7 @@ class _Search:
         return True
 
     def _measured(self) -> Float[Tensor, "clusters points"]:
-        """Squared distances of all points from all centres; only those of centres that moved are taken anew."""
+        """Squared distances of all points from all centres; only those of centres that moved are computed anew."""
         if len(moved := self._moved):
             centres = (self.sums[moved] / self.sizes[moved, None]).float()
             offset = (centres * centres).sum(1)[:, None] + self.cloud.squares
@@ -264,7 +263,7 @@ class _Search:
         return self.moment - float(((sums * sums).sum(1) / sizes).sum())
 
     def _fill(self) -> None:
-        """Give every empty cluster the point that is farthest from its centre, of those that are not alone."""
+        """Give every empty cluster the point farthest from its centre, of those that are not alone."""
         for cluster in (self.sizes == 0).nonzero()[:, 0].tolist():
             centres = (self.sums / self.sizes.clamp(min=1)[:, None]).float()
             far = torch.cat(

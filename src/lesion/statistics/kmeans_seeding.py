@@ -27,18 +27,16 @@ def beginnings(
     starts: int,
     generator: torch.Generator,
 ) -> list[Int[Tensor, " points"]]:
-    """The labels with which the most promising of several starts go on, in a subspace of few dimensions.
+    """The labels of the most promising of several starts, found in a subspace of few dimensions.
 
-    Every start is seeded by greedy k-means++ (Arthur & Vassilvitskii 2007) and goes some of Lloyd's steps. The best few
-    then exchange centres: one is taken away and another put where it takes most from the inertia, as restarts find it
-    only by luck (Fränti 2018; Lattanzi & Sohler 2019).
+    Every start is seeded by greedy k-means++ (Arthur & Vassilvitskii 2007) and takes some of Lloyd's steps. The best
+    few then exchange centres: one is taken away and another put where it lowers the inertia most (Fränti 2018; Lattanzi
+    & Sohler 2019).
 
     Args:
-        x: distinct points around their mean.
-        squares: the squared length of each.
-        weights: how often each occurs.
+        x, squares, weights: distinct points around their mean, the squared length of each, and how often it occurs.
         clusters: at most as many as points. A cluster may come back empty.
-        starts: how many seedings are tried.
+        starts: seedings tried.
         generator: of all that is drawn.
     """
     inside = _subspace(x, weights, max(SUBSPACE, 2 * clusters), generator)
@@ -57,9 +55,7 @@ def beginnings(
 def _subspace(
     x: Float[Tensor, "points width"], weights: Float[Tensor, " points"], size: int, generator: torch.Generator
 ) -> Float[Tensor, "points size"]:
-    """The points in a subspace of large variance: one step of a power iteration from random directions (Halko et al.
-    2011, section 4.4). All dimensions, where that is not far fewer.
-    """
+    """The points in a subspace of large variance: a power iteration from random directions (Halko et al. 2011, 4.4)."""
     width = x.shape[1]
     if 2 * size > width or len(x) <= size:
         return x
@@ -76,8 +72,7 @@ def _seeds(
     starts: int,
     generator: torch.Generator,
 ) -> Int[Tensor, "starts clusters"]:
-    """Greedy k-means++ of several starts: of 2 + ln k points drawn by their squared distance from those already chosen,
-    the one that leaves the least.
+    """Greedy k-means++ of several starts: of 2 + ln k points drawn by squared distance, the one that leaves the least.
 
     What lies outside the subspace counts as if it were at right angles between any two points.
     """
@@ -109,7 +104,7 @@ def _seeds(
 def _first_steps(
     inside: Float[Tensor, "points size"], weights: Float[Tensor, " points"], seeds: Int[Tensor, "starts clusters"]
 ) -> list[tuple[float, Int[Tensor, " points"]]]:
-    """Lloyd's steps of several starts: of each its inertia and its labels."""
+    """The inertia and labels of several starts after some of Lloyd's steps."""
     (starts, clusters), (points, size) = seeds.shape, inside.shape
     weighted = inside * weights[:, None]
     moment = float((weighted * inside).double().sum())
@@ -138,9 +133,9 @@ def _exchanged(
     clusters: int,
     generator: torch.Generator,
 ) -> tuple[float, Int[Tensor, " points"]]:
-    """The inertia and the labels after exchanges of centres, with a step of Lloyd's between any two.
+    """The inertia and labels after exchanges of centres, with a step of Lloyd's between any two.
 
-    What an exchange brings is known for all centres at once: a point whose centre goes has its second nearest, or the
+    The effect of an exchange is known for all centres at once: a point whose centre goes has its second nearest, or the
     new one.
     """
     points, size = inside.shape
@@ -189,5 +184,5 @@ def _exchanged(
 def _means(
     sums: Float[Tensor, "clusters size"], sizes: Float[Tensor, " clusters"], instead: Float[Tensor, "clusters size"]
 ) -> Float[Tensor, "clusters size"]:
-    """The means of clusters. A centre that lost all its points stays where it is; who goes on from there fills it."""
+    """The means of clusters; an empty one keeps its centre."""
     return torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1)[:, None], instead)

@@ -1,4 +1,4 @@
-"""Statistics of a tuning study: differences on the same items under several seeds, with both doubts in the interval."""
+"""Differences of accuracy on the same items under several seeds, with the noise of both in the interval."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ FEW = 10
 
 @dataclass(frozen=True)
 class Crossed:
-    """A mean difference of accuracy, first minus second, over seeds and items.
-
-    Attributes:
-        mean: in −1…1.
-        low, high: of its interval.
-        seeds: the difference of every seed.
-    """
+    """A mean difference of accuracy, first minus second, over seeds and items, in −1…1; `seeds` has one per seed."""
 
     mean: float
     low: float
@@ -35,22 +29,17 @@ class Crossed:
 def crossed(
     first: Bool[np.ndarray, "seeds items"], second: Bool[np.ndarray, "same_seeds same_items"], level: float = 0.95
 ) -> Crossed:
-    """The mean difference of two arms over seeds and items, with an interval that knows both doubts.
+    """The mean difference of two arms over seeds and items, with an interval for another draw of both.
 
-    Another set of items and other seeds would both have given another number. With d the differences, seeds × items,
-    the two-way random-effects analysis of variance has Var(mean) = (MS_seeds + MS_items − MS_rest) / (seeds · items).
-    Half the interval is √(t²_seeds · MS_seeds + t²_items · max(0, MS_items − MS_rest)) / √(seeds · items), every part
-    with Student's quantile for as many seeds or items as there were. In simulations with three seeds it holds the truth
-    in 94 to 97 % of the cases; a bootstrap over both clusters, which takes three seeds for all there are, in 78 to
-    99.7 %, the less the more seeds differ.
+    With d the differences, seeds × items, the two-way random-effects analysis of variance has Var(mean) = (MS_seeds +
+    MS_items − MS_rest) / (seeds · items). Half the interval is √(t²_seeds · MS_seeds + t²_items · max(0, MS_items −
+    MS_rest)) / √(seeds · items), with Student's quantiles for the number of seeds and items. In simulations with three
+    seeds it holds the truth in 94 to 97 % of the cases; a bootstrap over both clusters in 78 to 99.7 %.
 
     With one seed, and widened to it where fewer than `FEW` items differ at all, it is Tango's interval for paired
     proportions (the mean of its ends over seeds), which knows of items alone.
 
-    Args:
-        first: [seeds, items] whether the first arm is right.
-        second: the same of the second arm; of a model that was not tuned, the same row for every seed.
-        level: coverage aimed at, between 0 and 1.
+    The rows of an untuned model are the same for every seed.
 
     Raises:
         LesionError: the shapes differ, or there is no seed or no item.

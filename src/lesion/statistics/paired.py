@@ -35,13 +35,7 @@ def _z(level: float) -> float:
 def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """The score interval of a proportion (Wilson 1927): all p with |p̂ − p| ≤ z·√(p(1−p)/n).
 
-    Args:
-        successes: number of right answers, 0…n.
-        n: number of answers, at least 1.
-        level: coverage aimed at, between 0 and 1.
-
-    Returns:
-        The lower and the upper limit; they hold the point estimate and stay within 0…1.
+    The limits lie within 0…1 and hold the point estimate.
 
     Raises:
         LesionError: there are no answers, or the counts do not fit each other.
@@ -62,8 +56,8 @@ def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
 def _tango_score(difference: float, b: int, c: int, n: int) -> float:
     """Tango's (1998) score for H₀: p_b − p_e = `difference`, standard normal when it holds.
 
-    The variance is that of the maximum-likelihood fit under H₀: q, the probability of the pairs that only the
-    edit has right, is the larger root of 2n·q² + B·q + C = 0.
+    The variance is that of the maximum-likelihood fit under H₀: q, the probability of the pairs that only the edit has
+    right, is the larger root of 2n·q² + B·q + C = 0.
     """
     linear = -b - c + (2 * n - b + c) * difference
     constant = -c * difference * (1 - difference)
@@ -83,18 +77,9 @@ def paired_drop(
 ) -> Drop:
     """The drop of accuracy on the same items, with Tango's (1998) score interval for paired proportions.
 
-    The interval is the set of differences Δ whose score |T(Δ)| is at most z, found by root finding. Unlike
-    the usual mean ± z·s/√n it keeps its coverage when few pairs disagree, has width when none do, and stays
-    within −1…1. At Δ = 0 the score is McNemar's, so the interval leaves 0 out exactly where McNemar's test
-    without continuity correction rejects.
-
-    Args:
-        baseline: [items] whether the unedited model is right on each item.
-        edited: [items] whether the edited model is right on the same items, in the same order.
-        level: coverage aimed at, between 0 and 1.
-
-    Returns:
-        The drop, positive when the edit does harm, and its limits.
+    The interval is the set of differences Δ whose score |T(Δ)| is at most z. Unlike the usual mean ± z·s/√n it keeps
+    its coverage when few pairs disagree, has width when none do, and stays within −1…1. At Δ = 0 the score is
+    McNemar's, so it leaves 0 out exactly where McNemar's test without continuity correction rejects.
 
     Raises:
         LesionError: the two are not of the same length, or there are no items.
@@ -122,13 +107,9 @@ def paired_drop(
 def mcnemar_exact(b_only: int, e_only: int) -> float:
     """McNemar's (1947) test in its exact form: two-sided binomial test of the discordant pairs against ½.
 
-    Args:
-        b_only: items that only the baseline has right.
-        e_only: items that only the edited model has right.
-
     Returns:
-        p, the chance under "the edit changes nothing" of a split at least as uneven; 1 when no pair
-        disagrees.
+        p, the chance under "the edit changes nothing" of a split at least as uneven between the items that only the
+        baseline and only the edited model has right; 1 when no pair disagrees.
 
     Raises:
         LesionError: a count is negative.
@@ -141,15 +122,9 @@ def mcnemar_exact(b_only: int, e_only: int) -> float:
 
 
 def holm(p: Iterable[float]) -> list[float]:
-    """p-values corrected over a family of tests (Holm 1979), so that any false alarm at all is unlikely.
+    """p-values corrected over a family of tests (Holm 1979), in the same order.
 
     The k-th smallest of m is multiplied by m − k + 1, capped at 1, and never less than the one before it.
-
-    Args:
-        p: [m] p-values in any order; here one per layer of one model × task × unit × factor.
-
-    Returns:
-        [m] corrected values in the same order.
 
     Raises:
         LesionError: a value is not within 0…1.
@@ -166,14 +141,7 @@ def holm(p: Iterable[float]) -> list[float]:
 
 
 def rank_agreement(first: Sequence[float], second: Sequence[float]) -> float:
-    """Spearman's rank correlation of two profiles over the same layers, say the drops under two seeds.
-
-    Args:
-        first: [layers] one value per layer.
-        second: [layers] the same layers in the same order.
-
-    Returns:
-        −1…1; NaN when either profile is constant, since it then ranks nothing.
+    """Spearman's rank correlation of two profiles over the same layers; NaN when one is constant.
 
     Raises:
         LesionError: the profiles differ in length or have fewer than two layers.

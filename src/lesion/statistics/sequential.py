@@ -1,11 +1,10 @@
-"""Asking no more than the answer needs: evidence on a cell that may be looked at at any time.
+"""Sequential evidence on a cell, an edit on a task: it may be looked at at any time.
 
-A cell is an edit on a task. Either its drop of accuracy *exceeds* an effect, or it does *not*; until one of the two is
-established the cell is *open*, and is asked more. What is critical is another question, which a full table answers
-(`critical`).
+Its drop of accuracy *exceeds* an effect or does *not*; until one of the two is established the cell is *open* and is
+evaluated on more items. What is critical is another question, which a full table answers (`critical`).
 
-The evidence are e-values from bets (`sequential_bets`), so that looking after every item, stopping some cells and
-asking others on costs no error. Cells are decided together with others (`sequential_families`).
+The evidence are e-values from bets (`bets`), so that looking after every item costs no error. Cells are decided
+together with others (`sequential_families`).
 """
 
 from __future__ import annotations
@@ -25,13 +24,11 @@ Decision = Literal["exceeds", "not", "open"]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the pairs of one cell, an edit on a task, say of its drop.
+    """The evidence of the pairs of one cell on its drop, the mean of baseline − edited over `items` pairs.
 
     Attributes:
-        items: pairs seen.
-        drop: mean of baseline − edited over them.
-        low, high: the confidence sequence: with a chance of at least 1 − level the true drop lies between them after
-            every number of items. They only close in, unless the mean itself drifts out of them.
+        low, high: the confidence sequence, which holds the true drop after every number of items with a chance of at
+            least 1 − level. The limits only close in, unless the mean itself drifts out of them.
         log_above: log e-value against "drop ≤ effect"; with a population −∞ where that is certain.
         log_below: log e-value against "drop ≥ effect"; with a population against "drop > effect", ∞ where that is
             refuted for certain, −∞ where it is certain.
@@ -52,22 +49,19 @@ def evidence(
     level: float,
     population: int | None = None,
 ) -> Evidence:
-    """The evidence on a cell after any number of items, drawn in an order that no answer had a part in.
+    """The evidence on a cell after any number of items, in a seeded random order in which no answer had a part.
 
-    With a population the question is what the full table would say, with fewer answers. The limits and `log_below` are
-    about the drop over these very items, so they sharpen as the items run out, and when all have been seen only cells
-    whose drop exceeds the effect can still be open. `log_above` is the smaller of two e-values, one about these items,
-    one about whatever they were drawn from: a cell that is called exceeds the effect in the full table, and not by
-    luck, also where answers would come out differently another time. Without a population everything is about what the
-    items were drawn from: right for claims beyond the table in both directions. It takes more answers, and cells close
-    to the effect stay open.
+    With a population (the items of the full table, of which these are the first) the question is what that table would
+    say. The limits and `log_below` are about the drop over these very items; when all have been seen, only cells whose
+    drop exceeds the effect can still be open. `log_above` is the smaller of two e-values, one about these items, one
+    about whatever they were drawn from: a cell that is called exceeds the effect in the full table, and not by luck.
+    Without a population everything is about what the items were drawn from; that takes more answers.
 
     Args:
-        baseline: [items] whether the unedited model is right, in the seeded random order of the items.
-        edited: [items] whether the edited model is right on the same items.
+        baseline, edited: whether the two models are right on the same items.
         effect: the drop of accuracy that counts, between 0 and 1.
         level: the chance of error of the confidence sequence, between 0 and 1.
-        population: how many items the full table has, of which these are the first; None for a claim beyond it.
+        population: None for a claim beyond the table.
 
     Raises:
         UsageError: the effect or the level is not between 0 and 1.
@@ -103,12 +97,9 @@ def log_e_values(
     population: int | None = None,
     bets: Bool[np.ndarray, "*cells items"] | None = None,
 ) -> tuple[Float[np.ndarray, "*cells items"], Float[np.ndarray, "*cells items"]]:
-    """`log_above` and `log_below` of `Evidence` after every item.
+    """`log_above` and `log_below` of `Evidence` after every item, from baseline − edited in the order of the items.
 
-    Args:
-        differences: [..., items] baseline − edited, in the random order of the items.
-        effect, population: see `evidence`.
-        bets: [..., items] on which items a cell bets, as settled before they came; by default on all.
+    `bets` says on which items a cell bets, settled before they came; by default on all.
     """
     above = log_capital(differences, effect, bets)
     if population is None:
@@ -129,10 +120,6 @@ def within_effect(effect: float, population: int) -> int:
 
 
 def refuse_outside(name: str, value: float, example: float) -> None:
-    """Refuse an effect or a level that is none.
-
-    Raises:
-        UsageError: the value is not between 0 and 1.
-    """
+    """Refuse with a UsageError an effect or a level that is not between 0 and 1."""
     if not 0.0 < value < 1.0:
         raise UsageError(f"The {name} lies between 0 and 1, for example {example:g}; it cannot be {value:g}.")

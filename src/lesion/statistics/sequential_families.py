@@ -1,13 +1,12 @@
-"""Deciding the cells of a family together, item by item.
+"""Decide the cells of a family together, item by item.
 
-A family are the cells that are decided with one another: the layers of one model, task, unit and factor. After every
-item the evidence of all its cells is looked at. A cell that is called, exceeding the effect or not, *rests*: it is
-asked no more, bets no more and keeps its e-value, while the others go on. What was called by leaning on others may have
-to be taken back when these turn out otherwise; then the cell wakes. It is asked what it missed, without bets, and bets
-again on what comes next.
+A family are the layers of one model, task, unit and factor. The evidence of all its cells is looked at after every
+item. A cell that is called, exceeding the effect or not, *rests*: it is evaluated no more, bets no more and keeps its
+e-value. A call that leaned on other cells may have to be taken back when these turn out otherwise; then the cell wakes,
+is evaluated on the items it missed, without bets, and bets again on what comes next.
 
-Whether a cell bets on an item is settled by the items before it, so its capital stays an e-value (`sequential_bets`).
-And what is called depends on the answers in the order of their items alone, not on how many are asked at a time.
+Whether a cell bets on an item is settled by the items before it, so its capital stays an e-value (`bets`). What is
+called depends on the answers in the order of their items alone, not on how many are evaluated at a time.
 """
 
 from __future__ import annotations
@@ -30,17 +29,11 @@ _ROUNDING = 1e-12
 def closed_e_bh(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.ndarray, " cells"]:
     """Which hypotheses closed e-BH rejects, of those whose e-value is at least 1/level.
 
-    Of a set S of hypotheses the mean e-value is an e-value against "all of S are true". The k largest are rejected, for
+    The mean e-value of a set S of hypotheses is an e-value against "all of S are true". The k largest are rejected, for
     the largest k with mean of S ≥ |S ∩ rejected| / (k · level) for every S. Then the expected share of true hypotheses
-    among the rejected is at most `level`, whatever the dependence: where S are all the true ones, that share is at most
-    level · mean of S (the closed e-BH procedure of Xu, Solari, Fischer, de Heide, Ramdas and Goeman 2025, "Bringing
-    closure to FDR control"). It rejects whatever e-BH does, which asks cells / (k · level) of each of the k (Wang and
-    Ramdas 2022). By means alone a hypothesis could be rejected on the strength of others, without evidence of its own;
-    so each has to have 1/level by itself.
-
-    Args:
-        log_e: [cells] natural logarithms of e-values.
-        level: between 0 and 1.
+    among the rejected is at most `level`, whatever the dependence (Xu, Solari, Fischer, de Heide, Ramdas and Goeman
+    2025, "Bringing closure to FDR control"). It rejects whatever e-BH does (Wang and Ramdas 2022). By means alone a
+    hypothesis could be rejected on the strength of others; so each has to have 1/level by itself.
 
     Raises:
         UsageError: the level is not between 0 and 1.
@@ -65,15 +58,9 @@ def closed_e_bh(log_e: Float[np.ndarray, " cells"], level: float) -> Bool[np.nda
 def called(
     log_above: Float[np.ndarray, " cells"], log_below: Float[np.ndarray, " cells"], level: float
 ) -> Int[np.ndarray, " cells"]:
-    """What a family is called on its e-values: EXCEEDS, NOT or OPEN, by closed e-BH in each direction.
+    """What a family is called on its e-values (`sequential.Evidence`): EXCEEDS, NOT or OPEN.
 
-    Args:
-        log_above: [cells] log e-values against "the drop does not exceed the effect".
-        log_below: [cells] against "it does".
-        level: of the false discovery rate: the expected share of wrong ones among each of the two.
-
-    Raises:
-        UsageError: the level is not between 0 and 1.
+    `level` is that of the false discovery rate: the expected share of wrong calls in each direction.
     """
     exceeds, clear = closed_e_bh(log_above, level), closed_e_bh(log_below, level)
     # Both at once would contradict each other; items in a random order do not do that.
@@ -82,15 +69,14 @@ def called(
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """Where a family stands.
+    """Where a family stands after `items` items of the order.
 
     Attributes:
-        items: how many items of the order have been gone through.
-        called: [cells] EXCEEDS, NOT or OPEN.
-        looked: [cells] how many items the evidence of a cell is from; fewer than `items` where it rests, or has just
-            been woken and not been asked yet what it missed.
-        log_above, log_below: [cells] its log e-values (`sequential.Evidence`).
-        bets: [cells, items] which items it bet on.
+        called: EXCEEDS, NOT or OPEN.
+        looked: how many items the evidence of a cell is from; fewer than `items` where it rests, or has just been
+            woken.
+        log_above, log_below: its log e-values (`sequential.Evidence`).
+        bets: which items it bet on.
     """
 
     items: int
@@ -102,7 +88,7 @@ class Standing:
 
     @staticmethod
     def first(cells: int) -> Standing:
-        """Of a family that has not been asked anything."""
+        """A family without any answer."""
         whole, real = np.zeros(cells, dtype=np.int64), np.zeros(cells)
         return Standing(0, whole, whole, real, real, np.zeros((cells, 0), dtype=bool))
 
@@ -122,24 +108,23 @@ def follow(
     those called not, the expected share of those whose drop over the population does exceed it. This holds whenever one
     stops, and whatever the dependence between cells. The chance that a given cell is ever called wrongly is at most
     `level`, and so is, if no drop exceeds the effect, the chance that any cell ever is called exceeding. With cells
-    that do exceed it among the others, the chance of any wrong call in a study is larger than `level`: one wrong call
-    among many right ones is a small share.
+    that do exceed it among the others, the chance of any wrong call in a study is larger than `level`.
 
     Args:
         standing: where the family stands.
-        differences: [cells, asked] baseline − edited, in the random order of the items; anything where not known.
-        known: [cells] how many of them are known of each cell, from the first on.
+        differences: baseline − edited, in the random order of the items; anything where not known.
+        known: how many of them are known of each cell, from the first on.
         effect, level, population: see `sequential.evidence`.
 
     Returns:
-        How it stands then. Where a cell was woken, what it missed may have to be asked first.
+        How it stands then. A cell that was woken may first need answers to what it missed.
     """
     cells, asked = differences.shape
-    items, found, looked = standing.items, standing.called, standing.looked.copy()
+    items, calls, looked = standing.items, standing.called, standing.looked.copy()
     log_above, log_below = standing.log_above.copy(), standing.log_below.copy()
     bets = np.concatenate([standing.bets, np.ones((cells, asked - items), dtype=bool)], axis=1)
     above, below = log_e_values(differences, effect, population, bets)
-    while (awake := found == OPEN).any():
+    while (awake := calls == OPEN).any():
         behind = awake & (looked < items)
         if behind.any():
             if (known[behind] < items).any():
@@ -153,17 +138,17 @@ def follow(
             moved = awake
         log_above[moved], log_below[moved], looked[moved] = above[moved, items - 1], below[moved, items - 1], items
         now = called(log_above, log_below, level)
-        for cell in np.flatnonzero((found != OPEN) & (now == OPEN)):
+        for cell in np.flatnonzero((calls != OPEN) & (now == OPEN)):
             bets[cell, looked[cell] : items] = False
             above[cell], below[cell] = log_e_values(differences[cell], effect, population, bets[cell])
-        found = now
-    return Standing(items, found, looked, log_above, log_below, bets[:, :items])
+        calls = now
+    return Standing(items, calls, looked, log_above, log_below, bets[:, :items])
 
 
 def _until_worth_a_look(
     above: Float[np.ndarray, "cells items"], below: Float[np.ndarray, "cells items"], level: float
 ) -> int:
-    """How many items on the first cell has an e-value of 1/level, without which none is called; else all."""
+    """How many items until the first cell has an e-value of 1/level, without which none is called; else all."""
     worth = (np.maximum(above, below) >= -math.log(level)).any(axis=0)
     return int(worth.argmax()) + 1 if worth.any() else worth.size
 
@@ -176,19 +161,11 @@ def until_decided(
     level: float,
     population: int | None = None,
 ) -> Int[np.ndarray, " cells"]:
-    """How many items each open cell needs, if what is left goes the way it has gone so far.
+    """How many items each open cell needs, if what is left goes the way it has gone so far; 0 for cells that rest.
 
-    A cell that has lost at most the effect so far is taken to lose no item more, any other to lose all: so it is
-    decided as early as can be, but for items that the edit wins. This guess only says how much to ask at a time. It
-    looks no further than about twice as far as has been asked.
-
-    Args:
-        standing, known: as `follow` gives and takes them.
-        differences: [cells, items] with a place for every item there is.
-        effect, level, population: likewise.
-
-    Returns:
-        [cells] items from the first on; 0 for cells that rest.
+    A cell that has lost at most the effect so far is taken to lose no item more, any other to lose all. This guess only
+    says how much to evaluate at a time, and looks no further than about twice as far as is known. `differences` has a
+    place for every item there is.
     """
     horizon = min(differences.shape[1], 2 * int(known.max()) + 32)
     guess = differences[:, :horizon].copy()

@@ -1,8 +1,8 @@
-"""Shape of a curve over layers: a straight line, a hinge or a step, told apart by how the curves of several runs vary.
+"""Shape of a curve over layers: a straight line, a hinge or a step, judged by how the curves of several runs vary.
 
-The layers of one run vary together: they share the problems, and noise at one layer is passed on to the next. No test
-here takes them for independent. A run's curve is reduced to its departure from its own straight line, and only runs are
-taken for independent of one another.
+The layers of one run share the problems, and noise at one layer is passed on to the next, so no test here takes them
+for independent. A run's curve is reduced to its departure from its own straight line; only runs are taken for
+independent of one another.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Line:
     """Whether a straight line is enough.
 
     Attributes:
-        p: of the test that holds however layers of one run vary together (`lack_of_fit`); NaN with one run.
-        f, degrees, f_p: the textbook's lack-of-fit F with runs as blocks. It is right only where all layers vary alike
-            and their noise is independent or common to all; NaN with one run.
+        p: of a test that holds however layers of one run vary together (`lack_of_fit`); NaN with one run.
+        f, degrees, f_p: the textbook's lack-of-fit F with runs as blocks, right only where all layers vary alike and
+            their noise is independent or common to all; NaN with one run.
     """
 
     p: float
@@ -55,11 +55,10 @@ class Departure:
     """A hinge or a step on top of a straight line, where it fits best.
 
     Attributes:
-        kind: a hinge, at which the slope changes, or a step, at which the level does.
-        layer: of a hinge a fraction as a rule; of a step the middle between its two layers.
-        low, high: interval of the place by a bootstrap of runs; NaN with one run.
+        kind: a hinge, where the slope changes, or a step, where the level does.
+        layer, low, high: the place, and its interval by a bootstrap of runs; NaN with one run.
         size: of a hinge the change of slope per layer, of a step the change of level.
-        gain: share of what a straight line leaves over of the mean curve (sum of squares) that it takes away, 0…1.
+        gain: share of the mean curve's squares around a straight line that it explains, 0…1.
         slopes: per layer, before and after the place.
         p: of its size being zero, the search over places included; NaN with one run.
     """
@@ -80,10 +79,9 @@ class Shape:
 
     Attributes:
         chosen: `line` where it is not rejected; else the hinge or the step whose p is at most 1 − level, where both are
-            the one that leaves less over; `neither` where the line is rejected and neither is found; `untested` with
-            one run.
-        share: of the bootstrap's draws of runs in which that one of hinge and step leaves less over that does in the
-            study; NaN with one run.
+            the one that fits better; `neither` where the line is rejected and neither is found; `untested` with one
+            run.
+        share: of the bootstrap's draws of runs in which the same of hinge and step fits better; NaN with one run.
     """
 
     chosen: Chosen
@@ -108,26 +106,25 @@ def shape(
 ) -> Shape:
     """Test a straight line by replicates, fit a hinge and a step beside it, and choose.
 
-    Every run has its own line and its own size of the hinge or step; the place is common. The place is the one that
-    leaves least over, summed over runs: for a hinge every twentieth of a layer between the second and the last but one,
-    for a step every gap between two layers. p is that of a one-sample t test of the runs' sizes at that place. It needs
-    no correction for the search: the choice depends on the curves only through sums of products over runs, which do not
-    change when runs are mixed orthogonally, and under the null such a mixture has the same distribution as the runs, so
-    that t keeps its distribution whatever the covariance of layers (Läuter, Glimm & Kropf 1996, 1998). Runs are assumed
+    Every run has its own line and its own size of the hinge or step; the place is common. It is the one with the least
+    squares summed over runs: for a hinge every twentieth of a layer between the second and the last but one, for a step
+    every gap between two layers. p is that of a one-sample t test of the runs' sizes at that place. It needs no
+    correction for the search: the choice depends on the curves only through sums of products over runs, which an
+    orthogonal mixture of runs does not change, and under the null such a mixture has the distribution of the runs, so
+    that t keeps its own whatever the covariance of layers (Läuter, Glimm & Kropf 1996, 1998). Runs are assumed
     independent and normal.
 
-    Intervals of places hold the middle `level` of the best place over `draws` bootstrap means of runs. How far these
-    are from the mean of all is stretched by what a bootstrap of few falls short of Student's interval for a mean:
-    √(runs / (runs − 1)) and the quotient of the quantiles of t and the normal.
+    Intervals of places hold the middle `level` of the best place over `draws` bootstrap means of runs, whose distance
+    from the mean of all is stretched by what a bootstrap of few falls short of Student's interval for a mean: √(runs /
+    (runs − 1)) and the quotient of the quantiles of t and the normal.
 
     A hinge at the second or the last but one layer and a step beside it are the same curve: one layer is off the line.
 
     Args:
-        layers: [layers] numbers, rising; they need not follow one another.
-        values: [runs, layers] one curve a run.
+        layers: rising numbers; they need not follow one another.
+        values: one curve a run.
         level: of intervals; a test rejects where p is at most 1 − level.
-        draws: of the bootstrap.
-        seed: of the bootstrap.
+        draws, seed: of the bootstrap.
 
     Raises:
         UsageError: fewer than 5 layers, numbers that do not rise, no runs, a value that is not finite, or a level or
@@ -141,7 +138,7 @@ def shape(
     line = lack_of_fit(layers, y)
     rng = np.random.default_rng(seed)
     drawn = rest.mean(axis=0) + _bootstrap(rest, draws, level, rng)
-    hinge, step = (_departure(kind, x, y, rest, one, drawn, level) for kind, one in families.items())
+    hinge, step = (_departure(kind, x, y, rest, family, drawn, level) for kind, family in families.items())
     squares = {kind: float(family.squares(rest).max()) for kind, family in families.items()}
     better: Kind = "hinge" if squares["hinge"] >= squares["step"] else "step"
     of_draws = {kind: (family.scores(drawn) ** 2).max(axis=1) for kind, family in families.items()}
@@ -155,8 +152,7 @@ def lack_of_fit(layers: Sequence[int], values: Float[np.ndarray, "runs layers"])
 
     Every run's own line is taken away. What is left is weighted by the leading principal component of the uncentred
     sums of products over runs, and the runs' scores are tested by a one-sample t test: exact for independent normal
-    runs whatever the covariance of layers, also with more layers than runs, where Hotelling's T² does not exist
-    (Läuter, Glimm & Kropf 1998).
+    runs whatever the covariance of layers, also with more layers than runs (Läuter, Glimm & Kropf 1998).
     """
     x, y = np.asarray(layers, dtype=np.float64), np.asarray(values, dtype=np.float64)
     runs, count = y.shape
@@ -179,14 +175,14 @@ def detectable(
 ) -> dict[Kind, float]:
     """The smallest hinge and the smallest step that 80 % of studies with these runs, layers and noise would find.
 
-    A simulated run is a straight line, a hinge or step at a place drawn at random, and normal noise. Its covariance
-    between layers is that of the runs' departures from their own lines and from the mean, shrunk towards equal variance
-    by the oracle-approximating estimate (Chen et al. 2010), since a few runs overstate how unequal variances are. A
-    hinge or step counts as found where the line is rejected and its own p is at most 1 − level.
+    A simulated run is a straight line, a hinge or step at a random place, and normal noise. Its covariance between
+    layers is that of the runs' departures from their own lines and from the mean, shrunk towards equal variance by the
+    oracle-approximating estimate (Chen et al. 2010). A hinge or step counts as found where the line is rejected and its
+    own p is at most 1 − level.
 
     Returns:
         By kind the size: of a hinge the change of slope per layer, of a step the change of level; NaN with one run or
-        where runs do not differ.
+            where runs do not differ.
 
     Raises:
         UsageError: as `shape`.
@@ -245,14 +241,12 @@ def _refuse(x: np.ndarray, y: np.ndarray, level: float, draws: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Family:
-    """All places of a hinge or of a step.
+    """All places of a hinge or of a step, ascending.
 
     Attributes:
-        places: layers, ascending.
-        terms: [places, layers] what is added to a line, of size 1.
-        contrasts: [places, layers] the same without its own line, of length 1: a curve's product with it, squared, is
-            what the term takes away of its sum of squares.
-        lengths: [places] by which a product is divided to give a size.
+        terms: what is added to a line, of size 1.
+        contrasts: the same without its own line, of length 1.
+        lengths: by which a product with a contrast is divided to give a size.
     """
 
     places: Float64[np.ndarray, " places"]
@@ -275,18 +269,12 @@ class _Family:
 
 
 def _families(x: Float64[np.ndarray, " layers"]) -> dict[Kind, _Family]:
-    return {"hinge": _hinges(x), "step": _steps(x)}
-
-
-def _hinges(x: Float64[np.ndarray, " layers"]) -> _Family:
-    inner = x[1:-1]
-    places = np.unique(np.concatenate([np.linspace(a, b, FINE + 1) for a, b in pairwise(inner)]))
-    return _Family.of(x, places, np.maximum(0.0, x - places[:, None]))
-
-
-def _steps(x: Float64[np.ndarray, " layers"]) -> _Family:
-    places = (x[:-1] + x[1:]) / 2
-    return _Family.of(x, places, (x > places[:, None]).astype(np.float64))
+    hinges = np.unique(np.concatenate([np.linspace(a, b, FINE + 1) for a, b in pairwise(x[1:-1])]))
+    steps = (x[:-1] + x[1:]) / 2
+    return {
+        "hinge": _Family.of(x, hinges, np.maximum(0.0, x - hinges[:, None])),
+        "step": _Family.of(x, steps, (x > steps[:, None]).astype(np.float64)),
+    }
 
 
 def _off_line(x: np.ndarray, curves: Float64[np.ndarray, "curves layers"]) -> Float64[np.ndarray, "curves layers"]:
@@ -345,8 +333,8 @@ def _choose(line: Line, hinge: Departure, step: Departure, better: Kind, alpha: 
         return "untested"
     if line.p > alpha:
         return "line"
-    found: list[Kind] = [one.kind for one in (hinge, step) if one.p <= alpha]
-    return better if better in found else found[0] if found else "neither"
+    significant: list[Kind] = [departure.kind for departure in (hinge, step) if departure.p <= alpha]
+    return better if better in significant else significant[0] if significant else "neither"
 
 
 def _bootstrap(
