@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from lesion.activations import observation, readers, token_sums
+from lesion.activations.batching import batches
 from lesion.activations.calibration import Calibration, Draw
-from lesion.activations.observation import batches, observe
+from lesion.activations.observation import observe
 from lesion.activations.token_sums import Batch, row_counts, row_sums
 from lesion.edits.selections.inputs import InputSums
 from lesion.errors import LesionError, UsageError

@@ -20,13 +20,7 @@ MOST_TEXTS = 1_000_000
 
 @dataclass(frozen=True)
 class Draw:
-    """One sample of the texts.
-
-    Attributes:
-        samples: how many were asked for.
-        repeat: which repeat this is, from 0.
-        places: where the texts lie in `Calibration.texts`, in the order drawn; one drawn twice stands twice.
-    """
+    """One sample of so many texts: their `places` in `Calibration.texts` as drawn; one drawn twice stands twice."""
 
     samples: int
     repeat: int
@@ -40,13 +34,12 @@ class Calibration:
     Attributes:
         data: name of the task as typed.
         style: the prompt style in which the texts are written, never `auto`.
-        seed: of the draws.
-        replacement: whether they were drawn with replacement.
+        seed, replacement: of the draws.
         disjoint: whether no text is in the draws of two repeats.
         ids: of the items that some draw uses, each once.
         texts: their token ids, cut at the end of the context.
         cut: which of them were longer.
-        draws: for every number of samples, in the order given, its repeats.
+        draws: for every number of samples, in the order given, its repeats (from 0).
     """
 
     data: str
@@ -75,11 +68,10 @@ def calibration(
     """Draw calibration texts from a task.
 
     Without replacement, items are ordered by the SHA-256 of seed and id, in reverse of how `catalogue.draw` orders
-    them: where the pool is what is asked later under the same seed, a file of one's own say, both share an item only
-    when there are too few for both. Repeat r is the r-th stretch of that order, so that repeats share no text; where
-    the pool is too small for that, every repeat is the beginning of a seeded order of its own (`disjoint` says which).
-    With replacement, place k of repeat r is the SHA-256 of seed, r and k, modulo the size of the pool. Both give the
-    same draw on every platform, and a draw of fewer samples is the beginning of one of more.
+    them: a later evaluation on the same pool and seed shares an item only when there are too few for both. Repeat r is
+    the r-th stretch of that order, so that repeats share no text; where the pool is too small, every repeat is the
+    beginning of a seeded order of its own (`disjoint` says which). With replacement, place k of repeat r is the SHA-256
+    of seed, r and k, modulo the size of the pool. A draw of fewer samples is the beginning of one of more.
 
     Args:
         model: whose tokenizer and context count.
@@ -87,7 +79,7 @@ def calibration(
         samples: how many texts a draw has; several numbers make draws of several sizes.
         repeats: how many draws of each size.
         seed: any integer.
-        replacement: whether a text may be drawn again, as the released code of Christ et al. (2024) does.
+        replacement: whether a text may be drawn again, as in the released code of Christ et al. (2024).
         style: the prompt style; None for the task's own.
         items: the pool to draw from, in place of the task's own.
 
@@ -106,7 +98,7 @@ def calibration(
             f"{repeats:,} repeats of {max(sizes):,} calibration texts were asked for; at most {MOST_TEXTS:,} texts are "
             f"drawn in all."
         )
-    pool = list(_pool(task) if items is None else items)
+    pool = list(catalogue.calibration_items(task) if items is None else items)
     if not pool:
         raise UsageError(f"{task.name} has no items to observe a model on; name a task or a file that has some.")
     if not replacement and max(sizes) > len(pool):
@@ -117,7 +109,7 @@ def calibration(
     pool.sort(key=lambda item: _hash(f"{seed}:{item.id}"), reverse=True)
     disjoint = not replacement and repeats * max(sizes) <= len(pool)
     orders = [
-        [_hash_number(f"{seed}:{repeat}:{place}") % len(pool) for place in range(max(sizes))]
+        [int.from_bytes(_hash(f"{seed}:{repeat}:{place}"), "big") % len(pool) for place in range(max(sizes))]
         if replacement
         else _order(pool, max(sizes), repeat, seed, disjoint)
         for repeat in range(repeats)
@@ -148,10 +140,6 @@ def calibration(
     )
 
 
-def _pool(task: Task) -> Sequence[Item]:
-    return catalogue.calibration_items(task)
-
-
 def _order(pool: Sequence[Item], size: int, repeat: int, seed: int, disjoint: bool) -> list[int]:
     """Which items of a pool in its seeded order a repeat takes."""
     if disjoint:
@@ -163,7 +151,3 @@ def _order(pool: Sequence[Item], size: int, repeat: int, seed: int, disjoint: bo
 
 def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
-def _hash_number(text: str) -> int:
-    return int.from_bytes(_hash(text), "big")

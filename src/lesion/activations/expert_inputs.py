@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,17 +39,19 @@ class Experts:
 
     @property
     def device(self) -> torch.device:
-        """Where they are."""
+        """Of their weights."""
         return self.members[0].gate[1].tensor.device
 
     def inputs(self) -> Iterator[tuple[str, int, tuple[str, ...], bool]]:
-        """Of every input: key, size, who reads it, and whether its activations are counted."""
+        """Of every input: key, size, addresses of its readers, and whether its activations are counted."""
         for expert in self.members:
             (gate, matrix), (up, _), (down, last) = expert.gate, expert.up, expert.down
             yield gate, matrix.shape[1], (gate, up), False
             yield down, last.shape[1], (down,), True
 
-    def sums(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], batch: Batch) -> Iterator[tuple[str, TextSums]]:
+    def sums(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object], batch: Batch
+    ) -> Iterator[tuple[str, TextSums]]:
         """The sums of every input over the tokens of every text that were routed to its expert."""
         call = _call(args, kwargs)
         rows, width = len(batch.lengths), batch.width
@@ -69,7 +70,7 @@ class Experts:
             counts = _added((active > 0).double(), row, rows)
             yield expert.down[0], TextSums(_added(product.double().square_(), row, rows), tokens, counts)
 
-    def explains(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> bool:
+    def explains(self, args: tuple[object, ...], kwargs: Mapping[str, object], output: object) -> bool:
         """Whether the module gave what is computed here from what it was given."""
         call = _call(args, kwargs)
         if call is None or not isinstance(output, Tensor) or output.numel() != call[0].numel():
@@ -100,20 +101,20 @@ def find_experts(module: nn.Module, held: Sequence[tuple[str, Matrix]]) -> Exper
         by_number[matrix.storage.expert][matrix.name.rpartition(".")[2]] = (address, matrix)
     activation = getattr(module, "act_fn", None)
     complete = all(set(parts) == {"gate", "up", "down"} for parts in by_number.values())
-    if not by_number or sorted(by_number) != list(range(len(by_number))) or not complete:
-        return None
-    if not isinstance(activation, nn.Module):
+    numbered = sorted(by_number) == list(range(len(by_number)))
+    if not (by_number and numbered and complete and isinstance(activation, nn.Module)):
         return None
     members = tuple(Expert(parts["gate"], parts["up"], parts["down"]) for _, parts in sorted(by_number.items()))
     return Experts(module, activation, members)
 
 
-def _call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor] | None:
+def _call(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Tensor, Tensor, Tensor] | None:
     """(hidden states [tokens, width], expert numbers [tokens, k], their weights [tokens, k])."""
     values = [*args, *(kwargs[name] for name in ("hidden_states", "top_k_index", "top_k_weights") if name in kwargs)]
-    if len(values) != 3 or not all(isinstance(value, Tensor) for value in values):
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    if len(values) != 3 or len(tensors) != 3:
         return None
-    hidden, index, weights = values
+    hidden, index, weights = tensors
     hidden = hidden.reshape(-1, hidden.shape[-1])
     if index.is_floating_point() or index.dim() != 2 or index.shape != weights.shape or len(index) != len(hidden):
         return None

@@ -11,22 +11,21 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor, nn
 
-from lesion.activations.observation import batches
+from lesion.activations.batching import budget_of, longest_first, run_in_batches
 from lesion.activations.readers import stopped_at_head
-from lesion.engines.transformers.memory import ran_out
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
 from lesion.plain import amount
-from lesion.progress import Watcher
+from lesion.progress import Silent, Watcher
 
 _PREFIX = "lesion-states-"
 
@@ -38,17 +37,12 @@ TOKENS_ON_CPU = 2_048
 class HiddenStates:
     """The states of all tokens at all layers, in files that go when this is closed. A context manager.
 
-    Nothing of a layer is in memory until `layer` reads it.
-
     Attributes:
         name: of the model, for messages.
-        layers: number of layers, blocks + 1.
-        tokens: number of tokens over all texts.
-        width: of the residual stream.
+        layers, tokens, width: blocks + 1, tokens of all texts, width of the residual stream.
         ids: [tokens] the token ids, text after text.
-        text_of: [tokens] which text a token stands in, from 0.
-        position: [tokens] its place in that text, from 0.
-        prompt: [tokens] whether it belongs to the prompt of its text; None where nobody said where prompts end.
+        text_of, position: [tokens] the text of a token and its place in it, from 0.
+        prompt: [tokens] whether it belongs to the prompt of its text; None where prompts are not known.
         folder: where the files lie.
     """
 
@@ -101,16 +95,16 @@ class HiddenStates:
         prompt_tokens: Sequence[int] | None = None,
         folder: Path | None = None,
     ) -> HiddenStates:
-        """States that are known already, spooled as those of a model are.
+        """Known states, spooled as those of a model are.
 
         Raises:
-            UsageError: a layer has another number of tokens than the texts, or another width than the first.
+            UsageError: a layer has another shape than the texts and the first layer ask for.
             LesionError: a value is not finite.
         """
         given = [np.asarray(layer, dtype=np.float32) for layer in layers]
         width = given[0].shape[1] if given else 0
         states = cls(len(given), width, texts, prompt_tokens=prompt_tokens, folder=folder)
-        try:
+        with states._closed_after_an_error():
             for index, layer in enumerate(given):
                 if layer.shape != (states.tokens, width):
                     raise UsageError(
@@ -120,9 +114,6 @@ class HiddenStates:
                 if not bool(np.isfinite(layer).all()):
                     raise LesionError(f"The states of layer {index} are not finite; they cannot be compared.")
                 states.path(index).write_bytes(np.ascontiguousarray(layer).tobytes())
-        except BaseException:
-            states.close()
-            raise
         return states
 
     def path(self, index: int) -> Path:
@@ -132,30 +123,21 @@ class HiddenStates:
     def layer(
         self, index: int, where: Bool[np.ndarray, " tokens"] | None = None
     ) -> Float32[np.ndarray, "chosen width"]:
-        """The states of one layer, read into memory.
-
-        Args:
-            index: 0 for what enters block 0, l for what block l − 1 gives.
-            where: the tokens wanted; None for all of them.
-
-        Raises:
-            UsageError: there is no such layer.
-            LesionError: the states were closed.
-        """
-        if where is not None and not where.all():
-            return np.array(self.mapped(index)[where])
-        self._check(index)
-        found: Float32[np.ndarray, "chosen width"] = np.fromfile(self.path(index), dtype=np.float32)
-        return found.reshape(self.tokens, self.width)
+        """A copy in memory of the states of one layer, of the tokens `where` (None: all); raises as `mapped`."""
+        states = self.mapped(index)
+        return np.array(states) if where is None else np.asarray(states[where])
 
     def mapped(self, index: int) -> Float32[np.ndarray, "tokens width"]:
-        """The states of one layer as a read-only map of its file, to go through piece by piece.
+        """The states of one layer (0: what enters block 0) as a read-only map of its file.
 
         Raises:
             UsageError: there is no such layer.
             LesionError: the states were closed.
         """
-        self._check(index)
+        if not 0 <= index < self.layers:
+            raise UsageError(f"There is no layer {index}: these states have layers 0 to {self.layers - 1}.")
+        if not self._open:
+            raise LesionError("These hidden states were closed and their files removed; read layers before that.")
         return np.memmap(self.path(index), dtype=np.float32, mode="r", shape=(self.tokens, self.width))
 
     def close(self) -> None:
@@ -163,20 +145,18 @@ class HiddenStates:
         self._open = False
         self._directory.cleanup()
 
-    def _check(self, index: int) -> None:
-        if not 0 <= index < self.layers:
-            raise UsageError(f"There is no layer {index}: these states have layers 0 to {self.layers - 1}.")
-        if not self._open:
-            raise LesionError("These hidden states were closed and their files removed; read layers before that.")
+    @contextmanager
+    def _closed_after_an_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> HiddenStates:
-        """The states themselves."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Remove the files."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -191,14 +171,13 @@ def hidden_states(
 ) -> HiddenStates:
     """Run texts through a model once and spool the residual stream at every layer to disk, as float32.
 
-    Texts are padded on the right and attention masks say so; a padded place is never read. What a batch holds changes
-    a state by the float noise of the forward pass alone. Beside the model, memory holds one layer of one batch.
+    Padding is never read. What a batch holds changes a state by the float noise of the forward pass alone. Beside the
+    model, memory holds one layer of one batch.
 
     Args:
         model: which is only read.
         texts: token ids; each at least one token, at most the context of the model.
-        folder: where the temporary folder of the files is made; None for the system's. Needs
-            (blocks + 1) · tokens · width · 4 bytes.
+        folder: of the files, (blocks + 1) · tokens · width · 4 bytes; None for the system's temporary folder.
         prompt_tokens: how many of a text's first tokens are its prompt; None where that does not matter.
         batch_tokens: the most tokens of a batch, padding included; a longer text is a batch of its own.
         watcher: who is told how it goes.
@@ -211,48 +190,37 @@ def hidden_states(
         LesionError: a state is not finite (the layer is named), the stream of a block cannot be read, or memory or
             disk do not suffice.
     """
-    _refuse(model, texts, batch_tokens)
-    budget = batch_tokens or (TOKENS_ON_CPU if model.device.type == "cpu" else TOKENS_ON_ACCELERATOR)
-    # The longest first, so that memory fails early.
-    order = sorted(range(len(texts)), key=lambda place: (-len(texts[place]), place))
-    waiting = [[order[place] for place in batch] for batch in batches([len(texts[p]) for p in order], budget)][::-1]
-    if watcher is not None:
-        watcher.begin(model.name, len(texts), 0, "texts")
+    budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
+    _refuse(model, texts)
+    watcher = watcher or Silent()
+    watcher.begin(model.name, len(texts), 0, "texts")
     width = model.network.config.get_text_config().hidden_size
     states = HiddenStates(
         len(model.anatomy.blocks) + 1, width, texts, prompt_tokens=prompt_tokens, folder=folder, name=model.name
     )
-    try:
-        with ExitStack() as stack:
+    with states._closed_after_an_error(), ExitStack() as stack:
+        try:
             spool = _Spool(model, states, [stack.enter_context(_file(states, i)) for i in range(states.layers)])
             stack.enter_context(spool.watched())
             run = stack.enter_context(stopped_at_head(model))
             stack.enter_context(torch.inference_mode())
-            while waiting:
-                places = waiting.pop()
-                try:
-                    spool.run(run, places, texts)
-                except (RuntimeError, MemoryError) as error:
-                    if not ran_out(error):
-                        raise
-                    waiting += _halves(places, model, error)[::-1]
-                    continue
-                if watcher is not None:
-                    watcher.answered(len(places))
-    except OSError as error:
-        states.close()
-        raise LesionError(f"Hidden states cannot be kept in {states.folder}: {error}. Name another folder.") from error
-    except BaseException:
-        states.close()
-        raise
+
+            def end(places: list[int]) -> None:
+                spool.check()
+                watcher.answered(len(places))
+
+            run_in_batches(model, texts, longest_first(texts), budget, run, partial(spool.begin, texts), end)
+        except OSError as error:
+            raise LesionError(
+                f"Hidden states cannot be kept in {states.folder}: {error}. Name another folder."
+            ) from error
     return states
 
 
 def sweep(folder: Path) -> None:
     """Remove the hidden states that a process which was killed left in `folder`, and the folder where nothing is left.
 
-    Whoever calls this holds the lock of the folder: states that another process still reads would go too. What
-    `hidden_states` did not make stays.
+    The caller holds the lock of the folder: states that another process still reads would go too.
     """
     for leftover in folder.glob(f"{_PREFIX}*"):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -265,34 +233,29 @@ class _Spool:
 
     def __init__(self, model: Model, states: HiddenStates, files: Sequence[BinaryIO]) -> None:
         self.model, self.states, self.files = model, states, files
-        self.places: Sequence[int] = ()
-        self.lengths: Sequence[int] = ()
-        self.seen: list[int] = []
 
-    def run(self, run: Callable[[Tensor, Tensor], None], places: Sequence[int], texts: Sequence[Sequence[int]]) -> None:
-        """One batch: the texts at `places`, the longest of them first."""
-        rows = [texts[place] for place in places]
-        self.places, self.lengths, self.seen = places, [len(row) for row in rows], [0] * self.states.layers
-        width = self.lengths[0]
-        # What stands in a padded place is never read; the first token of a row is one that the model has.
-        ids = torch.tensor([[*row, *([row[0]] * (width - len(row)))] for row in rows])
-        mask = torch.tensor([[1] * length + [0] * (width - length) for length in self.lengths])
-        run(ids.to(self.model.device), mask.to(self.model.device))
-        if (wrong := [layer for layer, times in enumerate(self.seen) if times != 1]) != []:
+    def begin(self, texts: Sequence[Sequence[int]], places: list[int]) -> None:
+        """A batch starts: the texts at `places`, the longest of them first."""
+        self.places, self.lengths = places, [len(texts[place]) for place in places]
+        self.times = [0] * self.states.layers
+
+    def check(self) -> None:
+        """See that a pass came once through every layer."""
+        if wrong := [layer for layer, times in enumerate(self.times) if times != 1]:
             raise LesionError(
-                f"A pass of {self.model.name} ran {self.seen[wrong[0]]} times through layer {wrong[0]}, not once; its"
+                f"A pass of {self.model.name} ran {self.times[wrong[0]]} times through layer {wrong[0]}, not once; its"
                 f" hidden states cannot be told apart."
             )
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Until the `with` ends, every pass writes what it finds."""
+        """Until the `with` ends, every pass is written."""
 
-        def enters(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        def enters(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
             self.take(0, args[0] if args else kwargs.get("hidden_states"))
 
         def leaves(layer: int) -> Callable[..., None]:
-            def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            def hook(module: nn.Module, args: tuple[object, ...], output: object) -> None:
                 self.take(layer, output[0] if isinstance(output, tuple | list) else output)
 
             return hook
@@ -306,30 +269,27 @@ class _Spool:
             for handle in handles:
                 handle.remove()
 
-    def take(self, layer: int, stream: Any) -> None:
+    def take(self, layer: int, stream: object) -> None:
         """Write the stream of a layer, row by row, without its padding."""
         expected = (len(self.places), self.lengths[0], self.states.width)
         if not isinstance(stream, Tensor) or tuple(stream.shape) != expected:
-            found = list(stream.shape) if isinstance(stream, Tensor) else type(stream).__name__
+            shape = list(stream.shape) if isinstance(stream, Tensor) else type(stream).__name__
             raise LesionError(
                 f"The residual stream of {self.model.name} cannot be read at layer {layer}: {list(expected)} is"
-                f" expected there, found {found}."
+                f" expected there, found {shape}."
             )
-        self.seen[layer] += 1
+        self.times[layer] += 1
         for place, row, length in zip(self.places, stream, self.lengths, strict=True):
             values = row[:length].float()
             if not bool(values.isfinite().all()):
+                where = "what enters block 0" if layer == 0 else f"what block {layer - 1} gives"
                 raise LesionError(
-                    f"The hidden states of {self.model.name} at layer {layer} ({_where(layer)}) are not finite on text"
-                    f" {place}; load the model in bfloat16 or float32."
+                    f"The hidden states of {self.model.name} at layer {layer} ({where}) are not finite on text {place};"
+                    f" load the model in bfloat16 or float32."
                 )
             file = self.files[layer]
             file.seek(int(self.states.starts[place]) * self.states.width * 4)
             file.write(values.cpu().numpy().tobytes())
-
-
-def _where(layer: int) -> str:
-    return "what enters block 0" if layer == 0 else f"what block {layer - 1} gives"
 
 
 def _file(states: HiddenStates, index: int) -> BinaryIO:
@@ -355,9 +315,7 @@ def _room(folder: Path | None, needed: int) -> tempfile.TemporaryDirectory[str]:
     )
 
 
-def _refuse(model: Model, texts: Sequence[Sequence[int]], batch_tokens: int | None) -> None:
-    if batch_tokens is not None and batch_tokens < 1:
-        raise UsageError(f"A batch of {batch_tokens} tokens was asked for; ask for at least 1.")
+def _refuse(model: Model, texts: Sequence[Sequence[int]]) -> None:
     vocabulary = model.network.get_input_embeddings().weight.shape[0]
     for place, text in enumerate(texts):
         if len(text) > model.context:
@@ -366,15 +324,3 @@ def _refuse(model: Model, texts: Sequence[Sequence[int]], batch_tokens: int | No
             raise UsageError(
                 f"Text {place} holds a token id that {model.name} has no token for (0 to {vocabulary - 1})."
             )
-
-
-def _halves(places: list[int], model: Model, error: Exception) -> list[list[int]]:
-    if len(places) == 1:
-        raise LesionError(
-            f"Memory does not suffice for the hidden states of even one text with {model.name}; use --dtype bfloat16,"
-            f" shorter texts, or a device with more memory."
-        ) from error
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    middle = (len(places) + 1) // 2
-    return [places[:middle], places[middle:]]

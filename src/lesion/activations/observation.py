@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from lesion.activations.batching import budget_of, longest_first, run_in_batches
 from lesion.activations.calibration import Calibration
 from lesion.activations.partial_sums import Partial
 from lesion.activations.readers import Input, probe, stopped_at_head
@@ -24,10 +25,9 @@ from lesion.activations.token_sums import Batch
 from lesion.arguments import validated
 from lesion.edits.selections.inputs import Inputs, InputSums, Provenance
 from lesion.engines.checking import check_texts
-from lesion.engines.transformers.memory import ran_out
-from lesion.errors import LesionError, UsageError
+from lesion.errors import LesionError
 from lesion.models.load import Model
-from lesion.progress import Watcher
+from lesion.progress import Silent, Watcher
 
 # Tokens of a batch, padding included: more make a pass over it longer and not the work shorter.
 TOKENS_ON_ACCELERATOR = 32_768
@@ -47,16 +47,15 @@ def observe(
     """Sum up what flows into every matrix of `model.anatomy.scored`, for every draw, in one pass over the texts.
 
     A matrix whose input cannot be followed (its module is not called exactly once in a pass, or with something other
-    than one vector per token) is not among the readers of the result. Values depend on how texts are batched by the
-    float noise of the forward pass alone.
+    than one vector per token) is not among the readers of the result.
 
     Args:
         model: which is only read.
         calibration: the texts and which draw uses which.
         batch_tokens: the most tokens of a batch, padding included; a longer text is a batch of its own.
         watcher: who is told how it goes.
-        progress: a file in which partial sums are kept while it goes, so that a later call with the same model and
-            calibration goes on from there. It is removed at the end. A file of another observation is overwritten.
+        progress: a file of partial sums, from which a later call with the same model and calibration goes on. It is
+            removed at the end.
 
     Returns:
         For every draw of the calibration, in order, its sums; vectors on the CPU.
@@ -66,11 +65,11 @@ def observe(
         LesionError: no input of any matrix can be followed, a value was not finite, the network does not know a token
             of the texts, memory does not suffice for one text, or `progress` cannot be written.
     """
-    if batch_tokens is not None and batch_tokens < 1:
-        raise UsageError(f"A batch of {batch_tokens} tokens was asked for; ask for at least 1.")
-    budget = batch_tokens or (TOKENS_ON_CPU if model.device.type == "cpu" else TOKENS_ON_ACCELERATOR)
-    check_texts(model, calibration.texts)
-    readers = probe(model, calibration.texts)
+    budget = budget_of(model, batch_tokens, TOKENS_ON_CPU, TOKENS_ON_ACCELERATOR)
+    watcher = watcher or Silent()
+    texts = calibration.texts
+    check_texts(model, texts)
+    readers = probe(model, texts)
     if not readers.inputs:
         raise LesionError(f"What flows into the matrices of {model.name} cannot be followed; it cannot be observed.")
     identity = _identity(model, calibration, readers.inputs)
@@ -78,75 +77,32 @@ def observe(
     if progress is not None:
         partial.resume(progress, identity)
     times = _times(calibration)
-    # The longest first, so that memory fails early. Batches begin anew where an earlier call stopped: at the same ends.
-    order = sorted(range(len(calibration.texts)), key=lambda place: (-len(calibration.texts[place]), place))
-    waiting = batches([len(calibration.texts[place]) for place in order[partial.texts :]], budget)
-    left = [[order[partial.texts + place] for place in batch] for batch in waiting][::-1]
-    if watcher is not None:
-        watcher.begin(model.name, len(order), partial.texts, f"texts of {calibration.data}")
+    # Batches begin anew where an earlier call stopped: at the same ends.
+    order = longest_first(texts)
+    watcher.begin(model.name, len(order), partial.texts, f"texts of {calibration.data}")
     saved = time.monotonic()
     current: list[Batch] = []
+
+    def begin(places: list[int]) -> None:
+        current[:] = [Batch(tuple(len(texts[place]) for place in places), len(texts[places[0]]))]
+        partial.begin(times[:, places])
+
+    def end(places: list[int]) -> None:
+        nonlocal saved
+        partial.commit(len(places))
+        watcher.answered(len(places))
+        if progress is not None and partial.texts < len(order) and time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
+            partial.save(progress, identity)
+            saved = time.monotonic()
+
     with torch.inference_mode(), readers.watched(lambda: current[0], partial.take), stopped_at_head(model) as run:
-        while left:
-            places = left.pop()
-            texts = [calibration.texts[place] for place in places]
-            current[:] = [Batch(tuple(map(len, texts)), len(texts[0]))]
-            partial.begin(times[:, places])
-            try:
-                _run(run, texts, model.device)
-            except (RuntimeError, MemoryError) as error:
-                if not ran_out(error):
-                    raise
-                left += _halves(places, model, error)[::-1]
-                continue
-            partial.commit(len(places))
-            if watcher is not None:
-                watcher.answered(len(places))
-            if progress is not None and left and time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
-                partial.save(progress, identity)
-                saved = time.monotonic()
+        run_in_batches(model, texts, order[partial.texts :], budget, run, begin, end)
     kept = [place for place in readers.inputs if place.key not in partial.unseen]
-    found = tuple(_inputs(model, calibration, number, partial, kept) for number in range(len(calibration.draws)))
+    inputs = tuple(_inputs(model, calibration, number, partial, kept) for number in range(len(calibration.draws)))
     if progress is not None:
         with suppress(OSError):
             progress.unlink()
-    return found
-
-
-def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Texts, the longest first, in batches whose rows times longest row stay within a budget of tokens.
-
-    Args:
-        lengths: in tokens, never rising.
-        budget: a text longer than it is a batch of its own.
-    """
-    found: list[list[int]] = []
-    for place in range(len(lengths)):
-        if found and (len(found[-1]) + 1) * lengths[found[-1][0]] <= budget:
-            found[-1].append(place)
-        else:
-            found.append([place])
-    return found
-
-
-def _run(run: Callable[[Tensor, Tensor], None], texts: Sequence[Sequence[int]], device: torch.device) -> None:
-    width = len(texts[0])
-    # What stands in a padded place is never looked at; the first token of a row is one that the model has.
-    ids = torch.tensor([[*text, *([text[0]] * (width - len(text)))] for text in texts])
-    mask = torch.tensor([[1] * len(text) + [0] * (width - len(text)) for text in texts])
-    run(ids.to(device), mask.to(device))
-
-
-def _halves(places: list[int], model: Model, error: Exception) -> list[list[int]]:
-    if len(places) == 1:
-        raise LesionError(
-            f"Memory does not suffice to observe even one text with {model.name}; use --dtype bfloat16, shorter texts,"
-            f" or a device with more memory."
-        ) from error
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    middle = (len(places) + 1) // 2
-    return [places[:middle], places[middle:]]
+    return inputs
 
 
 def _times(calibration: Calibration) -> Tensor:

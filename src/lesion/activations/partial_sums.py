@@ -20,17 +20,11 @@ from lesion.errors import LesionError
 
 
 class Partial:
-    """Sums per input and draw, float64, and how many texts, in the order of the observation, are in them.
-
-    Sums of a batch are gathered by `take` and added by `commit`, so that a batch that fails leaves no trace.
+    """Sums per input and draw, float64; those of a batch are gathered by `take` and added by `commit`.
 
     Attributes:
-        texts: how many texts are in the sums.
+        texts: how many texts, in the order of the observation, are in the sums.
         unseen: keys of inputs that some batch did not show once, as the probe did; their sums mean nothing.
-
-    Args:
-        inputs: what is followed.
-        draws: number of draws.
     """
 
     WORDS: ClassVar[tuple[str, ...]] = ("norms", "squares", "tokens", "active")
@@ -39,15 +33,14 @@ class Partial:
         self.texts = 0
         self.unseen: set[str] = set()
         self.sums: dict[str, Tensor] = {}
-        # Sums of the running batch lie in memory of their own from the start: small pieces that are taken between large
-        # activations keep the allocator from using these again, which took many times the memory of a matrix.
         self._pending: set[str] = set()
-        self._space: dict[str, Tensor] = {}
         self._times: dict[torch.device, Tensor] = {}
         for place in inputs:
             for word in self.WORDS if place.counted else self.WORDS[:3]:
                 size = () if word == "tokens" else (place.size,)
                 self.sums[f"{place.key}/{word}"] = torch.zeros(draws, *size, dtype=torch.float64, device=place.device)
+        # Sums of the running batch lie in memory of their own from the start: small pieces that are taken between large
+        # activations keep the allocator from using these again, which took many times the memory of a matrix.
         self._space = {name: torch.empty_like(values) for name, values in self.sums.items()}
 
     def begin(self, times: Float[Tensor, "draws rows"]) -> None:
@@ -57,21 +50,18 @@ class Partial:
 
     def take(self, key: str, sums: TextSums) -> None:
         """Sums of the texts of the batch for one input."""
-        found: dict[str, Tensor | None] = {"squares": sums.squares, "tokens": sums.tokens, "active": sums.active}
+        parts: dict[str, Tensor | None] = {"squares": sums.squares, "tokens": sums.tokens, "active": sums.active}
         if sums.squares is not None:
-            found["norms"] = sums.squares.sqrt()
-        for word, values in found.items():
+            parts["norms"] = sums.squares.sqrt()
+        for word, values in parts.items():
             if values is not None:
                 name = f"{key}/{word}"
                 if name in self._pending:  # twice in one pass: not what the probe saw
                     self.unseen.add(key)
                 self._pending.add(name)
-                self._weigh(values, self._space[name])
-
-    def _weigh(self, values: Tensor, found: Tensor) -> None:
-        if values.device not in self._times:
-            self._times[values.device] = next(iter(self._times.values())).to(values.device)
-        torch.matmul(self._times[values.device], values, out=found)
+                if values.device not in self._times:
+                    self._times[values.device] = next(iter(self._times.values())).to(values.device)
+                torch.matmul(self._times[values.device], values, out=self._space[name])
 
     def commit(self, texts: int) -> None:
         """Add the batch of so many texts; inputs that it did not show as the probe did are `unseen` from now on."""
@@ -104,9 +94,9 @@ class Partial:
                 if header.get("identity") != identity or set(file.keys()) != set(self.sums):
                     return
                 texts, unseen = int(header["texts"]), set(json.loads(header["unseen"]))
-                found = {name: file.get_tensor(name) for name in self.sums}
+                stored = {name: file.get_tensor(name) for name in self.sums}
         except (OSError, SafetensorError, KeyError, ValueError):
             return
-        if all(found[name].shape == mine.shape and found[name].dtype == mine.dtype for name, mine in self.sums.items()):
+        if all(stored[name].shape == own.shape and stored[name].dtype == own.dtype for name, own in self.sums.items()):
             self.texts, self.unseen = texts, unseen
-            self.sums = {name: values.to(self.sums[name].device) for name, values in found.items()}
+            self.sums = {name: values.to(self.sums[name].device) for name, values in stored.items()}

@@ -7,10 +7,9 @@ vector per token. What does not hold is left out; nothing is guessed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -33,13 +32,11 @@ Take = Callable[[str, TextSums], None]
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """One input that is followed.
+    """One input that is followed, of `size` features, on `device`.
 
     Attributes:
         key: the address of the first matrix that reads it.
-        size: number of its features.
         readers: the addresses of all matrices that read it.
-        device: where it is seen.
         counted: whether activations above 0 are counted, since a feed-forward branch ends in the matrix.
     """
 
@@ -69,35 +66,28 @@ class Readers:
 
     @contextmanager
     def watched(self, batch: Callable[[], Batch], take: Take) -> Iterator[None]:
-        """Until the `with` ends, every pass gives the sums of every input, text by text, to `take`.
+        """Until the `with` ends, every pass gives the sums of every input, text by text, to `take`; those of `active`
+        may follow.
 
         An input that comes in another shape than the probe saw is not given; the caller finds it missing.
-
-        Args:
-            batch: the batch that is running.
-            take: is called with the key of an input and its sums; for `active`, a second time.
         """
-        handles = []
-        try:
+        with ExitStack() as stack:
             for place in self.dense:
-                handles.append(place.module.register_forward_pre_hook(_sums_of(place, batch, take), with_kwargs=True))
+                sums = _sums_of(place, batch, take)
+                stack.callback(place.module.register_forward_pre_hook(sums, with_kwargs=True).remove)
                 if place.activation is not None:
-                    hook = _counts_of(place.input.key, place.input.size, batch, take)
-                    handles.append(place.activation.register_forward_hook(hook))
+                    counts = _counts_of(place.input.key, place.input.size, batch, take)
+                    stack.callback(place.activation.register_forward_hook(counts).remove)
             for experts in self.experts:
-                handles.append(
-                    experts.module.register_forward_pre_hook(_routed(experts, batch, take), with_kwargs=True)
-                )
+                routed = _routed(experts, batch, take)
+                stack.callback(experts.module.register_forward_pre_hook(routed, with_kwargs=True).remove)
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
 
 def _sums_of(place: _Dense, batch: Callable[[], Batch], take: Take) -> Callable[..., None]:
     plain = place.input.counted and place.activation is None
 
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def hook(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         incoming = _incoming(args, kwargs)
         rows = None if incoming is None else by_row(incoming, batch(), place.input.size)
         if rows is not None:
@@ -108,7 +98,7 @@ def _sums_of(place: _Dense, batch: Callable[[], Batch], take: Take) -> Callable[
 
 
 def _counts_of(key: str, size: int, batch: Callable[[], Batch], take: Take) -> Callable[..., None]:
-    def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def hook(module: nn.Module, args: tuple[object, ...], output: object) -> None:
         rows = by_row(output, batch(), size) if isinstance(output, Tensor) else None
         if rows is not None:
             take(key, TextSums(None, None, row_counts(rows, batch())))
@@ -117,7 +107,7 @@ def _counts_of(key: str, size: int, batch: Callable[[], Batch], take: Take) -> C
 
 
 def _routed(experts: Experts, batch: Callable[[], Batch], take: Take) -> Callable[..., None]:
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def hook(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         for key, sums in experts.sums(args, kwargs, batch()):
             take(key, sums)
 
@@ -135,20 +125,18 @@ def stopped_at_head(model: Model) -> Iterator[Callable[[Tensor, Tensor], None]]:
     Enter it after the hooks that look at the input of the head itself.
     """
 
-    def stop(module: nn.Module, args: tuple[Any, ...]) -> None:
+    def stop(module: nn.Module, args: tuple[object, ...]) -> None:
         raise _ReachedHeadError
 
     def run(input_ids: Int[Tensor, "rows length"], attention_mask: Int[Tensor, "rows length"]) -> None:
         with suppress(_ReachedHeadError):
             model.network(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
 
-    head = model.network.get_output_embeddings()
-    handle = head.register_forward_pre_hook(stop) if isinstance(head, nn.Module) else None
-    try:
+    with ExitStack() as stack:
+        head = model.network.get_output_embeddings()
+        if isinstance(head, nn.Module):
+            stack.callback(head.register_forward_pre_hook(stop).remove)
         yield run
-    finally:
-        if handle is not None:
-            handle.remove()
 
 
 @dataclass
@@ -157,17 +145,12 @@ class _Seen:
 
     incoming: dict[nn.Module, list[Tensor | None]] = field(default_factory=lambda: defaultdict(list))
     versions: dict[nn.Module, int] = field(default_factory=dict)
-    outgoing: dict[nn.Module, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    calls: dict[nn.Module, tuple[tuple[Any, ...], Mapping[str, Any]]] = field(default_factory=dict)
+    outgoing: dict[nn.Module, list[object]] = field(default_factory=lambda: defaultdict(list))
+    calls: dict[nn.Module, tuple[tuple[object, ...], Mapping[str, object]]] = field(default_factory=dict)
 
 
 def probe(model: Model, texts: Sequence[Sequence[int]] = ()) -> Readers:
-    """Find out what can be followed, by two passes over a few tokens.
-
-    Args:
-        model: which is only read.
-        texts: token ids of the texts that it will be observed on, which give the tokens; where there are none, or all
-            begin alike, any tokens are taken.
+    """Find out what can be followed, by two passes over a few tokens of the texts (any tokens, if all begin alike).
 
     Raises:
         LesionError: what flows into a matrix is not finite on these tokens.
@@ -181,18 +164,16 @@ def probe(model: Model, texts: Sequence[Sequence[int]] = ()) -> Readers:
     _refuse_overflow(model, both, holders)
     batch = Batch((length, length), length)
 
-    groups: dict[tuple[Any, ...], list[tuple[str, Matrix]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[str, Matrix]]] = {}
     for module, held in holders.items():
-        incoming = both.incoming[module]
         size = held[0][1].shape[1]
-        if any(matrix.storage.expert is not None for _, matrix in held) or len(incoming) != 1:
+        tensor, first = (_only(seen.incoming[module]) for seen in (both, alone))
+        if any(matrix.storage.expert is not None for _, matrix in held) or tensor is None or first is None:
             continue
-        tensor = incoming[0]
-        rows = None if tensor is None else by_row(tensor, batch, size)
-        if tensor is None or rows is None or not _is_plain(module, held[0][1], tensor, both.outgoing[module]):
+        rows = by_row(tensor, batch, size)
+        if rows is None or not _is_plain(module, held[0][1], tensor, both.outgoing[module]):
             continue
-        first = alone.incoming[module][0] if len(alone.incoming[module]) == 1 else None
-        if first is None or not _alike(rows[0], first.reshape(-1, size)):
+        if not _alike(rows[0], first.reshape(-1, size)):
             continue  # rows and tokens do not lie as they seem to
         # Two views of one memory, unchanged in between, are one input.
         same = (tensor.device, tensor.data_ptr(), rows.shape, rows.stride(), both.versions[module])
@@ -207,16 +188,15 @@ def probe(model: Model, texts: Sequence[Sequence[int]] = ()) -> Readers:
         place = Input(key, first_matrix.shape[1], names, first_matrix.tensor.device, counted)
         dense.append(_Dense(place, first_matrix.module, activation))
     experts = tuple(
-        found
+        candidate
         for module, held in holders.items()
-        if (found := find_experts(module, held)) is not None
+        if (candidate := find_experts(module, held)) is not None
         and len(both.outgoing[module]) == 1
-        and found.explains(*both.calls[module], both.outgoing[module][0])
+        and candidate.explains(*both.calls[module], both.outgoing[module][0])
     )
     inputs = [place.input for place in dense]
-    for found in experts:
-        for key, size, names, counted in found.inputs():
-            inputs.append(Input(key, size, names, found.device, counted))
+    for block in experts:
+        inputs += [Input(key, size, names, block.device, counted) for key, size, names, counted in block.inputs()]
     inputs.sort(key=lambda place: order[place.key])
     dense.sort(key=lambda place: order[place.input.key])
     return Readers(tuple(dense), experts, tuple(inputs))
@@ -243,11 +223,10 @@ def _refuse_overflow(model: Model, seen: _Seen, holders: Mapping[nn.Module, list
             )
 
 
-def _run(model: Model, ids: Tensor, holders: Mapping[nn.Module, Any]) -> _Seen:
+def _run(model: Model, ids: Tensor, holders: Iterable[nn.Module]) -> _Seen:
     seen = _Seen()
-    handles = []
 
-    def enters(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def enters(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         # Held, so that no later tensor can take its place in memory.
         tensor = _incoming(args, kwargs)
         seen.incoming[module].append(tensor)
@@ -255,37 +234,37 @@ def _run(model: Model, ids: Tensor, holders: Mapping[nn.Module, Any]) -> _Seen:
         if tensor is not None:
             seen.versions[module] = tensor._version
 
-    def leaves(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def leaves(module: nn.Module, args: tuple[object, ...], output: object) -> None:
         seen.outgoing[module].append(output)
 
     small = [
         part
         for block in model.anatomy.blocks
         for part in block.module.modules()
-        if part not in holders and next(part.children(), None) is None and next(part.parameters(), None) is None
+        if next(part.children(), None) is None and next(part.parameters(), None) is None
     ]
-    try:
-        for module in {**dict.fromkeys(holders), **dict.fromkeys(small)}:
-            handles.append(module.register_forward_pre_hook(enters, with_kwargs=True))
-            handles.append(module.register_forward_hook(leaves))
+    with ExitStack() as stack:
+        for module in dict.fromkeys([*holders, *small]):
+            stack.callback(module.register_forward_pre_hook(enters, with_kwargs=True).remove)
+            stack.callback(module.register_forward_hook(leaves).remove)
         # Not in inference mode, whose tensors do not tell whether they were changed in place.
         with torch.inference_mode(False), torch.no_grad(), stopped_at_head(model) as run:
             run(ids, torch.ones_like(ids))
-    finally:
-        for handle in handles:
-            handle.remove()
     return seen
 
 
-def _incoming(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
-    """The one tensor that a module is given; None where there is none, or several to choose from."""
-    if args:
-        return args[0] if isinstance(args[0], Tensor) else None
-    tensors = [value for value in kwargs.values() if isinstance(value, Tensor)]
+def _only(tensors: Sequence[Tensor | None]) -> Tensor | None:
     return tensors[0] if len(tensors) == 1 else None
 
 
-def _is_plain(module: nn.Module, matrix: Matrix, incoming: Tensor, outgoing: list[Any]) -> bool:
+def _incoming(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Tensor | None:
+    """The one tensor that a module is given; None where there is none, or several to choose from."""
+    if args:
+        return args[0] if isinstance(args[0], Tensor) else None
+    return _only([value for value in kwargs.values() if isinstance(value, Tensor)])
+
+
+def _is_plain(module: nn.Module, matrix: Matrix, incoming: Tensor, outgoing: list[object]) -> bool:
     """Whether a module multiplies what comes in by its matrix: by its class, or by what it gave (routers)."""
     if type(module) in (nn.Linear, Conv1D):
         return True
@@ -318,11 +297,11 @@ def _activation(model: Model, address: str, seen: _Seen) -> tuple[bool, nn.Modul
         return False, None
     layer, branch, name = address.split(".", 2)
     stem, _, last = name.rpartition(".")
+    if branch != "mlp" or last not in ("down", "out"):
+        return False, None
     matrices = model.anatomy.blocks[int(layer)].matrices
     prefix = f"{branch}.{stem}." if stem else f"{branch}."
     siblings = {full.removeprefix(prefix) for full in matrices if full.startswith(prefix)}
-    if branch != "mlp" or last not in ("down", "out"):
-        return False, None
     if siblings in ({"in", "out"}, {"up", "down"}):
         return True, None
     if last != "down" or "gate" not in siblings:
@@ -332,17 +311,18 @@ def _activation(model: Model, address: str, seen: _Seen) -> tuple[bool, nn.Modul
     if len(given) != 1 or not isinstance(given[0], Tensor) or gate.storage.groups != 1:
         return False, None
     gates = given[0][..., gate.storage.start : gate.storage.stop]
-    found = [
-        module
-        for module, incoming in seen.incoming.items()
-        if len(incoming) == 1
-        and len(seen.outgoing[module]) == 1
-        and module is not gate.module
-        and next(module.parameters(), None) is None
-        and incoming[0] is not None
-        and incoming[0].shape == gates.shape
-        and incoming[0].data_ptr() == gates.data_ptr()
-        and isinstance(seen.outgoing[module][0], Tensor)
-        and seen.outgoing[module][0].shape == gates.shape
-    ]
-    return (True, found[0]) if len(found) == 1 else (False, None)
+
+    def takes_gates(module: nn.Module) -> bool:
+        incoming, outgoing = _only(seen.incoming[module]), seen.outgoing[module]
+        return (
+            incoming is not None
+            and incoming.shape == gates.shape
+            and incoming.data_ptr() == gates.data_ptr()
+            and len(outgoing) == 1
+            and isinstance(outgoing[0], Tensor)
+            and outgoing[0].shape == gates.shape
+            and next(module.parameters(), None) is None
+        )
+
+    modules = [module for module in seen.incoming if takes_gates(module)]
+    return (True, modules[0]) if len(modules) == 1 else (False, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -55,11 +56,7 @@ class TextSums:
 
 
 def by_row(incoming: Tensor, batch: Batch, size: int) -> Float[Tensor, "rows width in"] | None:
-    """What a module is given, one vector per position; OPT and routers are given rows end to end.
-
-    Returns:
-        None where it has another shape, which nobody has foreseen.
-    """
+    """What a module is given, one vector per position (OPT and routers are given rows end to end); else None."""
     rows, width = len(batch.lengths), batch.width
     if not incoming.is_floating_point() or incoming.shape[-1] != size:
         return None
@@ -72,18 +69,12 @@ def by_row(incoming: Tensor, batch: Batch, size: int) -> Float[Tensor, "rows wid
 
 def row_sums(values: Float[Tensor, "rows width in"], batch: Batch) -> Float[Tensor, "rows in"]:
     """Σ_t x² over the tokens of every row, squared and summed in float64."""
-    return _sums_by_row(values, batch) if values.device.type == "cpu" else _sums_at_once(values, batch)
-
-
-def row_counts(values: Float[Tensor, "rows width in"], batch: Batch) -> Float[Tensor, "rows in"]:
-    """On how many tokens of every row a value is above 0; float64, exact."""
-    return _counts_by_row(values, batch) if values.device.type == "cpu" else _counts_at_once(values, batch)
-
-
-def _sums_at_once(values: Tensor, batch: Batch) -> Tensor:
-    """Few large kernels: a loop over rows would keep an accelerator waiting."""
+    if values.device.type == "cpu":
+        # In float64 without a copy of the whole, which squares in place.
+        return _by_row(values, batch, torch.float64, lambda part, out: out.copy_(part).square_())
     rows, width, size = values.shape
     sums = torch.zeros(rows, size, dtype=torch.float64, device=values.device)
+    # Few large kernels: a loop over rows would keep an accelerator waiting.
     step = max(1, CHUNK * 2 // (width * size))
     for start in range(0, rows, step):
         part = values[start : start + step].double()
@@ -93,36 +84,30 @@ def _sums_at_once(values: Tensor, batch: Batch) -> Tensor:
     return sums
 
 
-def _counts_at_once(values: Tensor, batch: Batch) -> Tensor:
+def row_counts(values: Float[Tensor, "rows width in"], batch: Batch) -> Float[Tensor, "rows in"]:
+    """On how many tokens of every row a value is above 0; float64, exact."""
+    if values.device.type == "cpu":
+        # Ones in float32 are added up several times as fast as booleans, and exactly up to 2²⁴ of them.
+        return _by_row(values, batch, torch.float32, lambda part, out: torch.gt(part, 0, out=out))
     positive = values > 0
     if batch.padded:
         positive &= batch.mask(values.device)[:, :, None]
     return positive.sum(1).double()
 
 
-def _sums_by_row(values: Tensor, batch: Batch) -> Tensor:
-    """In one piece of memory that is used again: less of it is touched, and no padding at all."""
+def _by_row(
+    values: Float[Tensor, "rows width in"],
+    batch: Batch,
+    dtype: torch.dtype,
+    fill: Callable[[Tensor, Tensor], Tensor],
+) -> Float[Tensor, "rows in"]:
+    """Sums over tokens of what `fill` makes, in one piece of memory that is used again; padding is not touched."""
     rows, width, size = values.shape
     sums = torch.zeros(rows, size, dtype=torch.float64)
     step = max(1, CHUNK // size)
-    squares = torch.empty(min(width, step), size, dtype=torch.float64)
+    space = torch.empty(min(width, step), size, dtype=dtype)
     for row, length in enumerate(batch.lengths):
         for start in range(0, length, step):
-            part = squares[: min(step, length - start)]
-            part.copy_(values[row, start : min(start + step, length)])
-            sums[row] += part.square_().sum(0)
+            stop = min(start + step, length)
+            sums[row] += fill(values[row, start:stop], space[: stop - start]).sum(0)
     return sums
-
-
-def _counts_by_row(values: Tensor, batch: Batch) -> Tensor:
-    """Ones in float32 are added up several times as fast as booleans, and exactly up to 2²⁴ of them."""
-    rows, width, size = values.shape
-    counts = torch.zeros(rows, size, dtype=torch.float64)
-    step = max(1, CHUNK // size)
-    ones = torch.empty(min(width, step), size)
-    for row, length in enumerate(batch.lengths):
-        for start in range(0, length, step):
-            part = ones[: min(step, length - start)]
-            torch.gt(values[row, start : min(start + step, length)], 0, out=part)
-            counts[row] += part.sum(0)
-    return counts

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
 
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from lesion.errors import UsageError, nearest
 from lesion.models.coverage import tied, uncovered
@@ -24,9 +26,8 @@ class Branch:
 
     Attributes:
         name: `attention` or `mlp`.
-        tail: the module whose output (the first element, where it is a tuple) is exactly what the branch adds
-            to the residual stream, a norm inside the branch included. Its last axis is the stream; OPT's is
-            [rows · length, hidden], all others' [rows, length, hidden].
+        tail: the module whose output (its first element, if a tuple) is exactly what the branch adds to the residual
+            stream, a norm inside the branch included: [rows, length, hidden], OPT's [rows · length, hidden].
         matrices: the weight matrices by name, in the order in which they are used.
     """
 
@@ -37,12 +38,11 @@ class Branch:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One decoder layer.
+    """One decoder layer; `index` is counted from 0.
 
     Attributes:
-        index: counted from 0.
-        module: the module that takes hidden states [rows, length, hidden] from the residual stream (first
-            argument) and gives them back (its output, or the first element of it).
+        module: takes hidden states [rows, length, hidden] as its first argument and gives them back (its output, or
+            the first element of it).
         attention, mlp: the two branches; None where an unknown architecture does not show which one it is.
     """
 
@@ -53,7 +53,7 @@ class Block:
 
     @property
     def branches(self) -> tuple[Branch, ...]:
-        """The branches that there are."""
+        """The branches that are known."""
         return tuple(branch for branch in (self.attention, self.mlp) if branch is not None)
 
     @property
@@ -69,13 +69,12 @@ class Anatomy:
     Attributes:
         name: the model's name, for messages.
         family: the entry of families.toml, or the architecture's own name where it is unknown.
-        known: False when the anatomy was found by structure alone, not by the table.
+        known: False when the anatomy was inferred from structure, not by the table.
         blocks: the decoder layers in order.
         uncovered: (parameter name, reason) for every parameter in which no matrix lies, tied names once.
         tied: groups of parameter names that share one tensor.
         notes: sentences on what an edit of this model cannot or does not do.
-        head: the output head as a matrix, address `head`, where it is not tied to the input embedding; else None.
-            It is no part of any block and not among `matrices`.
+        head: the output head (address `head`, not among `matrices`); None where it is tied to the input embedding.
     """
 
     name: str
@@ -86,21 +85,16 @@ class Anatomy:
     tied: tuple[tuple[str, ...], ...] = ()
     notes: tuple[str, ...] = ()
     head: Matrix | None = None
-    _matrices: dict[str, Matrix] = field(init=False, repr=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        for block in self.blocks:
-            self._matrices.update({matrix.address: matrix for matrix in block.matrices.values()})
-
-    @property
+    @cached_property
     def matrices(self) -> Mapping[str, Matrix]:
         """Every matrix by address, block after block."""
-        return self._matrices
+        return {matrix.address: matrix for block in self.blocks for matrix in block.matrices.values()}
 
     @property
     def scored(self) -> Mapping[str, Matrix]:
         """Every matrix that has inputs of its own to score by: those of the blocks, and the head unless it is tied."""
-        return self._matrices if self.head is None else {**self._matrices, HEAD: self.head}
+        return self.matrices if self.head is None else {**self.matrices, HEAD: self.head}
 
     def block(self, index: int) -> Block:
         """The block with this index.
@@ -113,7 +107,7 @@ class Anatomy:
         return self.blocks[index]
 
     def layer_of(self, address: str) -> int:
-        """The block in which a matrix lies; for the head, which comes after all of them, their number."""
+        """The block in which a matrix lies; the number of blocks for the head."""
         return len(self.blocks) if address == HEAD else int(address.partition(".")[0])
 
     def matrix(self, address: str) -> Matrix:
@@ -122,42 +116,55 @@ class Anatomy:
         Raises:
             UsageError: there is none; the message names the nearest ones.
         """
-        if (found := self._matrices.get(address)) is not None:
-            return found
-        if address == HEAD and self.head is not None:
-            return self.head
+        matrix = self.head if address == HEAD else self.matrices.get(address)
+        if matrix is not None:
+            return matrix
         first, _, _ = address.partition(".")
         if first.isdecimal():
-            block = self.block(int(first))
-            known = [matrix.address for matrix in block.matrices.values()]
+            known = [matrix.address for matrix in self.block(int(first)).matrices.values()]
             close = nearest(address, known) or (f" (block {first} has {', '.join(known[:12])})" if known else "")
         else:
-            close = nearest(address, self._matrices)
+            close = nearest(address, self.matrices)
         raise UsageError(f"there is no matrix '{address}' in {self.name}{close}.")
 
 
 def _branch(
-    name: str, plans: Sequence[Plan | None], block: nn.Module, index: int, prefix: str, config: Any
+    name: str, plans: Sequence[Plan], block: nn.Module, index: int, prefix: str, config: PreTrainedConfig
 ) -> Branch | None:
-    """The branch of a block by the first plan that fits; None when the only plan is that there is none."""
-    misfit = MisfitError("no plan")
+    """The branch of a block by the first plan that fits; None when there are no plans."""
+    misfit: MisfitError | None = None
     for plan in plans:
-        if plan is None:
-            return None
+        address = f"{index}.{name}"
         try:
             tail = block.get_submodule(plan.tail)
-            found = [
-                matrix for entry in plan.entries for matrix in lay_out(entry, block, prefix, f"{index}.{name}", config)
-            ]
+            matrices = [matrix for entry in plan.entries for matrix in lay_out(entry, block, prefix, address, config)]
         except AttributeError:
             misfit = MisfitError(f"it has no {plan.tail}")
         except MisfitError as error:
             misfit = error
         else:
             # Expert by expert, so that gate, up and down of one expert stand together.
-            found.sort(key=lambda m: -1 if m.storage.expert is None else m.storage.expert)
-            return Branch(name, tail, {matrix.name: matrix for matrix in found})
-    raise misfit
+            matrices.sort(key=lambda m: -1 if m.storage.expert is None else m.storage.expert)
+            return Branch(name, tail, {matrix.name: matrix for matrix in matrices})
+    if misfit is not None:
+        raise misfit
+    return None
+
+
+def _blocks(
+    network: PreTrainedModel, path: str, plans: Iterable[tuple[Sequence[Plan], Sequence[Plan]]]
+) -> tuple[Block, ...]:
+    """The blocks of the list of modules at a path, each by the plans of its attention and of its MLP."""
+    config = network.config.get_text_config()
+    return tuple(
+        Block(
+            index,
+            module,
+            _branch("attention", attention, module, index, f"{path}.{index}", config),
+            _branch("mlp", mlp, module, index, f"{path}.{index}", config),
+        )
+        for index, (module, (attention, mlp)) in enumerate(zip(network.get_submodule(path), plans, strict=False))
+    )
 
 
 def _known(network: PreTrainedModel) -> Family | None:
@@ -169,35 +176,20 @@ def _known(network: PreTrainedModel) -> Family | None:
     return families().get(network.config.model_type) if own else None
 
 
-def _at(network: PreTrainedModel, path: str) -> nn.ModuleList | None:
-    try:
-        found = network.get_submodule(path)
-    except AttributeError:
-        return None
-    return found if isinstance(found, nn.ModuleList) and len(found) else None
-
-
 def _by_family(network: PreTrainedModel, family: Family) -> tuple[Block, ...]:
-    config = network.config.get_text_config()
     for path in family.blocks:
-        if (modules := _at(network, path)) is not None:
-            return tuple(
-                Block(
-                    index,
-                    module,
-                    _branch("attention", family.attention, module, index, f"{path}.{index}", config),
-                    _branch("mlp", family.mlp, module, index, f"{path}.{index}", config),
-                )
-                for index, module in enumerate(modules)
-            )
+        with suppress(AttributeError):
+            modules = network.get_submodule(path)
+            if isinstance(modules, nn.ModuleList) and len(modules):
+                return _blocks(network, path, repeat((family.attention, family.mlp)))
     raise MisfitError(f"it has no {' or '.join(family.blocks)}")
 
 
 def dissect(network: PreTrainedModel, name: str) -> Anatomy:
     """Take a decoder apart: by families.toml where its architecture is known, else by its structure.
 
-    An architecture that is not in the table costs one forward pass over a few tokens, by which what structure
-    suggests is checked; what does not hold is left out, and `known` is False.
+    An architecture that is not in the table costs one forward pass over a few tokens, which checks what its structure
+    suggests; what does not hold is left out, and `known` is False.
 
     Args:
         network: a causal language model of transformers, in eval mode.
@@ -217,22 +209,11 @@ def dissect(network: PreTrainedModel, name: str) -> Anatomy:
         except MisfitError as misfit:
             notes = (f"This {family.name} is not built as the family is ({misfit}).",)
             family = None
-    reasons: dict[str, str] = {}
+    reasons: Mapping[str, str] = {}
     if blocks is None:
         structure = infer(network, name)
-        notes, reasons = notes + structure.notes, dict(structure.reasons)
-        config = network.config.get_text_config()
-        blocks = tuple(
-            Block(
-                index,
-                module,
-                _branch("attention", [attention], module, index, f"{structure.path}.{index}", config),
-                _branch("mlp", [mlp], module, index, f"{structure.path}.{index}", config),
-            )
-            for index, (module, (attention, mlp)) in enumerate(
-                zip(network.get_submodule(structure.path), structure.plans, strict=True)
-            )
-        )
+        notes, reasons = notes + structure.notes, structure.reasons
+        blocks = _blocks(network, structure.path, structure.plans)
     matrices = [matrix for block in blocks for matrix in block.matrices.values()]
     return Anatomy(
         name,

@@ -49,14 +49,9 @@ def uncovered(
     blocks: Iterable[nn.Module],
     reasons: Mapping[str, str],
 ) -> tuple[tuple[str, str], ...]:
-    """(name, reason) for every parameter that holds no matrix, in the order of the network, tied names once.
+    """(name, reason) for every parameter that holds none of the matrices, in the order of the network, tied names once.
 
-    Args:
-        network: the whole model.
-        matrices: every matrix that was found.
-        blocks: its decoder layers.
-        reasons: what is already known about single parameters, by name; it goes before what can be read off
-            them.
+    `blocks` are the decoder layers; `reasons` what is already known about single parameters, by name.
     """
     words: dict[int, list[str]] = defaultdict(list)
     held = set()

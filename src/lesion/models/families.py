@@ -17,7 +17,7 @@ class Entry:
     """One parameter of a block and the matrices that lie in it.
 
     Attributes:
-        names: the matrices, in the order of their rows; with a `*` there is one of each an expert.
+        names: the matrices, in the order of their rows; a `*` stands for the number of an expert.
         path: dotted path within the block, of the parameter or of the module whose `weight` it is.
         layout: `rows` (one after the other) or `head` (interleaved, head by head).
     """
@@ -40,18 +40,18 @@ class Note:
     """A sentence that holds when the configuration has `value` at `key`."""
 
     key: str
-    value: Any
+    value: object
     text: str
 
 
 @dataclass(frozen=True)
 class Family:
-    """One architecture of the table.
+    """One architecture of families.toml, with alternatives of which the first that exists counts.
 
     Attributes:
-        name: as in families.toml.
-        blocks: dotted paths of the list of decoder layers; the first that exists counts.
-        attention, mlp: alternatives; the first whose paths all exist in a block counts for it.
+        name: as in the table.
+        blocks: dotted paths of the list of decoder layers.
+        attention, mlp: plans of the branches, for each block.
         notes: sentences about the architecture, each under its condition.
     """
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 EVERY_BYTE_UP_TO = 1_000_000_000  # bytes of weights
 SAMPLE = 64_000_000  # bytes read of a model that is larger
@@ -19,12 +18,7 @@ CHUNK = 1 << 22  # entries of a matrix hashed at a time
 # Configuration that changes with the folder, the library or the way of running, not with the computation.
 VOLATILE = frozenset(
     {
-        *(
-            "_attn_implementation",
-            "_attn_implementation_internal",
-            "_experts_implementation",
-            "_name_or_path",
-        ),
+        *("_attn_implementation", "_attn_implementation_internal", "_experts_implementation", "_name_or_path"),
         *("architectures", "bos_token_id", "chunk_size_feed_forward", "dtype", "eos_token_id", "id2label"),
         *("initializer_range", "label2id", "output_attentions", "output_hidden_states", "pad_token_id"),
         *("problem_type", "return_dict", "torch_dtype", "transformers_version", "use_cache"),
@@ -32,16 +26,15 @@ VOLATILE = frozenset(
 )
 
 
-def _settings(config: Any) -> dict[str, Any]:
-    """What of a configuration shapes the computation: all that differs from the defaults of its class."""
-    settings = config.to_dict()
+def _settings(config: PreTrainedConfig) -> object:
+    """The part of a configuration that shapes the computation: all that differs from the defaults of its class."""
     try:
         # A release of transformers that adds a setting, switched off, leaves the fingerprint as it was.
         defaults = type(config)().to_dict()
     except Exception:  # a class that came with a checkpoint may not have defaults
         defaults = {}
 
-    def pruned(value: Any, default: Any) -> Any:
+    def pruned(value: object, default: object) -> object:
         if not isinstance(value, dict):
             return value
         base = default if isinstance(default, dict) else {}
@@ -51,7 +44,7 @@ def _settings(config: Any) -> dict[str, Any]:
             if key not in VOLATILE and (key == "model_type" or key not in base or item != base[key])
         }
 
-    return dict(pruned(settings, defaults))
+    return pruned(config.to_dict(), defaults)
 
 
 def stored_tensors(network: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
@@ -83,13 +76,11 @@ def _sum(tensor: Tensor) -> int:
 def fingerprint(network: PreTrainedModel, every_byte_up_to: int = EVERY_BYTE_UP_TO, sample: int = SAMPLE) -> str:
     """The fingerprint of a network as it is in memory: SHA-256, shortened to 16 hexadecimal digits.
 
-    Hashed are the settings that shape the computation and, of every parameter and stored buffer in the order
-    of their names, name, shape, dtype and bytes. Device, sharding, folder and tied names leave no trace; a
-    load in another dtype is another fingerprint, since it answers otherwise.
+    Hashed are the settings that shape the computation and, of every parameter and stored buffer in the order of their
+    names, name, shape, dtype and bytes. Device, sharding, folder and tied names leave no trace; another dtype does.
 
-    Of a model with more than `every_byte_up_to` bytes of weights, in place of all bytes: the sum of every
-    tensor's memory as 64-bit integers (every byte counts, their order does not) and every n-th row of its
-    first axis, with the n that reads about `sample` bytes in all.
+    Of a model with more than `every_byte_up_to` bytes of weights, in place of all bytes: the sum of every tensor's
+    memory as 64-bit integers and every n-th row of its first axis, with the n that reads about `sample` bytes in all.
     """
     digest = hashlib.sha256()
     digest.update(json.dumps(_settings(network.config), sort_keys=True, default=str).encode())

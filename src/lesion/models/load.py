@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,25 +31,15 @@ from lesion.models.stored import INDEX, files, listing, refuse_packed
 from lesion.models.tokenizer import read_tokenizer
 
 DTYPES = {
-    "float32": torch.float32,
-    "fp32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "bf16": torch.bfloat16,
-    "float16": torch.float16,
-    "fp16": torch.float16,
+    **dict.fromkeys(("float32", "fp32"), torch.float32),
+    **dict.fromkeys(("bfloat16", "bf16"), torch.bfloat16),
+    **dict.fromkeys(("float16", "fp16"), torch.float16),
 }
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a model was loaded from, as `load` was told: enough for another process to load the same.
-
-    Attributes:
-        source: `bundled:NAME`, a local folder or a hub id, as typed.
-        revision: branch, tag, commit or checkpoint.
-        dtype: of the weights as loaded: `float32`, `bfloat16` or `float16`.
-        trust_remote_code: whether code that comes with the checkpoint runs.
-    """
+    """The arguments with which `load` loads the same model again; `dtype` is that of the weights as loaded."""
 
     source: str
     revision: str | None
@@ -63,12 +53,12 @@ class Model:
 
     Attributes:
         network: the Hugging Face model, in eval mode, without gradients.
-        tokenizer: its tokenizer, as it came (no token is added).
+        tokenizer: as it came (no token is added).
         anatomy: its blocks and matrices.
         name: as the person typed it.
-        fingerprint: 16 hexadecimal digits that tell one set of weights from another (see `fingerprint.py`).
+        fingerprint: 16 hexadecimal digits that tell one set of weights from another.
         origin: where it was loaded from; None of a model made in memory.
-        not_finite: its tensors that hold NaN or infinite values, as they were when the fingerprint was taken.
+        not_finite: its tensors with NaN or infinite values, as they were when the fingerprint was taken.
     """
 
     network: PreTrainedModel
@@ -80,7 +70,7 @@ class Model:
     not_finite: tuple[NotFinite, ...] = ()
 
     def complaint(self, name: str | None = None) -> str:
-        """What is wrong with its weights, as a sentence; empty where all are finite. `name` stands for its own."""
+        """What is wrong with its weights, as a sentence; empty where all are finite."""
         return complaint(self.not_finite, name or self.name)
 
     @property
@@ -99,9 +89,8 @@ class Model:
     def context(self) -> int:
         """How many positions a prompt and its answer may take together; the last token of an answer takes none.
 
-        By the configuration; where it sets no limit, by the tokenizer (which may set one so large that it is
-        none). Of a model with two rotary embeddings (longrope: Phi-3 and later), so many as the first is for: beyond
-        them the keys of all positions would be others, and those of whoever shares the batch.
+        By the configuration; where it sets no limit, by the tokenizer. A model with two rotary embeddings (longrope:
+        Phi-3 and later) has the positions of the first: beyond them all keys of the batch would be others.
         """
         config = self.network.config.get_text_config()
         stated = getattr(config, "max_position_embeddings", None)
@@ -139,11 +128,7 @@ def wrap(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
 
 
 def refuse_not_finite(model: Model, name: str) -> None:
-    """Refuse a model with NaN or infinite weights where what is measured of it would mean nothing.
-
-    Args:
-        model: as it was loaded.
-        name: as the study calls it.
+    """Refuse a model, called `name` in the study, with NaN or infinite weights.
 
     Raises:
         LesionError: naming the tensors, and what to do.
@@ -157,7 +142,7 @@ def refuse_not_finite(model: Model, name: str) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence transformers' bars and remarks; what matters of them is checked and said here."""
+    """Silence transformers' bars and remarks."""
     verbosity = transformers_logging.get_verbosity()
     bars = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
@@ -208,16 +193,15 @@ def _dtype(dtype: str | torch.dtype, on_cpu: bool) -> torch.dtype | str:
     return DTYPES[dtype]
 
 
-def _refuse_misfits(found: Mapping[str, Any], typed: str) -> None:
-    """Weights that do not fit the configuration would be a model nobody trained: refuse, and name some."""
-    clauses = []
-    if missing := found.get("missing_keys"):
-        clauses.append(f"{len(missing)} missing ({_some(missing)})")
-    if unexpected := found.get("unexpected_keys"):
-        clauses.append(f"{len(unexpected)} that the configuration has no place for ({_some(unexpected)})")
-    if shapes := found.get("mismatched_keys"):
-        some = (f"{key}: {tuple(have)} instead of {tuple(want)}" for key, have, want in shapes)
-        clauses.append(f"{len(shapes)} of another shape ({_some(some)})")
+def _refuse_misfits(found: Mapping[str, Collection[Any]], typed: str) -> None:
+    """Refuse weights that do not fit the configuration, naming some."""
+    shapes = [f"{key}: {tuple(have)} instead of {tuple(want)}" for key, have, want in found.get("mismatched_keys", ())]
+    misfits = {
+        "missing": found.get("missing_keys"),
+        "that the configuration has no place for": found.get("unexpected_keys"),
+        "of another shape": shapes,
+    }
+    clauses = [f"{len(names)} {what} ({_some(names)})" for what, names in misfits.items() if names]
     if clauses:
         raise LesionError(
             f"The weights of {typed} do not fit its config.json: {'; '.join(clauses)}. One of the two "
@@ -242,25 +226,15 @@ def _read(part: str, loader: Any, source: Source, typed: str, trust_remote_code:
         raise explained(error, source, typed, part) from error
 
 
-def _cached(place: Source) -> Path:
-    """The folder of the cache in which a model of the hub lies, once it was downloaded."""
-    return Path(str(cached_file(place.place, "config.json", revision=place.revision))).parent
-
-
 def _looked_at(place: Source, typed: str) -> Path | None:
-    """Refuse weights that transformers would read in another way than as safetensors; the folder, where it is local.
-
-    Raises:
-        LesionError: an index names something else than safetensors files of its folder, a file is missing or a link
-            that leads elsewhere, or an adapter lies beside the model.
-    """
+    """Refuse weights that transformers would read in another way than as safetensors; the folder, where it is local."""
     if place.local:
         files(Path(place.place), typed)
         return Path(place.place)
     for name in (INDEX, ADAPTER):
         try:
             found = cached_file(place.place, name, revision=place.revision)
-        except OSError:  # it is not there, or nothing is: which is told when the weights are read
+        except OSError:  # it is not there, or nothing is: reported when the weights are read
             continue
         if found is not None and name == INDEX:
             listing(Path(found))
@@ -271,12 +245,7 @@ def _looked_at(place: Source, typed: str) -> Path | None:
 
 @validated
 def peek(source: str | Path, *, revision: str | None = None, trust_remote_code: bool = False) -> int | None:
-    """The number of blocks that a model's config speaks of, None where it does not; its weights are not read.
-
-    Raises:
-        UsageError: the folder, its revision or the bundled model does not exist.
-        LesionError: as for `load`, as far as the config tells.
-    """
+    """The number of blocks in a model's config, None where it has none; raises as `configuration`."""
     config = configuration(source, revision=revision, trust_remote_code=trust_remote_code)
     blocks = getattr(config.get_text_config(decoder=True), "num_hidden_layers", None)
     return blocks if isinstance(blocks, int) else None
@@ -286,12 +255,7 @@ def peek(source: str | Path, *, revision: str | None = None, trust_remote_code: 
 def configuration(
     source: str | Path, *, revision: str | None = None, trust_remote_code: bool = False
 ) -> PretrainedConfig:
-    """The config of a decoder; its weights are not read.
-
-    Raises:
-        UsageError: the folder, its revision or the bundled model does not exist.
-        LesionError: as for `load`, as far as the config tells.
-    """
+    """The config of a decoder; its weights are not read. Raises as `load`, as far as the config tells."""
     place = find(str(source), revision)
     with quiet():
         config: PretrainedConfig = _read(
@@ -362,7 +326,9 @@ def load(
         )
         _refuse_misfits(found, typed)
         parameters = {key for key, _ in network.named_parameters(remove_duplicate=False)}
-        refuse_packed(folder or _cached(place), typed, parameters)
+        if folder is None:  # by now the hub's files are in the cache
+            folder = Path(str(cached_file(place.place, "config.json", revision=place.revision))).parent
+        refuse_packed(folder, typed, parameters)
         refuse_foreign_tokenizer(tokenizer, network, typed)
         model = wrap(network, tokenizer, typed)
         stored = str(model.dtype).removeprefix("torch.")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
 from transformers.pytorch_utils import Conv1D
 
 from lesion.errors import LesionError
@@ -20,17 +20,11 @@ FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 class Storage:
     """Where a matrix lies inside the parameter that holds it.
 
-    The parameter is read in this order: pick the expert (first axis of a 3-D parameter), transpose (GPT-2's
-    Conv1D stores [in, out]), split the rows into `groups` equal groups (GPT-NeoX keeps q, k and v of one head
-    together: one group a head), and take the rows `start` to `stop` of every group.
+    The parameter is read in this order: pick the expert (first axis of a 3-D parameter), transpose (GPT-2's Conv1D
+    stores [in, out]), split the rows into `groups` equal groups (GPT-NeoX keeps q, k and v of one head together: one
+    group a head), and take the rows `start` to `stop` of every group.
 
-    Attributes:
-        kind: in words, for people: `Linear`, `Conv1D`, `fused rows`, `fused columns`, `interleaved per head`
-            or `expert slice`.
-        start, stop: rows within a group.
-        groups: number of groups of rows; 1 unless interleaved.
-        transposed: whether the parameter is stored [in, out].
-        expert: index on the first axis, or None for a 2-D parameter.
+    `kind` is in words: `Linear`, `Conv1D`, `fused rows`, `fused columns`, `interleaved per head` or `expert slice`.
     """
 
     kind: str
@@ -59,8 +53,7 @@ class Matrix:
         name: its name within the branch: `q`, `up`, `expert5.up`, `shared.down`.
         address: its name within the model: `3.attention.q`, `3.mlp.expert5.up`.
         shape: (out, in).
-        storage: where it lies inside its parameter.
-        parameter: dotted name of the parameter that holds it, as in the network's state dict.
+        storage, parameter: where it lies, inside which parameter of the network's state dict.
         module, attribute: the module that owns this parameter, and its name there.
     """
 
@@ -88,11 +81,7 @@ class Matrix:
         return tensor
 
     def view(self) -> Float[Tensor, "*shape"]:
-        """The matrix sharing memory with its parameter: writing to it writes to the model.
-
-        [out, in] wherever strides allow it; [groups, out / groups, in] where rows are interleaved per head,
-        in the order of the rows of `read()`.
-        """
+        """The matrix sharing memory with its parameter; [groups, out / groups, in] if rows are interleaved per head."""
         return self.storage.view(self.tensor.detach())
 
     def read(self) -> Float[Tensor, "out in"]:
@@ -122,8 +111,7 @@ class MisfitError(Exception):
 def _find(block: nn.Module, path: str) -> tuple[nn.Module, str]:
     """The module that holds the parameter at a path, and the parameter's name in it."""
     try:
-        found: Any = block.get_submodule(path)
-        parent, attribute = found, "weight"
+        parent, attribute = block.get_submodule(path), "weight"
     except AttributeError:
         head, _, attribute = path.rpartition(".")
         try:
@@ -146,7 +134,7 @@ def _refuse_storage(owner: nn.Module, tensor: Tensor, parameter: str) -> None:
         )
 
 
-def _row_counts(entry: Entry, rows: int, config: Any) -> list[int]:
+def _row_counts(entry: Entry, rows: int, config: PreTrainedConfig) -> list[int]:
     """How many rows of a group belong to each matrix of an entry."""
     if set(entry.names) == {"q", "k", "v"}:
         # A head size of its own need not be hidden_size / heads; grouped queries have fewer rows of k and v.
@@ -164,15 +152,11 @@ def _row_counts(entry: Entry, rows: int, config: Any) -> list[int]:
     return sizes
 
 
-def lay_out(entry: Entry, block: nn.Module, prefix: str, branch: str, config: Any) -> list[Matrix]:
-    """The matrices that lie in one parameter of a block, by the plan of its family.
+def lay_out(entry: Entry, block: nn.Module, prefix: str, branch: str, config: PreTrainedConfig) -> list[Matrix]:
+    """The matrices that lie in one parameter of a block, by an entry of its plan.
 
-    Args:
-        entry: which matrices, in which parameter, in which order.
-        block: the decoder layer.
-        prefix: its dotted name in the network.
-        branch: the address of the branch, `3.attention`.
-        config: the text configuration of the model (head counts and sizes).
+    `prefix` is the dotted name of the block in the network, `branch` the address of the branch (`3.attention`), and
+    `config` the text configuration (head counts and sizes).
 
     Raises:
         MisfitError: the parameter is not there or has another shape than the plan implies.
@@ -201,7 +185,6 @@ def lay_out(entry: Entry, block: nn.Module, prefix: str, branch: str, config: An
         kind = "fused columns" if transposed else "fused rows"
     else:
         kind = "Conv1D" if transposed else "Linear"
-
     matrices = []
     for expert in range(tensor.shape[0]) if experts else [None]:
         start = 0

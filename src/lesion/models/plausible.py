@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from safetensors import safe_open
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from lesion.errors import LesionError
 from lesion.plain import short
@@ -14,16 +14,11 @@ DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 WIDTHS = ("vocab_size", "hidden_size", "n_embd", "d_model", "intermediate_size", "n_inner", "ffn_dim")
 
 
-def refuse_implausible(config: Any, folder: Path, typed: str) -> None:
-    """Refuse a configuration of more blocks than there are tensors, or wider than the largest of them.
+def refuse_implausible(config: PreTrainedConfig, folder: Path, typed: str) -> None:
+    """Refuse a configuration of more blocks than there are tensors in its folder, or wider than the largest of them.
 
-    A network is built as its configuration says before its weights are read; a config.json of a million blocks would
-    take all memory.
-
-    Args:
-        config: of the model.
-        folder: with its safetensors files; of one without any, nothing is said here.
-        typed: the model as typed, for messages.
+    A network is built as its configuration says before its weights are read: one of a million blocks would take all
+    memory. A folder without safetensors files is let through.
 
     Raises:
         LesionError: naming the entry of config.json.
@@ -32,13 +27,14 @@ def refuse_implausible(config: Any, folder: Path, typed: str) -> None:
     if not count:
         return
     text = config.get_text_config(decoder=True)
-    for name, most, held in [(name, count, "tensors") for name in DEPTHS] + [(name, widest, "rows") for name in WIDTHS]:
+    there_are, there_is = f"are {count:,} tensors", f"is no tensor with more than {widest:,} rows or columns"
+    limits = [(name, count, there_are) for name in DEPTHS] + [(name, widest, there_is) for name in WIDTHS]
+    for name, most, held in limits:
         stated = getattr(text, name, None)
         if isinstance(stated, int) and stated > most:
-            told = f"{count:,} tensors" if held == "tensors" else f"no tensor with more than {widest:,} rows or columns"
             raise LesionError(
                 f"The weights of {short(typed, 200)} do not fit its config.json: {name} is {short(stated)}, and there"
-                f" {'are' if held == 'tensors' else 'is'} {told}. One of the two belongs to another model."
+                f" {held}. One of the two belongs to another model."
             )
 
 
@@ -58,10 +54,8 @@ def _held(folder: Path) -> tuple[int, int]:
     return count, widest
 
 
-def refuse_foreign_tokenizer(tokenizer: Any, network: Any, typed: str) -> None:
-    """Refuse a tokenizer whose vocabulary has no room in the embedding: it belongs to another model.
-
-    Tokens added beyond the vocabulary are let through, since old checkpoints have some that no text contains.
+def refuse_foreign_tokenizer(tokenizer: PreTrainedTokenizerBase, network: PreTrainedModel, typed: str) -> None:
+    """Refuse a tokenizer whose vocabulary, without added tokens, has no room in the embedding.
 
     Raises:
         LesionError: with both numbers.

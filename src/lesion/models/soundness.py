@@ -15,14 +15,7 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class NotFinite:
-    """A parameter, or a buffer that a checkpoint holds, with values that are not finite.
-
-    Attributes:
-        name: of the tensor, as in the checkpoint.
-        nan: how many of its values are not a number.
-        infinite: how many are infinite.
-        size: how many values it has.
-    """
+    """A parameter or stored buffer of `size` values, some of them NaN or infinite."""
 
     name: str
     nan: int
@@ -36,7 +29,7 @@ class NotFinite:
 
 def not_finite(network: PreTrainedModel) -> tuple[NotFinite, ...]:
     """Every tensor of a network that is not finite throughout, by name; one pass over the weights."""
-    found = []
+    broken = []
     for name, tensor in stored_tensors(network):
         if not tensor.is_floating_point() or tensor.numel() == 0:
             continue
@@ -45,15 +38,15 @@ def not_finite(network: PreTrainedModel) -> tuple[NotFinite, ...]:
         if bool(low.isfinite() & high.isfinite()):
             continue
         nan, infinite = int(tensor.isnan().sum()), int(tensor.isinf().sum())
-        found.append(NotFinite(name, nan, infinite, tensor.numel()))
-    return tuple(found)
+        broken.append(NotFinite(name, nan, infinite, tensor.numel()))
+    return tuple(broken)
 
 
-def complaint(found: Sequence[NotFinite], model: str) -> str:
+def complaint(broken: Sequence[NotFinite], model: str) -> str:
     """What is wrong with the weights of a model, as one sentence; empty where nothing is."""
-    if not found:
+    if not broken:
         return ""
-    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    what = "tensor" if len(found) == 1 else "tensors"
-    named = ", ".join(map(str, found[:NAMED]))
-    return f"{model} has {len(found)} {what} with values that are not finite: {named}{more}."
+    more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
+    what = "tensor" if len(broken) == 1 else "tensors"
+    named = ", ".join(map(str, broken[:NAMED]))
+    return f"{model} has {len(broken)} {what} with values that are not finite: {named}{more}."

@@ -18,22 +18,17 @@ CHECKPOINTS = "checkpoints"
 """The folder in which a training keeps its checkpoints, beside the folder `model` of what it ended in."""
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 # The kinds of checkpoint that have weights, but no head that continues a text.
-_NOT_CONTINUING = (
-    "MaskedLM",
-    "Classification",
-    "QuestionAnswering",
-    "MultipleChoice",
-    "PreTraining",
-    "NextSentence",
-)
+_NOT_CONTINUING = re.compile("MaskedLM|Classification|QuestionAnswering|MultipleChoice|PreTraining|NextSentence")
+# What is raised somewhere below transformers where the hub cannot be reached.
+_UNREACHABLE = {
+    *("LocalEntryNotFoundError", "OfflineModeIsEnabled", "ConnectionError", "ConnectError", "Timeout"),
+    *("ConnectTimeout", "ReadTimeout", "ProxyError", "MaxRetryError"),
+}
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model lies: `place` is a folder (`local`) or a hub id, `revision` of a hub id only.
-
-    A revision of a folder is a folder of its own, and `place` is that one.
-    """
+    """Where a model lies: `place` is a folder (`local`), also for its revisions, or a hub id with its `revision`."""
 
     place: str
     local: bool
@@ -57,12 +52,12 @@ def revisions(folder: str | Path) -> dict[str, Path]:
     # Absolute, so that `.` has a name and a parent; not resolved: a link may lead to where no checkpoints lie.
     path = Path(os.path.abspath(Path(folder).expanduser()))
     places = [path / CHECKPOINTS, *([path.parent / CHECKPOINTS] if path.name == "model" else []), path]
-    found: dict[str, Path] = {}
+    checkpoints: dict[str, Path] = {}
     for place in places:
         for entry in place.iterdir() if place.is_dir() else ():
             if os.path.isfile(entry / "config.json"):  # False, not an error, where it may not be looked at
-                found.setdefault(entry.name, entry)
-    return dict(sorted(found.items(), key=lambda entry: _in_order(entry[0])))
+                checkpoints.setdefault(entry.name, entry)
+    return dict(sorted(checkpoints.items(), key=lambda entry: _in_order(entry[0])))
 
 
 def _in_order(name: str) -> list[tuple[int, int, str]]:
@@ -72,8 +67,7 @@ def _in_order(name: str) -> list[tuple[int, int, str]]:
 
 
 def find(typed: str, revision: str | None = None) -> Source:
-    """The place that a person means by `bundled:NAME`, a folder, or a hub id; the latter two with or without
-    `@REVISION`.
+    """The place of `bundled:NAME`, a folder, or a hub id; the latter two with or without `@REVISION`.
 
     Raises:
         UsageError: there is no such folder, bundled model or revision of a folder, or it cannot be a hub id.
@@ -170,26 +164,17 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def explained(error: BaseException, source: Source, typed: str, part: str) -> LesionError:
-    """What to tell a person when reading a part of a model failed (`configuration`, `weights`, `tokenizer`).
-
-    Args:
-        error: what transformers or the hub raised.
-        source: where the part was looked for.
-        typed: what the person typed.
-        part: which part it was.
-    """
+    """The message when reading a part (`configuration`, `weights`, `tokenizer`) of the model `typed` failed."""
     kinds = {type(cause).__name__ for cause in _causes(error)}
     first = reason(error)
     if source.local:
         if part == "tokenizer":
             # Where no file of it is there, transformers' own words only list the ways it tried.
-            there = any(
-                Path(source.place, name).exists() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")
-            )
+            names = ("tokenizer.json", "tokenizer.model", "vocab.json")
+            fault = f" What was found wrong: {first}." if any(Path(source.place, n).exists() for n in names) else ""
             return LesionError(
-                f"The folder {typed} has no tokenizer that can be read (tokenizer.json, "
-                "tokenizer_config.json). Save the model's tokenizer into it."
-                + (f" What was found wrong: {first}." if there else "")
+                f"The folder {typed} has no tokenizer that can be read (tokenizer.json, tokenizer_config.json). Save"
+                f" the model's tokenizer into it.{fault}"
             )
         return LesionError(
             f"The {part} in the folder {typed} cannot be read: {first}. Save or download the model again."
@@ -206,14 +191,7 @@ def explained(error: BaseException, source: Source, typed: str, part: str) -> Le
             f"There is no model {typed} on the Hugging Face hub (or it is private and you are not logged "
             "in), and no folder of that name here. Check the spelling: OWNER/NAME."
         )
-    unreachable = {
-        "LocalEntryNotFoundError",
-        "OfflineModeIsEnabled",
-        "ConnectionError",
-        "ConnectError",
-        "Timeout",
-    }
-    if kinds & (unreachable | {"ConnectTimeout", "ReadTimeout", "ProxyError", "MaxRetryError"}):
+    if kinds & _UNREACHABLE:
         offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
         why = "HF_HUB_OFFLINE is set" if offline else "the Hugging Face hub cannot be reached"
         return LesionError(
@@ -258,7 +236,7 @@ def refuse_unsuited(config: object, typed: str) -> None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
 
     encoder = getattr(config, "model_type", "") in MASKED and not getattr(config, "is_decoder", False)
-    if encoder or (architectures and all(any(end in name for end in _NOT_CONTINUING) for name in architectures)):
+    if encoder or (architectures and all(map(_NOT_CONTINUING.search, architectures))):
         raise LesionError(
             f"{typed} is a {kind}, which does not continue text; lesion studies decoders (causal language models)."
         )

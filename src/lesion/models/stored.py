@@ -10,7 +10,6 @@ import os
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
@@ -25,14 +24,7 @@ FLOATS = ("F64", "F32", "BF16", "F16")
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor on disk.
-
-    Attributes:
-        shard: name of the file.
-        dtype: as safetensors names it, `BF16`.
-        shape: of the tensor.
-        start, stop: its bytes, from the beginning of the file.
-    """
+    """One tensor in a file; `dtype` as safetensors names it (`BF16`), `start` and `stop` in bytes of the file."""
 
     shard: str
     dtype: str
@@ -43,14 +35,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The weights of a checkpoint on disk.
-
-    Attributes:
-        folder: where they lie.
-        shards: names of the files, in order.
-        index: name of the file that lists the shards; None where there is one file only.
-        entries: every tensor by name.
-    """
+    """The weights of a checkpoint on disk; `index` is the file that lists the shards, None where there is one only."""
 
     folder: Path
     shards: tuple[str, ...]
@@ -67,8 +52,7 @@ def inside(folder: Path, name: str) -> Path:
     """A file of a checkpoint's folder, by its plain name.
 
     Raises:
-        LesionError: the name leads out of the folder, or a link does. Links into the Hugging Face cache are its own
-            way of keeping files and may be followed.
+        LesionError: the name leads out of the folder, or a link does that is not one of the Hugging Face cache.
     """
     if not name or name != os.path.basename(name) or name in (".", "..") or "\\" in name or "\0" in name:
         raise LesionError(f"{folder / INDEX} names the file {name!r}, which does not lie in the folder; it is refused.")
@@ -76,7 +60,7 @@ def inside(folder: Path, name: str) -> Path:
     home, target = folder.resolve(), Path(os.path.realpath(path))
     homes = [home] + ([home.parent.parent] if home.parent.name == "snapshots" else [])
     cached = target.parent.name == "blobs" and target.parent.parent.name.startswith("models--")
-    if path.is_symlink() and not cached and not any(target.is_relative_to(one) for one in homes):
+    if path.is_symlink() and not cached and not any(target.is_relative_to(parent) for parent in homes):
         raise LesionError(
             f"{path} is a link that leads out of the folder, to {target}; it is not followed. Put the file itself "
             "there."
@@ -131,14 +115,9 @@ def survey(folder: Path, name: str) -> Checkpoint:
 
 
 def refuse_packed(folder: Path, name: str, parameters: Container[str]) -> None:
-    """Refuse weights that are stored as anything but floating-point numbers of 16 to 64 bits.
+    """Refuse weights that are stored as anything but floating-point numbers of 16 to 64 bits; buffers may be.
 
     Without a `quantization_config`, transformers takes the codes of a quantised storage for weights.
-
-    Args:
-        folder: of the model.
-        name: of the model, as typed.
-        parameters: names of its parameters; buffers such as masks may be integers.
 
     Raises:
         LesionError: naming the first such tensor.
@@ -162,18 +141,18 @@ def listing(path: Path) -> dict[str, str]:
         LesionError: it is no index, or names a file outside its folder or one that is not safetensors.
     """
     try:
-        found = read_object(path).get("weight_map")
+        shard_of = read_object(path).get("weight_map")
     except LesionError as error:
         raise LesionError(f"{path} is not an index of shards: {error}") from error
-    if not isinstance(found, dict) or not found or not all(isinstance(shard, str) for shard in found.values()):
+    if not isinstance(shard_of, dict) or not shard_of or not all(isinstance(name, str) for name in shard_of.values()):
         raise LesionError(
             f"{path} is not an index of shards: it maps no tensors to files. Save or download the model again."
         )
-    for shard in sorted(set(found.values())):
+    for shard in sorted(set(shard_of.values())):
         inside(path.parent, shard)
         if not shard.endswith(".safetensors"):
             raise LesionError(f"{path} names the file {shard!r}, which is no safetensors file; it is refused.")
-    return found
+    return shard_of
 
 
 def header(path: Path) -> dict[str, Entry]:
@@ -189,7 +168,7 @@ def header(path: Path) -> dict[str, Entry]:
             size = int.from_bytes(file.read(8), "little")
             if size > LARGEST_HEADER:
                 raise ValueError("its header is too large")
-            table: dict[str, Any] = json.loads(file.read(size))
+            table = json.loads(file.read(size))
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise LesionError(f"{path} cannot be read as safetensors: {error}. It is damaged or cut short.") from error
     table.pop("__metadata__", None)

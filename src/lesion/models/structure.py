@@ -7,9 +7,10 @@ input plus what the suggested attention and MLP give. What does not agree is lef
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -41,28 +42,28 @@ ADDITIONS_ERROR = 4.0
 
 @dataclass(frozen=True)
 class Structure:
-    """What was found.
+    """The inferred structure.
 
     Attributes:
         path: dotted name of the list of decoder layers.
-        plans: per block, the plan of its attention and of its MLP, None where there is none to be sure of.
+        plans: per block, the plans of its attention and of its MLP, empty where none is certain.
         notes: sentences on what was taken for what, and what was not found.
         reasons: parameter name → why no matrix is seen in it.
     """
 
     path: str
-    plans: tuple[tuple[Plan | None, Plan | None], ...]
+    plans: tuple[tuple[tuple[Plan, ...], tuple[Plan, ...]], ...]
     notes: tuple[str, ...]
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str]
 
 
 @dataclass
 class _Trace:
-    """What one forward pass showed of a block: hidden states before and after, and what each module gave."""
+    """One forward pass through a block: hidden states before and after, and the output of each of its modules."""
 
     before: Tensor | None = None
     after: Tensor | None = None
-    given: dict[str, Tensor] = field(default_factory=dict)
+    outputs: dict[str, Tensor] = field(default_factory=dict)
 
 
 def _stacks(network: nn.Module) -> Iterator[tuple[str, nn.ModuleList]]:
@@ -74,7 +75,7 @@ def _stacks(network: nn.Module) -> Iterator[tuple[str, nn.ModuleList]]:
             yield path, module
 
 
-def _first_tensor(value: Any) -> Tensor | None:
+def _first_tensor(value: object) -> Tensor | None:
     while isinstance(value, (tuple, list)) and value:
         value = value[0]
     return value if isinstance(value, Tensor) and value.is_floating_point() else None
@@ -83,46 +84,35 @@ def _first_tensor(value: Any) -> Tensor | None:
 def _trace(network: PreTrainedModel, stack: nn.ModuleList) -> list[_Trace]:
     """Run a few tokens through the network and watch its blocks."""
     traces = [_Trace() for _ in stack]
-    handles = []
 
-    def enters(trace: _Trace) -> Any:
-        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            named = [kwargs[key] for key in ("hidden_states", "hidden_state", "x") if key in kwargs]
-            hidden_states = _first_tensor(args) if args else _first_tensor(named)
-            trace.before = None if hidden_states is None else hidden_states.clone()
+    def enters(trace: _Trace, _: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+        named = [kwargs[key] for key in ("hidden_states", "hidden_state", "x") if key in kwargs]
+        hidden_states = _first_tensor(args) if args else _first_tensor(named)
+        trace.before = None if hidden_states is None else hidden_states.clone()
 
-        return hook
+    def leaves(trace: _Trace, name: str, _: nn.Module, __: tuple[object, ...], output: object) -> None:
+        # A copy: some architectures add in place to what a module gave.
+        tensor = _first_tensor(output)
+        if tensor is not None and not name:
+            trace.after = tensor.clone()
+        elif tensor is not None:
+            trace.outputs[name] = tensor.clone()
 
-    def leaves(trace: _Trace, name: str) -> Any:
-        def hook(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
-            tensor = _first_tensor(output)
-            # A copy: some architectures add to what a module gave in place.
-            if tensor is not None and not name:
-                trace.after = tensor.clone()
-            elif tensor is not None:
-                trace.given[name] = tensor.clone()
-
-        return hook
-
-    for trace, block in zip(traces, stack, strict=True):
-        handles.append(block.register_forward_pre_hook(enters(trace), with_kwargs=True))
-        for name, module in block.named_modules():
-            handles.append(module.register_forward_hook(leaves(trace, name)))
-    try:
+    with ExitStack() as hooks, torch.no_grad():
+        for trace, block in zip(traces, stack, strict=True):
+            hooks.callback(block.register_forward_pre_hook(partial(enters, trace), with_kwargs=True).remove)
+            for name, module in block.named_modules():
+                hooks.callback(module.register_forward_hook(partial(leaves, trace, name)).remove)
         embedding = network.get_input_embeddings().weight
         tokens = torch.arange(PROBE_TOKENS, device=embedding.device) % embedding.shape[0]
-        with torch.no_grad():
-            network(input_ids=tokens[None])
-    finally:
-        for handle in handles:
-            handle.remove()
+        network(input_ids=tokens[None])
     return traces
 
 
 def _clued(block: nn.Module, clues: tuple[str, ...]) -> list[str]:
     """Children with weights of two axes whose name bears a clue or, where no name does, whose class does.
 
-    The name goes first: classes bear the name of their architecture, and JetMoe's attention is no mixture of experts.
+    Names go first: classes bear the name of their architecture, and JetMoe's attention is no mixture of experts.
     """
     weighted = [(n, m) for n, m in block.named_children() if any(p.dim() >= 2 for p in m.parameters())]
     by_name = [name for name, _ in weighted if any(clue in name.lower() for clue in clues)]
@@ -147,17 +137,17 @@ def _tails(block: nn.Module, modules: list[str], trace: _Trace) -> list[str | No
     inner = [f"{modules[-1]}.{name}" for name, _ in block.get_submodule(modules[-1]).named_modules() if name]
     assert trace.before is not None
     size = trace.before.numel()
-    return [n for n in (modules[-1], *norms, *inner) if n in trace.given and trace.given[n].numel() == size]
+    return [n for n in (modules[-1], *norms, *inner) if n in trace.outputs and trace.outputs[n].numel() == size]
 
 
 def _error(trace: _Trace, tails: tuple[str | None, str | None]) -> float:
-    """How far the block's output is from its input plus what the tails gave, in roundings of the dtype."""
+    """Distance of the block's output from its input plus the outputs of the tails, in roundings of the dtype."""
     before, after = trace.before, trace.after
     assert before is not None
     assert after is not None
-    given = [trace.given[tail].reshape(before.shape).double() for tail in tails if tail is not None]
-    total = before.double() + sum(given)
-    scale = max(float(t.abs().max()) for t in (before, after, *given))
+    added = [trace.outputs[tail].reshape(before.shape).double() for tail in tails if tail is not None]
+    total = before.double() + sum(added)
+    scale = max(float(t.abs().max()) for t in (before, after, *added))
     return float((total - after.double()).abs().max()) / (torch.finfo(before.dtype).eps * scale)
 
 
@@ -166,14 +156,14 @@ def _confirmed(block: nn.Module, trace: _Trace) -> tuple[tuple[list[str], str | 
     named = _clued(block, ATTENTION_CLUES)
     attention = named if len(named) == 1 else []
     mlp = _suggested_mlp(block)
-    best: tuple[float, str | None, str | None] = (ADDITIONS_ERROR, None, None)
+    least = ADDITIONS_ERROR
+    best: tuple[str | None, str | None] = (None, None)
     if attention or mlp:
-        for first in _tails(block, attention, trace):
-            for second in _tails(block, mlp, trace):
-                error = _error(trace, (first, second))
-                if first != second and error < best[0]:
-                    best = (error, first, second)
-    return (attention, best[1]), (mlp, best[2])
+        for tails in itertools.product(_tails(block, attention, trace), _tails(block, mlp, trace)):
+            error = _error(trace, tails)
+            if tails[0] != tails[1] and error < least:
+                least, best = error, tails
+    return (attention, best[0]), (mlp, best[1])
 
 
 def _word(path: str, branch: str, weight: Tensor, transposed: bool, width: int) -> str | None:
@@ -188,20 +178,17 @@ def _word(path: str, branch: str, weight: Tensor, transposed: bool, width: int) 
 
 def _plan(block: nn.Module, branch: str, modules: list[str], tail: str, width: int) -> Plan:
     """Every linear map of a branch as one matrix, by the field's word or, where in doubt, by its own name."""
-    found: list[tuple[str, str, str | None]] = []
+    names: dict[str, tuple[str, str | None]] = {}
     for module in modules:
-        root = block.get_submodule(module)
-        for name, part in root.named_modules(prefix=module):
+        for path, part in block.get_submodule(module).named_modules(prefix=module):
             if isinstance(part, (nn.Linear, Conv1D)):
-                own = name.removeprefix(f"{module}.") if len(modules) == 1 else name
-                found.append((name, own, _word(name, branch, part.weight, isinstance(part, Conv1D), width)))
-    words = [word for _, _, word in found]
-    return Plan(
-        tail,
-        tuple(
-            Entry((word if word is not None and words.count(word) == 1 else own,), path) for path, own, word in found
-        ),
+                own = path.removeprefix(f"{module}.") if len(modules) == 1 else path
+                names[path] = own, _word(path, branch, part.weight, isinstance(part, Conv1D), width)
+    words = [word for _, word in names.values()]
+    entries = (
+        Entry((own if word is None or words.count(word) > 1 else word,), path) for path, (own, word) in names.items()
     )
+    return Plan(tail, tuple(entries))
 
 
 def infer(network: PreTrainedModel, name: str) -> Structure:
@@ -240,29 +227,25 @@ def infer(network: PreTrainedModel, name: str) -> Structure:
         f"are taken for the blocks, and a branch is named only where, over {PROBE_TOKENS} tokens, the output "
         "of its block was its input + attention + MLP."
     ]
-    for index, (one, two) in enumerate(itertools.pairwise(traces)):
-        if not torch.equal(one.after, two.before):  # type: ignore[arg-type]
+    for index, (block, following) in enumerate(itertools.pairwise(traces)):
+        if not torch.equal(block.after, following.before):  # type: ignore[arg-type]
             notes.append(f"Between block {index} and block {index + 1} something else changes the residual stream.")
 
-    plans: list[tuple[Plan | None, Plan | None]] = []
     reasons: dict[str, str] = {}
-    missing: dict[str, list[int]] = {"attention": [], "mlp": []}
-    for index, (block, trace) in enumerate(zip(stack, traces, strict=True)):
+    plans: dict[str, list[tuple[Plan, ...]]] = {"attention": [], "mlp": []}
+    for index, (module, trace) in enumerate(zip(stack, traces, strict=True)):
         assert trace.before is not None
-        pair: list[Plan | None] = []
-        for branch, (modules, tail) in zip(("attention", "mlp"), _confirmed(block, trace), strict=True):
-            if tail is None:
-                missing[branch].append(index)
-                for module in modules:
-                    for parameter, _ in block.get_submodule(module).named_parameters(prefix=module):
-                        reasons[f"{path}.{index}.{parameter}"] = f"what {module} adds to the stream is not known"
-                pair.append(None)
-            else:
-                pair.append(_plan(block, branch, modules, tail, trace.before.shape[-1]))
-        plans.append((pair[0], pair[1]))
-    for branch, indices in missing.items():
-        if indices:
-            where = "any block" if len(indices) == len(stack) else f"blocks {', '.join(map(str, indices))}"
-            word = "MLP" if branch == "mlp" else branch
+        for branch, (parts, tail) in zip(plans, _confirmed(module, trace), strict=True):
+            if tail is not None:
+                plans[branch].append((_plan(module, branch, parts, tail, trace.before.shape[-1]),))
+                continue
+            plans[branch].append(())
+            for part in parts:
+                for parameter, _ in module.get_submodule(part).named_parameters(prefix=part):
+                    reasons[f"{path}.{index}.{parameter}"] = f"what {part} adds to the stream is not known"
+    for branch, word in (("attention", "attention"), ("mlp", "MLP")):
+        missing = [str(index) for index, plan in enumerate(plans[branch]) if not plan]
+        if missing:
+            where = "any block" if len(missing) == len(stack) else f"blocks {', '.join(missing)}"
             notes.append(f"No {word} could be told apart in {where}; only the whole block can be edited there.")
-    return Structure(path, tuple(plans), tuple(notes), reasons)
+    return Structure(path, tuple(zip(plans["attention"], plans["mlp"], strict=True)), tuple(notes), reasons)

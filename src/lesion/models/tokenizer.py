@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import cached_file
 
 PROBE = "Hello there,  wide World! It's 12+34=46.\n\n\tNaïve “quotes” — (3/4) of $1,200.\n"
-
-
-def _ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    return list(tokenizer(PROBE, add_special_tokens=False)["input_ids"])
 
 
 def read_tokenizer(
@@ -21,14 +15,13 @@ def read_tokenizer(
     """The tokenizer of a folder or hub id, as it came: no token is added.
 
     For some architectures (`qwen2` is one) transformers builds the tokenizer of the architecture out of the
-    checkpoint's vocabulary, whatever rules stand in tokenizer.json. On a checkpoint with a vocabulary of its own
-    that loses characters without a word. So both read a probe, and where they disagree, the file counts.
+    checkpoint's vocabulary, whatever rules stand in tokenizer.json, and may lose characters. So both read a probe, and
+    where they disagree, the file counts.
 
     Raises:
         OSError, ValueError: there is none, or none that can be read (what transformers raises).
     """
-    settings: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
-    tokenizer = AutoTokenizer.from_pretrained(place, **settings)
+    tokenizer = AutoTokenizer.from_pretrained(place, revision=revision, trust_remote_code=trust_remote_code)
     file = cached_file(
         place,
         "tokenizer.json",
@@ -46,6 +39,6 @@ def read_tokenizer(
     # A file may come with a maximum length or padding of its own, which is not about rules.
     own.no_truncation()
     own.no_padding()
-    if own.encode(PROBE, add_special_tokens=False).ids == _ids(tokenizer):
+    if own.encode(PROBE, add_special_tokens=False).ids == list(tokenizer(PROBE, add_special_tokens=False)["input_ids"]):
         return tokenizer
-    return PreTrainedTokenizerFast.from_pretrained(place, **settings)
+    return PreTrainedTokenizerFast.from_pretrained(place, revision=revision, trust_remote_code=trust_remote_code)

@@ -1,0 +1,89 @@
+"""Batching: texts run through a model in batches of a budget of tokens, halved where memory runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from lesion.engines.transformers.memory import ran_out
+from lesion.errors import LesionError, UsageError
+from lesion.models.load import Model
+
+Run = Callable[[Tensor, Tensor], None]
+"""Takes token ids and attention mask, each [rows, length]."""
+
+
+def budget_of(model: Model, batch_tokens: int | None, on_cpu: int, on_accelerator: int) -> int:
+    """Tokens of a batch, padding included: those asked for, else by the device.
+
+    Raises:
+        UsageError: `batch_tokens` is below 1.
+    """
+    if batch_tokens is not None and batch_tokens < 1:
+        raise UsageError(f"A batch of {batch_tokens} tokens was asked for; ask for at least 1.")
+    return batch_tokens or (on_cpu if model.device.type == "cpu" else on_accelerator)
+
+
+def longest_first(texts: Sequence[Sequence[int]]) -> list[int]:
+    """The places of texts in the order in which they run: memory fails early."""
+    return sorted(range(len(texts)), key=lambda place: (-len(texts[place]), place))
+
+
+def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Texts, their lengths never rising, in batches whose rows times longest row stay within a budget of tokens.
+
+    A text longer than the budget is a batch of its own.
+    """
+    places: list[list[int]] = []
+    for place in range(len(lengths)):
+        if places and (len(places[-1]) + 1) * lengths[places[-1][0]] <= budget:
+            places[-1].append(place)
+        else:
+            places.append([place])
+    return places
+
+
+def run_in_batches(
+    model: Model,
+    texts: Sequence[Sequence[int]],
+    order: Sequence[int],
+    budget: int,
+    run: Run,
+    begin: Callable[[list[int]], None],
+    end: Callable[[list[int]], None],
+) -> None:
+    """Run the texts at the places in `order`, the longest first, padded on the right under a mask, within a budget of
+    tokens.
+
+    `begin` is called with the places of a batch before its pass, `end` after it. A batch that does not fit into memory
+    is run as two halves, each with its own `begin`.
+
+    Raises:
+        LesionError: memory does not suffice for one text.
+    """
+    waiting = [[order[place] for place in batch] for batch in batches([len(texts[p]) for p in order], budget)][::-1]
+    while waiting:
+        places = waiting.pop()
+        begin(places)
+        width = len(texts[places[0]])
+        # What stands in a padded place is never read; the first token of a row is one that the model has.
+        ids = torch.tensor([[*texts[p], *([texts[p][0]] * (width - len(texts[p])))] for p in places])
+        mask = torch.tensor([[1] * len(texts[p]) + [0] * (width - len(texts[p])) for p in places])
+        try:
+            run(ids.to(model.device), mask.to(model.device))
+        except (RuntimeError, MemoryError) as error:
+            if not ran_out(error):
+                raise
+            if len(places) == 1:
+                raise LesionError(
+                    f"Memory does not suffice to run even one text through {model.name}; use --dtype bfloat16, shorter"
+                    f" texts, or a device with more memory."
+                ) from error
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            middle = (len(places) + 1) // 2
+            waiting += [places[middle:], places[:middle]]
+        else:
+            end(places)
