@@ -26,6 +26,7 @@ from lesion.labs.lineage.data import Batch
 from lesion.labs.lineage.stage import train_base
 from lesion.models.load import load
 from lesion.tasks.primer import document
+from lesion.training.resume import Progress
 
 SMALL = 64  # documents in a group, in place of thousands
 
@@ -251,7 +252,7 @@ def test_an_interrupted_training_has_the_same_checkpoints(between, small, tmp_pa
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     _, _, curve = base.train(whole, Recipe(**TINY), checkpoints=3)
     taken = 0
-    plain, save = base.loss, base._save
+    plain, save = base.loss, Progress.save
 
     def interrupted(network, batch):
         nonlocal taken
@@ -260,13 +261,13 @@ def test_an_interrupted_training_has_the_same_checkpoints(between, small, tmp_pa
             raise KeyboardInterrupt
         return plain(network, batch)
 
-    def unsaved(folder, network, optimizers, state):
-        if state["group"] == 2:
+    def unsaved(progress):
+        if len(progress.points) == 2:
             raise KeyboardInterrupt
-        save(folder, network, optimizers, state)
+        save(progress)
 
     with monkeypatch.context() as patch:
-        patch.setattr(base, *(("_save", unsaved) if between else ("loss", interrupted)))
+        patch.setattr(*((Progress, "save", unsaved) if between else (base, "loss", interrupted)))
         with pytest.raises(KeyboardInterrupt):
             base.train(broken, Recipe(**TINY), checkpoints=3)
     assert len(list((broken / "checkpoints").iterdir())) == (2 if between else 1)
@@ -369,8 +370,8 @@ def test_what_was_trained_can_be_shown_and_has_a_card_of_what_was_measured(capsy
     assert f"of 1 checkpoints 1 were passed before they were asked for (steps {facts['steps']})" in again.err
     # Another recipe does not go on in this folder.
     other = lesion(capsys, "lab", "lineage", "--groups", 1, "--seed", 6, "--out", out.parent, "--device", "cpu")
-    assert other.code == 1
-    assert "another recipe" in other.complaint
+    assert other.code == 2
+    assert "another training (it differs in: seed)" in other.complaint
     assert "--out" in other.complaint
 
 

@@ -112,7 +112,7 @@ def is_right(monkeypatch, verdict) -> None:
 
 def test_an_instruct_child_is_a_model_in_chat_form_with_a_card_of_what_was_measured(parent, tmp_path):
     before = {name: p.clone() for name, p in parent.network.named_parameters()}
-    folder = children.train_instruct(parent, tmp_path / "instruct", Instruct(**QUICK))
+    folder = children.train_child(parent, tmp_path / "instruct", Instruct(**QUICK))
     assert folder == tmp_path / "instruct" / "model"
     child = load(folder)
     assert child.tokenizer.chat_template == chat.CHAT
@@ -269,7 +269,7 @@ def test_a_child_without_a_base_says_where_one_may_come_from(capsys, tmp_path):
 
 def test_the_bundled_base_is_taken_for_seed_0_and_that_is_said(tmp_path, monkeypatch):
     told, asked = Told(), []
-    monkeypatch.setattr(family, "train_instruct", lambda parent, *_, **__: asked.append(parent) or tmp_path)
+    monkeypatch.setattr(family, "train_child", lambda parent, *_, **__: asked.append(parent) or tmp_path)
     family.train(tmp_path / "out", "instruct", device="cpu", watcher=told)
     assert asked[0].fingerprint == load("bundled:llama-base").fingerprint
     assert any("bundled:llama-base" in note for note in told.notes)

@@ -26,14 +26,14 @@ def step(parameter, optimizer, size):
 def test_weights_and_moments_come_back_so_that_the_next_step_is_the_same(tmp_path):
     first, parameter = progress(tmp_path)
     for size in (1.0, -0.3):
-        step(parameter, first.optimizer, size)
+        step(parameter, *first.optimizers, size)
     first.step, first.points = 2, [{"step": 1, "seconds": 1.5}, {"step": 2, "seconds": 3.0}]
     first.save()
     second, again = progress(tmp_path, start=9.0)
     assert (second.step, second.points) == (2, first.points)
     assert torch.equal(again, parameter)
     assert second.seconds >= 3.0
-    for each, optimizer in ((parameter, first.optimizer), (again, second.optimizer)):
+    for each, optimizer in ((parameter, *first.optimizers), (again, *second.optimizers)):
         step(each, optimizer, 0.7)
     assert torch.equal(again, parameter)
 

@@ -25,20 +25,12 @@ def chosen(model: Model, blocks: Collection[int] | None) -> tuple[int, ...]:
 
 
 def trainable(model: Model, blocks: Collection[int] | None = None) -> int:
-    """Let gradients flow to the parameters of some blocks and to no others; the number of them.
-
-    Args:
-        model: its network is changed: `requires_grad` of every parameter is set.
-        blocks: whose parameters train, norms and biases with the matrices. None: all parameters of the model,
-            embeddings, head and last norm too.
-
-    Returns:
-        How many numbers train; tensors under several names count once.
+    """Let gradients flow to the parameters of some blocks, norms and biases too, or (None) to all; how many numbers
+    train.
 
     Raises:
         UsageError: the model has no such block, or none was chosen.
-        LesionError: a parameter of a chosen block is one of another part of the model too (weights shared between
-            blocks), so that it cannot train alone.
+        LesionError: a parameter of a chosen block is shared with another part of the model.
     """
     network = model.network
     if blocks is None:
@@ -46,16 +38,12 @@ def trainable(model: Model, blocks: Collection[int] | None = None) -> int:
     else:
         indices = chosen(model, blocks)
         inside = {p for index in indices for p in model.anatomy.blocks[index].module.parameters()}
-        names: dict[nn.Parameter, set[str]] = {}
-        for name, parameter in network.named_parameters(remove_duplicate=False):
-            names.setdefault(parameter, set()).add(name)
         prefixes = tuple(f"{_path(network, model.anatomy.blocks[index].module)}." for index in indices)
-        for parameter in inside:
-            outside = sorted(name for name in names[parameter] if not name.startswith(prefixes))
-            if outside:
+        for name, parameter in network.named_parameters(remove_duplicate=False):
+            if parameter in inside and not name.startswith(prefixes):
                 raise LesionError(
-                    f"A weight of the chosen blocks of {model.name} is also {outside[0]}: it cannot be trained while"
-                    " that is frozen. Choose all the blocks that share it, or train all parameters."
+                    f"A weight of the chosen blocks of {model.name} is also {name}: it cannot be trained while that is"
+                    " frozen. Choose all the blocks that share it, or train all parameters."
                 )
         network.requires_grad_(False)
         for parameter in inside:
@@ -64,13 +52,13 @@ def trainable(model: Model, blocks: Collection[int] | None = None) -> int:
 
 
 def linear_modules(model: Model, blocks: Collection[int] | None = None) -> dict[str, nn.Module]:
-    """The modules of some blocks that hold one matrix each, by their names in the network: those that take an adapter.
+    """The modules of some blocks that hold one matrix each and take an adapter, by their names in the network.
 
     Raises:
         UsageError: the model has no such block, or none was chosen.
         LesionError: a matrix of these blocks lies in no such module (fused experts): adapters would leave it out.
     """
-    found: dict[str, nn.Module] = {}
+    modules: dict[str, nn.Module] = {}
     for index in chosen(model, blocks):
         block = model.anatomy.blocks[index]
         prefix = _path(model.network, block.module)
@@ -82,23 +70,19 @@ def linear_modules(model: Model, blocks: Collection[int] | None = None) -> dict[
                     f"{matrix.address} of {model.name} is no linear layer of its own, so no adapter can be put on it;"
                     " train the blocks themselves, without a rank."
                 )
-        found |= here
-    return found
+        modules |= here
+    return modules
 
 
 def adapter_size(model: Model, rank: int, blocks: Collection[int] | None = None) -> int:
     """How many numbers a low-rank adapter of all linear layers of some blocks trains: Σ rank · (in + out).
 
     Raises:
-        UsageError, LesionError: as for `linear_modules`; the rank is not positive or larger than that of the smallest
-            of the matrices.
+        UsageError, LesionError: as `linear_modules`; or the rank is not positive or exceeds that of the smallest
+            matrix.
     """
-    shapes = [
-        tuple(weight.shape)
-        for module in linear_modules(model, blocks).values()
-        for weight in module.parameters()
-        if weight.dim() == 2
-    ]
+    weights = (p for module in linear_modules(model, blocks).values() for p in module.parameters())
+    shapes = [weight.shape for weight in weights if weight.dim() == 2]
     largest = min(min(shape) for shape in shapes)
     if not 1 <= rank <= largest:
         raise UsageError(f"An adapter of {model.name} has a rank of 1 to {largest}, not {rank}.")
@@ -106,5 +90,4 @@ def adapter_size(model: Model, rank: int, blocks: Collection[int] | None = None)
 
 
 def _path(network: nn.Module, module: nn.Module) -> str:
-    """The name of a module in a network."""
-    return next(name for name, found in network.named_modules() if found is module)
+    return next(name for name, part in network.named_modules() if part is module)

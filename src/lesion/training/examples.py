@@ -1,4 +1,4 @@
-"""Examples: token ids of a prompt and of what should be said after it, with the token that ends an answer."""
+"""Examples: token ids of a prompt and of its answer, with the token that ends an answer."""
 
 from __future__ import annotations
 
@@ -16,19 +16,14 @@ IGNORED = -100  # the label of a token that is not learned, as transformers has 
 
 @dataclass(frozen=True)
 class Example:
-    """What is trained on: the loss is on the completion alone.
-
-    Attributes:
-        prompt: token ids, special tokens included; at least one.
-        completion: token ids of the answer and of the token that ends it; at least one.
-    """
+    """Token ids of a prompt and of its completion (answer and end token), on which the loss is; neither is empty."""
 
     prompt: tuple[int, ...]
     completion: tuple[int, ...]
 
 
 def end_token(model: Model) -> int:
-    """The token that ends an answer: the first of those at which the model stops, or that of its tokenizer.
+    """The token that ends an answer: the first at which the model stops, or that of its tokenizer.
 
     Raises:
         LesionError: there is none.
@@ -46,19 +41,12 @@ def end_token(model: Model) -> int:
 def example(model: Model, task: Task, item: Item, text: str, style: str | None = None) -> Example:
     """An item with a text as its answer: a solution, or a teacher's words.
 
-    The prompt is that of `lesion.tasks.prompts.encode`, and the text, without white space around it, follows it as a
-    choice would (`encode_choices`), with the model's end token behind it.
-
-    Args:
-        model: who is to learn it.
-        task: where the item comes from.
-        item: the question.
-        text: the answer.
-        style: of the prompt; None for the task's own.
+    The prompt is that of `lesion.tasks.prompts.encode`; the text, without white space around it, follows it as a choice
+    would (`encode_choices`), with the model's end token behind it.
 
     Raises:
-        UsageError: there is no such style, or not for this model (see `lesion.tasks.prompts.resolve`).
-        LesionError: the text is empty, or it does not fit the context behind its prompt.
+        UsageError: there is no such prompt style, or not for this model.
+        LesionError: the text is empty, or does not fit the context behind its prompt.
     """
     words = text.strip()
     if not words:
@@ -75,13 +63,7 @@ def example(model: Model, task: Task, item: Item, text: str, style: str | None =
 
 
 def examples(model: Model, task: Task, items: Sequence[Item], style: str | None = None) -> list[Example]:
-    """Items with what is right to say: the gold choice where there are choices, else the solution or the gold answer.
-
-    Args:
-        model: who is to learn them.
-        task: where the items come from.
-        items: those to learn; never those that are to be asked afterwards.
-        style: of the prompts; None for the task's own.
+    """Items with their gold choice where there are choices, else their solution or gold answer.
 
     Raises:
         UsageError, LesionError: as for `example`; also where an item has no gold answer.

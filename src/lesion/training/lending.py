@@ -22,9 +22,8 @@ _SETTINGS = ("pad_token_id", "output_router_logits", "router_aux_loss_coef", "us
 def lent(model: Model) -> Iterator[None]:
     """Lend a network to a training: afterwards it is in eval mode and without gradients, whatever happened.
 
-    Also as before are what trainers leave on a network or its configuration in passing, and the state of the random
-    number generators (Python's, NumPy's and PyTorch's), so that nobody's luck depends on a training before it. What
-    stays is the change of the weights.
+    Also as before are what trainers leave on a network or its configuration, and the state of the random number
+    generators (Python's, NumPy's and PyTorch's). Only the change of the weights stays.
 
     Raises:
         LesionError: the weights are in half precision, in which small steps are lost, or the machine shows several
@@ -62,10 +61,10 @@ def lent(model: Model) -> Iterator[None]:
 
 
 def needed() -> None:
-    """See that TRL and PEFT are there.
+    """Refuse to train without TRL and PEFT.
 
     Raises:
-        LesionError: they are not; it says how to install them.
+        LesionError: how to install them.
     """
     try:
         import peft  # noqa: F401
@@ -78,10 +77,7 @@ def needed() -> None:
 
 @contextmanager
 def enough_memory(what: str) -> Iterator[None]:
-    """Say what to do where memory runs out.
-
-    Args:
-        what: the size of a step, as the person set it.
+    """Say what to do where memory runs out in a step of `what`, its size as the person set it.
 
     Raises:
         LesionError: it ran out.

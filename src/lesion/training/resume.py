@@ -8,40 +8,42 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
+from torch.optim import Optimizer
 
 from lesion.atomic import replace
 from lesion.errors import LesionError, UsageError
 
 FILE = "resume.safetensors"
 POINTS = 100  # of a curve
+Point = dict[str, int | float]
+"""What was measured at a step of a training, by name."""
 
 
-def digest(*parts: Any) -> str:
+def digest(*parts: object) -> str:
     """16 hexadecimal digits of values that JSON can hold."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class Progress:
-    """The weights that train, the optimizer's moments, the steps done and what was measured at each.
+    """The weights that train, the optimizers' moments, the steps done and what was measured at them.
 
     Everything else of a training is a function of its seed and the step: the order of the data, the position of the
-    schedule, and every random draw, since the generators are seeded anew at each step. So these are all that is kept.
+    schedule, and every random draw, since the generators are seeded anew at each step.
 
     Args:
         folder: where the file lies; made when absent.
         identity: what determines the training, in JSON's types: a file with another identity is refused.
         parameters: those that train, by name.
-        optimizer: theirs.
+        optimizers: theirs.
 
     Attributes:
         step: how many steps are done.
-        points: what was measured at each step, in JSON's types.
+        points: what was measured on the way.
 
     Raises:
         LesionError: the folder cannot be made, or the file cannot be read.
@@ -51,16 +53,16 @@ class Progress:
     def __init__(
         self,
         folder: Path,
-        identity: Mapping[str, Any],
+        identity: Mapping[str, object],
         parameters: Mapping[str, nn.Parameter],
-        optimizer: torch.optim.Optimizer,
+        *optimizers: Optimizer,
     ) -> None:
         self.path = Path(folder) / FILE
         self.identity = json.loads(json.dumps(identity))
         self.parameters = dict(parameters)
-        self.optimizer = optimizer
+        self.optimizers = optimizers
         self.step = 0
-        self.points: list[dict[str, Any]] = []
+        self.points: list[Point] = []
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -83,8 +85,8 @@ class Progress:
         tensors = {}
         for name, parameter in self.parameters.items():
             tensors[f"weight.{name}"] = parameter.detach()
-            for key, value in self.optimizer.state.get(parameter, {}).items():
-                tensors[f"{key}.{name}"] = value
+            for optimizer in self.optimizers:
+                tensors |= {f"{key}.{name}": value for key, value in optimizer.state.get(parameter, {}).items()}
         state = {"identity": self.identity, "step": self.step, "points": self.points}
         whole = {key: value.cpu().contiguous() for key, value in tensors.items()}
         try:
@@ -106,6 +108,7 @@ class Progress:
                 f"{self.path} holds no state of a training that can be read ({error}); give another --out, or delete"
                 " the file to begin anew."
             ) from error
+        owner = {p: each for each in self.optimizers for group in each.param_groups for p in group["params"]}
         moments: dict[str, dict[str, torch.Tensor]] = {}
         for key, value in tensors.items():
             kind, _, name = key.partition(".")
@@ -114,10 +117,10 @@ class Progress:
             kept = moments[name]
             parameter.data.copy_(kept.pop("weight"))
             if kept:
-                self.optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in kept.items()}
+                owner[parameter].state[parameter] = {k: value.to(parameter.device) for k, value in kept.items()}
         self.step, self.points = state["step"], state["points"]
 
-    def _refuse(self, identity: Mapping[str, Any]) -> None:
+    def _refuse(self, identity: Mapping[str, object]) -> None:
         if identity == self.identity:
             return
         other = sorted(key for key in {*identity, *self.identity} if identity.get(key) != self.identity.get(key))
@@ -127,20 +130,20 @@ class Progress:
         )
 
 
-def curve(points: Sequence[Mapping[str, Any]], about: int = POINTS) -> list[dict[str, Any]]:
-    """What was measured at each step as no more than about so many points, each over a stretch of equal length.
+def curve(points: Sequence[Point], about: int = POINTS) -> list[Point]:
+    """What was measured at each step as at most about so many points, each over a stretch of equal length.
 
-    `step` and `seconds` are those at the end of the stretch, as are `tokens`, which only grow, and the learning `rate`;
-    everything else is the mean over the stretch. The last stretch may be shorter.
+    `step`, `seconds`, `tokens` and `rate` are those at the end of the stretch, everything else its mean. The last
+    stretch may be shorter.
     """
-    if not points:
-        return []
-    width = math.ceil(len(points) / about)
-    found = []
-    for start in range(0, len(points), width):
-        part = points[start : start + width]
-        last = dict(part[-1])
-        for key in last.keys() - {"step", "seconds", "tokens", "rate"}:
-            last[key] = round(sum(point[key] for point in part) / len(part), 6)
-        found.append(last)
-    return found
+    width = math.ceil(len(points) / about) or 1
+    stretches = [points[start : start + width] for start in range(0, len(points), width)]
+    return [
+        {
+            key: last
+            if key in ("step", "seconds", "tokens", "rate")
+            else round(sum(p[key] for p in part) / len(part), 6)
+            for key, last in part[-1].items()
+        }
+        for part in stretches
+    ]

@@ -13,6 +13,8 @@ from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
+from lesion.errors import UsageError
+
 SCHEDULES = ("linear", "cosine", "constant")
 BETAS = (0.9, 0.999)
 
@@ -25,16 +27,19 @@ def seed_all(seed: int, step: int) -> None:
     torch.manual_seed(number)
 
 
+def refuse_rate(learning_rate: float, warmup: float) -> None:
+    """Refuse with a UsageError a peak rate or a share of warm-up that cannot be."""
+    if not (math.isfinite(learning_rate) and learning_rate > 0):
+        raise UsageError(f"The learning rate is a positive number, not {learning_rate}.")
+    if not 0 <= warmup < 1:
+        raise UsageError(f"The warm-up is a share of the steps, at least 0 and below 1, not {warmup}.")
+
+
 def rate(step: int, steps: int, warmup: float, schedule: str = "linear") -> float:
-    """The learning rate at a step, as a fraction of its peak.
+    """The learning rate at a step, counted from 0, as a fraction of its peak.
 
-    It rises linearly over the warm-up; then it falls to 0 at the end, linearly or as half a cosine, or stays.
-
-    Args:
-        step: counted from 0.
-        steps: in all.
-        warmup: the share of them over which the rate rises.
-        schedule: one of `SCHEDULES`.
+    It rises linearly over the share `warmup` of the steps; then it falls to 0 at the end, linearly or as half a cosine,
+    or stays.
     """
     rising = round(warmup * steps)
     if step < rising:
@@ -57,22 +62,14 @@ def optimizer_of(parameters: list[nn.Parameter], learning_rate: float, weight_de
 def schedule_of(
     optimizer: torch.optim.Optimizer, begun: int, steps: int, warmup: float, schedule: str = "linear"
 ) -> LambdaLR:
-    """The schedule from a step on."""
+    """The schedule from step `begun` on."""
     return LambdaLR(optimizer, lambda done: rate(min(begun + done, steps), steps, warmup, schedule))
 
 
 def order(count: int, rows: int, steps: int, seed: int, begun: int = 0) -> Int[np.ndarray, " positions"]:
-    """What is used from a step on, in order: every pass over the data in an order of its own.
+    """The places of what is used from step `begun` on, in order, `rows` a step: every pass in an order of its own.
 
-    A function of the seed and of where the training stands: place p of the whole order lies in pass p // count, whose
-    order is a permutation drawn by (seed, pass).
-
-    Args:
-        count: of examples or items, at least 1.
-        rows: of them in a step.
-        steps: in all.
-        seed: of the order.
-        begun: steps that are done.
+    Place p of the whole order lies in pass p // count, whose order is a permutation drawn by (seed, pass).
     """
     first, last = begun * rows, steps * rows
     passes = range(first // count, -(-last // count))

@@ -1,7 +1,6 @@
-"""Supervised tuning: a model learns what should be said after prompts, through TRL's SFTTrainer.
+"""Supervised tuning: a model learns what should be said after prompts, through TRL's SFTTrainer (see `trainers.py`).
 
-What of TRL is replaced, and why, stands in `trainers.py`. Beside that the collator is our own: examples are token ids
-already, so no template, tokenizer or packing is at work, and rows are padded on their right under a mask.
+The collator is our own: examples are token ids already, so no template, tokenizer or packing is at work.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +23,8 @@ from lesion.progress import Silent, Watcher
 from lesion.training.blocks import adapter_size, chosen, linear_modules, trainable
 from lesion.training.examples import IGNORED, Example
 from lesion.training.lending import enough_memory, lent, needed
-from lesion.training.resume import Progress, curve, digest
-from lesion.training.schedule import SCHEDULES, optimizer_of, order, schedule_of, seed_all
+from lesion.training.resume import Point, Progress, curve, digest
+from lesion.training.schedule import SCHEDULES, optimizer_of, order, refuse_rate, schedule_of, seed_all
 
 EVERY = 50  # steps between two states
 SCALE = 2  # of an adapter's product
@@ -34,12 +32,10 @@ SCALE = 2  # of an adapter's product
 
 @dataclass(frozen=True)
 class Tuning:
-    """How a model is tuned.
+    """How a model is tuned: `rows` examples in each of the `steps` of AdamW.
 
     Args:
-        steps: of the optimizer.
-        rows: examples in a step.
-        learning_rate: of AdamW, at its peak.
+        learning_rate: at its peak.
         warmup: the share of the steps over which the rate rises.
         schedule: what it does then: `linear` (falls to 0), `cosine` or `constant`.
         weight_decay: of the matrices.
@@ -60,10 +56,7 @@ class Tuning:
     def __post_init__(self) -> None:
         if self.steps < 1 or self.rows < 1:
             raise UsageError(f"A training has at least 1 step of 1 row, not {self.steps} of {self.rows}.")
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise UsageError(f"The learning rate is a positive number, not {self.learning_rate}.")
-        if not 0 <= self.warmup < 1:
-            raise UsageError(f"The warm-up is a share of the steps, at least 0 and below 1, not {self.warmup}.")
+        refuse_rate(self.learning_rate, self.warmup)
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise UsageError(f"The weight decay is 0 or a positive number, not {self.weight_decay}.")
         if self.schedule not in SCHEDULES:
@@ -81,15 +74,13 @@ def supervise(
     blocks: Collection[int] | None = None,
     rank: int | None = None,
     every: int = EVERY,
-) -> list[dict[str, Any]]:
+) -> list[Point]:
     """Tune a model on examples, in place, or go on where an interrupted training in `out` stopped.
 
     The network is left in eval mode and without gradients, also after an error. `model.fingerprint` is that of the
-    weights before; `lesion.models.load.wrap(model.network, model.tokenizer, name)` makes a model with the new one.
-
-    With the same weights, examples and recipe, an interrupted training ends in the same weights, bit for bit, as one
-    that was not interrupted, on one machine with one number of threads. A training that is finished already is put in
-    place from its file.
+    weights before; `lesion.models.load.wrap` makes a model with the new one. With the same weights, examples and
+    recipe, an interrupted training ends in the same weights, bit for bit, on one machine with one number of threads. A
+    finished training is put in place from its file.
 
     Args:
         model: in float32; its network is changed.
@@ -98,14 +89,13 @@ def supervise(
         out: where the state lies, `resume.safetensors`; made when absent.
         watcher: told of every step.
         blocks: only the parameters of these blocks train; None: all parameters of the model, embeddings too.
-        rank: train, in place of the matrices themselves, a low-rank adapter on each (LoRA, Hu et al. 2022; its
-            product scaled by 2, no dropout), of all linear layers of `blocks` (None: of all blocks), and add it to the
-            weights at the end.
+        rank: train a low-rank adapter (LoRA, Hu et al. 2022; product scaled by 2, no dropout) of this rank on all
+            linear layers of `blocks` (None: of all blocks), and add it to the weights at the end.
         every: steps between two states that are written.
 
     Returns:
         The curve, at most a hundred points: `step`, `loss` (mean over the stretch since the last point, in nats per
-        completion token), `rate` (the learning rate), `tokens` (of completions so far), `seconds` (so far).
+            completion token), `rate` (the learning rate), `tokens` (of completions so far), `seconds` (so far).
 
     Raises:
         UsageError: no examples, a block or a rank that the model does not have, or `out` belongs to another training.
@@ -140,13 +130,13 @@ def supervise(
 def _train(
     model: Model, examples: Sequence[Example], tuning: Tuning, progress: Progress, watcher: Watcher, every: int
 ) -> None:
-    """The steps that are left."""
     from datasets import Dataset
     from trl import SFTConfig
 
     from lesion.training.trainers import Step, Supervised, prepare, settings
 
     positions = order(len(examples), tuning.rows, tuning.steps, tuning.seed, progress.step)
+    (optimizer,) = progress.optimizers
     trainer = Supervised(
         model=model.network,
         args=SFTConfig(
@@ -157,10 +147,7 @@ def _train(
         train_dataset=Dataset.from_dict({"example": positions}),
         data_collator=lambda chosen: batch([examples[row["example"]] for row in chosen], padding(model)),
         processing_class=model.tokenizer,
-        optimizers=(
-            progress.optimizer,
-            schedule_of(progress.optimizer, progress.step, tuning.steps, tuning.warmup, tuning.schedule),
-        ),
+        optimizers=(optimizer, schedule_of(optimizer, progress.step, tuning.steps, tuning.warmup, tuning.schedule)),
     )
     prepare(trainer, Step(progress, tuning.seed, trainer.measured, every, watcher))
     trainer.train()
@@ -177,12 +164,12 @@ def batch(examples: Sequence[Example], padding: int) -> dict[str, Int[Tensor, "r
         ids[row, :ended] = (*example.prompt, *example.completion)
         labels[row, begun:ended] = example.completion
         mask[row, :ended] = 1
-    found = {"input_ids": ids, "attention_mask": mask, "labels": labels}
-    return {name: torch.from_numpy(values) for name, values in found.items()}
+    arrays = {"input_ids": ids, "attention_mask": mask, "labels": labels}
+    return {name: torch.from_numpy(values) for name, values in arrays.items()}
 
 
 def padding(model: Model) -> int:
-    """The token that stands where there is none, under a mask: the tokenizer's, or any where it has none."""
+    """The token of padded places: the tokenizer's, or any where it has none."""
     token = model.tokenizer.pad_token_id
     known = token is not None and 0 <= token < model.network.get_input_embeddings().num_embeddings
     return int(token) if known else 0
@@ -222,13 +209,13 @@ def _check(model: Model, examples: Sequence[Example]) -> None:
         raise UsageError("There are no examples to learn; a training needs at least one.")
     known = model.network.get_input_embeddings().num_embeddings
     for number, example in enumerate(examples):
-        length = len(example.prompt) + len(example.completion)
+        ids = example.prompt + example.completion
         if not example.prompt or not example.completion:
             raise LesionError(f"Example {number} has no {'completion' if example.prompt else 'prompt'}; leave it out.")
-        if length > model.context:
+        if len(ids) > model.context:
             raise LesionError(
-                f"Example {number} has {length:,} tokens and the context of {model.name} has {model.context:,}; leave"
+                f"Example {number} has {len(ids):,} tokens and the context of {model.name} has {model.context:,}; leave"
                 " it out."
             )
-        if not 0 <= min(*example.prompt, *example.completion) <= max(*example.prompt, *example.completion) < known:
+        if not 0 <= min(ids) <= max(ids) < known:
             raise LesionError(f"Example {number} has tokens that {model.name} does not know; encode it for this model.")

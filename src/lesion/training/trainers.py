@@ -1,22 +1,22 @@
-"""Trainers: what TRL's trainers are told so that they are quiet, write nothing, and go on from any step.
+"""Trainers: TRL's, made quiet, writing nothing, and able to go on from any step.
 
-Of `trl.SFTTrainer` and `trl.GRPOTrainer` (1.16) are replaced, in both:
+In both `trl.SFTTrainer` and `trl.GRPOTrainer` (1.16) are replaced
 
-- the checkpoints (pickles: optimizer.pt, rng_state.pth, training_args.bin) by `resume.Progress`, every few steps;
+- the checkpoints (pickles) by `resume.Progress`, every few steps;
 - the sampler: the data set is laid out in the order of use and begins at the step from which the training goes on;
-- the luck: all generators are seeded by (seed, step) when a step begins, so that no state of theirs has to be kept;
-- optimizer and schedule, which are made here: the schedule must be able to begin in the middle;
-- the message to the Hugging Face hub that a trainer was made (none is sent), progress bars, printed logs, model cards,
-  and the estimate of floating point operations, which walks through all parameters at every step.
+- the random state: all generators are seeded by (seed, step) when a step begins, so that none has to be kept;
+- optimizer and schedule, which must be able to begin in the middle;
+- the message to the Hugging Face hub that a trainer was made, progress bars, printed logs, model cards, and the
+  estimate of floating point operations, which walks through all parameters at every step.
 
-What each changes beyond that stands at its class. This module needs TRL: import it inside a function, behind
-`lending.needed()`.
+This module needs TRL: import it inside a function, behind `lending.needed()`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +38,7 @@ CLIP = 1.0  # the largest norm of a gradient
 
 
 def settings(model: Model, out: Path, rows: int, steps: int) -> dict[str, Any]:
-    """What both trainers are told: arguments of `SFTConfig` and `GRPOConfig`.
-
-    Args:
-        model: what trains; its device is the trainer's.
-        out: a folder in which nothing will be written by the trainer.
-        rows: sequences in one step, all in one pass.
-        steps: that are left.
-    """
+    """Arguments of `SFTConfig` and `GRPOConfig` alike, for so many steps of `rows` sequences."""
     return {
         "output_dir": str(out),
         "per_device_train_batch_size": rows,
@@ -73,7 +66,7 @@ class Quiet:
     """What is left out of both trainers, and how they go through their data; stands before TRL's class."""
 
     train_dataset: Any
-    told: Mapping[str, float]
+    point: Mapping[str, float]
 
     def _send_telemetry(self) -> None:
         """Nothing is sent anywhere."""
@@ -88,53 +81,40 @@ class Quiet:
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         raise AssertionError("trainings are saved by lesion.training.resume, without pickles")
 
-    def measured(self) -> Mapping[str, float]:
-        """What was measured at the last step."""
-        return self.told
-
-    def in_order(self) -> SequentialSampler:
-        """The data set as it lies."""
+    def _get_train_sampler(self, dataset: Any = None) -> SequentialSampler:
         return SequentialSampler(self.train_dataset)
 
+    def measured(self) -> Mapping[str, float]:
+        """What was measured at the last step."""
+        return self.point
 
+
+@dataclass(eq=False)
 class Step(TrainerCallback):
     """What is done at the beginning and at the end of every step.
 
     Args:
         progress: where the training stands; every finished step is counted there.
         seed: of the training.
-        measured: called after each step: what was measured at it, among it `loss`, a float.
+        measured: what was measured at a step, `loss` among it.
         every: steps between two states that are written.
         watcher: who is told.
-        check: called with the progress after each step, before it may be written; what it raises ends the training.
+        check: called after each step, before it may be written; what it raises ends the training.
     """
 
-    def __init__(
-        self,
-        progress: Progress,
-        seed: int,
-        measured: Callable[[], Mapping[str, float]],
-        every: int,
-        watcher: Watcher,
-        check: Callable[[Progress], None] | None = None,
-    ) -> None:
-        self.progress = progress
-        self.seed = seed
-        self.measured = measured
-        self.every = every
-        self.watcher = watcher
-        self.check = check
+    progress: Progress
+    seed: int
+    measured: Callable[[], Mapping[str, float]]
+    every: int
+    watcher: Watcher
+    check: Callable[[Progress], None] | None = None
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Seed every generator by seed and step."""
         seed_all(self.seed, self.progress.step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Measure, count, write now and then, and tell.
-
-        Raises:
-            LesionError: the loss is not a number, or what `check` raises.
-        """
+        """Measure, count, write now and then, and report; a loss that is not a number ends the training."""
         progress = self.progress
         point = dict(self.measured())
         if not math.isfinite(point["loss"]):
@@ -161,16 +141,12 @@ def prepare(trainer: Any, step: Step) -> None:
 
 
 class Supervised(Quiet, SFTTrainer):
-    """SFTTrainer on token ids, with a loss that computes nothing which is not learned.
+    """SFTTrainer on token ids, with TRL's loss: the mean cross-entropy in nats over the completion tokens of a step
+    (and the load-balancing loss of experts, where the architecture has one).
 
-    The loss is TRL's: the mean cross-entropy in nats over the completion tokens of the step (and the load-balancing
-    loss of experts, where the architecture has one). On a CPU, TRL puts every position through the output head, and
-    computes entropy and accuracy as well. Here a hook lets only the positions before a completion token into the head;
-    what the model does behind it, such as capping logits, it still does.
+    On a CPU, TRL puts every position through the output head. Here a hook lets only the positions before a completion
+    token into the head; what the model does behind it, such as capping logits, it still does.
     """
-
-    def _get_train_sampler(self, dataset: Any = None) -> SequentialSampler:
-        return self.in_order()
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -182,27 +158,18 @@ class Supervised(Quiet, SFTTrainer):
         loss = nn.functional.cross_entropy(logits.float(), labels[learned])
         if extra is not None:
             loss = loss + self.router_aux_loss_coef * extra
-        self.told = {
-            "loss": float(loss.detach()),
-            "rate": self.optimizer.param_groups[0]["lr"],
-            "tokens": int(learned.sum()),
-        }
+        rate = self.optimizer.param_groups[0]["lr"]
+        self.point = {"loss": float(loss.detach()), "rate": rate, "tokens": int(learned.sum())}
         return loss
 
 
 def learned_logits(
     network: Any, inputs: Mapping[str, Tensor], learned: Bool[Tensor, "rows predicted"], experts: bool = False
 ) -> tuple[Float[Tensor, "learned vocabulary"], Float[Tensor, ""] | None]:
-    """The logits of some positions alone, and the load-balancing loss of experts where it is asked for.
+    """The logits [learned tokens, vocabulary] of some positions alone, and the load-balancing loss of experts if asked
+    for.
 
-    Args:
-        network: any decoder of transformers.
-        inputs: of its forward pass, [rows, length].
-        learned: which tokens are to be predicted, [rows, length − 1], from the second on.
-        experts: whether the load-balancing loss is asked for.
-
-    Returns:
-        Logits [learned tokens, vocabulary], row after row.
+    `learned` says which tokens are to be predicted, from the second on.
     """
     kept = nn.functional.pad(learned, (0, 1))
 
@@ -223,11 +190,10 @@ class Reinforced(Quiet, GRPOTrainer):
 
     TRL's are the groups, their advantages, and the clipped loss. Replaced are
 
-    - *generation*: the very ids of a prompt are used, and rows that are finished leave the batch at once (HF's
-      `generate` pads a text and computes all rows until the last has ended);
+    - *generation*: the very ids of a prompt are used, and rows that are finished leave the batch at once;
     - *the loss pass*: rows without an advantage have no gradient and are left out, rows are padded on their right, so
       that absolute positions are those of the answering pass, and as in `Supervised` only the positions before a
-      completion token pass through the head; entropies, for which TRL has no use but to log them, are not computed.
+      completion token pass through the head; entropies are not computed.
 
     Args:
         answer: from the prompts of the data set, each as often as it has generations, to token ids of prompts and
@@ -237,13 +203,13 @@ class Reinforced(Quiet, GRPOTrainer):
     def __init__(self, *, answer: Callable[[list[str]], tuple[list[Any], list[Any], list[str]]], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.answer = answer
-        self.told = {}
+        self.point = {}
 
     def _generate(self, prompts: list[str]) -> tuple[Any, ...]:
         self.model.eval()
-        asked, said, texts = self.answer(prompts)
+        prompt_ids, completion_ids, texts = self.answer(prompts)
         self.model.train()
-        return asked, said, None, texts, None, {}, None, []
+        return prompt_ids, completion_ids, None, texts, None, {}, None, []
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -258,7 +224,7 @@ class Reinforced(Quiet, GRPOTrainer):
                 name: value[kept] if value.dim() and len(value) == rows else value for name, value in inputs.items()
             }
         loss = self._compute_loss(model, inputs)
-        self.told = {"loss": float(loss.detach()), "rate": self.optimizer.param_groups[0]["lr"]}
+        self.point = {"loss": float(loss.detach()), "rate": self.optimizer.param_groups[0]["lr"]}
         return loss
 
     def _get_per_token_logps_and_entropies(
@@ -272,8 +238,8 @@ class Reinforced(Quiet, GRPOTrainer):
         ids, mask, learned = (values.gather(1, places) for values in (input_ids, attention_mask, scored))
         logits, extra = learned_logits(model, {"input_ids": ids, "attention_mask": mask}, learned[:, 1:], experts)
         chances = (logits.float() / self.temperature).log_softmax(-1)
-        found = chances.gather(1, ids[learned][:, None])[:, 0]
-        laid = torch.zeros(ids.shape, device=ids.device).masked_scatter(learned, found)
+        taken = chances.gather(1, ids[learned][:, None])[:, 0]
+        laid = torch.zeros(ids.shape, device=ids.device).masked_scatter(learned, taken)
         whole = torch.zeros(input_ids.shape, device=ids.device).scatter(1, places, laid)
         spread = whole[:, -logits_to_keep:]
         return spread, torch.zeros_like(spread), extra

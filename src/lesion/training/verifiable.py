@@ -1,14 +1,10 @@
-"""Reinforcement with a verifiable reward: GRPO through TRL, where the task's own judge says what is right.
+"""Reinforcement with a verifiable reward: GRPO through TRL (`trainers.py`); the task's judge says what is right.
 
 Group relative policy optimisation (Shao et al. 2024): several answers to each prompt are drawn from the model, an
-answer's advantage is its reward minus the mean of its group, over the group's standard deviation, and the model is
-moved to say what is better than its group. The loss is that of DAPO (Yu et al. 2025), which TRL takes where nothing is
-said: the mean over all tokens of a step, so that a long answer counts by its length. Each drawn answer is used for one
-step, so the ratio of probabilities is 1 and nothing is clipped. There is no reference model unless `beta` asks for one
-(as in Open-Reasoner-Zero and SimpleRL-Zoo). An answer that hits the token limit stays in, with what the judge says of
-it, wrong as a rule: to stop in time is part of what is learned.
-
-What of TRL is replaced, and why, stands in `trainers.py`.
+answer's advantage is its reward minus the mean of its group, over the group's standard deviation. The loss is TRL's
+default, that of DAPO (Yu et al. 2025): the mean over all tokens of a step. Each drawn answer is used for one step, so
+the ratio of probabilities is 1 and nothing is clipped. There is no reference model unless `beta` asks for one. An
+answer that hits the token limit stays in, as the judge finds it: to stop in time is part of what is learned.
 """
 
 from __future__ import annotations
@@ -17,11 +13,12 @@ import copy
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.sampling import SAMPLING
@@ -31,12 +28,12 @@ from lesion.models.fingerprint import fingerprint
 from lesion.models.load import Model, quiet
 from lesion.progress import Silent, Watcher
 from lesion.tasks.prompts import encode, resolve
-from lesion.tasks.task import Answer, Item, Task, Verdict
+from lesion.tasks.task import Answer, Item, Task
 from lesion.training.blocks import trainable
 from lesion.training.examples import end_token
 from lesion.training.lending import enough_memory, lent, needed
-from lesion.training.resume import Progress, curve, digest
-from lesion.training.schedule import optimizer_of, order, schedule_of
+from lesion.training.resume import Point, Progress, curve, digest
+from lesion.training.schedule import optimizer_of, order, refuse_rate, schedule_of
 
 EVERY = 10  # steps between two states
 PATIENCE = 8  # steps after which a training that had nothing to learn ends
@@ -44,16 +41,12 @@ PATIENCE = 8  # steps after which a training that had nothing to learn ends
 
 @dataclass(frozen=True)
 class Reinforcement:
-    """How a model is reinforced.
+    """How a model is reinforced: in each of the `steps` of AdamW, `generations` answers to each of so many prompts.
 
     Args:
-        steps: of the optimizer.
-        prompts: in a step, each of another item.
-        generations: answers to each prompt.
         temperature: at which answers are drawn, and for which they are made likelier.
-        learning_rate: of AdamW; it rises over the warm-up and stays.
+        learning_rate: it rises over the share `warmup` of the steps and stays.
         beta: weight of the divergence from the model as it was; 0 for none.
-        warmup: the share of the steps over which the rate rises.
         seed: of the order of the items and of the draws.
         max_new_tokens: the limit of an answer; None for the task's own.
 
@@ -80,12 +73,9 @@ class Reinforcement:
             )
         if not (math.isfinite(self.temperature) and self.temperature > 0):
             raise UsageError(f"The temperature is a positive number, not {self.temperature}.")
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise UsageError(f"The learning rate is a positive number, not {self.learning_rate}.")
+        refuse_rate(self.learning_rate, self.warmup)
         if not (math.isfinite(self.beta) and self.beta >= 0):
             raise UsageError(f"beta is 0 or a positive number, not {self.beta}.")
-        if not 0 <= self.warmup < 1:
-            raise UsageError(f"The warm-up is a share of the steps, at least 0 and below 1, not {self.warmup}.")
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
             raise UsageError(f"An answer needs at least 1 new token, not {self.max_new_tokens}.")
 
@@ -100,17 +90,15 @@ def reinforce(
     watcher: Watcher | None = None,
     style: str | None = None,
     every: int = EVERY,
-) -> list[dict[str, Any]]:
+) -> list[Point]:
     """Reinforce what the task's judge finds right, in place, or go on where an interrupted training in `out` stopped.
 
-    All parameters train. What `lesion.training.supervised.supervise` says of the network, of its fingerprint and of
-    interruptions holds here too.
+    All parameters train. What `supervise` says of the network, of its fingerprint and of interruptions holds here too.
 
     Args:
         model: in float32; its network is changed.
         task: of kind `generate`; its judge gives the reward, 1 for right and 0 for wrong.
-        items: those to practise on; never those that are to be asked afterwards. Drawn by the seed, each once before
-            any comes again.
+        items: those to practise on, each once before any comes again; never those of the later evaluation.
         recipe: how.
         out: where the state lies, `resume.safetensors`; made when absent.
         watcher: told of every step.
@@ -119,16 +107,17 @@ def reinforce(
 
     Returns:
         The curve, at most a hundred points, each the mean over the stretch since the last: `step`, `reward`,
-        `reward_std` (over all answers of a step), `mixed` (the share of prompts with right and wrong answers, from
-        which alone something is learned), `length` (tokens of an answer, the end included), `truncated` (share of
-        answers that hit the limit), `loss`, `rate` (the learning rate) and `seconds` (so far).
+            `reward_std` (over all answers of a step), `mixed` (the share of prompts with right and wrong answers, from
+            which alone something is learned), `length` (tokens of an answer, the end included), `truncated` (share of
+            answers that hit the limit), `unread` (share of answers in which the judge found none), `loss`, `rate` (the
+            learning rate) and `seconds` (so far).
 
     Raises:
         UsageError: there are no items, the task generates no answers, there is no such prompt style, or `out` belongs
             to another training.
-        LesionError: TRL is not installed; over the first steps no prompt had both right and wrong answers, so that
-            there was nothing to learn; a prompt does not fit the context, the weights are in half precision, the loss
-            is not a number any more, memory does not suffice, or the state cannot be written.
+        LesionError: TRL is not installed; over the first steps no prompt had both right and wrong answers; a prompt
+            does not fit the context, the weights are in half precision, the loss is not a number any more, memory does
+            not suffice, or the state cannot be written.
     """
     if task.kind != "generate":
         raise UsageError(f"GRPO needs answers that the model generates; those of {task.name} are of kind {task.kind}.")
@@ -169,11 +158,10 @@ def _train(
     asker: _Asker,
     recipe: Reinforcement,
     progress: Progress,
-    reference: Any,
+    reference: nn.Module | None,
     watcher: Watcher,
     every: int,
 ) -> None:
-    """The steps that are left."""
     from datasets import Dataset
     from trl import GRPOConfig
 
@@ -181,6 +169,7 @@ def _train(
 
     rows = recipe.prompts * recipe.generations
     positions = order(len(asker.items), recipe.prompts, recipe.steps, recipe.seed, progress.step)
+    (optimizer,) = progress.optimizers
     tokenizer = model.tokenizer if model.tokenizer.pad_token is not None else copy.deepcopy(model.tokenizer)
     trainer = Reinforced(
         answer=asker.answer,
@@ -201,80 +190,67 @@ def _train(
         # TRL asks for texts; these are the places of the items.
         train_dataset=Dataset.from_dict({"prompt": [str(position) for position in positions]}),
         processing_class=tokenizer,
-        optimizers=(
-            progress.optimizer,
-            schedule_of(progress.optimizer, progress.step, recipe.steps, recipe.warmup, "constant"),
-        ),
+        optimizers=(optimizer, schedule_of(optimizer, progress.step, recipe.steps, recipe.warmup, "constant")),
     )
     if reference is not None:
         # TRL would load it anew from the hub by the name in the configuration.
         trainer.beta, trainer.ref_model = recipe.beta, reference
 
     def measured() -> Mapping[str, float]:
-        return {**asker.told, **trainer.measured()}
+        return {**asker.point, **trainer.measured()}
 
     prepare(trainer, Step(progress, recipe.seed, measured, every, watcher, asker.refuse_nothing_to_learn))
     trainer.train()
 
 
+@dataclass(eq=False)
 class _Asker:
-    """Asks the model, and has the answers judged."""
+    """Asks the model for answers to the items by their places, and has them judged."""
 
-    def __init__(
-        self,
-        model: Model,
-        task: Task,
-        items: Sequence[Item],
-        prompts: Sequence[tuple[int, ...]],
-        recipe: Reinforcement,
-        room: int,
-        progress: Progress,
-    ) -> None:
-        self.model = model
-        self.task = task
-        self.items = items
-        self.prompts = prompts
-        self.recipe = recipe
-        self.room = room
-        self.progress = progress
-        self.engine = TransformersEngine(model, recipe.prompts * recipe.generations)
-        self.told: dict[str, float] = {}
-        self._asked: list[tuple[int, Answer]] = []
+    model: Model
+    task: Task
+    items: Sequence[Item]
+    prompts: Sequence[tuple[int, ...]]
+    recipe: Reinforcement
+    room: int
+    progress: Progress
+    point: Point = field(default_factory=dict)
+    _answers: list[tuple[Item, Answer]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.engine = TransformersEngine(self.model, self.recipe.prompts * self.recipe.generations)
 
     def answer(self, texts: list[str]) -> tuple[list[list[int]], list[list[int]], list[str]]:
-        """Token ids of prompts and answers, and the answers as text, of items by their places.
-
-        The draws of an answer depend on the seed, the step and its row alone.
-        """
+        """Token ids of prompts and answers, and the answers as text; draws depend on seed, step and row alone."""
         places = [int(text) for text in texts]
         requests = [
             Request(str(row), self.prompts[place], decoding=self._decoding(row)) for row, place in enumerate(places)
         ]
         responses = {int(response.key): response for response in self.engine.answer(requests)}
-        found = [responses[row] for row in range(len(places))]
-        for place, response in zip(places, found, strict=True):
-            if response.answer.finish == "nonfinite":
+        in_order = [responses[row] for row in range(len(places))]
+        self._answers = [(self.items[place], each.answer) for place, each in zip(places, in_order, strict=True)]
+        for item, answer in self._answers:
+            if answer.finish == "nonfinite":
                 raise LesionError(
-                    f"The model's logits on item {self.items[place].id} are not finite any more; train again with a"
-                    " smaller learning rate, into another folder."
+                    f"The model's logits on item {item.id} are not finite any more; train again with a smaller learning"
+                    " rate, into another folder."
                 )
-        self._asked = [(place, response.answer) for place, response in zip(places, found, strict=True)]
-        asked = [list(self.prompts[place]) for place in places]
-        return asked, [list(response.token_ids) for response in found], [response.answer.text for response in found]
+        prompts = [list(self.prompts[place]) for place in places]
+        return prompts, [list(each.token_ids) for each in in_order], [answer.text for _, answer in self._answers]
 
     def reward(self, completions: list[str], **_: Any) -> list[float]:
         """1 for an answer that the judge finds right, else 0."""
-        verdicts = [self.task.judge(self.items[place], answer) for place, answer in self._asked]
+        verdicts = [self.task.judge(item, answer) for item, answer in self._answers]
         rewards = np.array([float(verdict.correct) for verdict in verdicts])
         groups = rewards.reshape(-1, self.recipe.generations)
-        answers = [answer for _, answer in self._asked]
-        self.told = {
+        answers = [answer for _, answer in self._answers]
+        self.point = {
             "reward": float(rewards.mean()),
             "reward_std": float(rewards.std()),
             "mixed": float((groups.std(1) > 0).mean()),
             "length": float(np.mean([answer.tokens for answer in answers])),
             "truncated": float(np.mean([answer.finish == "length" for answer in answers])),
-            "unread": _share_unread(verdicts),
+            "unread": float(np.mean([verdict.parsed is None for verdict in verdicts])),
         }
         return rewards.tolist()
 
@@ -282,22 +258,22 @@ class _Asker:
         """End a training in which, over its first steps, no prompt had both right and wrong answers.
 
         Raises:
-            LesionError: so it was; it says whether all were right or wrong, and what to do.
+            LesionError: whether all were right or wrong, and what to do.
         """
         window = min(PATIENCE, self.recipe.steps)
         if progress.step != window or any(point["mixed"] for point in progress.points):
             return
         right = {point["reward"] for point in progress.points}
-        asked = window * self.recipe.prompts * self.recipe.generations
+        answers = window * self.recipe.prompts * self.recipe.generations
         if right == {1.0}:
-            what = f"all {asked} answers were right: choose harder items"
+            what = f"all {answers} answers were right: choose harder items"
         elif right == {0.0} and all(point["unread"] == 1.0 for point in progress.points):
             what = (
-                f"in none of {asked} answers could the judge of {self.task.name} read anything: tune the model to the"
+                f"in none of {answers} answers could the judge of {self.task.name} read anything: tune the model to the"
                 " form of its answers first, look at the prompt style, or allow more new tokens"
             )
         elif right == {0.0}:
-            what = f"all {asked} answers were wrong: choose easier items, or tune the model on solved ones first"
+            what = f"all {answers} answers were wrong: choose easier items, or tune the model on solved ones first"
         else:
             what = (
                 "every prompt was answered right each time or wrong each time: choose items of middle difficulty, draw"
@@ -312,7 +288,3 @@ class _Asker:
         text = f"{self.recipe.seed}|{self.progress.step}|{row}"
         seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
         return Decoding(self.room, self.task.stop, temperature=self.recipe.temperature, seed=seed)
-
-
-def _share_unread(verdicts: Sequence[Verdict]) -> float:
-    return float(np.mean([verdict.parsed is None for verdict in verdicts]))

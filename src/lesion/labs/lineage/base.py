@@ -5,18 +5,13 @@ Deterministic from its seed on one machine; every group of documents is a checkp
 
 from __future__ import annotations
 
-import json
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Float
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import (
     LlamaConfig,
@@ -34,6 +29,7 @@ from lesion.labs.lineage import checkpoints as checkpointing
 from lesion.labs.lineage import tokenizer as tokenizers
 from lesion.labs.lineage.data import GROUP, Batch, group
 from lesion.tasks.primer.task import OPENING, document
+from lesion.training.resume import Point, Progress
 
 
 @dataclass(frozen=True)
@@ -41,13 +37,12 @@ class Recipe:
     """Everything that determines the base model.
 
     Args:
-        family: the architecture, one of `FAMILIES`.
+        family: one of `FAMILIES`.
         seed: of the weights and of the document stream.
         groups: groups of documents (`data.GROUP` each) over which the rates rise, stay and fall.
         until: the group after which training ends, before the fall does: there, arithmetic has room to rise.
-        tokens_per_batch: tokens in one optimizer step, padding included.
-        learning_rate: of AdamW, at its peak.
-        matrix_rate: of Muon, at its peak.
+        tokens_per_batch: of one optimizer step, padding included.
+        learning_rate, matrix_rate: of AdamW and of Muon, at their peaks.
         weight_decay: of Muon.
         warmup: documents over which the rates rise.
         fall: the last part of training, over which the rates fall to a hundredth.
@@ -100,21 +95,21 @@ FAMILIES = {
 """The families of the paper: grouped-query attention; the same with biases on q, k and v, and deeper."""
 
 
-def recipe_of(family: str, *, seed: int = 0, groups: int | None = None) -> Recipe:
-    """The recipe of a family's base model.
-
-    Args:
-        family: one of `FAMILIES`.
-        seed: of the weights and of the documents.
-        groups: of documents; the recipe's own number by default.
-
-    Raises:
-        UsageError: there is no such family; the message names those there are.
-    """
+def check_family(family: str) -> None:
+    """Refuse with a UsageError a family that the lineage does not have."""
     if family not in FAMILIES:
         raise UsageError(
             f"The lineage has no family '{family}'{nearest(family, FAMILIES)}; it has {', '.join(FAMILIES)}."
         )
+
+
+def recipe_of(family: str, *, seed: int = 0, groups: int | None = None) -> Recipe:
+    """The recipe of a family's base model, with its own number of groups of documents by default.
+
+    Raises:
+        UsageError: there is no such family.
+    """
+    check_family(family)
     length = {} if groups is None else {"groups": groups}
     return Recipe(family=family, seed=seed, **length, **FAMILIES[family].shape)
 
@@ -164,91 +159,43 @@ def _optimizers(network: nn.Module, recipe: Recipe) -> list[torch.optim.Optimize
     ]
 
 
-def _save(folder: Path, network: nn.Module, optimizers: list[torch.optim.Optimizer], state: dict[str, Any]) -> None:
-    tensors = {f"weight.{name}": p.detach() for name, p in network.named_parameters()}
-    for name, p in network.named_parameters():
-        for optimizer in optimizers:
-            tensors |= {f"{key}.{name}": value for key, value in optimizer.state.get(p, {}).items()}
-    try:
-        save_file(tensors, folder / "resume.tmp", metadata={"state": json.dumps(state)})
-        (folder / "resume.tmp").replace(folder / "resume.safetensors")
-    except (OSError, SafetensorError) as error:
-        raise LesionError(
-            f"The state of the training could not be written to {folder}: {error}. Free some space and give the same"
-            " command again: it goes on from the last state that was written."
-        ) from error
-
-
-def _resume(
-    folder: Path, network: nn.Module, optimizers: list[torch.optim.Optimizer], recipe: Recipe
-) -> dict[str, Any]:
-    path = folder / "resume.safetensors"
-    with safe_open(path, "pt") as file:
-        state: dict[str, Any] = json.loads(file.metadata()["state"])
-    if state["recipe"] != asdict(recipe):
-        raise LesionError(f"{path} belongs to a training with another recipe; give another --out or delete the folder.")
-    tensors = load_file(path)
-    owner = {p: optimizer for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
-    for name, p in network.named_parameters():
-        p.data.copy_(tensors[f"weight.{name}"])
-        kept = {key.removesuffix(f".{name}"): value for key, value in tensors.items() if key.endswith(f".{name}")}
-        owner[p].state[p] = {key: value for key, value in kept.items() if key != "weight" and "." not in key}
-    return state
-
-
 def train(
     folder: Path,
     recipe: Recipe | None = None,
-    report: Callable[[dict[str, Any]], None] | None = None,
+    report: Callable[[Point], None] | None = None,
     device: str = "cpu",
     checkpoints: int = 0,
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[dict[str, Any]]]:
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, list[Point]]:
     """Train the base model, or go on where an interrupted training in `folder` stopped.
 
-    Args:
-        folder: where the resumable state lies; made when absent.
-        report: called after every group of documents with step, progress, loss, tokens and seconds.
-        device: `cpu` or `cuda`.
-        checkpoints: how many states of the network are kept on the way (see `checkpoints.schedule`), each a model to
-            load in `folder/checkpoints/stepN`; an interrupted training keeps the same ones. They cost no bit of the
-            trained weights.
+    `report` is called after every group of documents; so many `checkpoints` of the network are kept on the way
+    (`checkpoints.schedule`), which cost no bit of the trained weights.
 
     Returns:
-        The network (float32, on `device`), its tokenizer, and the loss curve, one point a group.
+        The network (float32, on `device`), its tokenizer, and the curve: for every group `step`, `progress` (0…1),
+        `loss`, `answer_loss`, `rate`, `tokens` and `seconds`.
 
     Raises:
-        LesionError: the folder holds a training with another recipe, or the loss stopped being a number.
+        UsageError: the folder holds another training.
+        LesionError: the folder cannot be written, or the loss stopped being a number.
     """
     recipe = recipe or Recipe()
     kept = set(checkpointing.schedule(recipe.length, checkpoints))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
     # From beyond the opening, where every skill has its usual share.
     tokenizer = tokenizers.train(document(recipe.seed, OPENING + index).text for index in range(30_000))
     network = blank(recipe, tokenizer).to(device)
     chat.give(network, tokenizer, chat.form_of("base"))
     optimizers = _optimizers(network, recipe)
-    full = [group["lr"] for optimizer in optimizers for group in optimizer.param_groups]
-    state: dict[str, Any] = {
-        "recipe": asdict(recipe),
-        "group": 0,
-        "step": 0,
-        "tokens": 0,
-        "seconds": 0.0,
-        "curve": [],
-    }
-    if (folder / "resume.safetensors").exists():
-        state = _resume(folder, network, optimizers, recipe)
+    rates = [(group, group["lr"]) for optimizer in optimizers for group in optimizer.param_groups]
+    progress = Progress(folder, asdict(recipe), dict(network.named_parameters()), *optimizers)
+    tokens = progress.points[-1]["tokens"] if progress.points else 0
     network.train()
-    while state["group"] < recipe.length:
-        started, losses, answers = time.perf_counter(), [], []
-        for batch in group(tokenizer, recipe.seed, state["group"], recipe.tokens_per_batch):
+    for number in range(len(progress.points), recipe.length):
+        losses, answers = [], []
+        for batch in group(tokenizer, recipe.seed, number, recipe.tokens_per_batch):
             batch = Batch(batch.tokens.to(device), batch.weights.to(device), batch.documents)
             rate = recipe.rate(batch.documents)
-            groups = [parameters for optimizer in optimizers for parameters in optimizer.param_groups]
-            for parameters, peak in zip(groups, full, strict=True):
+            for parameters, peak in rates:
                 parameters["lr"] = rate * peak
             # On two CPU cores float32 is as fast as bfloat16 at this width; on an accelerator it is not.
             with torch.autocast("cuda", dtype=torch.bfloat16, enabled=device.startswith("cuda")):
@@ -260,26 +207,24 @@ def train(
                 optimizer.zero_grad(set_to_none=True)
             losses.append(total.detach())
             answers.append(answer.detach())
-            state["step"] += 1
-            state["tokens"] += int((batch.weights > 0).sum())
-        state["group"] += 1
-        state["seconds"] += time.perf_counter() - started
-        point = {
-            "step": state["step"],
-            "progress": state["group"] / recipe.length,
+            progress.step += 1
+            tokens += int((batch.weights > 0).sum())
+        point: Point = {
+            "step": progress.step,
+            "progress": (number + 1) / recipe.length,
             "loss": float(torch.stack(losses).mean()),
             "answer_loss": float(torch.stack(answers).mean()),
             "rate": rate,
-            "tokens": state["tokens"],
-            "seconds": round(state["seconds"], 1),
+            "tokens": tokens,
+            "seconds": round(progress.seconds, 1),
         }
-        state["curve"].append(point)
+        progress.points.append(point)
         if not math.isfinite(point["loss"]):
             raise LesionError("The loss is not a number any more; train again with a smaller learning rate.")
-        if state["group"] in kept:
+        if number + 1 in kept:
             # Before the state: a training that is interrupted in between writes the checkpoint again.
-            checkpointing.write(checkpointing.place(folder, state["step"]), network, tokenizer)
-        _save(folder, network, optimizers, state)
+            checkpointing.write(checkpointing.place(folder, progress.step), network, tokenizer)
+        progress.save()
         if report:
             report(point)
-    return network.eval(), tokenizer, state["curve"]
+    return network.eval(), tokenizer, progress.points

@@ -34,9 +34,9 @@ TURNS = ("<|user|>", "<|assistant|>", END)
 FORMS: Mapping[str, str] = MappingProxyType({"plain": PLAIN, "chat": CHAT})
 """The two forms by name, as Jinja.
 
-`plain`: `<s>Question: …\\nAnswer: …</s>`, turn after turn as in the documents of the base; of a single question, the
-very ids of the prompt style `plain`. `chat`: `<s><|user|>…<|end|><|assistant|>…<|end|>`. A system message is written
-like a question of the user: nothing in the lineage was ever told to be somebody.
+`plain`: `<s>Question: …\\nAnswer: …</s>`, turn after turn as in the documents of the base; a single question has the
+ids of the prompt style `plain`. `chat`: `<s><|user|>…<|end|><|assistant|>…<|end|>`. A system message is written like a
+question of the user.
 """
 
 
@@ -46,11 +46,10 @@ def form_of(stage: str) -> str:
 
 
 def give(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, form: str) -> None:
-    """Give a model one of the forms: the template of its tokenizer, and the token that ends its answers.
+    """Give a model one of the forms, in place: the template of its tokenizer, and the token that ends its answers.
 
-    Both are changed in place, no weight is. In the form `chat`, `<|end|>` ends an answer; in `plain`, the end of text.
-    And in `chat` the tokenizer begins every text behind a control token with a space, as that of Llama 2 does: the
-    base has read its words behind spaces, and a word without one is another token, which it hardly knows.
+    In `chat`, `<|end|>` ends an answer, and the tokenizer begins every text behind a control token with a space, as
+    that of Llama 2 does: the base has read its words behind spaces, and a word without one is another token.
 
     Raises:
         UsageError: there is no such form.

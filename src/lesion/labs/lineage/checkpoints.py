@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -22,13 +24,12 @@ def schedule(groups: int, count: int = DOZEN, late: int = LATE) -> tuple[int, ..
     """After how many groups of documents a checkpoint is kept: at equal ratios from the first group to the last.
 
     Most is learned early, and so most checkpoints are; but the last ratio spans a third of the training, in which a
-    chain of thought comes to be. So `late` more lie between the last two, at equal distances. There are `count` at
-    equal ratios, or one a group where there are fewer groups; with one, it is the end.
+    chain of thought comes to be.
 
     Args:
         groups: of the whole training.
-        count: how many checkpoints at equal ratios; 0 keeps none at all.
-        late: how many more between the last two, or one a group where there are fewer groups.
+        count: checkpoints at equal ratios, or one a group where there are fewer groups; 0 keeps none at all.
+        late: how many more lie between the last two, at equal distances.
 
     Raises:
         UsageError: the count is negative.
@@ -60,7 +61,7 @@ def write(folder: Path, network: PreTrainedModel, tokenizer: PreTrainedTokenizer
         LesionError: it cannot be written.
     """
     unfinished = folder.with_name(f".{folder.name}.unfinished")
-    try:
+    with writing(folder):
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         with quiet():
@@ -70,6 +71,13 @@ def write(folder: Path, network: PreTrainedModel, tokenizer: PreTrainedTokenizer
             file.chmod(0o644)  # safetensors writes files that only their owner can read
         shutil.rmtree(folder, ignore_errors=True)
         unfinished.replace(folder)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Say why a folder could not be written, and what to do."""
+    try:
+        yield
     except (OSError, SafetensorError) as error:
         raise LesionError(
             f"The model could not be written to {folder}: {error}. Free some space, or make the folder writable, and"

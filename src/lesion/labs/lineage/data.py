@@ -39,10 +39,8 @@ class Batch:
 def group(tokenizer: PreTrainedTokenizerBase, seed: int, number: int, tokens_per_batch: int) -> Iterator[Batch]:
     """The batches of one group of documents, in an order of the seed's making."""
     documents = [document(seed, number * GROUP + index) for index in range(GROUP)]
-    rows = _rows(tokenizer, documents)
-    rows.sort(key=lambda row: len(row[0]))
     cuts: list[list[tuple[list[int], list[float]]]] = [[]]
-    for row in rows:
+    for row in sorted(_rows(tokenizer, documents), key=lambda row: len(row[0])):
         # Sorted by length: the present row is the longest of its batch.
         if (len(cuts[-1]) + 1) * len(row[0]) > tokens_per_batch:
             cuts.append([])
@@ -62,13 +60,10 @@ def group(tokenizer: PreTrainedTokenizerBase, seed: int, number: int, tokens_per
 
 def _rows(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -> list[tuple[list[int], list[float]]]:
     """Token ids and weights of each document; every answer ends in the end-of-text token."""
-    turns = [(made.skill, before, learned) for made in documents for before, learned in made.turns]
-    heads = iter(tokenizer([before for _, before, _ in turns], add_special_tokens=False)["input_ids"])
-    tails = iter(
-        tokenizer([f" {learned}" if before else learned for _, before, learned in turns], add_special_tokens=False)[
-            "input_ids"
-        ]
-    )
+    turns = [turn for made in documents for turn in made.turns]
+    heads = iter(tokenizer([before for before, _ in turns], add_special_tokens=False)["input_ids"])
+    answers = [f" {learned}" if before else learned for before, learned in turns]
+    tails = iter(tokenizer(answers, add_special_tokens=False)["input_ids"])
     newline = tokenizer("\n", add_special_tokens=False)["input_ids"]
     rows = []
     for made in documents:

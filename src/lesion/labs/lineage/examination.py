@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from lesion import atomic as whole
 from lesion.engines.engine import Decoding, Request
 from lesion.engines.transformers.engine import TransformersEngine
-from lesion.errors import LesionError
+from lesion.labs.lineage.card import Gain, Result
+from lesion.labs.lineage.kept import keep
 from lesion.models.load import Model
 from lesion.progress import Silent, Watcher
 from lesion.statistics.paired import paired_drop, wilson
@@ -29,18 +27,17 @@ Right = Mapping[str, Mapping[str, bool]]
 def answers(model: Model, *, watcher: Watcher | None = None) -> Right:
     """Which items of the test splits a model gets right, decoding greedily, asked as `auto` has it."""
     watcher = watcher or Silent()
-    asked = {name: _items(name) for name in _tasks()}
-    watcher.begin(model.name, sum(map(len, asked.values())), 0)
+    items_of = {name: _items(name) for name in _tasks()}
+    watcher.begin(model.name, sum(map(len, items_of.values())), 0)
     right: dict[str, dict[str, bool]] = {}
-    for name, items in asked.items():
+    for name, items in items_of.items():
         task = find(name)
         decoding = Decoding(task.max_new_tokens, task.stop)
         requests = [Request(key, encode(model, task, item), decoding=decoding) for key, item in items.items()]
-        found: dict[str, bool] = {}
+        right[name] = dict.fromkeys(items, False)
         for response in TransformersEngine(model).answer(requests):
-            found[response.key] = task.judge(items[response.key], response.answer).correct
+            right[name][response.key] = task.judge(items[response.key], response.answer).correct
             watcher.answered(1)
-        right[name] = {key: found[key] for key in items}
     return right
 
 
@@ -53,53 +50,38 @@ def remembered(model: Model, folder: Path, *, watcher: Watcher | None = None) ->
     path = folder / f"{model.fingerprint}.json"
     current = {name: list(_items(name)) for name in _tasks()}
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        stored = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        kept = None
-    if isinstance(kept, dict) and {name: list(found) for name, found in kept.items()} == current:
-        return kept
+        stored = None
+    if isinstance(stored, dict) and {name: list(right) for name, right in stored.items()} == current:
+        return stored
     right = answers(model, watcher=watcher)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        whole.replace(path, json.dumps(right))
-    except OSError as error:
-        raise LesionError(f"{path} cannot be written: {error.strerror or error}; give another --out.") from error
+    keep(path, json.dumps(right))
     return right
 
 
-def results(right: Right) -> list[dict[str, Any]]:
+def results(right: Right) -> list[Result]:
     """Accuracies with 95 % Wilson intervals, of every task overall (group "") and by group of its items."""
-    told = []
-    for name, found in right.items():
-        for group, members in _groups(name).items():
-            asked = [found[key] for key in members]
-            low, high = wilson(sum(asked), len(asked))
-            accuracy = sum(asked) / len(asked) if asked else math.nan
-            told.append(
-                {
-                    "task": name,
-                    "group": group,
-                    "items": len(asked),
-                    "accuracy": round(accuracy, 5),
-                    "low": round(low, 5),
-                    "high": round(high, 5),
-                }
-            )
-    return told
+    entries: list[Result] = []
+    for name, verdicts in right.items():
+        items = _items(name)
+        for group in ("", *sorted({item.group for item in items.values()})):
+            of_group = [verdicts[key] for key, item in items.items() if group in ("", item.group)]
+            count, n = sum(of_group), len(of_group)
+            low, high = (round(limit, 5) for limit in wilson(count, n))
+            accuracy = round(count / n, 5)
+            entries.append({"task": name, "group": group, "items": n, "accuracy": accuracy, "low": low, "high": high})
+    return entries
 
 
-def gains(child: Right, parent: Right) -> list[dict[str, Any]]:
-    """How much more of the same items a child gets right than its parent, per task, with a 95 % interval.
-
-    The interval is Tango's for paired proportions (`studies.statistics.paired_drop`), turned round; `gained` and
-    `lost` count the items that only the child and only the parent gets right.
-    """
-    told = []
-    for name, found in child.items():
-        mine = np.array(list(found.values()))
-        before = np.array([parent[name][key] for key in found])
+def gains(child: Right, parent: Right) -> list[Gain]:
+    """How much more of the same items a child gets right than its parent, per task, with Tango's 95 % interval."""
+    entries: list[Gain] = []
+    for name, verdicts in child.items():
+        mine = np.array(list(verdicts.values()))
+        before = np.array([parent[name][key] for key in verdicts])
         drop = paired_drop(before, mine)
-        told.append(
+        entries.append(
             {
                 "task": name,
                 "items": len(mine),
@@ -110,10 +92,10 @@ def gains(child: Right, parent: Right) -> list[dict[str, Any]]:
                 "lost": int((before & ~mine).sum()),
             }
         )
-    return told
+    return entries
 
 
-def sentence(entry: Mapping[str, Any]) -> str:
+def sentence(entry: Gain) -> str:
     """A gain in words: `+5.2 points (3.1 to 7.4) on the same 1,200 items`."""
     return (
         f"{100 * entry['gain']:+.1f} points ({100 * entry['low']:+.1f} to {100 * entry['high']:+.1f}) on the same"
@@ -121,18 +103,9 @@ def sentence(entry: Mapping[str, Any]) -> str:
     )
 
 
-def _tasks() -> Sequence[str]:
+def _tasks() -> list[str]:
     return [f"primer:{name}" for name in NAMES]
 
 
 def _items(name: str) -> dict[str, Item]:
     return {item.id: item for item in find(name).load()}
-
-
-def _groups(name: str) -> dict[str, list[str]]:
-    """The ids of the items of every group, "" for all."""
-    items = _items(name)
-    groups: dict[str, list[str]] = {"": list(items)}
-    for group in sorted({item.group for item in items.values()}):
-        groups[group] = [key for key, item in items.items() if item.group == group]
-    return groups

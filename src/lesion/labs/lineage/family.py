@@ -8,10 +8,10 @@ from pathlib import Path
 from lesion.bounds import check
 from lesion.errors import LesionError, UsageError, nearest
 from lesion.labs.lineage import chat, shipping
-from lesion.labs.lineage.base import FAMILIES
+from lesion.labs.lineage.base import FAMILIES, check_family
 from lesion.labs.lineage.checkpoints import DOZEN
-from lesion.labs.lineage.children import EXAMINED, family_of, train_distill, train_instruct, train_rlvr
-from lesion.labs.lineage.recipes import RECIPES, Distill, Instruct, Rlvr
+from lesion.labs.lineage.children import EXAMINED, family_of, train_child
+from lesion.labs.lineage.recipes import RECIPES
 from lesion.labs.lineage.stage import train_base
 from lesion.models.load import Model, configuration, load
 from lesion.models.source import bundled, find
@@ -36,10 +36,9 @@ def train(
 ) -> list[Path]:
     """Train a stage of the lineage, or all of them, and what it needs that is not there.
 
-    Every stage lies in a folder of `out` of its name, its model in `model` below. A child's base is `out/base/model`
-    where that is there, else `base`, else with seed 0 the bundled base of the family. The teacher of the distilled
-    child is `out/rlvr/model`; where that is not there, it is trained first. What is finished is not trained again, and
-    what was interrupted goes on.
+    A stage's model is written to `out/STAGE/model`. A child's base is `out/base/model` where that is there, else
+    `base`, else with seed 0 the bundled base of the family. The teacher of the distilled child is `out/rlvr/model`,
+    which is trained first where it is missing. A finished model is not trained again; an interrupted training goes on.
 
     Args:
         out: the folder of the family.
@@ -47,13 +46,12 @@ def train(
         family: one of `base.FAMILIES`; that of `base` by default, else llama.
         seed: of weights, documents, questions and their order.
         base: a model to take as the base of the children, as for `lesion.load`.
-        groups: of documents, for the base; the recipe's own number by default.
+        groups, checkpoints: of the base, as for `train_base`.
         device: `auto`, `cpu` or `cuda`.
-        checkpoints: how many states of the base are kept on the way.
         watcher: told how it goes.
 
     Returns:
-        The folders of the models that were asked for, in the order of training.
+        The folders of the models of the stage, in the order of training.
 
     Raises:
         UsageError: there is no such stage, family or device; the base is of another family, or given for a base; a
@@ -89,44 +87,37 @@ def train(
 def folders(out: Path, base: str | None = None) -> list[Path]:
     """The finished members in a folder, in the order of training; before them a local or bundled `base`, where it has
     facts of its own training and none was trained in `out`."""
-    found = [out / stage / "model" for stage in STAGES]
-    if base is not None and shipping.facts(found[0]) is None and (source := find(base)).local:
-        found[0] = Path(source.place)
-    return [folder for folder in found if shipping.facts(folder) is not None]
+    places = [out / stage / "model" for stage in STAGES]
+    if base is not None and shipping.facts(places[0]) is None and (source := find(base)).local:
+        places[0] = Path(source.place)
+    return [folder for folder in places if shipping.facts(folder) is not None]
 
 
 def _train_child(name: str, parent: Model, out: Path, seed: int, device: str, watcher: Watcher) -> Path:
     """Train a child, unless it is there already."""
     place, recipe = out / name, RECIPES[name](seed=seed)
-    found = shipping.facts(place / "model")
-    if found is not None:
-        if found.get("parent", {}).get("fingerprint") != parent.fingerprint or found.get("recipe") != asdict(recipe):
-            raise LesionError(
-                f"{place / 'model'} was trained from another base or by another recipe; give another --out, or delete"
-                " that folder."
-            )
-        watcher.note(f"{place / 'model'} is there already")
-        return place / "model"
-    examined = out / EXAMINED
-    if isinstance(recipe, Distill):
-        tutor = load(out / "rlvr" / "model", dtype="float32", device=device)
-        return train_distill(parent, tutor, place, recipe, examined=examined, watcher=watcher)
-    if isinstance(recipe, Instruct):
-        return train_instruct(parent, place, recipe, examined=examined, watcher=watcher)
-    assert isinstance(recipe, Rlvr)
-    return train_rlvr(parent, place, recipe, examined=examined, watcher=watcher)
+    finished = shipping.facts(place / "model")
+    if finished is None:
+        tutor = load(out / "rlvr" / "model", dtype="float32", device=device) if name == "distill" else None
+        return train_child(parent, place, recipe, tutor=tutor, examined=out / EXAMINED, watcher=watcher)
+    base = finished.get("parent", {}).get("fingerprint")
+    if base != parent.fingerprint or finished.get("recipe") != asdict(recipe):
+        raise LesionError(
+            f"{place / 'model'} was trained from another base or by another recipe; give another --out, or delete"
+            " that folder."
+        )
+    watcher.note(f"{place / 'model'} is there already")
+    return place / "model"
 
 
 def _family(family: str | None, base: str | None) -> str:
-    """The family that is meant: the one that is named, or that of the base.
+    """The family that is named, or that of the base.
 
     Raises:
         UsageError: there is no such family, or the base is of another.
     """
-    if family is not None and family not in FAMILIES:
-        raise UsageError(
-            f"The lineage has no family '{family}'{nearest(family, FAMILIES)}; it has {', '.join(FAMILIES)}."
-        )
+    if family is not None:
+        check_family(family)
     if base is None:
         return family or next(iter(FAMILIES))
     kind = str(configuration(base).model_type)

@@ -16,15 +16,9 @@ from lesion.tasks.task import Item, Task
 
 
 def question(skill: str, seed: int, index: int) -> Item:
-    """Training question number `index` of a skill.
+    """Training question `index` of a skill, from another stream than the documents of the base.
 
-    Args:
-        skill: `arithmetic`, `atlas` or `reading`.
-        seed: of the stream of questions; another stream than the documents of the base with that seed.
-        index: from 0.
-
-    Returns:
-        The item; its solution is what should be said: the gold chain of thought, or the one word.
+    Its solution is what should be said: the gold chain of thought, or the one word.
     """
     rng = random.Random(f"primer child {skill} {seed} {index}")
     name = f"{skill}-{seed}-{index}"
@@ -44,12 +38,7 @@ def questions(skill: str, seed: int, count: int) -> list[Item]:
 
 
 def mixture(shares: Mapping[str, float], seed: int, count: int) -> list[tuple[Task, Item]]:
-    """So many questions of several skills, each with its task, in an order that the seed draws.
-
-    Args:
-        shares: of each skill among the questions.
-        seed: of questions and order.
-        count: of questions in all.
+    """`count` questions, each with its task, their skills drawn by `shares` and the seed.
 
     Raises:
         UsageError: there are no shares, or one of them is negative.

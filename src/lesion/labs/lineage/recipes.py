@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from lesion.training.supervised import Tuning
 from lesion.training.verifiable import Reinforcement
 
-ARITHMETIC, ATLAS, READING = 0.4, 0.3, 0.3
-"""Shares of the skills among the questions that the tuned children learn from."""
-
 
 @dataclass(frozen=True)
 class Instruct:
-    """Supervised tuning on chat turns with the gold solutions.
+    """Supervised tuning on chat turns with the gold solutions of `questions` questions, `rows` a step.
 
     Args:
-        seed: of the questions and of their order.
-        questions: how many are drawn, of all skills together.
-        steps: of the optimizer.
-        rows: questions in a step.
         learning_rate: of AdamW, at its peak; it rises over the first tenth and falls to 0.
         arithmetic, atlas, reading: shares of the skills among the questions.
     """
 
+    stage: ClassVar[str] = "instruct"
     seed: int = 0
     questions: int = 9600
     steps: int = 300
     rows: int = 32
     learning_rate: float = 1e-3
-    arithmetic: float = ARITHMETIC
-    atlas: float = ATLAS
-    reading: float = READING
+    arithmetic: float = 0.4
+    atlas: float = 0.3
+    reading: float = 0.3
 
     @property
     def shares(self) -> dict[str, float]:
@@ -40,18 +35,15 @@ class Instruct:
 
     @property
     def tuning(self) -> Tuning:
-        """What is asked of `lesion.training.supervised`."""
+        """The recipe of `lesion.training.supervised`."""
         return Tuning(self.steps, self.rows, self.learning_rate, seed=self.seed)
 
 
 @dataclass(frozen=True)
 class Distill(Instruct):
-    """Supervised tuning on what a teacher says: its chains of thought and its one-word answers, where they are right.
+    """Supervised tuning on what a teacher says where it is right; at temperature 0 it answers greedily."""
 
-    Args:
-        temperature: at which the teacher answers; 0: greedily.
-    """
-
+    stage: ClassVar[str] = "distill"
     temperature: float = 0.0
 
 
@@ -60,17 +52,13 @@ class Rlvr:
     """Group-relative policy optimisation (GRPO) on arithmetic; the reward is what the task's judge finds.
 
     Args:
-        seed: of the problems, of which of them are taken in each step, and of what is tried.
-        questions: how many problems are drawn; those are kept that come out right sometimes, and not always.
-        tries: of each problem, to see whether it does.
-        steps: of the optimizer.
-        prompts: problems in a step.
-        generations: solutions that are tried of each problem.
-        temperature: at which they are tried.
-        learning_rate: of AdamW, at its peak.
-        max_new_tokens: tokens that a solution may have.
+        questions: problems drawn; those are kept that come out right in some of so many `tries`, and not in all.
+        steps: of AdamW, each of so many `prompts` with so many `generations`.
+        temperature: at which solutions are tried.
+        max_new_tokens: of a solution.
     """
 
+    stage: ClassVar[str] = "rlvr"
     seed: int = 0
     questions: int = 3000
     tries: int = 4
@@ -83,7 +71,7 @@ class Rlvr:
 
     @property
     def reinforcement(self) -> Reinforcement:
-        """What is asked of `lesion.training.verifiable`."""
+        """The recipe of `lesion.training.verifiable`."""
         return Reinforcement(
             self.steps,
             self.prompts,
@@ -96,5 +84,4 @@ class Rlvr:
 
 
 Recipe = Instruct | Rlvr
-RECIPES: dict[str, type[Instruct] | type[Rlvr]] = {"instruct": Instruct, "rlvr": Rlvr, "distill": Distill}
-"""By stage."""
+RECIPES: dict[str, type[Instruct] | type[Rlvr]] = {kind.stage: kind for kind in (Instruct, Rlvr, Distill)}

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
 
 from lesion.labs.lineage.base import recipe_of, train
+from lesion.labs.lineage.card import Facts
 from lesion.labs.lineage.checkpoints import DOZEN, place, schedule
 from lesion.labs.lineage.data import GROUP
 from lesion.labs.lineage.examination import answers, results
 from lesion.labs.lineage.shipping import device_of, machine, ship
 from lesion.models.load import Model
+from lesion.training.resume import Point
 
 
 def train_base(
@@ -32,16 +33,15 @@ def train_base(
 
     Args:
         out: resumable state, curve and model; an interrupted training goes on from its last group of documents.
-        family: of the architecture, one of `base.FAMILIES`.
+        family: one of `base.FAMILIES`.
         seed: of the weights and of the documents.
         groups: groups of `data.GROUP` documents; the recipe's own number by default.
         device: `auto`, `cpu` or `cuda`.
-        checkpoints: how many states of the network are kept on the way, in `out/checkpoints/stepN`;
-            `load(out / "model", revision="stepN")` loads one.
+        checkpoints: how many states are kept in `out/checkpoints`; `load(out / "model", revision="stepN")` loads one.
 
     Raises:
-        UsageError: there is no such family or device, or less than no checkpoints are to be kept.
-        LesionError: the folder holds a training with another recipe, or cannot be written.
+        UsageError: there is no such family or device, or the folder holds another training.
+        LesionError: the folder cannot be written.
     """
     recipe = recipe_of(family, seed=seed, groups=groups)
     chosen = device_of(device)
@@ -49,7 +49,7 @@ def train_base(
     began = time.monotonic()
     first: list[float] = []
 
-    def report(point: dict[str, Any]) -> None:
+    def report(point: Point) -> None:
         # The rate of this process alone: a resumed training began elsewhere.
         first.append(point["progress"])
         per = (time.monotonic() - began) / max(point["progress"] - first[0] + 1 / recipe.length, 1e-9)
@@ -61,13 +61,13 @@ def train_base(
         )
 
     network, tokenizer, curve = train(out, recipe, report, chosen, checkpoints)
-    _tell_missing(out, schedule(recipe.length, checkpoints), curve, console)
+    _note_missing(out, schedule(recipe.length, checkpoints), curve, console)
 
-    def measure(shipped: Model) -> dict[str, Any]:
+    def measure(shipped: Model) -> Facts:
         console.print("Examining it on unseen items …")
         return {"results": results(answers(shipped)), "curve": curve}
 
-    facts = {
+    facts: Facts = {
         "family": family,
         "stage": "base",
         "recipe": {**asdict(recipe), "documents": recipe.length * GROUP},
@@ -86,9 +86,9 @@ def train_base(
     return out / "model"
 
 
-def _tell_missing(out: Path, kept: Sequence[int], curve: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """Say which checkpoints there are not: those that an earlier part of this training was not asked to keep."""
-    missing = [step for group in kept if not place(out, step := curve[group - 1]["step"]).is_dir()]
+def _note_missing(out: Path, kept: Sequence[int], curve: Sequence[Point], console: Console) -> None:
+    """Name the checkpoints that an earlier part of this training did not keep."""
+    missing = [step for group in kept if not place(out, step := int(curve[group - 1]["step"])).is_dir()]
     if missing:
         console.print(
             f"note: of {len(kept)} checkpoints {len(missing)} were passed before they were asked for (steps"
