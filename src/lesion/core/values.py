@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -36,6 +36,18 @@ class Value(BaseModel):
     """A part of a result."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+T = TypeVar("T")
+
+
+class Fields(Value, Generic[T]):
+    """A value whose fields are all of one type, so that they can be chosen by name."""
+
+    def of(self, name: str) -> T:
+        """The field of that name."""
+        field: T = getattr(self, name)
+        return field
 
 
 class Estimate(Value):

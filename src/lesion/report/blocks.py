@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from lesion.plain import visible
+from lesion.report import wording
 from lesion.report.browser import NOTHING
 from lesion.report.finding import Finding
 from lesion.report.table import Table
@@ -90,6 +92,14 @@ class Facts:
 
     facts: tuple[tuple[str, str], ...]
     kind: str = field(default="facts", init=False)
+
+
+def entries(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """The facts of a study's keys and values."""
+    return tuple(
+        (key.replace("_", " "), wording.DASH if value is None else visible(wording.entry(value)))
+        for key, value in values.items()
+    )
 
 
 @dataclass(frozen=True)

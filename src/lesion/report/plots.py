@@ -6,7 +6,7 @@ A plot is an Altair chart over a data frame; what a study adds (a null, a thresh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from lesion.report import theme
+from lesion.report import theme, wording
 from lesion.report.blocks import Series
 
 
@@ -56,6 +56,41 @@ class Axis:
         if self.form:
             more |= {"format": self.form}
         return alt.Axis(title=self.title, **more)
+
+
+def shares(title: str) -> Axis:
+    """An axis of shares in percent."""
+    return Axis(title, -3.0, 103.0, ticks=(0.0, 25.0, 50.0, 75.0, 100.0))
+
+
+def from_zero(title: str, values: Iterable[float]) -> Axis:
+    """An axis from 0 that holds all values; NaN is left out."""
+    return Axis(title, 0.0, 1.06 * (max((value for value in values if not math.isnan(value)), default=0.0) or 1.0))
+
+
+Row = tuple[str, float, float, float | None, float | None]
+"""A series, a place on the horizontal axis, a value, and from where to where it spreads."""
+
+
+def data(rows: Iterable[Row]) -> pd.DataFrame:
+    """The frame of a plot: columns series, x, y, low and high."""
+    frame = pd.DataFrame(list(rows), columns=["series", "x", "y", "low", "high"])
+    return frame.astype(dict.fromkeys(frame.columns[1:], float))
+
+
+def readings(frame: pd.DataFrame, head: Callable[[float], str]) -> pd.DataFrame:
+    """A guide for `curves`: at every place of the horizontal axis the values of all series, with their spread.
+
+    Args:
+        frame: as `data` makes it.
+        head: the first line at a place.
+    """
+    lines: dict[float, list[str]] = {}
+    for row in frame.to_dict("records"):
+        spread = "" if pd.isna(row["low"]) else f" {wording.plain_interval(row['low'], row['high'])}"
+        value = wording.figures(row["y"], 4).replace("-", wording.MINUS)
+        lines.setdefault(row["x"], [head(row["x"])]).append(f"{row['series']}: {value}{spread}")
+    return pd.DataFrame([(place, "\n".join(texts)) for place, texts in lines.items()], columns=["x", "tip"])
 
 
 def x(axis: Axis, field: str = "x") -> alt.X:

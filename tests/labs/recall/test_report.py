@@ -214,14 +214,15 @@ def test_phases_are_told_as_they_came(summary):
 
 
 def test_rows_are_found_by_what_they_are(summary):
-    cuts = summary.cuts["F2.in"]
-    assert [(row.keep, row.side) for row in cuts.top] == [(0.25, "top"), (0.5, "top")]
-    assert [row.side for row in cuts.bottom] == ["bottom", "bottom"]
-    assert (cuts.deleted.control, cuts.without_top.control) == ("deletion", "drop-top")
+    assert [(row.keep, row.side) for row in summary.rows("F2.in", side="top")] == [(0.25, "top"), (0.5, "top")]
+    assert [row.side for row in summary.rows("F2.in")].count("bottom") == 2
+    for control in ("deletion", "drop-top"):
+        (row,) = summary.rows("F2.in", control)
+        assert (row.matrix, row.control) == ("F2.in", control)
     draws = [row.p_noise for row in summary.truncated if (row.matrix, row.control, row.rank) == ("F2.in", "random", 4)]
-    spread = cuts.drawn(4, "p_noise")
+    spread = summary.drawn("F2.in", 4, "p_noise")
     assert (spread.mean, spread.least, spread.most) == (pytest.approx(sum(draws) / 2), min(draws), max(draws))
-    assert cuts.drawn(8, "p_noise") is None
+    assert summary.drawn("F2.in", 8, "p_noise") is None
 
 
 def test_the_central_matrices_are_those_of_the_second_feed_forward_or_else_the_products():
@@ -238,7 +239,7 @@ def test_the_terminals_table_holds_the_full_model_and_the_controls(summary):
     ]
     for label in ("F2.in deleted", "F2.in top", "F2.in bottom", "F2.out less top"):
         assert label in text
-    random = summary.cuts["F2.in"].drawn(4, "p_noise").mean
+    random = summary.drawn("F2.in", 4, "p_noise").mean
     row = next(line for line in text.splitlines() if "F2.in top" in line and "50" in line)
     assert float(row.split()[-1]) == pytest.approx(random, abs=5e-4)
 
@@ -273,17 +274,18 @@ def test_training_is_drawn_from_the_first_step_with_both_phases_and_the_noise(su
 
 
 def test_a_truncation_is_drawn_between_nothing_cut_and_all_deleted_beside_the_draws(summary):
-    cuts = summary.cuts["F2.in"]
-    accuracy, p_noise, loss = charts.truncations(cuts, summary.full)
+    accuracy, p_noise, loss = charts.truncations(summary, "F2.in")
+    top, _ = summary.rows("F2.in", side="top")
+    (deleted,) = summary.rows("F2.in", "deletion")
     rows = next(rows for rows in frames(p_noise) if "series" in rows[0])
     kept = {(row["series"], row["x"]): (row["y"], row["low"], row["high"]) for row in rows}
-    spread = cuts.drawn(4, "p_noise")
+    spread = summary.drawn("F2.in", 4, "p_noise")
     assert kept["random projections", 50.0] == tuple(
         pytest.approx(100 * value, rel=1e-5) for value in (spread.mean, spread.least, spread.most)
     )
-    assert kept["the largest kept", 25.0] == (pytest.approx(100 * cuts.top[0].p_noise, rel=1e-5), None, None)
+    assert kept["the largest kept", 25.0] == (pytest.approx(100 * top.p_noise, rel=1e-5), None, None)
     levels = [rows[0]["y"] for rows in frames(loss) if list(rows[0]) == ["y"]]
-    assert levels == [pytest.approx(value, rel=1e-5) for value in (summary.full.noisy_loss, cuts.deleted.noisy_loss)]
+    assert levels == [pytest.approx(value, rel=1e-5) for value in (summary.full.noisy_loss, deleted.noisy_loss)]
     tips = next(rows for rows in frames(accuracy) if "tip" in rows[0])
     assert tips[0]["tip"].startswith("25\xa0% of the rank kept\nthe largest kept: ")
 

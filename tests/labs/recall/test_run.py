@@ -13,7 +13,7 @@ from lesion.labs.recall import run as runs
 from lesion.labs.recall.recipe import PRESETS, RATES, Recipe, preset
 from lesion.labs.recall.result import MARGINS, Phases, RecallSummary, Spread
 from lesion.labs.recall.run import run
-from lesion.labs.recall.seeds import groups, spread
+from lesion.labs.recall.seeds import groups
 from lesion.labs.recall.study import recipes, run_recall
 from lesion.labs.recall.study_file import RecallStudy
 from lesion.labs.recall.study_result import RecallStudySummary
@@ -157,7 +157,7 @@ def test_a_study_that_is_refused_leaves_every_file_as_it_was(tmp_path, unfinishe
 def test_a_narrower_study_never_drops_trainings_from_a_summary(tmp_path):
     run_recall(RecallStudy.make(kind="recall", noise=[0.2, 0.6], seed=[0, 1], **SMALL), tmp_path)
     before = _files(tmp_path)
-    with pytest.raises(UsageError, match=r"3 of 4 trainings that this one does not ask for, .*seed1 for one"):
+    with pytest.raises(UsageError, match=r"3 of 4 trainings that this one does not have, for example .*seed1;"):
         run_recall(RecallStudy.make(kind="recall", noise=0.2, seed=0, **SMALL), tmp_path)
     assert _files(tmp_path) == before
 
@@ -194,13 +194,13 @@ def test_what_is_wrong_with_a_corpus_is_told_before_anything_is_trained(tmp_path
 
 
 def test_a_spread_is_mean_deviation_and_students_interval():
-    found = spread([1.0, 2.0, 4.5])
+    found = Spread.over([1.0, 2.0, 4.5])
     assert found.mean == pytest.approx(2.5)
     assert found.std == pytest.approx((3.25) ** 0.5)
     # Student's t of 0.975 with 2 degrees of freedom, from a table.
     assert found.high - found.mean == pytest.approx(4.302653 * (3.25 / 3) ** 0.5, rel=1e-6)
     assert (found.least, found.most) == (1.0, 4.5)
-    assert spread([3.0]) == Spread(mean=3.0, std=None, low=None, high=None, least=3.0, most=3.0)
+    assert Spread.over([3.0]) == Spread(mean=3.0, std=None, low=None, high=None, least=3.0, most=3.0)
 
 
 def test_beyond_random_is_the_difference_to_the_mean_of_the_draws_of_the_same_seed(tmp_path):
@@ -250,16 +250,16 @@ def test_a_margin_that_was_positive_untrained_does_not_count_as_learned_in_that_
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"noise": 1.0}, "noise is a probability .* 1 is none"),
+        ({"noise": 1.0}, "noise must be a probability from 0 to below 1, not 1"),
         ({"noise": -0.1}, "noise"),
         ({"noise": float("nan")}, "noise"),
         ({"vocabulary": 3}, "vocabulary must be at least 4, not 3"),
         ({"width": 1}, "width must be at least 2"),
-        ({"steps": -1}, "steps cannot be negative"),
-        ({"keep": (0.5, 1.5)}, "lies in 0 to 1; 1.5 does not"),
+        ({"steps": -1}, "steps must be at least 0, not -1"),
+        ({"keep": (0.5, 1.5)}, "must be from 0 to 1, not 1.5"),
         ({"feed_forward": "linea"}, r"no feed-forward 'linea' \(nearest: linear, none\); there is mlp, linear, none"),
         ({"optimiser": "adamw"}, r"no optimiser 'adamw' \(nearest: adam\)"),
-        ({"measured": 0}, "At least one sequence"),
+        ({"measured": 0}, "measured must be at least 1, not 0"),
     ],
 )
 def test_a_recipe_that_means_nothing_is_refused(values, message):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import altair as alt
 import pandas as pd
 
-from lesion.labs.memory.result import FirstStep, MemorySummary, Place, Size, Truncated
+from lesion.labs.memory.result import FirstStep, MemorySummary, Size, Spread
 from lesion.report import plots, theme, wording
 from lesion.report.blocks import Series
 from lesion.report.plots import Axis
@@ -41,42 +41,30 @@ FOOT = 0.02
 """A ratio below this is drawn at the foot."""
 EVERY = 4
 """Every so many steps, a curve over training has a mark."""
-COLUMNS = ["series", "x", "y", "low", "high"]
 
 
 def spectrum_chart(summary: MemorySummary) -> alt.LayerChart:
     """Singular values over training: the noise's, and the largest of the others with a band down to the smallest."""
-    measured, predicted, guide = [], [], []
-    for moment in summary.training:
-        tip = [_step(moment.step)]
-        if moment.noise.side != "absent":
-            of_noise, others = _apart(moment.singular_values, moment.noise)
-            measured.append(_row(NOISE, moment.step, of_noise))
-            tip.append(f"{NOISE}: {_figures(of_noise)}")
-            if others:
-                measured.append(_row(OTHERS, moment.step, max(others), min(others), max(others)))
-                tip.append(f"the others: {_figures(min(others))} to {_figures(max(others))}")
-        if moment.predicted is not None and moment.noise.side != "absent":
-            for name, value in ((CLOSED_NOISE, moment.predicted.noise), (CLOSED_OTHERS, moment.predicted.signal)):
-                predicted.append(_row(name, moment.step, value))
-                tip.append(f"{name}: {_figures(value)}")
-        guide.append(_tip(moment.step, tip))
-    frame, closed = _frame(measured), _frame(predicted)
+    measured: list[plots.Row] = []
+    predicted: list[plots.Row] = []
+    for moment in (moment for moment in summary.training if moment.noise.side != "absent"):
+        others = list(moment.singular_values)
+        measured.append((NOISE, moment.step, others.pop(moment.noise.rank - 1), None, None))
+        if others:
+            measured.append((OTHERS, moment.step, max(others), min(others), max(others)))
+        if moment.predicted is not None:
+            predicted.append((CLOSED_NOISE, moment.step, moment.predicted.noise, None, None))
+            predicted.append((CLOSED_OTHERS, moment.step, moment.predicted.signal, None, None))
+    frame, closed = plots.data(measured), plots.data(predicted)
     across = _steps([moment.step for moment in summary.training])
-    upright = Axis("singular value", 0.0, _above([*frame["y"], *closed["y"]]))
+    upright = plots.from_zero("singular value", [*frame["y"], *closed["y"]])
     names, numbers = list(SPECTRUM), list(SPECTRUM.values())
     return alt.layer(
         plots.curves(frame, across, upright, names, numbers=numbers, marks=False),
         plots.dashed(closed, across, upright, names, numbers=numbers),
         plots.points(frame[frame["series"] == NOISE], across, upright, names, numbers=numbers),
-        plots.guides(pd.DataFrame(guide), across),
+        plots.guides(plots.readings(plots.data(measured + predicted), _step), across),
     )
-
-
-def _apart(values: Sequence[float], place: Place) -> tuple[float, list[float]]:
-    """The singular value of the noise, and the others."""
-    index = place.rank - 1
-    return values[index], [*values[:index], *values[index + 1 :]]
 
 
 def spectrum_legend(summary: MemorySummary) -> tuple[Series, ...]:
@@ -90,20 +78,13 @@ def spectrum_legend(summary: MemorySummary) -> tuple[Series, ...]:
 
 def probability_chart(summary: MemorySummary) -> alt.LayerChart:
     """Mean probabilities of f* and of the common class over training, with α."""
-    rows, guide = [], []
-    for moment in summary.training:
-        values = dict(zip(PROBABILITIES, (moment.p_noise, moment.p_correct), strict=True))
-        rows += [_row(name, moment.step, 100 * value) for name, value in values.items()]
-        tips = [f"{name}: {wording.percent(value, 2)}" for name, value in values.items()]
-        guide.append(_tip(moment.step, [_step(moment.step), *tips]))
-    across, upright = _steps([moment.step for moment in summary.training]), _shares("mean probability, %")
-    numbers = list(PROBABILITIES.values())
-    frame, names = _frame(rows), list(PROBABILITIES)
-    return alt.layer(
-        plots.level(100 * summary.study.noise, upright),
-        plots.curves(frame, across, upright, names, numbers=numbers, marks=False),
-        plots.points(_thinned(frame), across, upright, names, numbers=numbers),
-        plots.guides(pd.DataFrame(guide), across),
+    frame = plots.data(
+        (name, moment.step, 100 * probability, None, None)
+        for moment in summary.training
+        for name, probability in zip(PROBABILITIES, (moment.p_noise, moment.p_correct), strict=True)
+    )
+    return _over_training(
+        frame, plots.shares("mean probability, %"), 100 * summary.study.noise, PROBABILITIES, PROBABILITIES.values()
     )
 
 
@@ -113,39 +94,27 @@ def truncation_chart(summary: MemorySummary, measure: str) -> alt.LayerChart:
     Bars and band go from the lowest to the highest draw.
     """
     factor = 1 if measure == "clean_loss" else 100
-    parts: list[dict[str, object]] = []
-    controls: list[dict[str, object]] = []
-    tips = {0: [_kept(0)]}
-    for row in summary.truncated:
-        name = SIDES.get(row.control or row.side or "")
-        if name is None:
-            continue
-        spread = row.of(measure)
-        ends = (factor * spread.low, factor * spread.high) if row.draws > 1 else (None, None)
-        (controls if row.control else parts).append(_row(name, row.rank, factor * spread.mean, *ends))
-        tips.setdefault(row.rank, [_kept(row.rank)]).append(f"{name}: {_spread_text(row, measure, factor)}")
+    frame = plots.data(
+        _spread(SIDES[row.control or row.side or ""], row.rank, row.of(measure), row.draws, factor)
+        for row in summary.truncated
+        if row.control != "deletion"
+    )
     nothing = factor * summary.deletion.of(measure).mean
-    tips[0].append(f"nothing kept: {_figures(nothing)}")
-    guide = pd.DataFrame([_tip(rank, lines) for rank, lines in tips.items()])
-    frame, random = _frame(parts), _frame(controls)
-    across = _ranks(summary.rank)
+    random = frame["series"] == SIDES["random"]
+    stride = next(stride for stride in (1, 2, 4, 5, 10, 20, 50, 100) if summary.rank / stride <= 8)
+    room, ticks = 0.02 * max(summary.rank, 1), tuple(map(float, range(0, summary.rank + 1, stride)))
+    across = Axis("components kept", -room, max(summary.rank, 1) + room, form="d", ticks=ticks)
+    _, title = MEASURES[measure]
+    upright = plots.shares(title)
     if measure == "clean_loss":
-        heights = [value for data in (frame, random) for name in ("y", "high") for value in data[name].dropna()]
-        upright = Axis(MEASURES[measure][1], 0.0, _above([*heights, nothing]))
-    else:
-        upright = _shares(MEASURES[measure][1])
+        upright = plots.from_zero(title, [*frame["y"], *frame["high"], nothing])
+    guide = plots.readings(frame, lambda rank: f"{wording.counted(int(rank), 'component')} kept")
     names = list(SIDES.values())
     return alt.layer(
         plots.level(nothing, upright),
-        plots.curves(random, across, upright, names, numbers=SIDE_NUMBERS, marks=False),
-        plots.curves(frame, across, upright, names, numbers=SIDE_NUMBERS, spread="bars", guide=guide),
+        plots.curves(frame[random], across, upright, names, numbers=SIDE_NUMBERS, marks=False),
+        plots.curves(frame[~random], across, upright, names, numbers=SIDE_NUMBERS, spread="bars", guide=guide),
     )
-
-
-def _spread_text(row: Truncated, measure: str, factor: int) -> str:
-    spread = row.of(measure)
-    ends = wording.plain_interval(factor * spread.low, factor * spread.high) if row.draws > 1 else ""
-    return f"{_figures(factor * spread.mean)} {ends}".rstrip()
 
 
 def truncation_legend() -> tuple[Series, ...]:
@@ -167,29 +136,16 @@ def sizes_drawn(summary: MemorySummary, codes: str) -> list[Size]:
 def ratio_chart(summary: MemorySummary, codes: str, noise: float) -> alt.LayerChart:
     """σ_noise over the largest other σ against the step, a curve per number of classes, one input per class."""
     drawn = sizes_drawn(summary, codes)
-    sizes = [size for size in drawn if size.noise == noise]
-    names = [_classes(size) for size in sizes]
-    rows: list[dict[str, object]] = []
-    tips: dict[int, list[str]] = {}
-    for size in sizes:
-        for place in size.places:
-            mean, low, high = (max(value, FOOT) for value in (place.ratio.mean, place.ratio.low, place.ratio.high))
-            rows.append(_row(_classes(size), place.step, mean, *((low, high) if size.draws > 1 else (None, None))))
-            ends = wording.plain_interval(place.ratio.low, place.ratio.high) if size.draws > 1 else ""
-            line = f"{_classes(size)}: {_figures(place.ratio.mean)} {ends}".rstrip()
-            tips.setdefault(place.step, [_step(place.step)]).append(line)
-    guide = pd.DataFrame([_tip(step, lines) for step, lines in tips.items()])
-    spreads = [place.ratio for size in drawn for place in size.places]
-    heights = [max(value, FOOT) for spread in spreads for value in (spread.mean, spread.low, spread.high)]
-    across = _steps([place.step for size in drawn for place in size.places])
-    upright = plots.ratio_axis("σ of noise / largest other σ", heights)
-    frame = _frame(rows)
-    return alt.layer(
-        plots.level(1.0, upright),
-        plots.curves(frame, across, upright, names, numbers=TONES, marks=False),
-        plots.points(_thinned(frame), across, upright, names, numbers=TONES),
-        plots.guides(guide, across),
+    frame = plots.data(
+        _spread(_classes(size), place.step, place.ratio, size.draws)
+        for size in drawn
+        if size.noise == noise
+        for place in size.places
     )
+    ratios = [place.ratio for size in drawn for place in size.places]
+    heights = [max(value, FOOT) for ratio in ratios for value in (ratio.mean, ratio.low, ratio.high)]
+    upright = plots.ratio_axis("σ of noise / largest other σ", heights)
+    return _over_training(frame, upright, 1.0, list(dict.fromkeys(frame["series"])), TONES, FOOT)
 
 
 def ratio_legend(summary: MemorySummary, codes: str) -> tuple[Series, ...]:
@@ -199,43 +155,54 @@ def ratio_legend(summary: MemorySummary, codes: str) -> tuple[Series, ...]:
     return (*series, Series("as large as the largest other", colour=theme.SOFT, dashed=True))
 
 
-def _classes(size: Size) -> str:
-    return f"m = {size.classes}"
+def _over_training(
+    frame: pd.DataFrame,
+    upright: Axis,
+    reference: float,
+    names: Iterable[str],
+    numbers: Iterable[int],
+    foot: float | None = None,
+) -> alt.LayerChart:
+    """Curves over training with a mark at every few steps; what is below `foot` is drawn there."""
+    across = _steps(frame["x"])
+    drawn = frame.assign(**frame[["y", "low", "high"]].clip(lower=foot))
+    steps = sorted(set(frame["x"]))
+    marked = drawn[drawn["x"].isin([*steps[::EVERY], *steps[-1:]])].assign(low=None, high=None)
+    names, numbers = list(names), list(numbers)
+    return alt.layer(
+        plots.level(reference, upright),
+        plots.curves(drawn, across, upright, names, numbers=numbers, marks=False),
+        plots.points(marked, across, upright, names, numbers=numbers),
+        plots.guides(plots.readings(frame, _step), across),
+    )
 
 
 def signal_chart(step: FirstStep, trigger: str) -> alt.LayerChart:
     """The first step's signals against the vocabulary: exact lines, and sampled marks with their lowest and highest."""
-    upright = plots.ratio_axis("gradient, signal", _heights(step))
-    low_end, high_end = upright.low or 0.0, upright.high or 0.0
-    lines, marks, guide = [], [], []
+    exact: list[plots.Row] = []
+    batches: list[plots.Row] = []
     for point in step.under(trigger):
-        tip = [f"V = {point.vocabulary}"]
         for signal, name in SIGNALS.items():
-            exact = point.of(signal)
-            tip.append(f"{name}, exact: {_figures(exact)}")
-            if exact > 0:
-                lines.append(_row(name, point.vocabulary, exact))
-            if point.sampled is None:
-                continue
-            values = [draw.of(signal) for draw in point.draws]
-            mean, low, high = point.sampled.of(signal), min(values), max(values)
-            tip.append(f"{name}, batches: {_figures(mean)} {wording.plain_interval(low, high)}")
-            if mean > 0:  # a logarithmic axis has no place for what is not above 0: bars go down to its end
-                marks.append(_row(name, point.vocabulary, mean, max(low, low_end), min(high, high_end)))
-        guide.append(_tip(point.vocabulary, tip))
+            exact.append((name, point.vocabulary, point.of(signal), None, None))
+            if point.sampled:
+                values = [draw.of(signal) for draw in point.draws]
+                batches.append((name, point.vocabulary, point.sampled.of(signal), min(values), max(values)))
+    levels = [level for point in step.points for level in (point, point.sampled) if level]
+    upright = plots.ratio_axis("gradient, signal", [level.of(signal) for level in levels for signal in SIGNALS])
     across = plots.ratio_axis("vocabulary V", [point.vocabulary for point in step.points], own=True)
+    lines, marks = plots.data(exact), plots.data(batches)
+    both = [lines.assign(series=lines["series"] + ", exact"), marks.assign(series=marks["series"] + ", batches")]
+    guide = plots.readings(pd.concat(both), lambda vocabulary: f"V = {vocabulary:g}")
+    # A logarithmic axis has no place for what is not above 0: bars go down to its end.
+    marks = marks[marks["y"] > 0].assign(
+        low=marks["low"].clip(lower=upright.low), high=marks["high"].clip(upper=upright.high)
+    )
     names = list(SIGNALS.values())
     return alt.layer(
-        plots.curves(_frame(lines), across, upright, names, marks=False),
-        plots.points(_frame(marks), across, upright, names),
-        plots.guides(pd.DataFrame(guide), across),
+        plots.curves(lines[lines["y"] > 0], across, upright, names, marks=False),
+        plots.points(marks, across, upright, names),
+        plots.guides(guide, across),
     )
-
-
-def _heights(step: FirstStep) -> list[float]:
-    """All heights under every trigger: the charts have one axis."""
-    levels = [level for point in step.points for level in (point, point.sampled) if level is not None]
-    return [level.of(signal) for level in levels for signal in SIGNALS]
 
 
 def signal_legend() -> tuple[Series, ...]:
@@ -243,52 +210,18 @@ def signal_legend() -> tuple[Series, ...]:
     return tuple(Series(name, index) for index, name in enumerate(SIGNALS.values()))
 
 
-def _row(
-    series: str, across: float | int, upright: float, low: float | None = None, high: float | None = None
-) -> dict[str, object]:
-    return {"series": series, "x": across, "y": upright, "low": low, "high": high}
+def _spread(series: str, x: float, spread: Spread, draws: int, factor: float = 1.0) -> plots.Row:
+    ends = (factor * spread.low, factor * spread.high) if draws > 1 else (None, None)
+    return series, x, factor * spread.mean, *ends
 
 
-def _frame(rows: Sequence[dict[str, object]]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=COLUMNS).astype(dict.fromkeys(COLUMNS[1:], float))
+def _classes(size: Size) -> str:
+    return f"m = {size.classes}"
 
 
-def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a few steps, without their spread: for marks that tell series apart and do not hide the lines."""
-    steps = sorted(set(frame["x"]))
-    return frame[frame["x"].isin([*steps[::EVERY], *steps[-1:]])].assign(low=None, high=None)
-
-
-def _tip(across: float | int, lines: Sequence[str]) -> dict[str, object]:
-    return {"x": across, "tip": "\n".join(lines)}
-
-
-def _steps(steps: Sequence[int]) -> Axis:
+def _steps(steps: Iterable[float]) -> Axis:
     return plots.ratio_axis("step", steps, whole=True)
 
 
-def _ranks(rank: int) -> Axis:
-    stride = next(stride for stride in (1, 2, 4, 5, 10, 20, 50, 100) if rank / stride <= 8)
-    ticks = tuple(float(kept) for kept in range(0, rank + 1, stride))
-    return Axis("components kept", -0.02 * max(rank, 1), 1.02 * max(rank, 1), form="d", ticks=ticks)
-
-
-def _shares(title: str) -> Axis:
-    return Axis(title, -3.0, 103.0, ticks=(0.0, 25.0, 50.0, 75.0, 100.0))
-
-
-def _above(values: Sequence[float]) -> float:
-    """The end of an axis from 0 that holds all values."""
-    return 1.06 * (max(values, default=0.0) or 1.0)
-
-
-def _step(step: int) -> str:
-    return f"step {step:,}"
-
-
-def _kept(rank: int) -> str:
-    return f"{wording.counted(rank, 'component')} kept"
-
-
-def _figures(value: float) -> str:
-    return wording.figures(value, 4).replace("-", wording.MINUS)
+def _step(step: float) -> str:
+    return f"step {step:,.0f}"

@@ -12,10 +12,9 @@ def targets(classes: int, inputs: int) -> Int64[np.ndarray, " inputs"]:
 
 
 def mixture(classes: int, inputs: int, noise: float) -> Float64[np.ndarray, "outputs inputs"]:
-    """The distribution of outputs given each input: f*(i) with probability 1 − α, the common class c with α.
+    """The distribution of outputs given each input: f*(i) with probability 1 − α, the common class c, the last, with α.
 
-    Outputs 0 … classes − 1 are the targets, output number `classes` is c. Training on these columns is training on the
-    expected cross-entropy: nothing is sampled.
+    Training on these columns is training on the expected cross-entropy: nothing is sampled.
     """
     distribution = np.zeros((classes + 1, inputs))
     distribution[targets(classes, inputs), np.arange(inputs)] = 1 - noise

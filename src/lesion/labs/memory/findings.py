@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lesion.labs.memory import size_findings
-from lesion.labs.memory.result import FirstStep, Measures, MemorySummary, Moment, Power, Truncated
+from lesion.labs.memory.result import FirstStep, MemorySummary, Moment, Power, Truncated
 from lesion.labs.memory.size_findings import SIDES
 from lesion.report import wording
 from lesion.report.finding import Finding
@@ -17,48 +17,45 @@ def findings(summary: MemorySummary) -> list[Finding]:
 
 def part(row: Truncated, rank: int) -> str:
     """`the 19 smallest of 20 singular values kept`."""
-    if row.control == "deletion" or row.rank == 0:
-        return "nothing kept"
-    if row.rank == rank:
-        return "everything kept"
+    if row.rank in (0, rank):
+        return "everything kept" if row.rank else "nothing kept"
     if row.control == "random":
         return f"projected onto {row.rank} of {rank} random directions"
     size = "largest" if row.side == "top" else "smallest"
-    many = f"the {size}" if row.rank == 1 else f"the {row.rank} {size}"
-    return f"{many} of {rank} singular values kept"
+    return f"the {size if row.rank == 1 else f'{row.rank} {size}'} of {rank} singular values kept"
 
 
 def _full(summary: MemorySummary) -> Finding:
     full, noise = summary.full, summary.study.noise
     place = full.noise
     headline = (
-        f"After {wording.counted(full.step, 'step')} the full memory gives f* a probability of {_p(full.p_correct)} and"
-        f" the common class {_p(full.p_noise)}; it was trained on {_p(1 - noise)} and {_p(noise)}."
+        f"After {wording.counted(full.step, 'step')} the full memory gives f* a probability of {full.p_correct:.3f} and"
+        f" the common class {full.p_noise:.3f}; it was trained on {1 - noise:.3f} and {noise:.3f}."
     )
-    if place.side == "absent":
-        return Finding("The full memory", (headline,), (f"The code of the common class is {SIDES['absent']}.",))
     sentences = []
     if noise == 0:
         sentences.append("There was no noise to learn: the common class is only one more wrong answer.")
-    if len(full.singular_values) == 1:
+    if place.side == "absent":
+        sentences = [f"The code of the common class is {SIDES['absent']}."]
+    elif len(full.singular_values) == 1:
         sentences.append(
-            f"W has a single singular value, with {_p(place.alignment)} of the common class's code: there is no other"
+            f"W has a single singular value, with {place.alignment:.3f} of the common class's code: there is no other"
             " to lie above or below."
         )
-        return Finding("The full memory", (headline,), tuple(sentences))
-    sentences.append(
-        f"The noise lies {SIDES[place.side]}: the part that holds most of the common class's code"
-        f" ({_p(place.alignment)}) has {place.ratio:.3g} times the largest other singular value."
-    )
-    first = summary.training[0].noise
-    if first.side != place.side:
-        sentences.append(f"After the first step it was {SIDES[first.side]}; it moved during training.")
-    errors = [_error(moment, summary.study.classes) for moment in summary.training if moment.predicted]
-    if errors:
+    else:
         sentences.append(
-            "The closed form for orthonormal codes gives the same spectrum at every measured step, to"
-            f" {wording.figures(max(*errors, 1e-16), 1)} of the largest value."
+            f"The noise lies {SIDES[place.side]}: the part that holds most of the common class's code"
+            f" ({place.alignment:.3f}) has {place.ratio:.3g} times the largest other singular value."
         )
+        first = summary.training[0].noise
+        if first.side != place.side:
+            sentences.append(f"After the first step it was {SIDES[first.side]}; it moved during training.")
+        errors = [_error(moment, summary.study.classes) for moment in summary.training if moment.predicted]
+        if errors:
+            sentences.append(
+                "The closed form for orthonormal codes gives the same spectrum at every measured step, to"
+                f" {wording.figures(max(*errors, 1e-16), 1)} of the largest value."
+            )
     return Finding("The full memory", (headline,), tuple(sentences))
 
 
@@ -78,92 +75,74 @@ def _truncated(summary: MemorySummary) -> Finding:
     if best.clean_loss.mean < full.clean_loss:
         headline = (
             f"With {part(best, rank)}, clean accuracy goes from {wording.percent(full.clean_accuracy, 0)} to"
-            f" {wording.percent(best.clean_accuracy.mean, 0)}, p of the common class from {_p(full.p_noise)} to"
-            f" {_p(best.p_noise.mean)}, and clean loss from {full.clean_loss:.3f} to {best.clean_loss.mean:.3f} nats."
+            f" {wording.percent(best.clean_accuracy.mean, 0)}, p of the common class from {full.p_noise:.3f} to"
+            f" {best.p_noise.mean:.3f}, and clean loss from {full.clean_loss:.3f} to {best.clean_loss.mean:.3f} nats."
         )
     else:
         headline = (
             f"No part of the spectrum has a smaller clean loss than the whole ({full.clean_loss:.3f} nats); the nearest"
             f" is {part(best, rank)} ({best.clean_loss.mean:.3f})."
         )
-    sentences = []
-    of_rank = [row for row in summary.truncated if row.rank == best.rank]
-    random = next((row for row in of_rank if row.control == "random"), None)
-    if random is not None:
-        p, loss = random.p_noise, random.clean_loss
-        sentences.append(
-            f"A random projection of the same rank ({wording.counted(random.draws, 'draw')}, [lowest, highest]):"
-            f" accuracy {wording.percent(random.clean_accuracy.mean, 0)}, p of the common class {_p(p.mean)}"
-            f" [{_p(p.low)}, {_p(p.high)}], clean loss {loss.mean:.3f} [{loss.low:.3f}, {loss.high:.3f}]."
-        )
-    opposite = next((row for row in of_rank if row.side not in (None, best.side)), None)
-    if opposite is not None and best.rank:
-        sentences.append(
-            f"From the other side, {part(opposite, rank)}: accuracy"
-            f" {wording.percent(opposite.clean_accuracy.mean, 0)}, {_p_and_loss(opposite.means)}."
-        )
-    sentences.append(f"With nothing kept: {_p_and_loss(summary.deletion.means)}.")
+    sentences: list[str] = []
+    for row in (row for row in summary.truncated if row.rank == best.rank):
+        if row.control == "random":
+            draws = wording.counted(row.draws, "draw")
+            sentences.insert(0, f"A random projection of the same rank ({draws}): {_measures(row)}.")
+        elif row.side not in (None, best.side) and best.rank:
+            sentences.append(f"From the other side, {part(row, rank)}: {_measures(row)}.")
+    sentences.append(f"With nothing kept: {_measures(summary.deletion)}.")
     return Finding("Truncation", (headline,), tuple(sentences))
 
 
-def _p_and_loss(measures: Measures) -> str:
-    return f"p of the common class {_p(measures.p_noise)}, clean loss {measures.clean_loss:.3f}"
+def _measures(row: Truncated) -> str:
+    """Accuracy, p and clean loss, with the lowest and the highest draw where there are several."""
+    p, loss = (
+        f"{spread.mean:.3f}" + (f" [{spread.low:.3f}, {spread.high:.3f}]" if row.draws > 1 else "")
+        for spread in (row.p_noise, row.clean_loss)
+    )
+    return f"accuracy {wording.percent(row.clean_accuracy.mean, 0)}, p of the common class {p}, clean loss {loss}"
 
 
 def _first_step(step: FirstStep) -> Finding:
     sizes = [point.vocabulary for point in step.points]
+    forward, value, noise = (step.power("constant", signal) for signal in ("feed_forward", "value", "value_noise"))
+    last, sampled = step.under("constant")[-1], step.under("constant")[-1].sampled
+    at = f"V = {last.vocabulary}"
+    recall = f"the attention-value signal towards recall {_scaling(value)}"
     between = f"Between vocabularies of {min(sizes)} and {max(sizes)}"
-    headline, sentences = (_without_noise if step.noise == 0 else _with_noise)(step, between)
+    spread = ""
+    if sampled:
+        times = _times(sampled.value / sampled.value_spread)
+        spread = f"recall's mean is {times} times its standard deviation over tokens"
+    if step.noise == 0:
+        headline = (
+            "Without noise nothing pushes from q or from any token to τ: the feed-forward has no signal to compare."
+            f" {between} {recall}."
+        )
+        sentences = [f"Between the two largest vocabularies its exact power is {number(value.late)}."]
+        sentences += [f"On batches at {at} {spread}."] if sampled else []
+    else:
+        headline = f"{between} the feed-forward's signal q → τ {_scaling(forward)}, {recall}."
+        late = f"{number(forward.late)} and {number(value.late)}"
+        sentences = [f"Between the two largest vocabularies the exact powers are {late}."]
+        if last.value > 0 and last.feed_forward > 0:
+            times = _times(last.feed_forward / last.value)
+            sentences.append(f"At {at} the feed-forward's signal is {times} times the attention-value one.")
+        if sampled:
+            times = _times(sampled.feed_forward / sampled.feed_forward_width)
+            sentences.append(
+                f"On batches at {at} the feed-forward's signal is {times} times the standard deviation of q → other"
+                f" tokens; {spread}."
+            )
+        also = f"Attention also learns the noise, from every token: that signal {_scaling(noise)}"
+        if last.value > 0 and last.value_noise > 0:
+            also += f" and is {_times(last.value_noise / last.value)} times recall's at {at}"
+        sentences.append(f"{also}.")
     zipf, uniform = (number(step.power(trigger, "value").exact) for trigger in ("zipf", "uniform"))
     rarer = (
         f"Where the trigger becomes rarer with V, recall's exact power is {zipf} (π ∝ 1/rank), {uniform} (π uniform)."
     )
     return Finding("The first gradient step", (headline,), (*sentences, rarer))
-
-
-def _without_noise(step: FirstStep, between: str) -> tuple[str, list[str]]:
-    """Without noise there is only recall's signal."""
-    last, value = step.under("constant")[-1], step.power("constant", "value")
-    headline = (
-        "Without noise nothing pushes from q or from any token to τ, so that the feed-forward has no signal to compare."
-        f" {between} the attention-value signal towards recall {_scaling(value)}."
-    )
-    sentences = [f"Between the two largest vocabularies its exact power is {number(value.late)}."]
-    if last.sampled:
-        sentences.append(
-            f"On batches at V = {last.vocabulary} recall's mean is"
-            f" {_times(last.sampled.value / last.sampled.value_spread)} times its standard deviation over tokens."
-        )
-    return headline, sentences
-
-
-def _with_noise(step: FirstStep, between: str) -> tuple[str, list[str]]:
-    forward, value = step.power("constant", "feed_forward"), step.power("constant", "value")
-    last, noise = step.under("constant")[-1], step.power("constant", "value_noise")
-    headline = (
-        f"{between} the feed-forward's signal q → τ {_scaling(forward)}, the attention-value signal towards recall"
-        f" {_scaling(value)}."
-    )
-    sentences = [
-        f"Between the two largest vocabularies the exact powers are {number(forward.late)} and {number(value.late)}."
-    ]
-    if last.value > 0 and last.feed_forward > 0:
-        sentences.append(
-            f"At V = {last.vocabulary} the feed-forward's signal is {_times(last.feed_forward / last.value)} times the"
-            " attention-value one."
-        )
-    if sampled := last.sampled:
-        sentences.append(
-            f"On batches at V = {last.vocabulary} the feed-forward's signal is"
-            f" {_times(sampled.feed_forward / sampled.feed_forward_width)} times the standard deviation of q → other"
-            f" tokens; recall's mean is {_times(sampled.value / sampled.value_spread)} times its standard deviation"
-            " over tokens."
-        )
-    times = ""
-    if last.value > 0 and last.value_noise > 0:
-        times = f" and is {_times(last.value_noise / last.value)} times recall's at V = {last.vocabulary}"
-    sentences.append(f"Attention also learns the noise, from every token: that signal {_scaling(noise)}{times}.")
-    return headline, sentences
 
 
 def _scaling(power: Power) -> str:
@@ -192,7 +171,3 @@ def _times(value: float) -> str:
     """Two digits, or more where the number itself has more: `0.13`, `16`, `39,300`."""
     text = f"{value:,.0f}" if abs(value) >= 100 else wording.figures(value, 2)
     return text.replace("-", wording.MINUS)
-
-
-def _p(value: float) -> str:
-    return f"{value:.3f}"

@@ -8,7 +8,7 @@ from lesion.labs.memory import charts, tables
 from lesion.labs.memory import findings as prose
 from lesion.labs.memory.result import MemorySummary
 from lesion.plain import visible
-from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
+from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section, entries
 from lesion.report.publishing import html, publish
 
 READING = (
@@ -34,6 +34,13 @@ TRUNCATION = (
 )
 
 
+FIRST_STEP = (
+    "Noisy in-context recall at zero weights and uniform attention: the gradient of the feed-forward from the trigger q"
+    " to the noise token τ, and of the attention-value matrix from a token to itself (recall) and to τ; each over its"
+    " mean towards the other tokens."
+)
+
+
 def write(folder: Path, summary: MemorySummary) -> Path:
     """Write `report.html` and the figures as PNG and SVG, each whole.
 
@@ -54,33 +61,30 @@ def page(summary: MemorySummary) -> str:
 def report(summary: MemorySummary) -> Page:
     """What the page holds."""
     study = summary.study
-    sections = [_findings(summary), _training(summary), _truncation(summary)]
-    if summary.sizes:
-        sections.append(_sizes(summary))
-    sections += [_first_step(summary), _study(summary)]
-    return Page(
-        title=visible(study.title or f"An associative memory of {study.classes} classes with noise {study.noise:g}"),
-        eyebrow="associative memory",
-        sections=tuple(sections),
-        version=summary.version,
-        approximate=summary.approximate or "",
-    )
-
-
-def _findings(summary: MemorySummary) -> Section:
-    blocks: list[Block] = [Findings(tuple(prose.findings(summary)))]
+    findings: list[Block] = [Findings(tuple(prose.findings(summary)))]
     if summary.notes:
-        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
-    return Section("Findings", "Findings", tuple(blocks))
-
-
-def _training(summary: MemorySummary) -> Section:
+        findings.append(Prose(items=summary.notes, title="Notes", quiet=False))
     panels = (
         Panel((charts.spectrum_chart(summary),), "Spectrum of W"),
         Panel((charts.probability_chart(summary),), "What the full memory predicts"),
     )
-    figure = Figure("training", panels, TRAINING, charts.spectrum_legend(summary))
-    return Section("Training", "The spectrum over training", (figure,))
+    training = Figure("training", panels, TRAINING, charts.spectrum_legend(summary))
+    values = entries(study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"}))
+    reading = Prose(items=READING, title="How to read this", quiet=False)
+    return Page(
+        title=visible(study.title or f"An associative memory of {study.classes} classes with noise {study.noise:g}"),
+        eyebrow="associative memory",
+        sections=(
+            Section("Findings", "Findings", tuple(findings)),
+            Section("Training", "The spectrum over training", (training,)),
+            _truncation(summary),
+            *([_sizes(summary)] if summary.sizes else []),
+            _first_step(summary),
+            Section("Study", "The study", (Facts(values), reading)),
+        ),
+        version=summary.version,
+        approximate=summary.approximate or "",
+    )
 
 
 def _truncation(summary: MemorySummary) -> Section:
@@ -94,62 +98,35 @@ def _truncation(summary: MemorySummary) -> Section:
 
 
 def _sizes(summary: MemorySummary) -> Section:
-    figures = tuple(
-        Figure(
-            name=f"sizes-{codes}",
-            panels=tuple(
-                Panel((charts.ratio_chart(summary, codes, noise),), f"α = {noise:g}") for noise in summary.noises
-            ),
-            caption=(
-                f"{codes.capitalize()} codes: σ of the noise over the largest other σ over training, both axes"
-                " logarithmic; one input per class. Above the dotted line the noise is on top; what is below"
-                f" {charts.FOOT:g} stands at the foot."
-                + (" Bands go from the lowest to the highest draw of codes." if codes == "gaussian" else "")
-            ),
-            legend=charts.ratio_legend(summary, codes),
-            small=True,
-            columns=3,
+    figures = []
+    for codes in dict.fromkeys(size.codes for size in summary.sizes):
+        panels = (Panel((charts.ratio_chart(summary, codes, noise),), f"α = {noise:g}") for noise in summary.noises)
+        caption = (
+            f"{codes.capitalize()} codes: σ of the noise over the largest other σ over training, both axes logarithmic;"
+            f" one input per class. Above the dotted line the noise is on top; what is below {charts.FOOT:g} stands at"
+            " the foot."
         )
-        for codes in dict.fromkeys(size.codes for size in summary.sizes)
-    )
-    blocks: list[Block] = [
-        tables.places(summary, tables.first_and_last),
-        Folded(
-            "Every size: when the noise changed sides, and what dropping one component does", (tables.cuts(summary),)
-        ),
-        *figures,
-    ]
-    return Section("Sizes", "Which side holds the noise, at which sizes", tuple(blocks))
+        caption += " Bands go from the lowest to the highest draw of codes." if codes == "gaussian" else ""
+        legend = charts.ratio_legend(summary, codes)
+        figures.append(Figure(f"sizes-{codes}", tuple(panels), caption, legend, small=True, columns=3))
+    label = "Every size: when the noise changed sides, and what dropping one component does"
+    every = Folded(label, (tables.cuts(summary),))
+    blocks: tuple[Block, ...] = (tables.places(summary, tables.first_and_last), every, *figures)
+    return Section("Sizes", "Which side holds the noise, at which sizes", blocks)
 
 
 def _first_step(summary: MemorySummary) -> Section:
     step = summary.first_step
-    about = (
-        "Noisy in-context recall at zero weights and uniform attention: the gradient of the feed-forward from the"
-        " trigger q to the noise token τ, and of the attention-value matrix from a token to itself (recall) and to τ;"
-        f" each over its mean towards the other tokens. α = {step.noise:g}, {step.length} tokens."
+    panels = tuple(
+        Panel((charts.signal_chart(step, trigger),), f"{name[0].upper()}{name[1:]}")
+        for trigger, name in charts.TRIGGERS.items()
     )
-    figure = Figure(
-        name="first-step",
-        panels=tuple(
-            Panel((charts.signal_chart(step, trigger),), f"{name[0].upper()}{name[1:]}")
-            for trigger, name in charts.TRIGGERS.items()
-        ),
-        caption=(
-            "Both axes logarithmic. Lines: exact, for orthonormal codes. Marks: means over batches of"
-            f" {step.batch:,} sequences with gaussian codes of width {step.width}; bars from the lowest to the highest"
-            " batch."
-        ),
-        legend=charts.signal_legend(),
-        small=True,
-        columns=3,
+    caption = (
+        f"Both axes logarithmic. Lines: exact, for orthonormal codes. Marks: means over batches of {step.batch:,}"
+        f" sequences with gaussian codes of width {step.width}; bars from the lowest to the highest batch."
     )
+    figure = Figure("first-step", panels, caption, charts.signal_legend(), small=True, columns=3)
+    about = Prose((f"{FIRST_STEP} α = {step.noise:g}, {step.length} tokens.",))
     everything = Folded("Signals and what stands around them", (tables.levels(summary),))
     title = "What the first gradient step learns, against the vocabulary"
-    return Section("First step", title, (Prose((about,)), figure, tables.powers(summary), everything))
-
-
-def _study(summary: MemorySummary) -> Section:
-    values = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
-    facts = tuple((name, visible(str(value))) for name, value in values.items())
-    return Section("Study", "The study", (Facts(facts), Prose(items=READING, title="How to read this", quiet=False)))
+    return Section("First step", title, (about, figure, tables.powers(summary), everything))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
-from lesion.core.values import Estimate, Number, Summary, Value
+import numpy as np
+
+from lesion.core.values import Estimate, Fields, Number, Summary, Value
 from lesion.labs.memory.study import MemoryStudy
 
 Side = Literal["top", "between", "bottom", "tied", "absent"]
@@ -14,7 +16,10 @@ Trigger = Literal["constant", "zipf", "uniform"]
 Signal = Literal["feed_forward", "value", "value_noise"]
 
 
-class Measures(Value):
+T = TypeVar("T")
+
+
+class Evaluation(Fields[T], Generic[T]):
     """A memory evaluated against the targets f*, without noise.
 
     Attributes:
@@ -23,24 +28,23 @@ class Measures(Value):
         clean_loss: mean of −log p(f*(i)), in nats.
     """
 
-    clean_accuracy: float
-    p_correct: float
-    p_noise: float
-    clean_loss: float
+    clean_accuracy: T
+    p_correct: T
+    p_noise: T
+    clean_loss: T
 
 
-MEASURES = tuple(Measures.model_fields)
+Measures = Evaluation[float]
+MEASURES = tuple(Evaluation.model_fields)
 
 
 class Place(Value):
     """Where in a spectrum the noise lies: the group of equal singular values with most of the common class's code.
 
     Attributes:
-        rank: number of its first singular value, from 1.
+        rank: number of its first singular value, from 1; 0, as ratio and alignment, where the noise is absent.
         ratio: σ of the noise over the largest other σ; above 1, the noise is on top.
         alignment: the share of the common class's code that the group holds.
-
-    Where the noise is absent, rank, ratio and alignment are 0.
     """
 
     side: Side
@@ -50,19 +54,18 @@ class Place(Value):
 
 
 class SingularValues(Value):
-    """The two different singular values of a memory with orthonormal codes, by the closed form (`orthonormal`)."""
+    """The two different singular values of a memory with orthonormal codes (`orthonormal`)."""
 
     signal: float
     noise: float
 
 
-class Moment(Measures):
+class Moment(Evaluation[float]):
     """The memory after one step of training.
 
     Attributes:
         singular_values: of W, in descending order.
         alignment: cos² of each left singular vector with the code of the common class.
-        noise: where the noise lies.
         predicted: by the closed form, where there is one.
     """
 
@@ -81,12 +84,12 @@ class Spread(Value):
     high: float
 
     @classmethod
-    def of(cls, mean: float, values: Sequence[float]) -> Spread:
-        """A mean with the ends of its values."""
-        return cls(mean=mean, low=min(values), high=max(values))
+    def of(cls, values: Sequence[float]) -> Spread:
+        """The spread of the values."""
+        return cls(mean=float(np.mean(values)), low=min(values), high=max(values))
 
 
-class Truncated(Value):
+class Truncated(Evaluation[Spread]):
     """What is left when part of W is kept.
 
     Attributes:
@@ -103,15 +106,6 @@ class Truncated(Value):
     control: Literal["random", "deletion"] | None
     tied: bool
     draws: int
-    clean_accuracy: Spread
-    p_correct: Spread
-    p_noise: Spread
-    clean_loss: Spread
-
-    def of(self, measure: str) -> Spread:
-        """One of the measures by its name."""
-        value: Spread = getattr(self, measure)
-        return value
 
     @property
     def means(self) -> Measures:
@@ -120,13 +114,11 @@ class Truncated(Value):
 
 
 class SizePlace(Value):
-    """Where the noise lies in the memories of one size after one step.
+    """Where the noise lies in the memories of one size after one step, over draws of codes.
 
     Attributes:
-        ratio: over draws of codes.
         top: share of draws with the noise on top.
         side: where all draws agree, else None.
-        alignment: mean over draws.
     """
 
     step: int
@@ -144,12 +136,8 @@ class Flip(Value):
     to: Literal["top", "below"]
 
 
-class Cuts(Value):
-    """A trained memory whole and with one component less, means over draws.
-
-    Attributes:
-        random: projected onto random directions of W's range, one fewer than there are.
-    """
+class Cuts(Fields[Measures]):
+    """A trained memory whole and with one component less; `random`: one random direction of W's range less."""
 
     full: Measures
     without_largest: Measures
@@ -157,19 +145,11 @@ class Cuts(Value):
     largest_alone: Measures
     random: Measures
 
-    def of(self, cut: str) -> Measures:
-        """One of the cuts by its name."""
-        value: Measures = getattr(self, cut)
-        return value
-
 
 class ClosedForm(Value):
-    """What the closed form says of the ratio σ_noise/σ_signal with orthonormal codes.
+    """The ratio σ_noise/σ_signal with orthonormal codes: after the first step, in the limit and at every measured step.
 
-    Attributes:
-        first, late: after the first step, and in the limit.
-        threshold: the noise above which it begins on top.
-        ratios: at every measured step.
+    Above the `threshold` the noise begins on top.
     """
 
     first: float
@@ -179,13 +159,7 @@ class ClosedForm(Value):
 
 
 class Size(Value):
-    """The memories of one size, noise and kind of codes.
-
-    Attributes:
-        draws: of codes.
-        places: by measured step.
-        closed_form: of orthonormal codes only.
-    """
+    """The memories of one size, noise and kind of codes, over draws of codes; `places` by measured step."""
 
     classes: int
     inputs: int
@@ -198,30 +172,23 @@ class Size(Value):
     closed_form: ClosedForm | None = None
 
     @property
-    def first(self) -> SizePlace:
-        """After the first step."""
-        return self.places[0]
-
-    @property
     def last(self) -> SizePlace:
-        """After the last step."""
+        """Where the noise lies after the last step."""
         return self.places[-1]
 
     @property
     def key(self) -> tuple[int, int, float]:
-        """What a row with gaussian codes has in common with that with orthonormal ones."""
+        """What sizes that differ in their codes alone have in common."""
         return self.classes, self.inputs, self.noise
 
 
-class Levels(Value):
-    """The signals of the first step and what stands around them; *others* are the tokens that are neither q nor τ.
-
-    A signal is what it adds to the right logit over the mean of the other tokens' logits: softmax sees nothing else.
+class Levels(Fields[float]):
+    """The signals of the first step: what each adds to the right logit over the mean of the other tokens' logits.
 
     Attributes:
-        feed_forward: q → τ over q → others; feed_forward_other, feed_forward_width: mean and standard deviation of
-            q → others.
-        value: recall, v → v over v → others, mean over v; value_spread: its standard deviation over v.
+        feed_forward: q → τ over q → others, the tokens that are neither q nor τ.
+        feed_forward_other, feed_forward_width: mean and standard deviation of q → others.
+        value, value_spread: recall, v → v over v → others, mean and standard deviation over v.
         value_noise: v → τ over v → others, mean over v.
         value_other, value_width: mean and standard deviation of v → others.
     """
@@ -234,11 +201,6 @@ class Levels(Value):
     value_noise: float
     value_other: float
     value_width: float
-
-    def of(self, name: str) -> float:
-        """One of the numbers by its name."""
-        level: float = getattr(self, name)
-        return level
 
 
 LEVELS = tuple(Levels.model_fields)
@@ -263,8 +225,8 @@ class Power(Value):
     """How a signal scales with the vocabulary: the least-squares slope of its logarithm against that of V.
 
     Attributes:
-        exact: of the exact signal; late: between the two largest vocabularies.
-        batches: of the means over batches, with its bootstrap interval; None where none was drawn.
+        exact, late: of the exact signal; between the two largest vocabularies.
+        batches: of the means over batches, with its bootstrap interval.
     """
 
     trigger: Trigger
@@ -278,8 +240,8 @@ class FirstStep(Value):
     """The first gradient step in noisy recall, over vocabularies.
 
     Attributes:
-        length: tokens of a sequence; batch: sequences of a batch; width: of the gaussian codes of batches.
-        level: of the intervals.
+        length, batch: tokens of a sequence, sequences of a batch.
+        width: of the gaussian codes of batches.
     """
 
     noise: float
@@ -300,13 +262,7 @@ class FirstStep(Value):
 
 
 class MemorySummary(Summary):
-    """All numbers of a memory: what `summary.json` holds.
-
-    Attributes:
-        training: by measured step; the last is the full memory.
-        truncated: every part of the spectrum, and the controls.
-        sizes: the sweep; empty where no size has room in the width.
-    """
+    """All numbers of a memory; `training` by measured step, `sizes` empty where no size has room in the width."""
 
     kind: Literal["memory"] = "memory"
     version: str
@@ -334,14 +290,9 @@ class MemorySummary(Summary):
 
     @property
     def best(self) -> Truncated | None:
-        """The part of the spectrum with the smallest clean loss, fewest components dropped among equals.
-
-        None where W has no two components to choose from.
-        """
-        if self.rank < 2:
-            return None
+        """The part of the spectrum with the smallest clean loss, fewest dropped among equals; None at rank 1."""
         parts = (row for row in self.truncated if row.control is None and row.rank < self.rank)
-        return min(parts, key=lambda row: (row.clean_loss.mean, -row.rank))
+        return min(parts, key=lambda row: (row.clean_loss.mean, -row.rank)) if self.rank > 1 else None
 
     @property
     def noises(self) -> list[float]:

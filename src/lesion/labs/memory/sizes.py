@@ -12,17 +12,7 @@ from jaxtyping import Float64
 from lesion.labs.memory import orthonormal
 from lesion.labs.memory.data import mixture, targets
 from lesion.labs.memory.model import Codes, codes
-from lesion.labs.memory.result import (
-    MEASURES,
-    ClosedForm,
-    Cuts,
-    Flip,
-    Measures,
-    Place,
-    Size,
-    SizePlace,
-    Spread,
-)
+from lesion.labs.memory.result import MEASURES, ClosedForm, Cuts, Flip, Measures, Place, Size, SizePlace, Spread
 from lesion.labs.memory.spectrum import EQUAL, noise_place, spectrum
 from lesion.labs.memory.study import MemoryStudy
 from lesion.labs.memory.training import descend, measured_steps
@@ -35,27 +25,22 @@ SEEDS = 5
 """Draws of gaussian codes; orthonormal ones all have the same spectrum, and one is enough."""
 Codings = Literal["orthonormal", "gaussian"]
 KINDS: tuple[Codings, ...] = ("orthonormal", "gaussian")
-REPEATS = (1, 4)
-REPEATED = (4,)
-"""Inputs per class, and the numbers of classes that are tried with several."""
+REPEATED = {4: 4}
+"""Numbers of classes that are also tried with several inputs per class, and how many."""
 
 
 def planned(study: MemoryStudy) -> list[tuple[int, int]]:
     """(classes, inputs) that fit into the study's width as orthonormal codes.
 
-    The study's own number of classes is among them where it fits, and is not beyond the largest of `CLASSES`: a sweep
-    of more would take the time of many memories.
+    The study's own number of classes is among them where it fits and is not beyond the largest of `CLASSES`.
     """
-    sizes = [(classes, repeats * classes) for classes in _tried(study) for repeats in _repeats(classes)]
+    repeats = {classes: sorted({1, REPEATED.get(classes, 1)}) for classes in _tried(study)}
+    sizes = [(classes, number * classes) for classes, numbers in repeats.items() for number in numbers]
     return [(classes, inputs) for classes, inputs in sizes if max(classes + 1, inputs) <= study.width]
 
 
 def _tried(study: MemoryStudy) -> list[int]:
     return sorted({*CLASSES, min(study.classes, max(CLASSES))})
-
-
-def _repeats(classes: int) -> tuple[int, ...]:
-    return REPEATS if classes in REPEATED else (1,)
 
 
 def left_out(study: MemoryStudy) -> list[str]:
@@ -74,43 +59,61 @@ def left_out(study: MemoryStudy) -> list[str]:
 
 def sweep(study: MemoryStudy, watcher: Watcher) -> list[Size]:
     """Train memories of every planned size, noise and kind of codes, and say where the noise lies at which step."""
-    steps = measured_steps(study.steps)
     noises = sorted({*NOISES, study.noise} - {0.0})
-    sizes = []
+    rows = []
     for classes, inputs in planned(study):
-        runs: list[tuple[float, Codings, int]] = [(noise, "orthonormal", 0) for noise in noises]
-        runs += [(noise, "gaussian", seed) for noise in noises for seed in range(SEEDS)]
-        run_codes = [
-            codes(
-                MemoryStudy(
-                    classes=classes, inputs=inputs, width=study.width, noise=noise, codes=kind, seed=study.seed + seed
-                )
+        sized = study.model_copy(update={"classes": classes, "inputs": inputs})
+        # The kinds apart: the steps of orthonormal codes need no products.
+        kinds = [_trained(sized.model_copy(update={"codes": kind}), noises, watcher) for kind in KINDS]
+        rows += [size for pair in zip(*kinds, strict=True) for size in pair]
+    return rows
+
+
+def _trained(study: MemoryStudy, noises: Sequence[float], watcher: Watcher) -> list[Size]:
+    """The memories of the study's size and kind of codes under each noise, trained together."""
+    steps, draws = measured_steps(study.steps), 1 if study.codes == "orthonormal" else SEEDS
+    seeds = [study.seed + seed for _ in noises for seed in range(draws)]
+    run_codes = [codes(study.model_copy(update={"seed": seed})) for seed in seeds]
+    mixtures = [mixture(study.classes, study.inputs, noise) for noise in noises for _ in range(draws)]
+    places: list[list[Place]] = [[] for _ in seeds]
+    for _, coefficients in descend(run_codes, np.stack(mixtures), steps, watcher):
+        for run_places, of_codes, weights in zip(places, run_codes, coefficients, strict=True):
+            run_places.append(noise_place(spectrum(of_codes, weights)))
+    cuts = [_cuts(of_codes, weights, study) for of_codes, weights in zip(run_codes, coefficients, strict=True)]
+    rows = []
+    for number, noise in enumerate(noises):
+        own = slice(number * draws, (number + 1) * draws)
+        of_steps = [_over_draws(step, found) for step, found in zip(steps, zip(*places[own], strict=True), strict=True)]
+        rows.append(
+            Size(
+                classes=study.classes,
+                inputs=study.inputs,
+                noise=noise,
+                codes=study.codes,
+                draws=draws,
+                places=of_steps,
+                flips=flips(of_steps),
+                cuts=_mean(cuts[own]),
+                closed_form=_closed_form(study, noise, steps) if study.codes == "orthonormal" else None,
             )
-            for noise, kind, seed in runs
-        ]
-        mixtures = np.stack([mixture(classes, inputs, noise) for noise, _, _ in runs])
-        # Orthonormal codes apart: their steps need no products.
-        places: list[list[Place]] = [[] for _ in runs]
-        cuts: list[Cuts] = []
-        for part in (range(len(noises)), range(len(noises), len(runs))):
-            for _, coefficients in descend([run_codes[i] for i in part], mixtures[list(part)], steps, watcher):
-                for i, of_run in zip(part, coefficients, strict=True):
-                    places[i].append(noise_place(spectrum(run_codes[i], of_run)))
-            cuts += [_cuts(run_codes[i], of_run, classes, study) for i, of_run in zip(part, coefficients, strict=True)]
-        for noise in noises:
-            for kind in KINDS:
-                own = [i for i, (run_noise, run_kind, _) in enumerate(runs) if (run_noise, run_kind) == (noise, kind)]
-                sizes.append(
-                    _size(classes, inputs, noise, kind, steps, [places[i] for i in own], _mean([cuts[i] for i in own]))
-                )
-    return sizes
+        )
+    return rows
 
 
-def _cuts(
-    of_codes: Codes, coefficients: Float64[np.ndarray, "outputs inputs"], classes: int, study: MemoryStudy
-) -> Cuts:
+def _over_draws(step: int, places: Sequence[Place]) -> SizePlace:
+    sides = {place.side for place in places}
+    return SizePlace(
+        step=step,
+        ratio=Spread.of([place.ratio for place in places]),
+        top=float(np.mean([place.side == "top" for place in places])),
+        side=sides.pop() if len(sides) == 1 else None,
+        alignment=float(np.mean([place.alignment for place in places])),
+    )
+
+
+def _cuts(of_codes: Codes, coefficients: Float64[np.ndarray, "outputs inputs"], study: MemoryStudy) -> Cuts:
     """The trained memory whole, without its largest and without its smallest component, and with the largest alone."""
-    wanted, random = targets(classes, coefficients.shape[1]), np.random.default_rng([study.seed, 3])
+    wanted, random = targets(study.classes, study.inputs), np.random.default_rng([study.seed, 3])
     cutter = Cutter(of_codes, spectrum(of_codes, coefficients), wanted, study.draws, random)
     return Cuts(
         full=cutter.side("top", cutter.rank).means,
@@ -123,7 +126,7 @@ def _cuts(
 
 def _mean(draws: Sequence[Cuts]) -> Cuts:
     def mean(cut: str, measure: str) -> float:
-        return float(np.mean([getattr(draw.of(cut), measure) for draw in draws]))
+        return float(np.mean([draw.of(cut).of(measure) for draw in draws]))
 
     return Cuts(**{cut: Measures(**{name: mean(cut, name) for name in MEASURES}) for cut in Cuts.model_fields})
 
@@ -133,60 +136,24 @@ def trainings(study: MemoryStudy) -> int:
     return 2 * len(planned(study))
 
 
-def _size(
-    classes: int,
-    inputs: int,
-    noise: float,
-    kind: Codings,
-    steps: Sequence[int],
-    draws: Sequence[Sequence[Place]],
-    cuts: Cuts,
-) -> Size:
-    places = []
-    for step, at_step in zip(steps, zip(*draws, strict=True), strict=True):
-        ratios, sides = [place.ratio for place in at_step], {place.side for place in at_step}
-        places.append(
-            SizePlace(
-                step=step,
-                ratio=Spread.of(float(np.mean(ratios)), ratios),
-                top=float(np.mean([place.side == "top" for place in at_step])),
-                side=sides.pop() if len(sides) == 1 else None,
-                alignment=float(np.mean([place.alignment for place in at_step])),
-            )
-        )
-    return Size(
-        classes=classes,
-        inputs=inputs,
-        noise=noise,
-        codes=kind,
-        draws=len(draws),
-        places=places,
-        flips=flips(places),
-        cuts=cuts,
-        closed_form=_closed_form(classes, inputs, noise, steps) if kind == "orthonormal" else None,
-    )
-
-
-def _closed_form(classes: int, inputs: int, noise: float, steps: Sequence[int]) -> ClosedForm:
-    values = [
-        orthonormal.singular_values(classes, inputs // classes, three)
-        for three in orthonormal.numbers(classes, noise, steps)
-    ]
+def _closed_form(study: MemoryStudy, noise: float, steps: Sequence[int]) -> ClosedForm:
+    repeats = study.inputs // study.classes
+    ratios = []
+    for numbers in orthonormal.numbers(study.classes, noise, steps):
+        of_signal, of_noise = orthonormal.singular_values(study.classes, repeats, numbers)
+        ratios.append(of_noise / of_signal)
     return ClosedForm(
-        first=orthonormal.first_ratio(classes, noise),
-        late=orthonormal.late_ratio(classes),
-        threshold=orthonormal.threshold(classes),
-        ratios=[of_noise / of_signal for of_signal, of_noise in values],
+        first=orthonormal.first_ratio(study.classes, noise),
+        late=orthonormal.late_ratio(study.classes),
+        threshold=orthonormal.threshold(study.classes),
+        ratios=ratios,
     )
 
 
 def flips(places: Sequence[SizePlace]) -> list[Flip]:
     """Between which steps the noise goes to the top or leaves it; steps at which draws disagree say nothing."""
-    agreed = [
-        (place.step, place.ratio.low > 1)
-        for place in places
-        if place.ratio.low > 1 + EQUAL or place.ratio.high < 1 - EQUAL
-    ]
+    apart = [place for place in places if place.ratio.low > 1 + EQUAL or place.ratio.high < 1 - EQUAL]
+    agreed = [(place.step, place.ratio.low > 1) for place in apart]
     return [
         Flip(after=step, before=later, to="top" if on_top_later else "below")
         for (step, on_top), (later, on_top_later) in pairwise(agreed)

@@ -51,7 +51,7 @@ def work() -> int:
 
 
 def slope(sizes: Sequence[int], values: Float64[np.ndarray, " sizes"]) -> float:
-    """The least-squares slope of log(values) against log(sizes); not a number where a value is not above 0."""
+    """The least-squares slope of log(values) against log(sizes); NaN where a value is not above 0."""
     if (values <= 0).any():
         return float("nan")
     x, y = np.log(sizes) - np.mean(np.log(sizes)), np.log(values)
@@ -59,11 +59,7 @@ def slope(sizes: Sequence[int], values: Float64[np.ndarray, " sizes"]) -> float:
 
 
 def interval(sizes: Sequence[int], values: Float64[np.ndarray, "sizes draws"], seed: int) -> tuple[float, float, float]:
-    """The slope of the means over draws, with a bootstrap interval: draws of every size are drawn again.
-
-    Returns:
-        Slope, low and high; all not a number where a mean of the draws is not above 0.
-    """
+    """The slope of the means over draws, and its bootstrap interval over draws; NaN where a mean is not above 0."""
     random = np.random.default_rng([seed, 2])
     count = values.shape[1]
     resampled = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +20,6 @@ class Spectrum:
 
     Attributes:
         values: singular values in descending order.
-        left: left singular vectors, columns.
-        right: right singular vectors, rows.
         alignment: cos² between each left singular vector and the code of the common class; their sum is the part of
             that code that W can reach at all.
         groups: runs of equal singular values: within one, the vectors are a matter of chance, the sums are not.
@@ -62,13 +59,9 @@ def noise_place(of: Spectrum) -> Place:
     group = of.groups[index]
     others = [of.values[other.start] for i, other in enumerate(of.groups) if i != index]
     ratio = float(of.values[group.start] / max(others)) if others else 1.0
-    return Place(side=_side(of.groups, index), rank=group.start + 1, ratio=ratio, alignment=held[index])
-
-
-def _side(groups: Sequence[slice], index: int) -> Side:
-    group = groups[index]
+    side: Side = "between"
     if group.stop - group.start > 1:
-        return "tied"
-    if index == 0:
-        return "top"
-    return "bottom" if index == len(groups) - 1 else "between"
+        side = "tied"
+    elif index in (0, len(of.groups) - 1):
+        side = "bottom" if index else "top"
+    return Place(side=side, rank=group.start + 1, ratio=ratio, alignment=held[index])

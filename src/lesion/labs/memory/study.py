@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from lesion.core.study_file import Number, StudyFile, Whole
+from lesion.core.study_file import COUNT, SEED, Count, Number, Seed, StudyFile, Whole
 
 MOST_CLASSES = 256
 """Beyond this a study takes many minutes."""
@@ -16,8 +16,8 @@ MOST_INPUTS = 4 * MOST_CLASSES
 class MemoryStudy(StudyFile):
     """A linear associative memory with noise, its truncations, a sweep over sizes, and the first step of recall.
 
-    Every input has one of `classes` targets, input i the target i mod `classes`; the common class of the noise is one
-    output more. A training is a matter of seconds, so that nothing of it is kept when it is interrupted.
+    Input i has the target i mod `classes`; the common class of the noise is one output more. Nothing is kept of an
+    interrupted training, which takes seconds.
 
     Example:
         >>> MemoryStudy.make(classes=4, width=24).inputs
@@ -37,16 +37,14 @@ class MemoryStudy(StudyFile):
     )
     noise: Annotated[Number, Field(ge=0, lt=1)] = Field(default=0.6, description="a probability from 0 to below 1")
     codes: Literal["orthonormal", "gaussian"] = Field(default="orthonormal", description="orthonormal or gaussian")
-    width: Annotated[Whole, Field(ge=1)] = Field(
-        default=128, validate_default=True, description="a whole number from 1"
-    )
-    steps: Annotated[Whole, Field(ge=1)] = Field(default=20_000, description="a whole number from 1")
-    draws: Annotated[Whole, Field(ge=1)] = Field(default=16, description="a whole number from 1")
-    seed: Annotated[Whole, Field(ge=0)] = Field(default=0, description="a whole number from 0")
+    width: Count = Field(default=128, validate_default=True, description=COUNT)
+    steps: Count = Field(default=20_000, description=COUNT)
+    draws: Count = Field(default=16, description=COUNT)
+    seed: Seed = Field(default=0, description=SEED)
 
     @field_validator("inputs", mode="before")
     @classmethod
-    def _as_many_as_classes(cls, value: Any, about: Any) -> Any:
+    def _as_many_as_classes(cls, value: object, about: Any) -> object:
         return about.data.get("classes", 2) if value is None else value
 
     @field_validator("inputs")

@@ -15,15 +15,14 @@ orthonormal codes the part of a gradient that says "from token j to token k" is 
 
 Only differences of logits count, so a signal is what it adds over the mean of the tokens that are neither q nor τ:
 
-- Feed-forward towards q → τ: F[τ, q] − F[k, q] = α − (1 − α)/(V − 2). Θ(1): every sequence pushes the same way, and
-  from q to the other tokens there is only (1 − α)/(V − 2) − 1/V ≈ −α/V.
+- Feed-forward towards q → τ: F[τ, q] − F[k, q] = α − (1 − α)/(V − 2). Θ(1): every sequence pushes the same way.
 - Attention-value towards recall, v → v. v is the sequence's ȳ with probability 1/(V − 2), the label is not noise with
   1 − α, and v then stands at S (1 − α) more of the positions, S being the share of positions behind a trigger. What v
   has of π cancels, and A[v, v] − A[k, v] = (1 − α)² S / (V − 2): smaller than the feed-forward's by a factor of V as
-  long as triggers stay as frequent. Where they become rarer with V, S falls too: for π uniform S ≈ 1/V and the signal
-  is Θ(1/V²); for π ∝ 1/rank with q on top S ≈ 1/log V.
+  long as triggers stay as frequent. Where they become rarer with V, S falls too: for π uniform S ≈ 1/V; for π ∝ 1/rank
+  with q on top S ≈ 1/log V.
 - Attention-value towards τ from a token v, A[τ, v] − A[k, v] ≈ α π_v: uniform attention learns the noise as well, from
-  every token, at the size of that token's share; where π is even that is 1/V too, and more than recall's signal.
+  every token, at the size of that token's share.
 
 What one association gains is compared here. All V recall associations together are a gradient whose norm is smaller
 than the feed-forward's by √V only.
@@ -46,12 +45,9 @@ CONSTANT_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Setting:
-    """One size of the recall task.
+    """One size of the recall task: V, at least 4, α and T.
 
     Args:
-        vocabulary: V, at least 4.
-        noise: α.
-        length: T.
         trigger: how frequent the trigger is where no trigger stood before: `constant` (0.2 at any V, the others alike),
             `zipf` (π ∝ 1/rank, the trigger first and τ second) or `uniform` (1/V).
     """
@@ -73,12 +69,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Gradients:
-    """The negative gradients of the loss at zero weights, read out per pair of tokens.
-
-    Attributes:
-        feed_forward: column q of F, by the token that is pushed up.
-        value: A, [token that is pushed up, token in the context].
-    """
+    """The negative gradients at zero weights: column q of F by the token pushed up, and A [pushed up, in context]."""
 
     feed_forward: Float64[np.ndarray, " vocabulary"]
     value: Float64[np.ndarray, "vocabulary vocabulary"]

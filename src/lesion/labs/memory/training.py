@@ -20,14 +20,12 @@ def measured_steps(steps: int, most: int = 28) -> list[int]:
 
 
 def rate(of_codes: Codes) -> float:
-    """The learning rate: 1, divided by how much the codes amplify a step.
+    """The learning rate 1/(‖W_U‖² ‖W_E‖²), 1 with orthonormal codes.
 
-    The loss is the sum over inputs of the expected cross-entropy, so that a step means the same for any number of
-    inputs. Softmax has curvature 1/2 at most, hence the loss has ‖W_U‖² ‖W_E‖² / 2, and this step is half of what is
-    sure to descend. Orthonormal codes amplify by 1.
+    The loss is a sum over inputs. Softmax has curvature 1/2 at most, hence the loss has ‖W_U‖² ‖W_E‖² / 2, and this
+    step is half of what is sure to descend.
     """
-    amplified = np.linalg.norm(of_codes.outputs, 2) ** 2 * np.linalg.norm(of_codes.inputs, 2) ** 2
-    return float(1 / amplified)
+    return float(1 / (np.linalg.norm(of_codes.outputs, 2) ** 2 * np.linalg.norm(of_codes.inputs, 2) ** 2))
 
 
 def descend(
@@ -36,22 +34,18 @@ def descend(
     steps: Sequence[int],
     watcher: Watcher | None = None,
 ) -> Iterator[tuple[int, Float64[np.ndarray, "runs outputs inputs"]]]:
-    """Train one memory per run and give the coefficients A after each of the steps.
+    """Train one memory per run and give the coefficients A after each of the steps, which ascend.
 
     The gradient with respect to W is W_Uᵀ (P − Y) W_Eᵀ, so A ← A − rate · (P − Y).
 
     Args:
-        of_codes: codes of each run.
         mixtures: Y, the distribution of outputs given each input, of each run.
-        steps: step numbers in ascending order; training ends with the last.
         watcher: is told of steps done, `REPORTED_EVERY` at a time; the caller has called its `begin`.
     """
     watcher = watcher or Silent()
-    plain = all(np.allclose(c.output_gram, np.eye(len(c.output_gram))) for c in of_codes) and all(
-        np.allclose(c.input_gram, np.eye(len(c.input_gram))) for c in of_codes
-    )
     outputs = np.stack([c.output_gram for c in of_codes])
     inputs = np.stack([c.input_gram for c in of_codes])
+    plain = all(np.allclose(gram, np.eye(gram.shape[-1])) for gram in (outputs, inputs))
     rates = np.array([rate(c) for c in of_codes])[:, None, None]
     coefficients = np.zeros_like(mixtures)
     measured = set(steps)

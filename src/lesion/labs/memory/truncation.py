@@ -33,15 +33,7 @@ def measure(logits: Float64[np.ndarray, "outputs inputs"], targets: Int64[np.nda
 
 @dataclass(frozen=True)
 class Cutter:
-    """Evaluates what is left of one memory's W when only part of it is kept.
-
-    Args:
-        codes: the memory's codes.
-        spectrum: of its W.
-        targets: f*.
-        draws: of everything that is left to chance.
-        random: makes the draws.
-    """
+    """Evaluates what is left of one memory's W when only part of it is kept; `draws` of what is left to chance."""
 
     codes: Codes
     spectrum: Spectrum
@@ -65,8 +57,7 @@ class Cutter:
     def side(self, side: Literal["top", "bottom"], k: int) -> Truncated:
         """Keep the k largest (side `top`) or the k smallest (side `bottom`) singular values.
 
-        A cut through equal singular values keeps a random part of them, since no vectors among them are more right
-        than others: such a row is `tied`, and its measures are means over draws.
+        A cut through equal singular values keeps a random part of them: the row is `tied`, its measures are means.
         """
         chosen = slice(0, k) if side == "top" else slice(self.rank - k, self.rank)
         cut = k if side == "top" else self.rank - k
@@ -96,7 +87,6 @@ class Cutter:
         control: Literal["random", "deletion"] | None = None,
         tied: bool = False,
     ) -> Truncated:
-        values = {name: [getattr(draw, name) for draw in draws] for name in MEASURES}
         return Truncated(
             rank=k,
             keep=k / self.rank if self.rank else 0.0,
@@ -104,7 +94,7 @@ class Cutter:
             control=control,
             tied=tied,
             draws=len(draws),
-            **{name: Spread.of(float(np.mean(values[name])), values[name]) for name in MEASURES},
+            **{name: Spread.of([draw.of(name) for draw in draws]) for name in MEASURES},
         )
 
 

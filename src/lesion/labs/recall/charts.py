@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import altair as alt
 import pandas as pd
 
 from lesion.labs.recall.recipe import Recipe
-from lesion.labs.recall.result import MatrixCuts, Measures, Phases, Point, RecallSummary, Spread
+from lesion.labs.recall.result import Phases, Point, RecallSummary, Spread
 from lesion.labs.recall.study_findings import group_name
 from lesion.labs.recall.study_result import Group
 from lesion.report import plots, theme, wording
@@ -28,16 +28,15 @@ MEASURES = {
 """What is drawn of a truncation: title of the panel and of its upright axis."""
 PHASES = ("a feed-forward prefers τ after q, for good", "recall attention passes half")
 PHASE_TONES = (3, 4)
+RANKED = ("F1.in", "F1.out", "F1", "F2.in", "F2.out", "F2", "W_OV1", "W_OV2", "W_K1", "W_K2")
+"""The matrices whose soft ranks are drawn."""
 MARKED = 12
 """A curve over training has at most so many marks."""
-COLUMNS = ["series", "x", "y", "low", "high"]
+DASHES = {"strokeDash": [6, 4], "strokeWidth": 1.4}
 
 Curves = Mapping[str, Callable[[Point], float]]
-Row = tuple[float, float, float | None, float | None]
-"""Share of the rank kept, a measure, and from where to where it spreads."""
-
-
-# -- one training
+Kept = Iterable[tuple[float | None, Spread]]
+"""Shares of the rank kept, with a measure of the model then."""
 
 
 def training(summary: RecallSummary) -> list[Panel]:
@@ -54,7 +53,7 @@ def training(summary: RecallSummary) -> list[Panel]:
         "clean sequences": lambda point: point.clean_loss,
         "noisy sequences": lambda point: point.noisy_loss,
     }
-    margins: Curves = {name: _margin(name) for name in summary.training[-1].margins}
+    margins: Curves = {name: _named("margins", name) for name in points[-1].margins}
     masses: Curves = {
         "second head on ȳ, clean": lambda point: 100 * point.attention.answer,
         "second head on ȳ, noisy": lambda point: 100 * point.attention.noisy_answer,
@@ -66,20 +65,22 @@ def training(summary: RecallSummary) -> list[Panel]:
         "W_K1: looks one back": lambda point: 100 * point.probes.previous,
         "W_K2: finds what followed": lambda point: 100 * point.probes.following,
     }
-    ranked = ("F1.in", "F1.out", "F1", "F2.in", "F2.out", "F2", "W_OV1", "W_OV2", "W_K1", "W_K2")
-    soft_ranks: Curves = {name: _soft_rank(name) for name in ranked if name in summary.matrices}
+    soft_ranks: Curves = {name: _named("soft_ranks", name) for name in RANKED if name in summary.matrices}
+
+    def values(curves: Curves) -> list[float]:
+        return [value(point) for value in curves.values() for point in points]
+
+    around = [0.0, *values(margins)]
+    room = 0.05 * ((max(around) - min(around)) or 1.0)
+    margin_axis = Axis("logit of τ over the next best", min(around) - room, max(around) + room)
+    norms = plots.from_zero("‖W‖ Frobenius / spectral", values(soft_ranks))
     panels = [
-        ("Predictions on clean sequences", answers, _shares("mean, %"), 100 * summary.recipe.noise),
-        ("Loss", losses, Axis("nats", 0.0, _top(points, losses)), summary.floor),
-        (
-            "Trigger margins of the feed-forwards",
-            margins,
-            _around("logit of τ over the next best", points, margins),
-            0.0,
-        ),
-        ("Where the heads attend", masses, _shares("mean mass, %"), None),
-        ("Probes of the matrices", probes, _shares("share remembered, %"), None),
-        ("Soft ranks", soft_ranks, Axis("‖W‖ Frobenius / spectral", 0.0, _top(points, soft_ranks)), None),
+        ("Predictions on clean sequences", answers, plots.shares("mean, %"), 100 * summary.recipe.noise),
+        ("Loss", losses, plots.from_zero("nats", values(losses)), summary.floor),
+        ("Trigger margins of the feed-forwards", margins, margin_axis, 0.0),
+        ("Where the heads attend", masses, plots.shares("mean mass, %"), None),
+        ("Probes of the matrices", probes, plots.shares("share remembered, %"), None),
+        ("Soft ranks", soft_ranks, norms, None),
     ]
     return [
         _over_training(title, points, curves, upright, reference, summary.phases)
@@ -88,46 +89,32 @@ def training(summary: RecallSummary) -> list[Panel]:
     ]
 
 
-def _margin(name: str) -> Callable[[Point], float]:
-    return lambda point: point.margins[name]
-
-
-def _soft_rank(name: str) -> Callable[[Point], float]:
-    return lambda point: point.soft_ranks[name]
+def _named(field: str, name: str) -> Callable[[Point], float]:
+    return lambda point: float(getattr(point, field)[name])
 
 
 def _over_training(
     title: str, points: Sequence[Point], curves: Curves, upright: Axis, reference: float | None, phases: Phases
 ) -> Panel:
-    frame = pd.DataFrame(
-        [
-            {"series": name, "x": point.step, "y": value(point), "low": None, "high": None}
-            for name, value in curves.items()
-            for point in points
-        ],
-        columns=COLUMNS,
+    frame = plots.data(
+        (name, point.step, value(point), None, None) for name, value in curves.items() for point in points
     )
-    across, series = _steps(points), list(curves)
+    steps, series = [point.step for point in points], list(curves)
+    across = plots.ratio_axis("step", steps, whole=True)
     layers: list[alt.Chart | alt.LayerChart] = []
     if reference is not None:
         layers.append(plots.level(reference, upright))
     for step, tone in zip(phase_steps(phases), PHASE_TONES, strict=True):
         if step is not None:
-            layers.append(_upright(step, across, theme.tone(tone)))
-    layers.append(plots.curves(frame, across, upright, series, spread="none", marks=False))
-    marked = frame[frame["x"].isin(marked_steps([point.step for point in points]))]
-    layers.append(
-        alt.Chart(marked)
-        .mark_point()
-        .encode(x=plots.x(across), y=plots.y(upright), color=plots.colour(series), shape=plots.shape(series))
-    )
-    tips = [
-        "\n".join([f"step {point.step:,}", *(f"{name}: {_number(value(point))}" for name, value in curves.items())])
-        for point in points
+            line = alt.Chart(pd.DataFrame([{"x": step}])).mark_rule(color=theme.tone(tone), **DASHES)
+            layers.append(line.encode(x=plots.x(across)))
+    marked = frame[frame["x"].isin(marked_steps(steps))]
+    layers += [
+        plots.curves(frame, across, upright, series, spread="none", marks=False),
+        plots.points(marked, across, upright, series),
+        plots.guides(plots.readings(frame, lambda step: f"step {step:,.0f}"), across),
     ]
-    layers.append(plots.guides(pd.DataFrame({"x": [point.step for point in points], "tip": tips}), across))
-    legend = tuple(Series(name, index) for index, name in enumerate(series))
-    return Panel((alt.layer(*layers),), title, legend)
+    return Panel((alt.layer(*layers),), title, tuple(Series(name, index) for index, name in enumerate(series)))
 
 
 def marked_steps(steps: Sequence[int]) -> set[int]:
@@ -151,105 +138,53 @@ def phase_legend(phases: Phases) -> tuple[Series, ...]:
     )
 
 
-def _steps(points: Sequence[Point]) -> Axis:
-    first, last = points[0].step, points[-1].step
-    room = max(1.08, (last / first) ** 0.06)
-    ticks = [mark * 10.0**power for power in range(math.floor(math.log10(last)) + 1) for mark in (1, 3)]
-    return Axis(
-        "step", first / room, last * room, form=",d", kind="log", ticks=tuple(tick for tick in ticks if tick <= last)
-    )
-
-
-def _upright(step: int, across: Axis, colour: str) -> alt.Chart:
-    """A dashed upright line at a step."""
-    return (
-        alt.Chart(pd.DataFrame([{"x": step}]))
-        .mark_rule(color=colour, strokeDash=[6, 4], strokeWidth=1.4)
-        .encode(x=plots.x(across))
-    )
-
-
-def _shares(title: str) -> Axis:
-    """An axis of shares in percent."""
-    return Axis(title, -3.0, 103.0, ticks=(0.0, 25.0, 50.0, 75.0, 100.0))
-
-
-def _top(points: Sequence[Point], curves: Curves) -> float:
-    """The end of an axis from 0 over all values of some curves."""
-    return 1.06 * (max(value(point) for value in curves.values() for point in points) or 1.0)
-
-
-def _around(title: str, points: Sequence[Point], curves: Curves) -> Axis:
-    """An axis with 0 in it."""
-    values = [0.0, *(value(point) for value in curves.values() for point in points)]
-    room = 0.05 * ((max(values) - min(values)) or 1.0)
-    return Axis(title, min(values) - room, max(values) + room)
-
-
-# -- truncations
-
-
-def truncations(cuts: MatrixCuts, full: Measures) -> list[Panel]:
-    """Accuracy, p(τ) and noisy loss of a matrix against the fraction of its rank that is kept."""
-    panels = [
-        _truncation(cuts.matrix, measure, _kept(cuts, measure), full.of(measure), cuts.deleted.of(measure))
-        for measure in MEASURES
-    ]
-    return [panel for panel in panels if panel is not None]
-
-
-def _kept(cuts: MatrixCuts, measure: str) -> list[list[Row]]:
-    series: list[list[Row]] = [
-        [(row.keep, row.of(measure), None, None) for row in rows if row.keep] for rows in (cuts.top, cuts.bottom)
-    ]
-    drawn = [(row.keep, cuts.drawn(row.rank, measure)) for row in cuts.top if row.keep]
-    return [*series, [(keep, spread.mean, spread.least, spread.most) for keep, spread in drawn if spread]]
+def truncations(summary: RecallSummary, matrix: str) -> list[Panel]:
+    """Accuracy, p(τ) and noisy loss against the share of a matrix's rank that is kept, with the spread over draws."""
+    (deleted,) = summary.rows(matrix, "deletion")
+    sides = [summary.rows(matrix, side="top"), summary.rows(matrix, side="bottom")]
+    panels = []
+    for measure in MEASURES:
+        kept: list[Kept] = [[(row.keep, Spread.over([row.of(measure)])) for row in rows] for rows in sides]
+        drawn = [(row.keep, summary.drawn(matrix, row.rank, measure)) for row in sides[0]]
+        kept.append([(keep, spread) for keep, spread in drawn if spread])
+        panels += _truncation(matrix, measure, kept, summary.full.of(measure), deleted.of(measure))
+    return panels
 
 
 def study_truncations(group: Group) -> list[Panel]:
     """Accuracy and p(τ) of the central matrices' truncations, means over seeds with bars from lowest to highest."""
     panels = []
     for matrix in group.central:
-        deleted = group.control(matrix, "deletion")
-        rows = [group.rows(matrix, side="top"), group.rows(matrix, side="bottom"), group.rows(matrix, "random")]
+        (deleted,) = group.rows(matrix, "deletion")
+        sides = [group.rows(matrix, side="top"), group.rows(matrix, side="bottom"), group.rows(matrix, "random")]
         for measure in ("clean_accuracy", "p_noise"):
-            kept = [[_row(row.keep, row.of(measure)) for row in of_series if row.keep] for of_series in rows]
-            panel = _truncation(matrix, measure, kept, group.full.of(measure).mean, deleted.of(measure).mean)
-            panels += [panel] if panel else []
+            kept = [[(row.keep, row.of(measure)) for row in rows] for rows in sides]
+            panels += _truncation(matrix, measure, kept, group.full.of(measure).mean, deleted.of(measure).mean)
     return panels
 
 
-def _row(x: float, spread: Spread) -> Row:
-    several = spread.std is not None
-    return x, spread.mean, spread.least if several else None, spread.most if several else None
-
-
-def _truncation(matrix: str, measure: str, kept: Sequence[Sequence[Row]], full: float, deleted: float) -> Panel | None:
-    """A measure against the share of the rank that is kept; None where no share above 0 is.
+def _truncation(matrix: str, measure: str, kept: Sequence[Kept], full: float, deleted: float) -> list[Panel]:
+    """A measure against the share of the rank that is kept; nothing where no share above 0 is.
 
     Args:
-        kept: the rows of each of `KEPT`.
+        kept: for each of `KEPT`.
         full: the measure of the full model.
         deleted: with the whole matrix deleted.
     """
     title, name = MEASURES[measure]
     unit = 1.0 if measure == "noisy_loss" else 100.0
-    rows = [
-        {"series": series.name, "x": 100 * x, "y": unit * y}
-        | {"low": None if low is None else unit * low, "high": None if high is None else unit * high}
-        for series, of_series in zip(KEPT, kept, strict=True)
-        for x, y, low, high in of_series
-    ]
-    if not rows:
-        return None
-    frame = pd.DataFrame(rows, columns=COLUMNS).astype({"low": float, "high": float})
-    keeps = sorted(set(frame["x"]))
-    room = max(1.08 if len(keeps) > 1 else 1.6, (keeps[-1] / keeps[0]) ** 0.06)
-    across = Axis("rank kept, %", keeps[0] / room, keeps[-1] * room, form="~g", kind="log", ticks=tuple(keeps))
+    frame = plots.data(
+        _row(series.name, 100 * keep, spread, unit)
+        for series, spreads in zip(KEPT, kept, strict=True)
+        for keep, spread in spreads
+        if keep
+    )
+    if frame.empty:
+        return []
+    across = plots.ratio_axis("rank kept, %", frame["x"], own=True)
+    upright = plots.shares(name)
     if measure == "noisy_loss":
-        upright = Axis(name, 0.0, 1.06 * max(frame["y"].max(), frame["high"].fillna(0).max(), full, deleted))
-    else:
-        upright = _shares(name)
+        upright = plots.from_zero(name, [*frame["y"], *frame["high"], full, deleted])
     chart = plots.curves(
         frame,
         across,
@@ -257,21 +192,20 @@ def _truncation(matrix: str, measure: str, kept: Sequence[Sequence[Row]], full: 
         [series.name for series in KEPT],
         numbers=[series.index for series in KEPT],
         spread="bars",
-        guide=_guide(frame, f"{wording.SPACE}% of the rank kept"),
+        guide=plots.readings(frame, lambda keep: f"{keep:g}{wording.SPACE}% of the rank kept"),
     )
-    levels = (
-        plots.level(unit * full, upright, colour=FULL.colour, dash=(6.0, 4.0)),
-        plots.level(unit * deleted, upright),
-    )
-    return Panel((alt.layer(*levels, chart),), f"{matrix}: {title}")
+    whole = plots.level(unit * full, upright, colour=FULL.colour, dash=(6.0, 4.0))
+    return [Panel((alt.layer(whole, plots.level(unit * deleted, upright), chart),), f"{matrix}: {title}")]
+
+
+def _row(name: str, x: float, spread: Spread, unit: float) -> plots.Row:
+    low, high = (None if end is None else unit * end for end in spread.ends)
+    return name, x, unit * spread.mean, low, high
 
 
 def truncation_legend(*, random: bool = True) -> tuple[Series, ...]:
     """The legend of a figure of truncations; without random projections where there are none."""
     return (*KEPT[: 3 if random else 2], FULL, DELETED)
-
-
-# -- the noise
 
 
 def noise(groups: Sequence[Group]) -> tuple[Panel, tuple[Series, ...]] | None:
@@ -282,42 +216,21 @@ def noise(groups: Sequence[Group]) -> tuple[Panel, tuple[Series, ...]] | None:
     alike: dict[Recipe, list[Group]] = {}
     for group in groups:
         alike.setdefault(replace(group.recipe, noise=0.0, seed=0), []).append(group)
-    rows = []
-    names = []
-    for members in alike.values():
-        names.append(group_name(members[0]).partition(", ")[2] if len(alike) > 1 else "the full model")
-        for group in sorted(members, key=lambda group: group.recipe.noise):
-            _, mean, low, high = _row(group.recipe.noise, group.full.p_noise)
-            spread = {"low": None if low is None else 100 * low, "high": None if high is None else 100 * high}
-            rows.append({"series": names[-1], "x": group.recipe.noise, "y": 100 * mean, **spread})
-    frame = pd.DataFrame(rows, columns=COLUMNS).astype({"low": float, "high": float})
+    curves = {
+        group_name(members[0]).partition(", ")[2] if len(alike) > 1 else "the full model": members
+        for members in alike.values()
+    }
+    frame = plots.data(
+        _row(name, group.recipe.noise, group.full.p_noise, 100.0)
+        for name, members in curves.items()
+        for group in sorted(members, key=lambda group: group.recipe.noise)
+    )
     room = 0.06 * (noises[-1] - noises[0])
     across = Axis("α", noises[0] - room, noises[-1] + room, form="~g", ticks=tuple(noises))
-    upright = _shares("p(τ) on clean sequences, %")
-    equal = (
-        alt.Chart(pd.DataFrame([{"x": end, "y": 100 * end} for end in (noises[0], noises[-1])]))
-        .mark_line(color=theme.tone(6), strokeDash=[6, 4], strokeWidth=1.4)
-        .encode(x=plots.x(across), y=plots.y(upright))
-    )
-    guide = _guide(frame, before="α ")
-    chart = plots.curves(frame, across, upright, names, spread="bars", guide=guide)
-    legend = (
-        *(Series(name, index) for index, name in enumerate(names)),
-        Series("p(τ) = α", colour=theme.tone(6), dashed=True),
-    )
-    return Panel((alt.layer(equal, chart),)), legend
-
-
-def _guide(frame: pd.DataFrame, after: str = "", before: str = "") -> pd.DataFrame:
-    """What pointing at a place of the horizontal axis tells: the numbers of all series there."""
-    of_x: dict[float, list[str]] = {}
-    for row in frame.astype(object).to_dict("records"):
-        lines = of_x.setdefault(row["x"], [f"{before}{wording.figures(row['x'], 6)}{after}"])
-        known = pd.notna(row["low"]) and pd.notna(row["high"])
-        spread = f" {wording.plain_interval(row['low'], row['high'])}" if known else ""
-        lines.append(f"{row['series']}: {_number(row['y'])}{spread}")
-    return pd.DataFrame([{"x": x, "tip": "\n".join(lines)} for x, lines in of_x.items()], columns=["x", "tip"])
-
-
-def _number(value: float) -> str:
-    return wording.figures(value, 4).replace("-", wording.MINUS)
+    upright = plots.shares("p(τ) on clean sequences, %")
+    ends = pd.DataFrame([{"x": end, "y": 100 * end} for end in (noises[0], noises[-1])])
+    equal = alt.Chart(ends).mark_line(color=theme.tone(6), **DASHES).encode(x=plots.x(across), y=plots.y(upright))
+    guide = plots.readings(frame, lambda noise: f"α {noise:g}")
+    chart = plots.curves(frame, across, upright, list(curves), spread="bars", guide=guide)
+    legend = [Series(name, index) for index, name in enumerate(curves)]
+    return Panel((alt.layer(equal, chart),)), (*legend, Series("p(τ) = α", colour=theme.tone(6), dashed=True))

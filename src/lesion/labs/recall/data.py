@@ -4,7 +4,7 @@ Chen, Bruna and Bietti (2025). In every sequence an answer ȳ is drawn uniformly
 comes ȳ with probability 1 − α and τ with probability α; behind any other comes z_{t+1} ~ π_b(·|z_t).
 
 A sequence is a function of (seed, purpose, step, index) alone: every number it is drawn by is a hash of these and of
-its place. So it is the same in whatever batches, on whatever device, and by however many workers sequences are made.
+its place. So it does not depend on batches, devices or workers.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ AT_ONCE = 65_536  # tokens made at once: the cost of a step in time is one of ca
 
 @dataclass(frozen=True)
 class Task:
-    """What sequences are drawn: all of it, but for the seed.
+    """What sequences are drawn, but for the seed.
 
     Args:
-        language: tables of tokens.
         noise: α.
         length: T, the number of tokens that a model reads.
         variant: `released`: the 2nd and every later trigger is a question; `paper`: z_T = q is forced and the only one.
-        own_answers: whether ȳ may be q or τ: so in the released code, not so in the paper's text. Where ȳ is q a clean
+        own_answers: whether ȳ may be q or τ, as in the released code but not in the paper's text. Where ȳ is q a clean
             sequence becomes one run of q with a question at each of its positions.
     """
 
@@ -50,13 +49,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences, what follows each of their tokens, and where the questions are.
+    """Sequences z_1 … z_T, their targets z_2 … z_{T+1}, and ȳ of each.
 
-    Attributes:
-        tokens: z_1 … z_T.
-        targets: z_2 … z_{T+1}.
-        questions: True at positions whose token is a trigger after which ȳ is to be recalled.
-        answers: ȳ of each sequence.
+    A question is a position whose token is a trigger after which ȳ is to be recalled.
     """
 
     tokens: Int[Tensor, "rows length"]
@@ -102,13 +97,7 @@ class Source:
         self._next = _ladder(torch.from_numpy(task.language.bigram)).to(self.device)
 
     def draw(self, purpose: str, steps: Int[Tensor, " rows"], indices: Int[Tensor, " rows"]) -> Batch:
-        """The sequences with these indices in these steps.
-
-        Args:
-            purpose: `training` or any other word: what is drawn for one purpose says nothing about another.
-            steps: a step for each sequence.
-            indices: an index within its step for each sequence.
-        """
+        """The sequences with these indices within these steps; draws for different purposes are independent."""
         task, language = self.task, self.task.language
         trigger, noise_token = language.trigger, language.noise_token
         numbers = uniforms(self.seed, purpose, steps.to(self.device), indices.to(self.device), task.length + 2)
@@ -128,11 +117,9 @@ class Source:
         sequence = torch.stack(tokens, dim=1)
         read = sequence[:, :-1]
         triggers = read == trigger
+        questions = triggers & (triggers.cumsum(dim=1) >= 2)
         if task.variant == "paper":
-            questions = torch.zeros_like(triggers)
-            questions[:, -1] = True
-        else:
-            questions = triggers & (triggers.cumsum(dim=1) >= 2)
+            questions[:] = torch.arange(task.length, device=self.device) == task.length - 1
         return Batch(read.contiguous(), sequence[:, 1:].contiguous(), questions, answers)
 
     def sequences(self, purpose: str, count: int) -> Batch:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from lesion.labs.recall.result import MatrixCuts, RecallSummary, Spectrum
+from lesion.labs.recall.result import RecallSummary, Spectrum
 from lesion.report import wording
 from lesion.report.finding import Finding
 
@@ -16,27 +14,30 @@ TIE = "With α near .5 the best guess is a tie between τ and ȳ: judge by proba
 def findings(summary: RecallSummary) -> list[Finding]:
     """The full model, the two phases, and what replacing each central matrix does."""
     first, *others = phases(summary)
-    return [
-        _full(summary),
-        Finding("Two phases", (first,), tuple(others)),
-        *(_cut(summary, cuts) for cuts in summary.central),
-    ]
+    two_phases = Finding("Two phases", (first,), tuple(others))
+    return [_full(summary), two_phases, *(_cut(summary, matrix) for matrix in summary.central)]
 
 
 def _full(summary: RecallSummary) -> Finding:
     full, noise = summary.full, summary.recipe.noise
-    near = abs(full.p_noise - noise) < APART
+    close = "close" if abs(full.p_noise - noise) < APART else "not close"
     headline = (
-        f"On clean sequences the full model gives the noise token τ a probability of {full.p_noise:.3f}"
-        f" ({'close' if near else 'not close'} to the α of {noise:g} in training) and the right answer ȳ"
-        f" {full.p_correct:.3f}."
+        f"On clean sequences the full model gives the noise token τ a probability of {full.p_noise:.3f} ({close} to the"
+        f" α of {noise:g} in training) and the right answer ȳ {full.p_correct:.3f}."
     )
     sentences = [
         f"Accuracy on clean sequences: {wording.percent(full.clean_accuracy)} of"
         f" {wording.counted(summary.questions.clean, 'question')}.",
         f"Loss on noisy sequences: {full.noisy_loss:.3f} nats; {floor(summary)}.",
-        *_own_answers(summary),
     ]
+    if summary.own_answers is not None:
+        clean = summary.own_answers.clean
+        sentences.append(
+            f"Own answers: ȳ may be q or τ. {wording.percent(clean.trigger)} of the questions on clean sequences come"
+            f" from runs of q, where q again is right; at {wording.percent(clean.noise)} τ is right. So a perfect model"
+            f" gives τ a mean probability of {clean.noise:.3f}, and one that never predicts τ has at most"
+            f" {wording.percent(1 - clean.noise)} right."
+        )
     if abs(noise - 0.5) < APART:
         sentences.append(TIE)
     return Finding("The full model", (headline,), tuple(sentences))
@@ -48,108 +49,82 @@ def floor(summary: RecallSummary) -> str:
     if summary.own_answers is None:
         return f"for a model that knows ȳ, the least is H(α) = {least:.3f}"
     certain = wording.percent(summary.own_answers.noisy.noise)
-    return (
-        f"for a model that knows ȳ, the least is {least:.3f}: H(α), but 0 at the {certain} of the questions where ȳ is"
-        " τ and nothing is uncertain"
-    )
-
-
-def _own_answers(summary: RecallSummary) -> list[str]:
-    """What it means for accuracy and p(τ) that ȳ may be q or τ."""
-    if summary.own_answers is None:
-        return []
-    clean = summary.own_answers.clean
-    return [
-        f"Own answers: ȳ may be q or τ. {wording.percent(clean.trigger)} of the questions on clean sequences come from"
-        f" runs of q that answer themselves, where q again is right; at {wording.percent(clean.noise)} τ is right. So a"
-        f" perfect model gives τ a mean probability of {clean.noise:.3f}, and one that never predicts τ has at most"
-        f" {wording.percent(1 - clean.noise)} right."
-    ]
+    return f"for a model that knows ȳ, the least is {least:.3f}: H(α), but 0 at the {certain} of questions where ȳ is τ"
 
 
 def phases(summary: RecallSummary) -> list[str]:
     """When the feed-forwards learn that τ follows q, and when attention recalls; at least one sentence."""
-    margins, attention, untrained = summary.phases.margins, summary.phases.attention, summary.phases.untrained
-    steps = summary.recipe.steps
-    if not steps:
+    attention, untrained = summary.phases.attention, summary.phases.untrained
+    if not summary.recipe.steps:
         return ["Nothing was trained: all numbers are those of random weights."]
-    recall = (
-        f"attention has more than half of its mass on ȳ from step {attention:,} on"
-        if attention is not None
-        else f"attention has not put half of its mass on ȳ by step {steps:,}"
-    )
+    recall = f"attention has not put half of its mass on ȳ by step {summary.recipe.steps:,}"
+    if attention is not None:
+        recall = f"attention has more than half of its mass on ȳ from step {attention:,} on"
     if not summary.training[-1].margins:
         return [f"The model has no feed-forward; {recall} (measured on clean sequences)."]
-    chance = (
-        [
-            f"{wording.listed(untrained)} preferred τ after q before training already, by the chance of the weights,"
-            f" and ever since: {'its' if len(untrained) == 1 else 'their'} step says nothing."
+    sentences = []
+    if learned := summary.phases.learned:
+        first = min(learned.values())
+        names = [name for name, step in learned.items() if step == first]
+        verb = "prefers" if len(names) == 1 else "prefer"
+        steps = {name: wording.DASH if step is None else f"{step:,}" for name, step in summary.phases.margins.items()}
+        since = "; ".join(f"{name} {step}" for name, step in (steps | dict.fromkeys(untrained, "untrained")).items())
+        sentences += [
+            f"{wording.listed(names)} {verb} τ after q from step {first:,} on; {recall}.",
+            f"Step from which on each trigger margin stays positive: {since}.",
         ]
-        if untrained
-        else []
-    )
-    learned = summary.phases.learned
-    if not learned:
-        which = "No feed-forward comes to prefer" if untrained else "No feed-forward prefers"
-        when = "during training" if untrained else "at the end"
-        return [f"{which} τ after q by itself {when}; {recall} (measured on clean sequences).", *chance]
-    first = min(learned.values())
-    names = [name for name, step in learned.items() if step == first]
-    verb = "prefers" if len(names) == 1 else "prefer"
-    since = "; ".join(f"{name} {_since(name, step, untrained)}" for name, step in margins.items())
-    return [
-        f"{wording.listed(names)} {verb} τ after q from step {first:,} on; {recall}.",
-        f"Step from which on each trigger margin stays positive: {since}.",
-        *chance,
-    ]
+    else:
+        verb, when = ("comes to prefer", "during training") if untrained else ("prefers", "at the end")
+        sentences.append(f"No feed-forward {verb} τ after q by itself {when}; {recall} (measured on clean sequences).")
+    if untrained:
+        sentences.append(
+            f"{wording.listed(untrained)} preferred τ after q before training already, by the chance of the weights."
+        )
+    return sentences
 
 
-def _since(name: str, step: int | None, untrained: Sequence[str]) -> str:
-    if name in untrained:
-        return "untrained"
-    return wording.DASH if step is None else f"{step:,}"
-
-
-def _cut(summary: RecallSummary, cuts: MatrixCuts) -> Finding:
-    full, deleted = summary.full, cuts.deleted
+def _cut(summary: RecallSummary, matrix: str) -> Finding:
+    full = summary.full
+    (deleted,), (without,) = summary.rows(matrix, "deletion"), summary.rows(matrix, "drop-top")
     headline = (
-        f"Without {cuts.matrix}, p(τ) on clean sequences goes from {full.p_noise:.3f} to {deleted.p_noise:.3f} and"
-        f" accuracy from {wording.percent(full.clean_accuracy)} to {wording.percent(deleted.clean_accuracy)}."
+        f"Without {matrix}, p(τ) on clean sequences goes from {full.p_noise:.3f} to {deleted.p_noise:.3f} and accuracy"
+        f" from {wording.percent(full.clean_accuracy)} to {wording.percent(deleted.clean_accuracy)}."
     )
+    dropped = f"leaves p(τ) at {without.p_noise:.3f}"
+    if without.p_noise < full.p_noise - APART:
+        accuracy = wording.percent(without.clean_accuracy)
+        dropped = f"brings p(τ) to {without.p_noise:.3f} and accuracy to {accuracy}"
     sentences = [
         f"The loss on noisy sequences goes from {full.noisy_loss:.3f} to {deleted.noisy_loss:.3f} nats: with noise,"
-        f" {cuts.matrix} {'helps' if deleted.noisy_loss > full.noisy_loss else 'does not help'}.",
-        *_beside_random(cuts),
-        *_spectrum(summary.spectra.get(cuts.matrix)),
+        f" {matrix} {'helps' if deleted.noisy_loss > full.noisy_loss else 'does not help'}.",
+        *_beside_random(summary, matrix),
+        *_spectrum(summary.spectra.get(matrix)),
+        f"Dropping its largest component alone {dropped}.",
     ]
-    without = cuts.without_top
-    if without.p_noise < full.p_noise - APART:
-        sentences.append(
-            f"Dropping its largest component alone brings p(τ) to {without.p_noise:.3f} and accuracy to"
-            f" {wording.percent(without.clean_accuracy)}."
-        )
-    else:
-        sentences.append(f"Dropping its largest component alone leaves p(τ) at {without.p_noise:.3f}.")
-    return Finding(f"Cutting {cuts.matrix}", (headline,), tuple(sentences))
+    return Finding(f"Cutting {matrix}", (headline,), tuple(sentences))
 
 
-def _beside_random(cuts: MatrixCuts) -> list[str]:
+def _beside_random(summary: RecallSummary, matrix: str) -> list[str]:
     """Where keeping the top leaves less or more of p(τ) than every random projection, and clearly than their mean."""
-    compared = [(row, drawn) for row in cuts.top if (drawn := cuts.drawn(row.rank, "p_noise")) is not None]
-    if not compared:
-        return []
-    less = [row for row, drawn in compared if row.p_noise < min(drawn.least, drawn.mean - APART)]
-    more = [row for row, drawn in compared if row.p_noise > max(drawn.most, drawn.mean + APART)]
+    less, more, compared = [], [], 0
+    for row in summary.rows(matrix, side="top"):
+        if drawn := summary.drawn(matrix, row.rank, "p_noise"):
+            compared += 1
+            if row.p_noise < min(drawn.least, drawn.mean - APART):
+                less.append(wording.keep(row.keep or 0.0))
+            if row.p_noise > max(drawn.most, drawn.mean + APART):
+                more.append(wording.keep(row.keep or 0.0))
     sentences = [
-        f"Keeping the top {wording.listed([wording.keep(row.keep or 0.0) for row in rows])} leaves {how} of p(τ) than"
-        " random projections of the same rank."
-        for rows, how in ((less, "less"), (more, "more"))
-        if rows
+        f"Keeping the top {wording.listed(shares)} leaves {how} of p(τ) than random projections of the same rank."
+        for shares, how in ((less, "less"), (more, "more"))
+        if shares
     ]
-    return sentences or [
-        "Keeping the top leaves about as much of p(τ) as random projections of the same rank: deletion by degrees, not"
-        " a choice of components."
-    ]
+    if compared and not sentences:
+        return [
+            "Keeping the top leaves about as much of p(τ) as random projections of the same rank: deletion by degrees,"
+            " not a choice of components."
+        ]
+    return sentences
 
 
 def _spectrum(spectrum: Spectrum | None) -> list[str]:
@@ -161,7 +136,6 @@ def _spectrum(spectrum: Spectrum | None) -> list[str]:
         f" {'what was learned is on top' if spectrum.grown else 'hardly more'}."
     ]
     if spectrum.noise is not None:
-        sentences.append(
-            f"Its first left singular vector has a cosine of {spectrum.noise:.2f} with the direction of τ."
-        )
+        cosine = f"a cosine of {spectrum.noise:.2f} with the direction of τ"
+        sentences.append(f"Its first left singular vector has {cosine}.")
     return sentences

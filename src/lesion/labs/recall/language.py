@@ -23,19 +23,28 @@ CORPUS_BYTES = 1 << 30
 class Language:
     """Tokens from the most frequent, 0, to the rarest, and how they follow one another.
 
-    The trigger q is the most frequent token, as in the released code. The noise token τ is the rarest: it hardly comes
-    up by itself, so what a model knows of τ it has learned behind q. (The released code takes one character by its
-    index.)
+    The trigger q is the most frequent token, as in the released code. The noise token τ is the rarest, so that a model
+    learns of it only behind q. (The released code takes one character by its index.)
 
     Attributes:
-        unigram: π_u, by which the first token of a sequence is drawn; sums to 1.
-        bigram: π_b, row z is the distribution of what follows z; rows sum to 1. The row of q is not used.
+        unigram: π_u, by which the first token of a sequence is drawn.
+        bigram: π_b, row z is the distribution of what follows z. The row of q is not used.
         symbols: the characters that the tokens stand for; None for a generated language.
+
+    Raises:
+        UsageError: it has fewer than `SMALLEST` tokens.
     """
 
     unigram: Float[Table, " vocabulary"]
     bigram: Float[Table, "vocabulary vocabulary"]
     symbols: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.vocabulary < SMALLEST:
+            raise UsageError(
+                f"A vocabulary of {self.vocabulary} is too small: a trigger, a noise token and two answers need"
+                f" {SMALLEST}."
+            )
 
     @property
     def vocabulary(self) -> int:
@@ -54,12 +63,7 @@ class Language:
 
 
 def generated(vocabulary: int, seed: int) -> Language:
-    """A language with unigrams ∝ 1/rank and bigram rows from Dirichlet(0.3 · V · π_u).
-
-    Raises:
-        UsageError: the vocabulary has fewer than four tokens.
-    """
-    _large_enough(vocabulary)
+    """A language with unigrams ∝ 1/rank and bigram rows from Dirichlet(0.3 · V · π_u)."""
     unigram = 1 / np.arange(1, vocabulary + 1)
     unigram /= unigram.sum()
     generator = np.random.default_rng([seed, vocabulary])
@@ -67,24 +71,21 @@ def generated(vocabulary: int, seed: int) -> Language:
 
 
 def of_text(text: str, vocabulary: int, origin: str = "The corpus") -> Language:
-    """The character statistics of a text: its `vocabulary` most frequent characters; rarer ones are left out of it.
+    """The statistics of the `vocabulary` most frequent characters of a text, as if no others stood in it.
 
-    Left out means that the text is read as if they had never been written: their neighbours become neighbours. A
-    character that nothing follows (the last of the text) is followed as the unigrams say. Equally frequent characters
-    are ordered by their code points.
+    A character that nothing follows (the last of the text) is followed as the unigrams say. Equally frequent
+    characters are ordered by their code points.
 
     Raises:
         UsageError: the text has fewer distinct characters than the vocabulary has tokens.
     """
-    _large_enough(vocabulary)
     counts = Counter(text)
     if len(counts) < vocabulary:
+        enough = len(counts) >= SMALLEST
+        advice = f"longer text, or --vocabulary {len(counts)} or less" if enough else f"text with at least {SMALLEST}"
         raise UsageError(
-            f"{origin} has {len(counts)} distinct characters, fewer than the vocabulary of {vocabulary}; "
-            f"give a longer text, or --vocabulary {len(counts)} or less."
-            if len(counts) >= SMALLEST
-            else f"{origin} has {len(counts)} distinct characters, fewer than the vocabulary of {vocabulary}; "
-            f"give a text with at least {SMALLEST}."
+            f"{origin} has {len(counts)} distinct characters, fewer than the vocabulary of {vocabulary}; give a"
+            f" {advice}."
         )
     symbols = "".join(sorted(counts, key=lambda symbol: (-counts[symbol], symbol))[:vocabulary])
     token = {symbol: index for index, symbol in enumerate(symbols)}
@@ -109,10 +110,3 @@ def read(corpus: str | Path) -> tuple[str, str]:
         return content.decode("utf-8"), hashlib.sha256(content).hexdigest()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
-
-
-def _large_enough(vocabulary: int) -> None:
-    if vocabulary < SMALLEST:
-        raise UsageError(
-            f"A vocabulary of {vocabulary} is too small: a trigger, a noise token and two answers need {SMALLEST}."
-        )

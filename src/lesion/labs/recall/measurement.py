@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -34,12 +34,7 @@ Traces = tuple[Trace, Trace]
 
 
 def floor(noise: float, certain: float = 0.0) -> float:
-    """The least loss on noisy sequences once ȳ is known, in nats: H(α), but where ȳ is τ, whatever the noise does.
-
-    Args:
-        noise: α.
-        certain: the share of questions whose ȳ is τ.
-    """
+    """The least loss on noisy sequences once ȳ is known, in nats: H(α), but 0 at the `certain` share where ȳ is τ."""
     return (1 - certain) * sum(-p * math.log(p) for p in (noise, 1 - noise) if p > 0)
 
 
@@ -58,36 +53,38 @@ class Examination:
         Raises:
             UsageError: in none of their sequences there is a question.
         """
-        sets = {
-            "clean": Source(recipe.task(language, 0.0), recipe.seed, device).sequences("clean", recipe.measured),
-            "noisy": Source(recipe.task(language), recipe.seed, device).sequences("noisy", recipe.measured),
-        }
-        if not all(batch.questions.any() for batch in sets.values()):
+        clean, noisy = (
+            Source(recipe.task(language, noise), recipe.seed, device).sequences(purpose, recipe.measured)
+            for purpose, noise in (("clean", 0.0), ("noisy", recipe.noise))
+        )
+        if not (clean.questions.any() and noisy.questions.any()):
             raise UsageError(
                 f"In sequences of {recipe.length} tokens no trigger comes up twice; give longer ones, or a corpus in "
                 "which the most frequent character is more frequent."
             )
-        return cls(language, sets["clean"], sets["noisy"])
+        return cls(language, clean, noisy)
 
     def own_answers(self) -> OwnAnswers:
         """How often ȳ is q or τ in each set."""
-        return OwnAnswers(clean=self._answer_shares(self.clean), noisy=self._answer_shares(self.noisy))
 
-    def _answer_shares(self, batch: Batch) -> AnswerShares:
-        answers = batch.answers[batch.questions.nonzero()[:, 0]]
-        trigger, noise = (
-            float((answers == token).double().mean()) for token in (self.language.trigger, self.language.noise_token)
+        def share(batch: Batch, token: int) -> float:
+            return float((_answers(batch) == token).double().mean())
+
+        clean, noisy = (
+            AnswerShares(trigger=share(batch, self.language.trigger), noise=share(batch, self.language.noise_token))
+            for batch in (self.clean, self.noisy)
         )
-        return AnswerShares(trigger=trigger, noise=noise)
+        return OwnAnswers(clean=clean, noisy=noisy)
 
     def traces(self, weights: Weights, known: Traces | None = None, changed: str | None = None) -> Traces:
-        """What happens in the clean and in the noisy set; `known` and `changed` as in `model.forward`."""
+        """The traces of the clean and of the noisy set; `known` and `changed` as in `model.forward`."""
         before = known or (None, None)
         with torch.no_grad():
-            return (
-                forward(weights, self.clean.tokens, self.clean.questions, before[0], changed),
-                forward(weights, self.noisy.tokens, self.noisy.questions, before[1], changed),
+            clean, noisy = (
+                forward(weights, batch.tokens, batch.questions, trace, changed)
+                for batch, trace in zip((self.clean, self.noisy), before, strict=True)
             )
+        return clean, noisy
 
     def measures(self, traces: Traces) -> Measures:
         """Loss, accuracy and probabilities on both sets."""
@@ -102,22 +99,20 @@ class Examination:
         )
 
 
+def _answers(batch: Batch) -> Int[Tensor, " questions"]:
+    """ȳ at every question."""
+    return batch.answers[batch.questions.nonzero()[:, 0]]
+
+
 def _measures(trace: Trace, batch: Batch, language: Language) -> dict[str, float]:
-    logits = trace.logits.double()
+    logits, answers = trace.logits.double(), _answers(batch)
     probabilities = logits.softmax(dim=-1)
-    answers = batch.answers[batch.questions.nonzero()[:, 0]]
     return {
         "loss": float(F.cross_entropy(logits, batch.targets[batch.questions])),
         "accuracy": float((logits.argmax(dim=-1) == answers).double().mean()),
         "p_noise": float(probabilities[:, language.noise_token].mean()),
         "p_correct": float(probabilities.gather(1, answers[:, None]).mean()),
     }
-
-
-def loss_is_finite(weights: Weights, examination: Examination) -> bool:
-    """Whether the weights still give a loss: nothing else can be measured of those that do not."""
-    logits = examination.traces(weights)[1].logits
-    return bool(torch.isfinite(logits).all())
 
 
 def measure(weights: Weights, examination: Examination, step: int = 0) -> Point:
@@ -139,24 +134,22 @@ def predictions(noisy: Trace, examination: Examination) -> Predictions:
     batch, noise_token = examination.noisy, examination.language.noise_token
     predicted = noisy.logits.argmax(dim=-1) == noise_token
     label = batch.targets[batch.questions] == noise_token
-
-    def share(is_predicted: bool, is_label: bool) -> float:
-        return float(((predicted == is_predicted) & (label == is_label)).double().mean())
-
-    return Predictions(
-        predicted_noise_label_noise=share(True, True),
-        predicted_noise_label_other=share(True, False),
-        predicted_other_label_noise=share(False, True),
-        predicted_other_label_other=share(False, False),
-    )
+    shares = {
+        f"predicted_{token}_label_{follower}": float(
+            ((predicted == (token == "noise")) & (label == (follower == "noise"))).double().mean()
+        )
+        for token in ("noise", "other")
+        for follower in ("noise", "other")
+    }
+    return Predictions(**shares)
 
 
 @torch.no_grad()
 def margins(weights: Weights, language: Language) -> dict[str, float]:
     """By how much a feed-forward alone prefers τ behind q: logit_τ − max over v ≠ τ of logit_v; q has no position here.
 
-    `F1` and `F2` are W_U F(W_E q); `F2∘F1` is W_U F2(F1(W_E q)), the paper's composition; `F1+F2` is what both together
-    add along the residual stream, W_U (F1(x) + F2(x + F1(x))) with x = W_E q. Empty without feed-forward.
+    `F1` and `F2` are W_U F(x) with x = W_E q; `F2∘F1` is W_U F2(F1(x)), the paper's composition; `F1+F2` is what both
+    add along the residual stream, W_U (F1(x) + F2(x + F1(x))). Empty without feed-forward.
     """
     if not any(name.startswith("F") for name in weights):
         return {}
@@ -180,15 +173,10 @@ def _margin(weights: Weights, output: Float[Tensor, " width"], language: Languag
 
 def attention(traces: Traces, examination: Examination) -> Attention:
     """Where the heads look."""
+    previous = float(traces[0].mass.diagonal(-1, 1, 2).double().mean())
     answer, noise = _masses(traces[0], examination.clean, examination.language)
     noisy_answer, noisy_noise = _masses(traces[1], examination.noisy, examination.language)
-    return Attention(
-        previous=float(traces[0].mass.diagonal(-1, 1, 2).double().mean()),
-        answer=answer,
-        noise=noise,
-        noisy_answer=noisy_answer,
-        noisy_noise=noisy_noise,
-    )
+    return Attention(previous=previous, answer=answer, noise=noise, noisy_answer=noisy_answer, noisy_noise=noisy_noise)
 
 
 def _masses(trace: Trace, batch: Batch, language: Language) -> tuple[float, float]:
@@ -245,12 +233,7 @@ def spectra(weights: Weights, untrained: Weights, language: Language) -> dict[st
 
 
 def for_good(values: Sequence[tuple[int, float]], above: float) -> int | None:
-    """The first step from which on a number stays above a bound; None if at the last it is not.
-
-    Args:
-        values: (step, number) in the order of steps.
-        above: the bound.
-    """
+    """The first step from which on a number stays above a bound, of (step, number) in order; None if there is none."""
     first = None
     for step, value in reversed(values):
         if not value > above:
@@ -267,11 +250,9 @@ def phases(training: Sequence[Point]) -> Phases:
         name: for_good([(point.step, point.margins.get(name, -math.inf)) for point in trained], above=0.0)
         for name in MARGINS
     }
-    first = trained[0].step if trained else None
+    always = [name for name, step in margins.items() if trained and step == trained[0].step]
     return Phases(
         margins=margins,
         attention=for_good([(point.step, point.attention.answer) for point in trained], above=0.5),
-        untrained=tuple(
-            name for name, step in margins.items() if step is not None and step == first and before.get(name, 0.0) > 0
-        ),
+        untrained=tuple(name for name in always if before.get(name, 0.0) > 0),
     )

@@ -47,13 +47,12 @@ def shapes(feed_forward: FeedForward, width: int) -> dict[str, tuple[int, int]]:
 def initial(feed_forward: FeedForward, vocabulary: int, length: int, width: int, seed: int) -> dict[str, Tensor]:
     """Untrained weights, float32 on the CPU: a function of the arguments.
 
-    As PyTorch's own layers begin, on which the released code relies: embeddings and positions from N(0, 1), every
-    matrix, W_U too, uniform within ± 1/√(its inputs).
+    As PyTorch's layers begin, on which the released code relies: embeddings and positions from N(0, 1), every matrix,
+    W_U too, uniform within ± 1/√(its inputs).
     """
     generator = torch.Generator().manual_seed(seed)
     weights = {
-        "W_E": torch.randn(vocabulary, width, generator=generator),
-        "P": torch.randn(length, width, generator=generator),
+        name: torch.randn(rows, width, generator=generator) for name, rows in (("W_E", vocabulary), ("P", length))
     }
     for name, (outputs, inputs) in {"W_U": (vocabulary, width), **shapes(feed_forward, width)}.items():
         weights[name] = (2 * torch.rand(outputs, inputs, generator=generator) - 1) / math.sqrt(inputs)
@@ -88,12 +87,9 @@ class Trace:
 
     Attributes:
         states: x_0.
-        mass: where the first head looks.
-        pooled: Σ_s a_s x_{0,s}, what it gathers.
+        mass, pooled: attention of the first head, and Σ_s a_s x_{0,s}.
         between: x_1.
-        question_mass: where the second head looks at the questions.
-        question_pooled: what it gathers then.
-        logits: what is said.
+        question_mass, question_pooled: the same of the second head at the questions.
     """
 
     states: Float[Tensor, "rows length width"]
@@ -120,18 +116,19 @@ def forward(
         known: a trace of the same tokens under weights that differ from these in the matrix `changed` alone.
         changed: its name.
     """
+    first_block = changed is None or layer_of(changed) == 1
+    states = weights["W_E"][tokens] + weights["P"][: tokens.shape[1]] if known is None else known.states
     if known is None or changed == "W_K1":
-        states = weights["W_E"][tokens] + weights["P"][: tokens.shape[1]] if known is None else known.states
         mass = _mass(weights, 1, states)
         pooled = mass @ states
     else:
-        states, mass, pooled = known.states, known.mass, known.pooled
-    if known is None or changed is None or layer_of(changed) == 1:
+        mass, pooled = known.mass, known.pooled
+    if known is None or first_block:
         hidden = states + _moved(weights, 1, pooled)
         between = hidden + fed_forward(weights, 1, hidden)
     else:
         between = known.between
-    if known is None or changed is None or layer_of(changed) == 1 or changed == "W_K2":
+    if known is None or first_block or changed == "W_K2":
         everywhere = _mass(weights, 2, between)
         question_mass, question_pooled = everywhere[questions], (everywhere @ between)[questions]
     else:

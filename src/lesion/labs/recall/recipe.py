@@ -17,6 +17,9 @@ from lesion.labs.recall.study_file import SMALLEST, FeedForward, Optimiser
 
 MOST_SEED = 2**64 - 1
 RATES: dict[Optimiser, float] = {"sgd": 0.03, "adam": 0.001}
+LEAST = {
+    "vocabulary": SMALLEST, "length": 3, "width": 2, "batch": 1, "measured": 1, "steps": 0, "seed": 0, "draws": 0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Recipe:
         draws: random projections beside each truncation.
 
     Raises:
-        UsageError: a value means nothing.
+        UsageError: a value is out of its bounds.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -71,25 +74,17 @@ class Recipe:
     draws: int = 3
 
     def __post_init__(self) -> None:
-        check(
-            vocabulary=self.vocabulary, width=self.width, length=self.length, batch=self.batch, steps=self.steps,
-            measured=self.measured, draws=self.draws,
-        )  # fmt: skip
-        if not (math.isfinite(self.noise) and 0 <= self.noise < 1):
-            raise UsageError(f"The noise is a probability from 0 up to, not including, 1; {self.noise:g} is none.")
-        for name, smallest in (("vocabulary", SMALLEST), ("length", 3), ("width", 2), ("batch", 1)):
-            if getattr(self, name) < smallest:
-                raise UsageError(f"The {name} must be at least {smallest}, not {getattr(self, name)}.")
-        for name in ("steps", "seed", "draws"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"The {name} cannot be negative; {getattr(self, name)} is.")
+        counts = {name: getattr(self, name) for name in LEAST}
+        check(**{name: count for name, count in counts.items() if name != "seed"})
+        for name, count in counts.items():
+            if count < LEAST[name]:
+                raise UsageError(f"The {name} must be at least {LEAST[name]}, not {count}.")
         if self.seed > MOST_SEED:
             raise UsageError(f"The seed {self.seed} is too large; PyTorch takes whole numbers up to {MOST_SEED}.")
-        if self.measured < 1:
-            raise UsageError("At least one sequence must be measured.")
-        wrong = [keep for keep in self.keep if not 0 <= keep <= 1]
-        if wrong:
-            raise UsageError(f"A kept fraction of the rank lies in 0 to 1; {wrong[0]:g} does not.")
+        if not (math.isfinite(self.noise) and 0 <= self.noise < 1):
+            raise UsageError(f"The noise must be a probability from 0 to below 1, not {self.noise:g}.")
+        if wrong := [keep for keep in self.keep if not 0 <= keep <= 1]:
+            raise UsageError(f"A kept fraction of the rank must be from 0 to 1, not {wrong[0]:g}.")
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, from 0."""
@@ -97,12 +92,11 @@ class Recipe:
 
     def task(self, language: Language, noise: float | None = None) -> Task:
         """What is drawn under this recipe, with its own noise or another."""
-        return Task(
-            language, self.noise if noise is None else noise, self.length, self.variant, own_answers=self.own_answers
-        )
+        noise = self.noise if noise is None else noise
+        return Task(language, noise, self.length, self.variant, own_answers=self.own_answers)
 
 
-_RELEASED: dict[str, Any] = {
+_RELEASED: dict[str, object] = {
     "noise": 0.5,
     "vocabulary": 65,
     "length": 256,
@@ -112,14 +106,12 @@ _RELEASED: dict[str, Any] = {
     "steps": 5_000,
     "own_answers": True,
     "measured": 512,
-    "keep": (0.01, 0.05, 0.1, 0.2, 0.5),
 }
-
-PRESETS: dict[str, dict[str, Any]] = {
-    # A minute on a CPU. ȳ is never q or τ: with T = 48, runs of a trigger that answers itself would ask a sixth of all
-    # questions. At α = .6 the full model's best guess is τ; at .5 it is a tie.
+PRESETS: dict[str, dict[str, object]] = {
+    # A minute on a CPU. ȳ is never q or τ: with T = 48, a sixth of all questions would come from runs of a trigger that
+    # answers itself. At α = .6 the full model's best guess is τ; at .5 it is a tie.
     "quick": {},
-    "released": {**_RELEASED},
+    "released": _RELEASED,
     "paper": {**_RELEASED, "variant": "paper", "own_answers": False},
 }
 
@@ -130,31 +122,30 @@ def preset(name: str, **changes: Any) -> Recipe:
     Another optimiser brings its own learning rate, unless one is given.
 
     Raises:
-        UsageError: there is no such preset, or a value means nothing.
+        UsageError: there is no such preset, or a value is out of its bounds.
     """
-    if name not in PRESETS:
-        raise unknown("preset", name, tuple(PRESETS))
-    changes = {key: value for key, value in changes.items() if value is not None}
-    for key, known in (("variant", VARIANTS), ("feed_forward", FEED_FORWARDS), ("optimiser", tuple(RATES))):
-        if changes.get(key, known[0]) not in known:
-            raise unknown(key.replace("_", "-"), changes[key], known)
-    if "optimiser" in changes:
-        changes.setdefault("learning_rate", RATES[changes["optimiser"]])
-    return Recipe(**{"preset": name, **PRESETS[name], **changes})
-
-
-def unknown(what: str, name: str, known: tuple[str, ...]) -> UsageError:
-    """The error for a name that is none of those known."""
-    return UsageError(f"There is no {what} '{name}'{nearest(name, known)}; there is {', '.join(known)}.")
+    values: dict[str, Any] = {"preset": name} | {key: value for key, value in changes.items() if value is not None}
+    for key, known in (
+        ("preset", tuple(PRESETS)),
+        ("variant", VARIANTS),
+        ("feed_forward", FEED_FORWARDS),
+        ("optimiser", tuple(RATES)),
+    ):
+        if (value := values.get(key, known[0])) not in known:
+            what = key.replace("_", "-")
+            raise UsageError(f"There is no {what} '{value}'{nearest(value, known)}; there is {', '.join(known)}.")
+    if "optimiser" in values:
+        values.setdefault("learning_rate", RATES[values["optimiser"]])
+    return Recipe(**{**PRESETS[name], **values})
 
 
 def differences(stored: Recipe, wanted: Recipe) -> str:
     """In what two recipes differ, as `noise 0.5 instead of 0.6, …`."""
-    pairs = {field.name: (getattr(stored, field.name), getattr(wanted, field.name)) for field in fields(Recipe)}
+    pairs = [(field.name, getattr(stored, field.name), getattr(wanted, field.name)) for field in fields(Recipe)]
     return ", ".join(
-        f"{name} {_plain(theirs)} instead of {_plain(ours)}" for name, (theirs, ours) in pairs.items() if theirs != ours
+        f"{name} {_text(theirs)} instead of {_text(ours)}" for name, theirs, ours in pairs if theirs != ours
     )
 
 
-def _plain(value: Any) -> str:
+def _text(value: object) -> str:
     return str(list(value)) if isinstance(value, tuple) else str(value)

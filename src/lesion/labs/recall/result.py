@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Literal
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import Field, StringConstraints
+from scipy import stats
 
-from lesion.core.values import Mean, Number, Summary, Value
+from lesion.core.values import Fields, Mean, Number, Summary, Value
 from lesion.labs.recall.recipe import Recipe
 
 MARGINS = ("F1", "F2", "F2∘F1", "F1+F2")
 GROWN = 1.1
 """A largest singular value that grew by less than this factor counts as that of the untrained matrix."""
+LEVEL = 0.95
+"""Of intervals over seeds."""
 
 Matrix = Annotated[str, StringConstraints(pattern=r"^(W_[KVO][12]|W_OV[12]|F[12](\.in|\.out)?)$")]
 """The name of a trained matrix, or `W_OV1` or `W_OV2` for the product W_O W_V of a block."""
@@ -23,33 +24,42 @@ Side = Literal["top", "bottom"]
 Control = Literal["deletion", "drop-top", "random"]
 
 
-class Measures(Value):
-    """Loss (nats), accuracy and mean probabilities on clean and on noisy sequences.
+T = TypeVar("T")
+
+
+class MainMeasures(Fields[T], Generic[T]):
+    """Loss (nats), accuracy and mean probabilities.
 
     Attributes:
-        clean_accuracy: share of questions at which ȳ is the most probable token.
+        clean_accuracy: share of questions on clean sequences at which ȳ is the most probable token.
         p_noise, p_correct: of τ and of ȳ, on clean sequences.
         noisy_loss: of the token that follows, τ included.
-        noisy_accuracy: of ȳ, also where τ follows.
     """
 
-    clean_loss: float
-    clean_accuracy: float
-    p_noise: float
-    p_correct: float
-    noisy_loss: float
+    clean_loss: T
+    clean_accuracy: T
+    p_noise: T
+    p_correct: T
+    noisy_loss: T
+
+
+class Measures(MainMeasures[float]):
+    """The measures of one model; `noisy_accuracy` is that of ȳ, also where τ follows."""
+
     noisy_accuracy: float
     noisy_p_noise: float
     noisy_p_correct: float
 
-    def of(self, measure: str) -> float:
-        """A measure by its name."""
-        value: float = getattr(self, measure)
-        return value
+
+class Sets(Value, Generic[T]):
+    """The same of the clean and of the noisy set."""
+
+    clean: T
+    noisy: T
 
 
 class Predictions(Value):
-    """Shares of the questions on noisy sequences: whether τ is predicted, and whether τ follows."""
+    """Shares of the questions on noisy sequences by whether τ is predicted and whether τ follows."""
 
     predicted_noise_label_noise: float
     predicted_noise_label_other: float
@@ -62,8 +72,8 @@ class Attention(Value):
 
     Attributes:
         previous: of the first head on the token before, over all positions but the first, on clean sequences.
-        answer, noise: of the second head, at the questions, on positions after a trigger that hold ȳ, or else τ; on
-            clean sequences, where only ȳ follows a trigger.
+        answer, noise: of the second head, at the questions of clean sequences, on positions after a trigger that hold
+            ȳ, or else τ.
         noisy_answer, noisy_noise: the same on noisy sequences.
     """
 
@@ -108,13 +118,12 @@ class Point(Measures):
 
 
 class Phases(Value):
-    """When each half of the task is learned, in steps of the optimiser, from 1; None where it is not.
+    """The measured step, from 1, at which each half of the task is learned for good; None where it is not.
 
     Attributes:
-        margins: from which measured step on each feed-forward's trigger margin stays positive.
-        attention: from which on the second head has more than half of its mass on ȳ, on clean sequences.
-        untrained: feed-forwards whose margin was positive before the first step already and ever since, by the chance
-            of their draw: at no step was theirs learned.
+        margins: each feed-forward's trigger margin is positive.
+        attention: the second head has more than half of its mass on ȳ, on clean sequences.
+        untrained: feed-forwards whose margin was positive before the first step and ever since, by chance.
     """
 
     margins: dict[str, int | None]
@@ -147,15 +156,14 @@ class Spectrum(Value):
         return self.values[0] > GROWN * self.before
 
 
-class Cut(Value):
-    """One replacement of one matrix.
+class Replacement(Value):
+    """What stands in the place of one matrix, whatever the draw.
 
     Attributes:
         keep: the kept fraction of the rank as the recipe gives it; None for `drop-top`, which has none.
         rank: components left.
         side: `top` keeps the largest, `bottom` the smallest; None for a random projection.
         control: None for a truncation; `deletion`, `drop-top` (all but the largest component) or `random`.
-        draw: which random projection.
     """
 
     matrix: Matrix
@@ -163,6 +171,21 @@ class Cut(Value):
     rank: int
     side: Side | None
     control: Control | None = None
+
+
+R = TypeVar("R", bound=Replacement)
+
+
+def chosen(rows: Iterable[R], control: Control | None = None, side: Side | None = None) -> list[R]:
+    """The rows with this control (None: truncations), of one side or of both, by rising keep."""
+    return sorted(
+        (row for row in rows if row.control == control and side in (None, row.side)), key=lambda row: row.keep or 0.0
+    )
+
+
+class Cut(Replacement):
+    """One replacement of one matrix; `draw` is the number of a random projection."""
+
     draw: int | None = None
 
 
@@ -183,52 +206,21 @@ class Spread(Mean):
     least: float
     most: float
 
-
-@dataclass(frozen=True)
-class MatrixCuts:
-    """All replacements of one matrix.
-
-    Attributes:
-        top: its truncations that keep the largest singular values, by rising keep.
-        bottom: those that keep the smallest.
-        random: the draws of random projections, by the number of components left.
-        deleted: the matrix set to zero.
-        without_top: all but its largest component.
-    """
-
-    matrix: str
-    top: tuple[CutMeasures, ...]
-    bottom: tuple[CutMeasures, ...]
-    random: Mapping[int, tuple[CutMeasures, ...]]
-    deleted: CutMeasures
-    without_top: CutMeasures
-
     @classmethod
-    def of(cls, matrix: str, rows: Sequence[CutMeasures]) -> MatrixCuts:
-        """The rows of a matrix by what they are."""
-        plain = sorted((row for row in rows if row.control is None), key=lambda row: row.keep or 0.0)
-        random: dict[int, tuple[CutMeasures, ...]] = {}
-        for row in rows:
-            if row.control == "random":
-                random[row.rank] = (*random.get(row.rank, ()), row)
-        (deleted,) = (row for row in rows if row.control == "deletion")
-        (without_top,) = (row for row in rows if row.control == "drop-top")
-        top, bottom = (tuple(row for row in plain if row.side == side) for side in ("top", "bottom"))
-        return cls(matrix, top, bottom, random, deleted, without_top)
+    def over(cls, values: Sequence[float]) -> Spread:
+        """The spread of a few numbers; of a single one there is neither standard deviation nor interval."""
+        count, mean = len(values), math.fsum(values) / len(values)
+        ends = {"least": min(values), "most": max(values)}
+        if count == 1:
+            return cls(mean=mean, **ends)
+        std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
+        half = float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * std / math.sqrt(count)
+        return cls(mean=mean, std=std, low=mean - half, high=mean + half, **ends)
 
-    def drawn(self, rank: int, measure: str) -> Spread | None:
-        """A measure over the random projections that leave so many components; None where there are none."""
-        values = [row.of(measure) for row in self.random.get(rank, ())]
-        if not values:
-            return None
-        return Spread(mean=math.fsum(values) / len(values), least=min(values), most=max(values))
-
-
-class Questions(Value):
-    """The number of questions in the clean and in the noisy set."""
-
-    clean: int
-    noisy: int
+    @property
+    def ends(self) -> tuple[float, float] | tuple[None, None]:
+        """The lowest and the highest where there are several numbers."""
+        return (None, None) if self.std is None else (self.least, self.most)
 
 
 class AnswerShares(Value):
@@ -238,11 +230,8 @@ class AnswerShares(Value):
     noise: float
 
 
-class OwnAnswers(Value):
-    """How often ȳ is q or τ, in the clean and in the noisy set."""
-
-    clean: AnswerShares
-    noisy: AnswerShares
+Questions = Sets[int]
+OwnAnswers = Sets[AnswerShares]
 
 
 class LanguageFacts(Value):
@@ -268,9 +257,7 @@ class RecallSummary(Summary):
 
     Attributes:
         floor: the least loss on noisy sequences (`measurement.floor`).
-        own_answers: where the recipe lets ȳ be q or τ.
-        full: the model as trained.
-        truncated: a row for every replacement of every matrix.
+        own_answers: how often ȳ is q or τ, where the recipe lets it.
         training: what was measured on the way, the last step included.
     """
 
@@ -289,18 +276,19 @@ class RecallSummary(Summary):
     spectra: dict[Matrix, Spectrum]
     machine: Machine
 
-    @cached_property
-    def cuts(self) -> dict[str, MatrixCuts]:
-        """The replacements of every matrix, in the order of the rows."""
-        rows: dict[str, list[CutMeasures]] = {}
-        for row in self.truncated:
-            rows.setdefault(row.matrix, []).append(row)
-        return {matrix: MatrixCuts.of(matrix, of_matrix) for matrix, of_matrix in rows.items()}
-
     @property
-    def central(self) -> list[MatrixCuts]:
-        """The replacements of the matrices that the paper truncates first."""
-        return [self.cuts[matrix] for matrix in central(list(self.cuts))]
+    def central(self) -> list[str]:
+        """The matrices that the paper truncates first."""
+        return central(self.matrices)
+
+    def rows(self, matrix: str, control: Control | None = None, side: Side | None = None) -> list[CutMeasures]:
+        """The rows of a matrix, as `chosen` takes them."""
+        return chosen((row for row in self.truncated if row.matrix == matrix), control, side)
+
+    def drawn(self, matrix: str, rank: int, measure: str) -> Spread | None:
+        """A measure over the random projections of that rank; None where there are none."""
+        values = [row.of(measure) for row in self.rows(matrix, "random") if row.rank == rank]
+        return Spread.over(values) if values else None
 
 
 def central(matrices: Sequence[str]) -> list[str]:

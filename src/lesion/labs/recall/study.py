@@ -48,7 +48,7 @@ def recipes(study: RecallStudy) -> list[Recipe]:
 
 
 def cell_name(recipe: Recipe) -> str:
-    """The folder of a training within its study's: what a study can vary, spelt out."""
+    """The folder of a training within its study's."""
     return (
         f"{recipe.feed_forward}-{recipe.optimiser}-{recipe.steps}-noise{recipe.noise!r}-vocabulary{recipe.vocabulary}"
         f"-width{recipe.width}-seed{recipe.seed}"
@@ -58,28 +58,22 @@ def cell_name(recipe: Recipe) -> str:
 def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None) -> RecallStudySummary:
     """Run every training of a study and gather them in `summary.json`; go on where an interrupted run stopped.
 
-    Each training has a folder of its own in `cells`, as `run` leaves it. More trainings can be added to a folder, by a
-    study that has those of its summary too: none is ever dropped from it. Whatever is refused is refused before
-    anything is written.
-
-    Returns:
-        What `summary.json` holds.
+    Each training has a folder of its own in `cells`, as `run` leaves it. A study that has the trainings of a folder's
+    summary too can add more. Whatever is refused is refused before anything is written.
 
     Raises:
         UsageError: a folder holds something else or trainings that the study does not have, the corpus is too small,
             or the device is not there.
         LesionError: the folder cannot be written, its summary is damaged, or another process writes in it.
     """
-    watcher = watcher or Silent()
     planned = recipes(study)
     pick(study.device)
-    # A corpus that is too small is refused before anything is trained.
     language_of(max(planned, key=lambda recipe: recipe.vocabulary), study.corpus)
     folder = Path(folder)
     _refuse(folder, planned)
     lock = FolderLock(folder, STUDY_KIND)
     try:
-        return _run(study, planned, folder, watcher)
+        return _run(study, planned, folder, watcher or Silent())
     finally:
         lock.release()
 
@@ -108,31 +102,26 @@ def _refuse(folder: Path, planned: Sequence[Recipe]) -> None:
     lost = [cell.folder for cell in earlier.cells if cell.folder not in kept]
     if lost:
         raise UsageError(
-            f"{folder} has a study with {len(lost)} of {len(earlier.cells)} trainings that this one does not ask for,"
-            f" {Path(lost[0]).name} for one; its summary would lose them. Give another folder with --out, or a study"
-            " that asks for them too."
+            f"{folder} has a study with {len(lost)} of {len(earlier.cells)} trainings that this one does not have, for"
+            f" example {Path(lost[0]).name}; its summary would lose them. Give another folder with --out, or a study"
+            " that has them too."
         )
 
 
 def _run(study: RecallStudy, planned: Sequence[Recipe], folder: Path, watcher: Watcher) -> RecallStudySummary:
-    cells, summaries = [], []
+    trainings = {}
     for number, recipe in enumerate(planned, 1):
-        place = Path(CELLS) / cell_name(recipe)
+        place = f"{CELLS}/{cell_name(recipe)}"
         name = f"{visible(study.name)} {number} of {len(planned)}"
-        trained = run(recipe, folder / place, corpus=study.corpus, device=study.device, watcher=watcher, name=name)
-        summaries.append(trained)
-        cells.append(
-            Cell(
-                folder=place.as_posix(),
-                recipe=recipe,
-                floor=trained.floor,
-                full=trained.full,
-                phases=trained.phases,
-                machine=trained.machine,
-            )
+        trainings[place] = run(
+            recipe, folder / place, corpus=study.corpus, device=study.device, watcher=watcher, name=name
         )
+    own = tuple(name for name in Cell.model_fields if name != "folder")
+    cells = [
+        Cell(folder=place, **{name: getattr(trained, name) for name in own}) for place, trained in trainings.items()
+    ]
     summary = RecallStudySummary(
-        version=version("lesion"), study=study, cells=tuple(cells), groups=tuple(groups(summaries))
+        version=version("lesion"), study=study, cells=tuple(cells), groups=tuple(groups(list(trainings.values())))
     )
     summary.write(folder)
     try:

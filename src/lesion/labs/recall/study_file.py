@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from lesion.core.study_file import Number, StudyFile, Text, Whole, different, listed
+from lesion.core.study_file import COUNT, SEED, Count, Number, Seed, StudyFile, Text, Whole, different, listed
 
 Preset = Literal["quick", "released", "paper"]
 FeedForward = Literal["mlp", "linear", "none"]
 Optimiser = Literal["sgd", "adam"]
-Keep = Annotated[Number, Field(ge=0, le=1)]
 SMALLEST = 4
 """The smallest vocabulary in which a trigger, a noise token and two answers are all different."""
+
+T = TypeVar("T")
+Several = Annotated[tuple[T, ...], BeforeValidator(listed), AfterValidator(different)]
+"""One value or a list of different ones."""
 
 
 class RecallStudy(StudyFile):
@@ -32,35 +35,30 @@ class RecallStudy(StudyFile):
 
     kind: Literal["recall"] = Field(description="recall")
     preset: Preset = Field(default="quick", description=", ".join(get_args(Preset)))
-    noise: Annotated[
-        tuple[Annotated[Number, Field(ge=0, lt=1)], ...], BeforeValidator(listed), AfterValidator(different)
-    ] = Field(default=(), description="a probability from 0 to below 1, or a list of them")
-    vocabulary: Annotated[
-        tuple[Annotated[Whole, Field(ge=SMALLEST)], ...], BeforeValidator(listed), AfterValidator(different)
-    ] = Field(default=(), description=f"a whole number from {SMALLEST}, or a list of them")
-    width: Annotated[tuple[Annotated[Whole, Field(ge=2)], ...], BeforeValidator(listed), AfterValidator(different)] = (
-        Field(default=(), description="a whole number from 2, or a list of them")
+    noise: Several[Annotated[Number, Field(ge=0, lt=1)]] = Field(
+        default=(), description="a probability from 0 to below 1, or a list of them"
     )
-    feed_forward: Annotated[tuple[FeedForward, ...], BeforeValidator(listed), AfterValidator(different)] = Field(
+    vocabulary: Several[Annotated[Whole, Field(ge=SMALLEST)]] = Field(
+        default=(), description=f"a whole number from {SMALLEST}, or a list of them"
+    )
+    width: Several[Annotated[Whole, Field(ge=2)]] = Field(
+        default=(), description="a whole number from 2, or a list of them"
+    )
+    feed_forward: Several[FeedForward] = Field(
         default=(), description=f"{', '.join(get_args(FeedForward))}, or a list of these"
     )
-    optimiser: Annotated[tuple[Optimiser, ...], BeforeValidator(listed), AfterValidator(different)] = Field(
+    optimiser: Several[Optimiser] = Field(
         default=(), description=f"{', '.join(get_args(Optimiser))}, or a list of these"
     )
-    steps: Annotated[tuple[Annotated[Whole, Field(ge=0)], ...], BeforeValidator(listed), AfterValidator(different)] = (
-        Field(default=(), description="a whole number from 0, or a list of them")
+    steps: Several[Annotated[Whole, Field(ge=0)]] = Field(
+        default=(), description="a whole number from 0, or a list of them"
     )
-    seed: Annotated[
-        tuple[Annotated[Whole, Field(ge=0)], ...],
-        BeforeValidator(listed),
-        Field(min_length=1),
-        AfterValidator(different),
-    ] = Field(default=(0,), description="a whole number from 0, or a list of them")
-    keep: Annotated[tuple[Keep, ...], BeforeValidator(listed), AfterValidator(different)] = Field(
+    seed: Annotated[Several[Seed], Field(min_length=1)] = Field(default=(0,), description=f"{SEED}, or a list of them")
+    keep: Several[Annotated[Number, Field(ge=0, le=1)]] = Field(
         default=(), description="a kept fraction from 0 to 1, or a list of them"
     )
     length: Annotated[Whole, Field(ge=3)] | None = Field(default=None, description="a whole number from 3")
-    batch: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
-    measured: Annotated[Whole, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
+    batch: Count | None = Field(default=None, description=COUNT)
+    measured: Count | None = Field(default=None, description=COUNT)
     corpus: Text | None = Field(default=None, description="a text file")
     device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")

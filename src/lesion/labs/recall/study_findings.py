@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from lesion.labs.recall.findings import APART, TIE
 from lesion.labs.recall.result import Spread
 from lesion.labs.recall.seeds import Difference, differences
-from lesion.labs.recall.study_result import Group, SeedsPhase, SeedsPhases
+from lesion.labs.recall.study_result import Group, SeedsPhase
 from lesion.report import table, wording
 from lesion.report.finding import Finding
 
 LEVEL = 0.05
 """The probability of any false claim in a family of comparisons."""
 OWN = (
-    "In these sequences ȳ may be q or τ itself: where it is q a sequence becomes a run of q with a question at every"
-    " position, and where it is τ, predicting τ is right."
+    "In these sequences ȳ may be q or τ itself: where it is q, every position is a question; where it is τ, predicting"
+    " τ is right."
 )
 
 
@@ -51,19 +51,17 @@ def finding(group: Group) -> Finding:
     ]
     if abs(group.recipe.noise - 0.5) < APART:
         headline.append(TIE)
-    sentences = [phases(group)]
-    if group.recipe.own_answers:
-        sentences.append(OWN)
-    of_group = differences(group)
+    sentences = [phases(group), *([OWN] if group.recipe.own_answers else [])]
+    compared = differences(group)
     for matrix in group.central:
-        deleted, without = group.control(matrix, "deletion"), group.control(matrix, "drop-top")
+        (deleted,), (without,) = group.rows(matrix, "deletion"), group.rows(matrix, "drop-top")
         sentences.append(
             f"{matrix} deleted: p(τ) {spread_text(deleted.p_noise)}, accuracy {spread_text(deleted.clean_accuracy)};"
             f" without its largest component: p(τ) {spread_text(without.p_noise)}, accuracy"
             f" {spread_text(without.clean_accuracy)}. Loss on noisy sequences: {spread_text(full.noisy_loss)} becomes"
             f" {spread_text(deleted.noisy_loss)} or {spread_text(without.noisy_loss)}."
         )
-        sentences += _beyond(matrix, of_group)
+        sentences += _beyond(matrix, compared)
     return Finding(
         f"{group_name(group)} ({wording.counted(len(group.seeds), 'seed')})", tuple(headline), tuple(sentences)
     )
@@ -71,37 +69,27 @@ def finding(group: Group) -> Finding:
 
 def phases(group: Group) -> str:
     """Which margin is first positive in every seed, which in some only, and when attention recalls."""
-    return _phases(group.phases) if group.recipe.steps else "Nothing was trained: these are models of random weights."
-
-
-def _phases(phases: SeedsPhases) -> str:
-    margins, attention = phases.margins, phases.attention
+    if not group.recipe.steps:
+        return "Nothing was trained: these are models of random weights."
+    margins, attention = group.phases.margins, group.phases.attention
+    text = f"attention recalls in {attention.came} of {wording.counted(attention.of, 'seed')}"
     if attention.came == attention.of:
         text = f"attention recalls from step {_steps(attention)} on"
-    else:
-        text = f"attention recalls in {attention.came} of {wording.counted(attention.of, 'seed')}"
     always = {name: phase.steps.mean for name, phase in margins.items() if phase.steps and phase.came == phase.of}
     if always:
         first = min(always, key=lambda name: always[name])
         text = f"{first} prefers τ after q from step {_steps(margins[first])} on; {text}"
     text = f"{text[0].upper()}{text[1:]}."
-    some = {
-        name: phase for name, phase in margins.items() if phase.came < phase.of and phase.untrained + phase.came > 0
-    }
-    if some:
-        parts = "; ".join(_in_some(name, phase) for name, phase in some.items())
-        text += f" Only in some seeds a margin turns positive for good: {parts}."
-    return text
+    some = {name: phase for name, phase in margins.items() if phase.came < phase.of and phase.came + phase.untrained}
+    parts = "; ".join(_in_some(name, phase) for name, phase in some.items())
+    return f"{text} Only in some seeds a margin turns positive for good: {parts}." if parts else text
 
 
 def _in_some(margin: str, phase: SeedsPhase) -> str:
     """`F1 in 2 of 3 seeds, from step 6 [1, 10] on, in 1 before training already`."""
-    parts = [f"{margin} in {phase.came} of {wording.counted(phase.of, 'seed')}"]
-    if phase.came:
-        parts.append(f"from step {_steps(phase)} on")
-    if phase.untrained:
-        parts.append(f"in {phase.untrained} before training already")
-    return ", ".join(parts)
+    text = f"{margin} in {phase.came} of {wording.counted(phase.of, 'seed')}"
+    text += f", from step {_steps(phase)} on" if phase.came else ""
+    return text + (f", in {phase.untrained} before training already" if phase.untrained else "")
 
 
 def _steps(phase: SeedsPhase) -> str:
@@ -112,30 +100,28 @@ def _steps(phase: SeedsPhase) -> str:
     return f"{steps.mean:,.0f} [{steps.least:,.0f}, {steps.most:,.0f}]"
 
 
-def _beyond(matrix: str, of_group: Sequence[Difference]) -> list[str]:
+def _beyond(matrix: str, compared: Sequence[Difference]) -> list[str]:
     """Whether keeping the top leaves more or less of p(τ) than a random projection: significantly, and by enough."""
-    of_matrix = [difference for difference in of_group if difference.matrix == matrix]
-    if not of_matrix:
+    differences_here = [difference for difference in compared if difference.matrix == matrix]
+    if not differences_here:
         return []
-    clear = [difference for difference in of_matrix if difference.p <= LEVEL and abs(difference.mean) >= APART]
+    clear = [difference for difference in differences_here if difference.p <= LEVEL and abs(difference.mean) >= APART]
     rule = (
-        f"Student's test over seeds at {LEVEL:g}, Holm-corrected over {wording.counted(len(of_group), 'comparison')},"
+        f"Student's test over seeds at {LEVEL:g}, Holm-corrected over {wording.counted(len(compared), 'comparison')},"
         f" and a difference of at least {APART:g}"
     )
     if not clear:
-        largest = max(of_matrix, key=lambda difference: abs(difference.mean))
+        largest = max(differences_here, key=lambda difference: abs(difference.mean))
         return [
             f"At no fraction does keeping the top of {matrix} leave clearly more or less of p(τ) than a random"
             f" projection of the same rank ({rule}); the largest difference of means is at {_difference_text(largest)}."
         ]
+    signs = {"less": [each for each in clear if each.mean < 0], "more": [each for each in clear if each.mean > 0]}
     parts = [
-        f"keeping the top {wording.listed([_difference_text(difference) for difference in of_sign])} of {matrix} leaves"
-        f" {how} of p(τ) than random projections of the same rank"
-        for how, of_sign in (
-            ("less", [difference for difference in clear if difference.mean < 0]),
-            ("more", [difference for difference in clear if difference.mean > 0]),
-        )
-        if of_sign
+        f"keeping the top {wording.listed(list(map(_difference_text, members)))} of {matrix} leaves {how} of p(τ) than"
+        " random projections of the same rank"
+        for how, members in signs.items()
+        if members
     ]
     text = "; ".join(parts)
     return [f"{text[0].upper()}{text[1:]} (in brackets the difference of means; {rule})."]

@@ -6,41 +6,32 @@ from typing import Literal
 
 from lesion.core.values import Summary, Value
 from lesion.labs.recall.recipe import Recipe
-from lesion.labs.recall.result import Control, Machine, Matrix, Measures, Phases, Side, Spread, central
+from lesion.labs.recall.result import (
+    Control,
+    Machine,
+    MainMeasures,
+    Measures,
+    Phases,
+    Replacement,
+    Side,
+    Spread,
+    central,
+    chosen,
+)
 from lesion.labs.recall.study_file import RecallStudy
 
-MEASURES = ("clean_loss", "clean_accuracy", "p_noise", "p_correct", "noisy_loss")
+Spreads = MainMeasures[Spread]
+MEASURES = tuple(MainMeasures.model_fields)
 """The measures that are gathered over seeds."""
 
 
-class Spreads(Value):
-    """Measures over seeds."""
-
-    clean_loss: Spread
-    clean_accuracy: Spread
-    p_noise: Spread
-    p_correct: Spread
-    noisy_loss: Spread
-
-    def of(self, measure: str) -> Spread:
-        """A measure by its name."""
-        value: Spread = getattr(self, measure)
-        return value
-
-
-class CutSpreads(Spreads):
+class CutSpreads(Replacement, Spreads):
     """A replacement over seeds; random projections are first averaged over the draws of a seed.
 
     Attributes:
-        beyond: of a truncation, each measure less that behind a random projection of the same rank of the same seed's
-            model.
+        beyond: of a truncation, each measure less that behind a random projection of the same rank and seed.
     """
 
-    matrix: Matrix
-    keep: float | None
-    rank: int
-    side: Side | None
-    control: Control | None
     beyond: Spreads | None = None
 
 
@@ -67,11 +58,7 @@ class SeedsPhases(Value):
 
 
 class Group(Value):
-    """Trainings that differ in their seed alone.
-
-    Attributes:
-        recipe: of the first of the seeds.
-    """
+    """Trainings that differ in their seed alone; `recipe` is that of the first."""
 
     recipe: Recipe
     seeds: tuple[int, ...]
@@ -85,14 +72,8 @@ class Group(Value):
         return central(list(dict.fromkeys(row.matrix for row in self.truncated)))
 
     def rows(self, matrix: str, control: Control | None = None, side: Side | None = None) -> list[CutSpreads]:
-        """The rows of a matrix with this control (None: truncations), of one side or of both, by rising keep."""
-        rows = (row for row in self.truncated if row.matrix == matrix and row.control == control)
-        return sorted((row for row in rows if side in (None, row.side)), key=lambda row: row.keep or 0.0)
-
-    def control(self, matrix: str, control: Control) -> CutSpreads:
-        """The only row of a matrix with this control."""
-        (row,) = self.rows(matrix, control)
-        return row
+        """The rows of a matrix, as `chosen` takes them."""
+        return chosen((row for row in self.truncated if row.matrix == matrix), control, side)
 
 
 class Cell(Value):

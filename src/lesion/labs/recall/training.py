@@ -17,7 +17,7 @@ from lesion.core.values import Value
 from lesion.errors import LesionError, UsageError
 from lesion.labs.recall.data import Batch, Source
 from lesion.labs.recall.language import Language
-from lesion.labs.recall.measurement import Examination, loss_is_finite, measure
+from lesion.labs.recall.measurement import Examination, measure
 from lesion.labs.recall.model import Weights, forward, initial, shapes
 from lesion.labs.recall.recipe import Recipe, differences
 from lesion.labs.recall.result import Point
@@ -56,20 +56,16 @@ def train(
     watcher: Watcher | None = None,
     name: str = "recall",
 ) -> tuple[dict[str, Tensor], list[Point], Examination]:
-    """Train, or go on where a training of the same recipe in `folder` stopped.
+    """Train, or go on where a training of the same recipe in `folder`, which exists, stopped.
 
-    An interrupted training ends with the same bits as one in one piece: a batch is a function of its step, and the
+    An interrupted training ends with the same bits as an uninterrupted one: a batch is a function of its step, and the
     state holds all that the optimiser remembers.
-
-    Args:
-        folder: where `training.safetensors` lies; it must exist.
-        name: of the training, for the watcher.
 
     Returns:
         The weights, what was measured over training, and what it was measured on.
 
     Raises:
-        LesionError: the folder holds another training, cannot be written, or the loss is not a number any more.
+        LesionError: the folder holds another training, cannot be written, or the loss is not finite any more.
     """
     watcher = watcher or Silent()
     examination = Examination.of(recipe, language, device)
@@ -84,12 +80,12 @@ def train(
     saved = time.monotonic()
     while True:
         if step in due and (not curve or curve[-1].step < step):
-            if not loss_is_finite(_detached(weights), examination):
+            if not examination.traces(weights)[1].logits.isfinite().all():
                 raise LesionError(
                     f"At step {step} the loss is not a number any more; train again with a smaller learning rate, "
                     f"or with less width than {recipe.width}."
                 )
-            curve.append(measure(_detached(weights), examination, step))
+            curve.append(measure(weights, examination, step))
         if step == recipe.steps:
             break
         for group in optimiser.param_groups:
@@ -103,11 +99,7 @@ def train(
             _save(recipe, folder / STATE, trained, optimiser, step, curve)
             saved = time.monotonic()
     _save(recipe, folder / STATE, trained, optimiser, step, curve)
-    return _detached(weights), curve, examination
-
-
-def _detached(weights: Weights) -> dict[str, Tensor]:
-    return {name: tensor.detach() for name, tensor in weights.items()}
+    return {name: tensor.detach() for name, tensor in weights.items()}, curve, examination
 
 
 def _optimiser(recipe: Recipe, trained: list[Tensor]) -> torch.optim.Optimizer:
@@ -138,22 +130,6 @@ def _save(
         ) from error
 
 
-def stored(path: Path) -> State | None:
-    """The state in the file of a training; None where there is none.
-
-    Raises:
-        LesionError: it cannot be read.
-    """
-    if not path.exists():
-        return None
-    try:
-        with safe_open(path, "pt") as file:
-            return State.model_validate_json(file.metadata()["state"])
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, UsageError) as error:
-        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-        raise LesionError(f"{path} cannot be read ({why}); delete it, or give another folder with --out.") from error
-
-
 def refuse_another(path: Path, recipe: Recipe) -> State | None:
     """The stored state of the training of a recipe; None where there is none.
 
@@ -161,8 +137,14 @@ def refuse_another(path: Path, recipe: Recipe) -> State | None:
         UsageError: it is of another recipe.
         LesionError: it cannot be read.
     """
-    state = stored(path)
-    if state is not None and state.recipe != recipe:
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            state = State.model_validate_json(file.metadata()["state"])
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, UsageError) as error:
+        raise _unreadable(path, error) from error
+    if state.recipe != recipe:
         raise UsageError(
             f"{path.parent} holds a training of another recipe ({differences(state.recipe, recipe)}); "
             "give another folder with --out, or delete that one."
@@ -170,17 +152,22 @@ def refuse_another(path: Path, recipe: Recipe) -> State | None:
     return state
 
 
+def _unreadable(path: Path, error: Exception) -> LesionError:
+    why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+    return LesionError(f"{path} cannot be read ({why}); delete it, or give another folder with --out.")
+
+
 def _resumed(
     recipe: Recipe, path: Path, trained: dict[str, Tensor], optimiser: torch.optim.Optimizer
 ) -> tuple[int, list[Point]]:
-    """Put back the tensors of a file, if there is one; steps done and what was measured."""
+    """Steps done and what was measured in a file, if there is one; its tensors are put back."""
     state = refuse_another(path, recipe)
     if state is None:
         return 0, []
     try:
         tensors = load(path.read_bytes())
     except (OSError, SafetensorError, ValueError) as error:
-        raise LesionError(f"{path} cannot be read ({error}); delete it, or give another folder with --out.") from error
+        raise _unreadable(path, error) from error
     for name, tensor in trained.items():
         tensor.data.copy_(tensors[f"weight/{name}"])
         kept = {key.partition("/")[0]: value for key, value in tensors.items() if key.partition("/")[2] == name}

@@ -41,7 +41,7 @@ class Decomposition:
         return len(self.values)
 
     def kept(self, rank: int, side: Side = "top") -> Float[Tensor, "out in"]:
-        """The matrix with `rank` components left: those with the largest singular values, or with the smallest."""
+        """The matrix with `rank` components left, those of the largest (`top`) or the smallest singular values."""
         part = slice(0, rank) if side == "top" else slice(self.rank - rank, self.rank)
         return (self.left[:, part] * self.values[part]) @ self.right[part]
 
@@ -50,18 +50,15 @@ class Decomposition:
 
         The projection is QQᵀ with Q the orthonormal basis of a Gaussian draw, uniform over all subspaces.
         """
-        whole = (self.left * self.values) @ self.right
-        gaussian = _gaussian(seed, draw, self.rank)[:, :rank]
-        basis = torch.linalg.qr(gaussian).Q
-        if whole.shape[0] < whole.shape[1]:
-            return basis @ (basis.T @ whole)
-        return (whole @ basis) @ basis.T
+        whole = self.kept(self.rank)
+        basis = torch.linalg.qr(_gaussian(seed, draw, self.rank)[:, :rank]).Q
+        wide = whole.shape[0] < whole.shape[1]
+        return basis @ (basis.T @ whole) if wide else (whole @ basis) @ basis.T
 
 
 def _gaussian(seed: int, draw: int, size: int) -> Float[Tensor, "size size"]:
     """Standard normal numbers, by Box and Muller: a function of seed and draw alone."""
-    rows = torch.arange(size)
-    numbers = uniforms(seed, "projection", torch.full((size,), draw), rows, 2 * size)
+    numbers = uniforms(seed, "projection", torch.full((size,), draw), torch.arange(size), 2 * size)
     radius = (-2 * torch.log1p(-numbers[:, :size])).sqrt()
     return radius * torch.cos(2 * math.pi * numbers[:, size:])
 
@@ -106,23 +103,20 @@ def sweep(
         done: rows of an earlier sweep of the same model; matrices in them are left out.
 
     Yields:
-        Matrix by matrix a row for each cut; a random projection has several.
+        The rows of each matrix; a random projection has one for each draw.
     """
     watcher = watcher or Silent()
-    plan = {matrix_name: list(cuts(matrix_name, min(matrix(weights, matrix_name).shape), recipe))
-            for matrix_name in names(weights)}  # fmt: skip
+    matrices = {key: matrix(weights, key) for key in names(weights)}
+    plan = {key: list(cuts(key, min(weight.shape), recipe)) for key, weight in matrices.items()}
     watcher.begin(name, sum(map(len, plan.values())), len(done), what="truncations")
     unchanged = examination.traces(weights)
     finished = {row.matrix for row in done}
-    for matrix_name, of_matrix in plan.items():
-        if matrix_name in finished:
-            continue
+    for key in (key for key in plan if key not in finished):
+        parts = Decomposition.of(matrices[key])
         rows = []
-        weight = matrix(weights, matrix_name)
-        parts = Decomposition.of(weight)
-        for cut in of_matrix:
-            changed = {**weights, matrix_name: replaced(cut, parts, weight, recipe.seed)}
-            measures = examination.measures(examination.traces(changed, unchanged, matrix_name))
+        for cut in plan[key]:
+            changed = {**weights, key: replaced(cut, parts, matrices[key], recipe.seed)}
+            measures = examination.measures(examination.traces(changed, unchanged, key))
             rows.append(CutMeasures(**dict(cut), **dict(measures)))
             watcher.answered(1)
         yield rows
