@@ -19,6 +19,12 @@ SPECTRUM = {NOISE: 1, OTHERS: 0, CLOSED_NOISE: 6, CLOSED_OTHERS: 2}
 PROBABILITIES = {"p of the common class": 1, "p of f*": 0}
 SIDES = {"top": "the largest kept", "bottom": "the smallest kept", "random": "random projection"}
 SIDE_NUMBERS = (0, 1, 6)
+TRUNCATION_LEGEND = (
+    Series("the largest kept", 0),
+    Series("the smallest kept", 1),
+    Series("random projection", colour=theme.tone(6), area=True),
+    Series("nothing kept", colour=theme.SOFT, dashed=True),
+)
 MEASURES = {
     "clean_accuracy": ("Clean accuracy", "clean accuracy, %"),
     "p_noise": ("Probability of the common class", "p of the common class, %"),
@@ -30,6 +36,7 @@ SIGNALS = {
     "value": "attention, recall",
     "value_noise": "attention, → τ",
 }
+SIGNAL_LEGEND = tuple(Series(name, index) for index, name in enumerate(SIGNALS.values()))
 TRIGGERS = {
     "constant": "trigger as frequent at any V",
     "zipf": "trigger first of π ∝ 1/rank",
@@ -117,17 +124,6 @@ def truncation_chart(summary: MemorySummary, measure: str) -> alt.LayerChart:
     )
 
 
-def truncation_legend() -> tuple[Series, ...]:
-    """The series of every truncation chart."""
-    top, bottom, random = SIDES.values()
-    return (
-        Series(top, SIDE_NUMBERS[0]),
-        Series(bottom, SIDE_NUMBERS[1]),
-        Series(random, colour=theme.tone(SIDE_NUMBERS[2]), area=True),
-        Series("nothing kept", colour=theme.SOFT, dashed=True),
-    )
-
-
 def sizes_drawn(summary: MemorySummary, codes: str) -> list[Size]:
     """The sizes that are drawn over training: those with one input per class."""
     return [size for size in summary.sizes if size.codes == codes and size.inputs == size.classes]
@@ -203,11 +199,6 @@ def signal_chart(step: FirstStep, trigger: str) -> alt.LayerChart:
         plots.points(marks, across, upright, names),
         plots.guides(guide, across),
     )
-
-
-def signal_legend() -> tuple[Series, ...]:
-    """The signals."""
-    return tuple(Series(name, index) for index, name in enumerate(SIGNALS.values()))
 
 
 def _spread(series: str, x: float, spread: Spread, draws: int, factor: float = 1.0) -> plots.Row:

@@ -92,7 +92,7 @@ def _truncation(summary: MemorySummary) -> Section:
         Panel((charts.truncation_chart(summary, measure),), heading)
         for measure, (heading, _) in charts.MEASURES.items()
     )
-    figure = Figure("truncation", panels, TRUNCATION, charts.truncation_legend(), small=True, columns=3)
+    figure = Figure("truncation", panels, TRUNCATION, charts.TRUNCATION_LEGEND, small=True, columns=3)
     numbers = Folded("The numbers", (tables.truncations(summary),))
     return Section("Truncation", "What is left when part of the spectrum is kept", (figure, numbers))
 
@@ -125,7 +125,7 @@ def _first_step(summary: MemorySummary) -> Section:
         f"Both axes logarithmic. Lines: exact, for orthonormal codes. Marks: means over batches of {step.batch:,}"
         f" sequences with gaussian codes of width {step.width}; bars from the lowest to the highest batch."
     )
-    figure = Figure("first-step", panels, caption, charts.signal_legend(), small=True, columns=3)
+    figure = Figure("first-step", panels, caption, charts.SIGNAL_LEGEND, small=True, columns=3)
     about = Prose((f"{FIRST_STEP} α = {step.noise:g}, {step.length} tokens.",))
     everything = Folded("Signals and what stands around them", (tables.levels(summary),))
     title = "What the first gradient step learns, against the vocabulary"
