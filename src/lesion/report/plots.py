@@ -68,7 +68,7 @@ def from_zero(title: str, values: Iterable[float]) -> Axis:
     return Axis(title, 0.0, 1.06 * (max((value for value in values if not math.isnan(value)), default=0.0) or 1.0))
 
 
-Row = tuple[str, float, float, float | None, float | None]
+Row = tuple[str, float | int, float, float | None, float | None]
 """A series, a place on the horizontal axis, a value, and from where to where it spreads."""
 
 

@@ -201,7 +201,7 @@ def signal_chart(step: FirstStep, trigger: str) -> alt.LayerChart:
     )
 
 
-def _spread(series: str, x: float, spread: Spread, draws: int, factor: float = 1.0) -> plots.Row:
+def _spread(series: str, x: int, spread: Spread, draws: int, factor: int = 1) -> plots.Row:
     ends = (factor * spread.low, factor * spread.high) if draws > 1 else (None, None)
     return series, x, factor * spread.mean, *ends
 
@@ -210,7 +210,7 @@ def _classes(size: Size) -> str:
     return f"m = {size.classes}"
 
 
-def _steps(steps: Iterable[float]) -> Axis:
+def _steps(steps: Iterable[float | int]) -> Axis:
     return plots.ratio_axis("step", steps, whole=True)
 
 

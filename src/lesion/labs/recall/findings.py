@@ -49,7 +49,8 @@ def floor(summary: RecallSummary) -> str:
     if summary.own_answers is None:
         return f"for a model that knows ȳ, the least is H(α) = {least:.3f}"
     certain = wording.percent(summary.own_answers.noisy.noise)
-    return f"for a model that knows ȳ, the least is {least:.3f}: H(α), but 0 at the {certain} of questions where ȳ is τ"
+    zero = f"0 at the {certain} of the questions where ȳ is τ"
+    return f"for a model that knows ȳ, the least is {least:.3f}: H(α), but {zero}"
 
 
 def phases(summary: RecallSummary) -> list[str]:

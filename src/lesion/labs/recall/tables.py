@@ -9,12 +9,11 @@ from rich.console import Group as Lines
 from rich.console import RenderableType
 from rich.text import Text
 
-from lesion.core.values import Fields
 from lesion.labs.recall import study_findings
 from lesion.labs.recall.findings import phases
-from lesion.labs.recall.result import RecallSummary, Spread
+from lesion.labs.recall.result import Measures, RecallSummary, Spread
 from lesion.labs.recall.study_findings import decimals, group_name, spread_text
-from lesion.labs.recall.study_result import CutSpreads, Group, RecallStudySummary
+from lesion.labs.recall.study_result import CutSpreads, Group, RecallStudySummary, Spreads
 from lesion.report import wording
 from lesion.report.table import Column, Form, Table
 from lesion.report.table import decimals as with_decimals
@@ -124,7 +123,7 @@ def truncations(summary: RecallSummary, *, brief: bool = False) -> Table:
     )
 
 
-def _measures(measures: Fields[float], random: Mapping[str, Spread | None]) -> Row:
+def _measures(measures: Measures, random: Mapping[str, Spread | None]) -> Row:
     row: Row = {measure: measures.of(measure) for measure in TITLES}
     for measure in COMPARED:
         columns = _columns(f"random_{measure}", random.get(measure))
@@ -172,7 +171,7 @@ def _of_seeds(row: CutSpreads) -> Row:
     return _spreads({"what": what, "matrix": row.matrix, "keep": keep, "rank": row.rank}, row, row.beyond)
 
 
-def _spreads(start: Row, measures: Fields[Spread], beyond: Fields[Spread] | None) -> Row:
+def _spreads(start: Row, measures: Spreads, beyond: Spreads | None) -> Row:
     row = dict(start)
     for measure in TITLES:
         row |= _columns(measure, measures.of(measure))
