@@ -121,7 +121,18 @@ def read_summary(kind: type[S], folder: Path, again: str) -> S | None:
     Raises:
         LesionError: the file does not hold such a summary; the first place where it does not is named.
     """
-    path = Path(folder) / SUMMARY
+    return read_value(kind, Path(folder) / SUMMARY, again)
+
+
+V = TypeVar("V", bound=Value)
+
+
+def read_value(kind: type[V], path: Path, again: str) -> V | None:
+    """The value in a JSON file; None where there is no file.
+
+    Raises:
+        LesionError: the file does not hold such a value (as `read_summary`).
+    """
     stored = stored_object(path, again)
     if stored is None:
         return None

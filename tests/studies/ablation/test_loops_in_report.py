@@ -18,7 +18,7 @@ from made_stopped import stopped_form
 from rich.console import Console
 
 from lesion.core.rates import loops
-from lesion.report import browser
+from lesion.report import browser, publishing
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
@@ -60,7 +60,7 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], str], Callable[[Any], 
     "stopped ablation": (stopped_form, ablated, ablated_text),
     "evaluation": (
         made_isolation.study,
-        lambda values: isolation.page(made_isolation.summary(values)),
+        lambda values: publishing.html(isolation.report(made_isolation.summary(values))),
         lambda values: terminal.text_tables(made_isolation.summary(values)),
     ),
     "truncation": (

@@ -5,12 +5,12 @@ import math
 from typing import NamedTuple
 
 import made_isolation as made
+import pandas as pd
 import pytest
 
 from lesion.report import drawing, theme
-from lesion.studies.isolation import charts, distribution, sweeps
+from lesion.studies.isolation import charts, selection_charts, sweeps
 from lesion.studies.isolation.result import Isolation
-from lesion.studies.isolation.tradeoff import Mark, tradeoff, unbeaten
 
 SPACE = "\N{NO-BREAK SPACE}"
 
@@ -59,7 +59,7 @@ def evaluation():
 def panel(evaluation, control=0, regime="prune"):
     lines = sweeps.paths(sweeps.regimes(evaluation.tried)[regime])
     (skill,) = evaluation.skills
-    return tradeoff(evaluation, lines, skill, evaluation.controls[control], boost=regime == "boost")
+    return charts.tradeoff(evaluation, lines, skill, evaluation.controls[control], boost=regime == "boost")
 
 
 def points(chart):
@@ -118,7 +118,7 @@ def test_every_edit_has_its_mark_its_intervals_and_its_random_controls(evaluatio
     (tie,) = of(chart, "rule", strokeDash=[1, 3])
     assert len(tie.rows) == len(edits)
     expected = {(effect.random.mean, effect.result.value) for edit in edits for effect in [skill.effects[edit]]}
-    assert {(row["x"], row["edit_x"]) for row in tie.rows} == expected
+    assert {(row["random_x"], row["x"]) for row in tie.rows} == expected
     assert [layer.rows for layer in of(chart, "rule", strokeDash=[6, 4])] == [[{"x": 0.88}], [{"y": 1.0}]]
 
 
@@ -159,10 +159,10 @@ def test_labelled_are_edits_that_no_other_beats_and_no_two_labels_meet(evaluatio
             assert across >= 0.08 or abs(here - there) / abs(top - low) >= 0.05
 
 
-def test_equal_marks_do_not_beat_each_other(evaluation):
-    lines = sweeps.paths(sweeps.regimes(evaluation.tried)["prune"])
-    twins = [Mark(line, line.stops[0], 0.5, 0.5) for line in lines[:2]]
-    assert unbeaten(twins, boost=False, less_is_better=False) == twins
+def test_equal_marks_do_not_beat_each_other():
+    marks = pd.DataFrame({"x": [0.5, 0.5, 0.6], "y": [0.5, 0.5, 0.4]})
+    assert list(charts.unbeaten(marks, boost=False, less_is_better=False).index) == [0, 1]
+    assert list(charts.unbeaten(marks, boost=True, less_is_better=True).index) == [2]
 
 
 def with_repeats(number=2):
@@ -227,29 +227,31 @@ def test_one_method_has_one_colour_in_every_chart_and_no_two_lines_have_the_same
 
 
 def test_consistency_has_a_line_per_keep_and_one_of_chance():
-    chart = charts.consistency(overlaps())
+    chart = selection_charts.consistency(overlaps())
     assert len(points(chart)) == len(overlaps())
     for row in points(chart):
         assert row["tip"].startswith(row["series"])
-    (chance,) = of(chart, "line", strokeDash=[6, 4])
+    (chance,) = of(chart, "line", strokeDash=[3, 4])
     expected = {one.label: one.chance for one in overlaps()}
     assert {row["series"] for row in chance.rows} == set(expected)
     for row in chance.rows:
-        assert row["chance"] == pytest.approx(expected[row["series"]], rel=1e-5)
+        assert row["y"] == pytest.approx(expected[row["series"]], rel=1e-5)
 
 
-def test_chance_crosses_the_whole_chart_where_there_is_only_one_size():
-    chart = charts.consistency(overlaps(100))
-    (chance,) = of(chart, "rule", strokeDash=[6, 4])
-    assert "x" not in chance.encoding
-    assert [row["chance"] for row in chance.rows] == pytest.approx([k / (2 - k) for k in (0.001, 0.05, 0.15)], rel=1e-5)
+@pytest.mark.parametrize("samples", [(), (100,)])
+def test_chance_crosses_the_whole_chart_also_where_there_is_only_one_size(samples):
+    chart = selection_charts.consistency(overlaps(*samples))
+    (chance,) = of(chart, "line", strokeDash=[3, 4])
+    for keep in (0.001, 0.05, 0.15):
+        heights = {row["x"]: row["y"] for row in chance.rows if math.isclose(row["y"], keep / (2 - keep), rel_tol=1e-5)}
+        assert [min(heights), max(heights)] == scale(chart, "x")["domain"]
 
 
 def test_two_repeats_have_no_bar_and_say_so():
     isolation = made.isolation()
     for entry in isolation["overlaps"]:
         entry |= {"repeats": 2, "iou": entry["iou"][2:3]}
-    chart = charts.consistency(Isolation.model_validate(isolation).agreements)
+    chart = selection_charts.consistency(Isolation.model_validate(isolation).agreements)
     assert all(row["low"] is None and "(one pair, no interval)" in row["tip"] for row in points(chart))
 
 
@@ -267,19 +269,35 @@ def test_a_control_that_is_chosen_has_a_line_of_chance(kind, expected):
     assert legend[:3] == [line.label for line in lines]
 
 
-def test_a_distribution_has_a_cell_for_every_kind_and_block_with_sums_and_the_head_apart():
-    (one, *_) = distribution.distributions(Isolation.model_validate(made.isolation()))
-    rows = layers(charts.distribution(one))[0].rows
+def share_of(matrices):
+    return sum(m["selected"] for m in matrices) / sum(m["total"] for m in matrices)
+
+
+def cells_of(selection):
+    rows = layers(selection_charts.distribution(selection))[0].rows
     cells = {(row["y"], row["x"]): row for row in rows}
-    assert len(rows) == len(cells) == (len(one.kinds) + 1) * (made.BLOCKS + 1) + 1
-    for kind in one.kinds:
-        for block in one.blocks:
-            count = one.at(kind, block)
-            cell = cells[kind, str(block)]
-            assert cell["value"] == pytest.approx(count.share, rel=1e-5)
-            assert f"{count.selected:,} of {count.total:,} weights" in cell["tip"]
-    assert cells["all of the block", "all"]["value"] == pytest.approx(one.whole.share, rel=1e-5)
-    assert [key for key in cells if key[0] == distribution.HEAD] == [(distribution.HEAD, "all")]
+    assert len(cells) == len(rows)
+    return cells
+
+
+def test_a_distribution_has_a_cell_for_every_kind_and_block_with_sums_and_the_head_apart():
+    told = made.isolation()
+    matrices = told["selections"][0]["matrices"]
+    cells = cells_of(Isolation.model_validate(told).selections[0])
+    assert len(cells) == (len(made.SHAPES) + 1) * (made.BLOCKS + 1) + 1
+    for matrix in matrices[:-1]:
+        cell = cells[matrix["matrix"], str(matrix["block"])]
+        assert cell["value"] == pytest.approx(matrix["selected"] / matrix["total"], rel=1e-5)
+        assert f"{matrix['selected']:,} of {matrix['total']:,} weights" in cell["tip"]
+    assert [key for key in cells if key[0] == selection_charts.HEAD] == [(selection_charts.HEAD, "all")]
+    sums = {
+        ("all of the block", "all"): matrices,
+        (selection_charts.HEAD, "all"): matrices[-1:],
+        ("all of the block", "3"): [m for m in matrices if m["block"] == 3],
+        ("mlp.up", "all"): [m for m in matrices if m["matrix"] == "mlp.up"],
+    }
+    for place, parts in sums.items():
+        assert cells[place]["value"] == pytest.approx(share_of(parts), rel=1e-5)
 
 
 def test_of_many_blocks_only_the_sums_have_a_number_in_them():
@@ -287,29 +305,25 @@ def test_of_many_blocks_only_the_sums_have_a_number_in_them():
     matrices = [m for m in isolation["selections"][0]["matrices"] if m["block"] == 0]
     many = [m | {"block": block} for block in range(40) for m in matrices]
     isolation["selections"] = [isolation["selections"][0] | {"matrices": many}]
-    (one,) = distribution.distributions(Isolation.model_validate(isolation))
-    rows = layers(charts.distribution(one))[0].rows
-    assert all((row["text"] != "") == (row["x"] == "all") for row in rows)
+    cells = cells_of(Isolation.model_validate(isolation).selections[0])
+    assert all((row["text"] != "") == (row["x"] == "all") for row in cells.values())
 
 
 def test_a_distribution_sums_experts_up_and_keeps_the_head_apart():
-    plain, split = (
-        distribution.distributions(Isolation.model_validate(made.isolation(experts=e))) for e in (False, True)
-    )
-    for one, other in zip(plain, split, strict=True):
-        assert other.kinds == [kind.replace("mlp.", "mlp.experts.") for kind in one.kinds]
-        assert other.head.share == one.head.share
-        assert other.at("mlp.experts.up", 3).total == 4 * one.at("mlp.up", 3).total
-        assert other.at("mlp.experts.up", 3).matrices == 4
+    plain, split = (Isolation.model_validate(made.isolation(experts=e)).selections for e in (False, True))
+    one, other = (selection_charts.counts(selections[0]) for selections in (plain, split))
+    assert list(other.index) == [(kind.replace("mlp.", "mlp.experts."), block) for kind, block in one.index]
+    assert other.loc[(selection_charts.HEAD, "all"), "share"] == one.loc[(selection_charts.HEAD, "all"), "share"]
+    assert other.loc[("mlp.experts.up", "3"), "total"] == 4 * one.loc[("mlp.up", "3"), "total"]
+    assert other.loc[("mlp.experts.up", "3"), "matrices"] == 4
 
 
-def test_sums_over_blocks_kinds_and_everything_agree():
-    isolation = Isolation.model_validate(made.isolation())
-    for one, selection in zip(distribution.distributions(isolation), isolation.selections, strict=True):
-        by_block = sum(one.of_block(block).selected for block in one.blocks)
-        by_kind = sum(one.of_kind(kind).selected for kind in one.kinds)
-        assert by_block == by_kind == one.whole.selected - one.head.selected
-        assert (one.whole.selected, one.whole.total) == (selection.selected, selection.total)
+def test_a_matrix_that_was_not_scored_in_a_block_has_an_empty_cell():
+    isolation = made.isolation()
+    selection = isolation["selections"][0]
+    selection["matrices"] = [m for m in selection["matrices"] if (m["block"], m["matrix"]) != (2, "mlp.up")]
+    cell = cells_of(Isolation.model_validate(isolation).selections[0])["mlp.up", "2"]
+    assert (cell["value"], cell["tip"]) == (None, "mlp.up, block 2\nnot scored")
 
 
 def test_of_many_distributions_first_repeats_are_drawn_first():
@@ -317,30 +331,24 @@ def test_of_many_distributions_first_repeats_are_drawn_first():
     isolation["selections"] = [
         entry | {"repeat": repeat} for repeat in (0, 1, 2) for entry in isolation["selections"][:4]
     ]
-    every = distribution.distributions(Isolation.model_validate(isolation))
-    assert [one.selection.repeat for one in distribution.first(every, 6)] == [0, 0, 0, 0, 1, 1]
-    assert distribution.first(every, 99) == every
-    assert len({one.slug for one in every}) == len({one.name for one in every}) == len(every)
+    whole = Isolation.model_validate(isolation)
+    drawn = selection_charts.first(whole.selections, 6)
+    assert [whole.selections[place].repeat for place in drawn] == [0, 0, 0, 0, 1, 1]
+    assert selection_charts.first(whole.selections, 99) == list(range(12))
+    assert len(set(selection_charts.slugs(whole))) == len(set(whole.names)) == 12
 
 
 @pytest.mark.parametrize(
     ("share", "text"), [(0.0, "0"), (0.0001, "0.01"), (0.0318, "3.2"), (0.152, "15"), (1.0, "100"), (1e-9, "<.0001")]
 )
 def test_shares_are_written_for_small_cells(share, text):
-    assert distribution.share(share) == text
-
-
-@pytest.mark.parametrize(("low", "high"), [(3.1, 3.4), (1.0, 30.0), (2.0, 2e5), (5.01, 5.02)])
-def test_ticks_of_a_logarithmic_axis_are_two_to_seven_and_within_it(low, high):
-    ticks = charts.round_numbers(low, high)
-    assert 2 <= len(ticks) <= 7
-    assert all(low <= tick <= high for tick in ticks)
+    assert selection_charts.share(share) == text
 
 
 def test_every_colour_is_one_of_the_theme(evaluation):
     lines = sweeps.swept(evaluation.tried, "keep")
     every = [panel(evaluation), charts.sweep(evaluation, lines, evaluation.skills[0], "keep")]
-    every += [charts.consistency(overlaps())]
+    every += [selection_charts.consistency(overlaps())]
     for chart in every:
         for layer in layers(chart):
             colour = layer.mark.get("color")

@@ -4,7 +4,7 @@ import made_isolation as made
 import pytest
 
 from lesion.report import wording
-from lesion.studies.isolation import findings, selection_findings
+from lesion.studies.isolation import findings
 from lesion.studies.isolation.evaluation import Choice
 from lesion.studies.isolation.result import Isolation
 
@@ -16,7 +16,7 @@ def told(summary):
 
 
 def selected(isolation):
-    return " ".join(selection_findings.selected(Isolation.model_validate(isolation))).replace(wording.SPACE, " ")
+    return " ".join(findings.selected(Isolation.model_validate(isolation))).replace(wording.SPACE, " ")
 
 
 def only(method, **parts):

@@ -6,6 +6,7 @@ import chromium
 import made_isolation as made
 import pytest
 
+from lesion.report.publishing import html
 from lesion.studies.isolation import report as isolation
 
 pytestmark = [
@@ -18,7 +19,7 @@ pytestmark = [
 def address(tmp_path_factory):
     summary = made.summary(made.study())
     place = tmp_path_factory.mktemp("report") / "report.html"
-    place.write_text(isolation.page(summary, *made.answers(made.study())), encoding="utf-8")
+    place.write_text(html(isolation.report(summary, *made.answers(made.study()))), encoding="utf-8")
     return place.as_uri()
 
 

@@ -12,6 +12,7 @@ from page_checks import HOSTILE, Elements, assert_asks_for_nothing, scripts
 from rich.console import Console
 
 from lesion.errors import LesionError
+from lesion.report.publishing import html
 from lesion.studies.isolation import report as isolation
 from lesion.studies.isolation import tables, terminal
 from lesion.studies.isolation.result import IsolationSummary
@@ -24,7 +25,7 @@ def whole():
 
 @pytest.fixture(scope="module")
 def text(whole):
-    return isolation.page(whole, *made.answers(made.study()))
+    return html(isolation.report(whole, *made.answers(made.study())))
 
 
 def small(**changes):
@@ -40,7 +41,7 @@ def small(**changes):
 
 
 def page(summary):
-    return isolation.page(made.summary(summary))
+    return html(isolation.report(made.summary(summary)))
 
 
 def data(text):
@@ -105,7 +106,7 @@ def test_hostile_names_add_no_element_and_no_attribute():
             entry |= {"skill": tasks[entry["skill"]], "control": tasks[entry["control"]]}
         answers, items = made.answers(summary, 2)
         answers, items = answers.assign(text=next(following)), items.assign(question=next(following))
-        return isolation.page(made.summary(summary), answers, items)
+        return html(isolation.report(made.summary(summary), answers, items))
 
     hostile = named([name.replace("\ud800", "\ufffd") for name in HOSTILE])
     for tag, _ in shape(hostile):
@@ -130,12 +131,11 @@ def test_the_item_browser_carries_the_baseline_and_every_edit_but_no_random_cont
     assert "Answers under the random controls are left out" in text
 
 
-def test_a_budget_limits_the_answers_carried():
+def test_without_answers_there_is_no_item_browser():
     summary = small()
     answers, items = made.answers(summary)
-    few = isolation.page(made.summary(summary), answers, items, budget=300)
-    assert all(1 <= len(task["items"]) < task["total"] for task in data(few)["tasks"])
-    assert 'id="choose-task"' not in isolation.page(made.summary(summary), answers.iloc[:0], items)
+    assert 'id="choose-task"' in html(isolation.report(made.summary(summary), answers, items))
+    assert 'id="choose-task"' not in html(isolation.report(made.summary(summary), answers.iloc[:0], items))
 
 
 def test_numbers_that_are_not_finite_are_null_in_the_summary_and_named_in_the_page(tmp_path):

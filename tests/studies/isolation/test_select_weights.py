@@ -13,7 +13,9 @@ from lesion.edits.files.artefact import read_edit
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude, Wanda
 from lesion.errors import LesionError, UsageError
-from lesion.studies.isolation.select_weights import isolate, method_of
+from lesion.studies.isolation.activation_cache import draw_texts
+from lesion.studies.isolation.select_weights import isolate
+from lesion.studies.isolation.selections import method_of
 from lesion.studies.isolation.study import METHODS, IsolationStudy
 from tiny import model
 
@@ -40,17 +42,21 @@ def study(data: tuple[Path, ...], **values) -> IsolationStudy:
 
 
 def done(what: IsolationStudy, llama, folder: Path):
-    return isolate(what, llama, folder, Listener())
+    return isolate(what, llama, folder, Listener(), draw_texts(what, llama))
+
+
+def names(found) -> list[str]:
+    return [selection.file for selection in found.result.selections]
 
 
 def test_every_method_leaves_its_selection_as_a_file_that_reads_back_as_the_same(llama, data, tmp_path):
     found = done(study(data, methods=list(METHODS), samples=12), llama, tmp_path / "out")
-    assert [file.name for file in found.files] == [f"{method}-0.2.edit" for method in METHODS]
-    for file, made, entry in zip(found.files, found.made, found.result.selections, strict=True):
-        again = read_edit(file)
+    assert names(found) == [f"{method}-0.2.edit" for method in METHODS]
+    for made, entry in zip(found.made, found.result.selections, strict=True):
+        again = read_edit(tmp_path / "out" / entry.file)
         (selection,) = again.selections.values()
         assert (selection.digest, again.factors) == (made.selection.digest, (0.0,))
-        assert (entry.file, entry.digest, entry.method) == (file.name, selection.digest, made.method)
+        assert (entry.digest, entry.method) == (selection.digest, made.method)
         masks = {address: selection.mask(address, matrix.read()) for address, matrix in llama.anatomy.scored.items()}
         told = {
             f"{part.block}.{part.matrix}" if part.block is not None else part.matrix: part for part in entry.matrices
@@ -68,7 +74,7 @@ def test_every_method_leaves_its_selection_as_a_file_that_reads_back_as_the_same
 def test_files_of_several_sizes_repeats_and_shares_have_names_of_their_own(llama, data, tmp_path):
     what = study(data, methods=["mathneuro", "magnitude"], samples=[2, 3], repeats=2, keep=[0.1, 0.2])
     found = done(what, llama, tmp_path / "out")
-    assert sorted(file.name for file in found.files) == sorted(
+    assert sorted(names(found)) == sorted(
         [
             f"mathneuro-{keep}-n{size}{repeat}.edit"
             for keep in ("0.1", "0.2")
@@ -77,7 +83,7 @@ def test_files_of_several_sizes_repeats_and_shares_have_names_of_their_own(llama
         ]
         + ["magnitude-0.1.edit", "magnitude-0.2.edit"]
     )
-    assert len({read_edit(file).digest for file in found.files}) == len(found.files)
+    assert len({read_edit(tmp_path / "out" / name).digest for name in names(found)}) == len(names(found))
     # Overlap: one pair of repeats for each share and size, none for what sees no data.
     assert [(one.method, one.keep, one.samples, len(one.iou)) for one in found.result.overlaps] == [
         ("mathneuro", keep, size, 1) for keep in (0.1, 0.2) for size in (2, 3)
@@ -86,7 +92,7 @@ def test_files_of_several_sizes_repeats_and_shares_have_names_of_their_own(llama
 
 def test_shares_that_differ_by_very_little_do_not_overwrite_each_other(llama, data, tmp_path):
     found = done(study(data, keep=[0.1, 0.1000000001]), llama, tmp_path / "out")
-    assert [file.name for file in found.files] == ["mathneuro-0.1.edit", "mathneuro-0.1000000001.edit"]
+    assert names(found) == ["mathneuro-0.1.edit", "mathneuro-0.1000000001.edit"]
 
 
 def test_the_summary_tells_texts_coverage_and_provenance(llama, data, tmp_path):
@@ -142,7 +148,7 @@ def test_repeats_that_cannot_be_disjoint_are_noted(llama, data, tmp_path):
 def test_a_selection_that_is_empty_is_noted_and_the_others_are_kept(llama, data, tmp_path):
     # The whole of every matrix is in the control's share, and so nothing is left of the skill's.
     found = done(study(data, keep=[1.0, 0.2]), llama, tmp_path / "out")
-    assert [file.name for file in found.files] == ["mathneuro-0.2.edit"]
+    assert names(found) == ["mathneuro-0.2.edit"]
     assert [one.keep for one in found.result.selections] == [0.2]
     assert any("mathneuro-1 is empty on tiny:llama" in note for note in found.result.notes)
 

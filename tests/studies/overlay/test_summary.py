@@ -82,7 +82,7 @@ def test_p_is_corrected_over_the_pairs_of_all_models(folders, tmp_path):
         made.drift(tmp_path / "turns", [1.0, 0.95, 0.85, 0.8, 0.5, 0.3, 0.2], model="other"),
     ]
     summary = summarise([*folders, *more])
-    tested = [one for one in summary.correlations if one.p is not None]
+    tested = [one for of in summary.models for one in of.correlations if one.p is not None]
     assert len(tested) == 4
     assert len({of.model for of in summary.models}) == 2
     assert [one.p_corrected for one in tested] == pytest.approx(holm(one.p for one in tested))
@@ -142,7 +142,7 @@ def test_too_few_blocks_can_show_nothing():
 
 def test_equal_labels_get_the_folder_s_name(tmp_path):
     first, second = (made.layers(tmp_path / name, {"sums": [0.1, 0.3, 0.2, 0.5]}) for name in ("one", "two"))
-    labels = [profile.label for profile in summarise([first, second]).profiles]
+    labels = [profile.label for profile in summarise([first, second]).models[0].profiles]
     assert labels == ["drop · sums (one)", "drop · sums (two)"]
 
 

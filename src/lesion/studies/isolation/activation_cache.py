@@ -10,6 +10,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
+from torch import Tensor
 
 from lesion.activations.calibration import Calibration, Draw, calibration
 from lesion.activations.observation import observe
@@ -23,17 +24,15 @@ from lesion.tasks.catalogue import find
 
 FILE = "statistics.safetensors"
 FORMAT = "lesion statistics"
+ByDraw = Mapping[tuple[int, int], Inputs]
+"""Inputs by (samples, repeat)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """What was observed on one draw of one data set.
+    """What was observed on one draw (`samples`, `repeat`) of one data set.
 
-    Attributes:
-        data: name of the task as typed.
-        samples, repeat: which draw.
-        texts: digest of the token ids of its texts, in order: what the ids of items alone do not show.
-        inputs: what flowed into every matrix.
+    `texts` is the digest of the token ids of its texts, in order: what the ids of items alone do not show.
     """
 
     data: str
@@ -49,24 +48,20 @@ def draw_texts(study: IsolationStudy, model: Model) -> dict[str, Calibration]:
     Raises:
         UsageError: a data set does not exist or has too few items.
     """
+    style = study.model.prompt_style or study.prompt_style
     return {
         data: calibration(
-            model,
-            find(data),
-            study.samples,
-            repeats=study.repeats,
-            seed=study.seed,
-            replacement=study.replacement,
-            style=study.model.prompt_style or study.prompt_style,
+            model, find(data), study.samples,
+            repeats=study.repeats, seed=study.seed, replacement=study.replacement, style=style,
         )
         for data in (study.skill, *study.controls)
-    }
+    }  # fmt: skip
 
 
 def identity(study: IsolationStudy, model: Model, texts: Mapping[str, Calibration]) -> str:
     """SHA-256 of what the selections of a folder have in common: the model, the data sets, and the very texts."""
-    drawn = {data: [_digest(one, draw) for draw in one.draws] for data, one in sorted(texts.items())}
-    parts = [model.fingerprint, study.skill, drawn, study.samples, study.repeats]
+    digests = {data: [_digest(drawn, draw) for draw in drawn.draws] for data, drawn in sorted(texts.items())}
+    parts = [model.fingerprint, study.skill, digests, study.samples, study.repeats]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -80,32 +75,28 @@ def observe_all(
     """
     path = folder / FILE
     stored = read(path) if path.exists() else []
-    found: dict[str, dict[tuple[int, int], Inputs]] = {}
-    for data, drawn in texts.items():
-        known = {
-            (one.samples, one.repeat): one.inputs for one in stored if one.data == data and _same(one, model, drawn)
-        }
-        if {(draw.samples, draw.repeat) for draw in drawn.draws} <= set(known):
-            found[data] = {(draw.samples, draw.repeat): known[draw.samples, draw.repeat] for draw in drawn.draws}
-            continue
-        inputs = observe(model, drawn, watcher=watcher, progress=folder / f"observing-{len(found)}.safetensors")
-        found[data] = {(draw.samples, draw.repeat): each for draw, each in zip(drawn.draws, inputs, strict=True)}
-        stored = [one for one in stored if one.data != data]
-        stored += [
-            Observed(data, draw.samples, draw.repeat, _digest(drawn, draw), found[data][draw.samples, draw.repeat])
-            for draw in drawn.draws
-        ]
-        write(path, stored)
-    return found
+    observed: dict[str, dict[tuple[int, int], Inputs]] = {}
+    for number, (data, drawn) in enumerate(texts.items()):
+        draws = {(draw.samples, draw.repeat): draw for draw in drawn.draws}
+        fitting = [old for old in stored if old.data == data and _same(old, model, drawn)]
+        known = {(old.samples, old.repeat): old.inputs for old in fitting}
+        if not draws.keys() <= known.keys():
+            inputs = observe(model, drawn, watcher=watcher, progress=folder / f"observing-{number}.safetensors")
+            known = dict(zip(draws, inputs, strict=True))
+            stored = [old for old in stored if old.data != data]
+            stored += [Observed(data, *key, _digest(drawn, draw), known[key]) for key, draw in draws.items()]
+            write(path, stored)
+        observed[data] = {key: known[key] for key in draws}
+    return observed
 
 
-def _same(one: Observed, model: Model, drawn: Calibration) -> bool:
+def _same(old: Observed, model: Model, drawn: Calibration) -> bool:
     """Whether what is stored is what observing the same draw now would give."""
-    draw = next((d for d in drawn.draws if (d.samples, d.repeat) == (one.samples, one.repeat)), None)
-    if draw is None or len(one.inputs.provenance) != 1:
+    draw = next((d for d in drawn.draws if (d.samples, d.repeat) == (old.samples, old.repeat)), None)
+    if draw is None or len(old.inputs.provenance) != 1:
         return False
-    told = one.inputs.provenance[0]
-    return (told.fingerprint, told.ids, told.style, told.seed, told.replacement, one.texts) == (
+    source = old.inputs.provenance[0]
+    return (source.fingerprint, source.ids, source.style, source.seed, source.replacement, old.texts) == (
         model.fingerprint,
         tuple(drawn.ids[place] for place in draw.places),
         drawn.style,
@@ -127,11 +118,11 @@ def write(path: Path, observed: Sequence[Observed]) -> None:
         LesionError: it cannot be written.
     """
     entries, tensors = [], {}
-    for number, one in enumerate(observed):
-        entry = {"data": one.data, "samples": one.samples, "repeat": one.repeat, "content": one.texts}
-        entry |= one.inputs.header()
-        entries.append({**entry, "seal": _seal(entry, one.inputs)})
-        tensors.update({f"{number}/{name}": vector for name, vector in one.inputs.tensors().items()})
+    for number, each in enumerate(observed):
+        entry: dict[str, object] = {"data": each.data, "samples": each.samples, "repeat": each.repeat}
+        entry |= {"content": each.texts} | each.inputs.header()
+        entries.append({**entry, "seal": _seal(entry, each.inputs)})
+        tensors.update({f"{number}/{name}": vector for name, vector in each.inputs.tensors().items()})
     header = json.dumps({"format": FORMAT, "version": 1, "entries": entries})
     try:
         replace(path, save(tensors, metadata={"lesion": header}))
@@ -159,10 +150,10 @@ def read(path: Path) -> list[Observed]:
         ) from error
 
 
-def _entry(number: int, entry: Mapping[str, object], tensors: Mapping[str, object]) -> Observed:
+def _entry(number: int, entry: dict[str, object], tensors: Mapping[str, Tensor]) -> Observed:
     own = {name.partition("/")[2]: vector for name, vector in tensors.items() if name.startswith(f"{number}/")}
-    inputs = Inputs.from_parts(entry, own)  # type: ignore[arg-type]
-    if entry["seal"] != _seal({key: value for key, value in entry.items() if key != "seal"}, inputs):
+    inputs, seal = Inputs.from_parts(entry, own), entry.pop("seal")
+    if seal != _seal(entry, inputs):
         raise ValueError("its numbers are not those that were written")
     samples, repeat = int(str(entry["samples"])), int(str(entry["repeat"]))
     return Observed(str(entry["data"]), samples, repeat, str(entry["content"]), inputs)

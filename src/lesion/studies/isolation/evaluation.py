@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
-from statistics import fmean
 from typing import Literal
 
 from lesion.core.values import Estimate, Number, Value
@@ -18,7 +16,6 @@ METHOD_NAMES = {
     "magnitude": "magnitude",
     "random": "random",
 }
-"""How methods are written for people; others as they are."""
 ABOVE_CHANCE = 0.10
 """A control is informative only if the lower limit of its unedited accuracy is at least this far above chance: a task
 at the floor before an edit has nothing to lose, and would look spared by every edit."""
@@ -100,12 +97,9 @@ class Baseline(Value):
 
 
 class RandomControls(Value):
-    """The matched random controls of an edit on a task.
+    """The matched random controls of an edit on a task: the mean and range of their accuracies, or perplexities.
 
-    Attributes:
-        mean: of their accuracies, or perplexities, with the lowest and the highest.
-        drop: their mean drop; None for running text.
-        beyond: how much more the edit drops than they do; None for running text.
+    `drop` is their mean drop and `beyond` how much more the edit drops; both are None for running text.
     """
 
     draws: int
@@ -120,7 +114,6 @@ class TaskUnderEdit(Value):
     """What one edit did to one task.
 
     Attributes:
-        edit: text form of the edit.
         result: accuracy in 0…1, or perplexity; None where that is not a finite number.
         change: drop in accuracy, or ratio of perplexities to the baseline's; p is McNemar's exact test.
     """
@@ -268,12 +261,6 @@ class Evaluation(Value):
         return self.by_edit[edit].name if edit in self.by_edit else edit
 
     def difference(self, edit: str, skill: str, control: str) -> Estimate | None:
-        """The selectivity of an edit against a control; None where it was not worked out."""
-        wanted = (edit, skill, control)
-        return next((d.difference for d in self.selectivity if (d.edit, d.skill, d.control) == wanted), None)
-
-
-def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of the known values, or None."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+        """The selectivity of an edit against a control; None where it was not measured."""
+        place = (edit, skill, control)
+        return next((d.difference for d in self.selectivity if (d.edit, d.skill, d.control) == place), None)

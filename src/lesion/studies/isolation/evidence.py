@@ -27,7 +27,6 @@ class Evidence:
     """
 
     edit: EditedModel
-    boost: bool
     changed: bool | None
     corrected: bool | None
     beyond_random: bool | None
@@ -36,14 +35,14 @@ class Evidence:
     strength: float
 
     @property
+    def boost(self) -> bool:
+        """Whether a gain is sought."""
+        return self.edit.boosts
+
+    @property
     def parts(self) -> tuple[bool | None, ...]:
         """What a selective edit has to show."""
         return self.changed, self.corrected, self.beyond_random, self.beyond_controls
-
-    @property
-    def surely_changed(self) -> bool:
-        """The change's interval lies beyond 0, and its corrected p is small."""
-        return bool(self.changed and self.corrected)
 
     @property
     def selective(self) -> bool:
@@ -58,14 +57,13 @@ def evidence(evaluation: Evaluation, skill: EvaluatedTask, edit: EditedModel) ->
         return None
     boost = edit.boosts
     sign = -1.0 if boost else 1.0
-    informative = [control for control in evaluation.controls if not control.scored and control.informative]
+    informative = [control for control in evaluation.controls if control.informative]
     differences = [evaluation.difference(edit.edit, skill.name, control.name) for control in informative]
     known = [difference for difference in differences if difference is not None and difference.value is not None]
     # A gain is a drop below 0: then it is the upper end of the interval that has to lie beyond 0.
     ends = [sign * end for d in known if (end := d.high if boost else d.low) is not None]
     return Evidence(
         edit=edit,
-        boost=boost,
         changed=beyond(effect.change, boost=boost),
         corrected=None if effect.change.p_corrected is None else effect.change.p_corrected <= ALPHA,
         beyond_random=None if effect.random is None else beyond(effect.random.beyond, boost=boost),
@@ -77,7 +75,7 @@ def evidence(evaluation: Evaluation, skill: EvaluatedTask, edit: EditedModel) ->
 
 def strongest(evaluation: Evaluation, skill: EvaluatedTask, edits: Sequence[EditedModel]) -> Evidence | None:
     """The most selective of a method's edits: most evidence first, then the largest change beyond every control."""
-    known = [one for edit in edits if (one := evidence(evaluation, skill, edit)) is not None]
+    known = [measured for edit in edits if (measured := evidence(evaluation, skill, edit)) is not None]
     return max(known, key=lambda e: (e.selective, sum(bool(part) for part in e.parts), e.strength), default=None)
 
 

@@ -7,17 +7,10 @@ from collections.abc import Mapping, Sequence
 from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.finding import Finding
-from lesion.report.wording import ALPHA, STOPPING_SHARE, signed
-from lesion.studies.isolation import selection_findings
-from lesion.studies.isolation.evaluation import (
-    Choice,
-    EditedModel,
-    EvaluatedTask,
-    Evaluation,
-    TaskUnderEdit,
-)
+from lesion.report.wording import ALPHA, SPACE, STOPPING_SHARE, counted, interval, percent, points, signed
+from lesion.studies.isolation.evaluation import Choice, EditedModel, EvaluatedTask, Evaluation, TaskUnderEdit
 from lesion.studies.isolation.evidence import Evidence, beyond, random_ratio, strongest
-from lesion.studies.isolation.result import IsolationSummary
+from lesion.studies.isolation.result import Isolation, IsolationSummary, Overlap, Selected
 from lesion.studies.isolation.sweeps import regimes
 
 
@@ -33,172 +26,145 @@ def findings(summary: IsolationSummary) -> list[Finding]:
             every.extend(_without_skill(evaluation))
         if evaluation.choice:
             every.append(Finding("The chosen edit on test items", (chosen(evaluation.choice, evaluation),)))
-    if isolation is not None:
-        first, *rest = [*selection_findings.selected(isolation), ""]
-        every.append(Finding("What was selected" if every else "", (first,) * bool(first), tuple(filter(None, rest))))
-    kept = [finding for finding in every if finding.headline or finding.sentences]
-    return kept or [Finding("", ("Nothing has been measured yet.",))]
+    if isolation is not None and (sentences := selected(isolation)):
+        every.append(Finding("What was selected" if every else "", (sentences[0],), tuple(sentences[1:])))
+    return every or [Finding("", ("Nothing has been measured yet.",))]
 
 
 def chosen(choice: Choice, evaluation: Evaluation) -> str:
     """The edit chosen on validation items and what it did on test items that had no part in choosing it."""
-    gain, name = choice.gain, evaluation.name_of(choice.chosen)
     text = (
-        f"Of {wording.counted(len(choice.candidates), 'edit')} tried on "
-        f"{wording.counted(choice.validation_items, 'validation item')} of {choice.skill}, {name} was chosen. "
-        f"On {wording.counted(choice.test_items, 'test item')} that had no part in the choice, accuracy goes from "
-        f"{wording.percent(choice.baseline_test)} to {wording.percent(choice.accuracy_test)}"
+        f"Of {counted(len(choice.candidates), 'edit')} tried on {counted(choice.validation_items, 'validation item')}"
+        f" of {choice.skill}, {evaluation.name_of(choice.chosen)} was chosen. On"
+        f" {counted(choice.test_items, 'test item')} that had no part in the choice, accuracy goes from"
+        f" {percent(choice.baseline_test)} to {percent(choice.accuracy_test)}"
     )
+    gain = choice.gain
     if gain.value is None or gain.low is None or gain.high is None:
         return f"{text}."
-    sure = gain.p is None or gain.p <= ALPHA
-    verdict = (
-        "a gain that chance does not explain"
-        if gain.low > 0 and sure
-        else "a loss"
-        if gain.high < 0 and sure
-        else "no evidence of any change"
-    )
-    p = f", p{wording.SPACE}{wording.p_value(gain.p)}" if gain.p is not None else ""
-    text += f": {signed(gain.value)} points {wording.interval(gain.low, gain.high)}{p}, {verdict}."
-    if choice.random is not None:
-        more = choice.random.gain_beyond
-        if more.value is not None and more.low is not None:
-            text += (
-                f" Against as many random weights ({wording.counted(choice.random.draws, 'draw')}): "
-                f"{signed(more.value)} points {wording.interval(more.low, more.high)}"
-                f"{'' if more.low > 0 else ': no evidence that it gains more'}."
-            )
+    verdict = "no evidence of any change"
+    if gain.p is None or gain.p <= ALPHA:
+        verdict = "a gain that chance does not explain" if gain.low > 0 else "a loss" if gain.high < 0 else verdict
+    p = f", p{SPACE}{wording.p_value(gain.p)}" if gain.p is not None else ""
+    sentences = [f"{text}: {signed(gain.value)} points {interval(gain.low, gain.high)}{p}, {verdict}."]
+    if choice.random is not None and (more := _known(choice.random.gain_beyond)) is not None:
+        verdict = "" if beyond(choice.random.gain_beyond, boost=False) else ": no evidence that it gains more"
+        draws = counted(choice.random.draws, "draw")
+        sentences.append(f"Against as many random weights ({draws}): {signed(more[0])} points {more[1]}{verdict}.")
     change = choice.accuracy_validation - choice.baseline_validation
-    text += f" On the validation items it had been {signed(change)} points."
-    uninformative = {task.name for task in evaluation.controls if not task.informative}
+    sentences.append(f"On the validation items it had been {signed(change)} points.")
+    unable = {task.name for task in evaluation.controls if not task.informative}
     for control in choice.controls:
-        if control.task in uninformative:
-            text += f" {control.task} is uninformative."
-        else:
-            interval = wording.interval(control.drop.low, control.drop.high)
-            text += f" {control.task}: a drop of {wording.points(control.drop.value)} points {interval}."
-    return text
+        drop = f": a drop of {points(control.drop.value)} points {interval(control.drop.low, control.drop.high)}"
+        sentences.append(f"{control.task}{' is uninformative' if control.task in unable else drop}.")
+    return " ".join(sentences)
 
 
 def _skill(evaluation: Evaluation, skill: EvaluatedTask, edits: Sequence[EditedModel], *, boost: bool) -> list[Finding]:
     by_method: dict[str, list[EditedModel]] = {}
     for edit in edits:
         by_method.setdefault(edit.method_name, []).append(edit)
-    best = {method: strongest(evaluation, skill, group) for method, group in by_method.items()}
-    known = {method: evidence for method, evidence in best.items() if evidence is not None}
+    known = {
+        method: best for method, group in by_method.items() if (best := strongest(evaluation, skill, group)) is not None
+    }
     if not known:
         return []
     headline = [_verdict(evaluation, skill, known, boost=boost)]
-    headline += [_suffering(method, one) for method, one in known.items() if one.selective and one.suffering]
-    headline += [
-        uninformative(control) for control in evaluation.controls if not control.scored and not control.informative
-    ]
+    headline += [_suffering(method, best) for method, best in known.items() if best.selective and best.suffering]
+    headline += [_uninformative(task) for task in evaluation.controls if not task.scored and not task.informative]
     if any(len(by_method[method]) > 1 for method in known):
         headline.append(
-            "Each method is represented by its most selective edit. The intervals do not allow for having picked it; "
-            "the corrected p allows for all edits tried."
+            "Each method is represented by its most selective edit. Intervals do not allow for that choice; the"
+            " corrected p allows for all edits tried."
         )
     if not boost and not any(control.kind == "generate" and control.informative for control in evaluation.controls):
         headline.append(
-            "No informative control has to be generated: damage to generating any text would look like a loss of the "
-            "skill."
+            "No informative control has to be generated: damage to all generation would look like a loss of the skill."
         )
-    sentences = [_method(evaluation, skill, one, len(by_method[method])) for method, one in known.items()]
+    sentences = [_method(evaluation, skill, best, len(by_method[method])) for method, best in known.items()]
     subject = f"{'Boosting' if boost else 'Cutting'} the weights selected for {skill.name}"
     return [Finding(subject, tuple(headline), tuple(sentences))]
 
 
-def uninformative(control: EvaluatedTask) -> str:
-    """Why an answered control says nothing of selectivity: the unedited model is at chance, or not surely above it."""
+def _uninformative(control: EvaluatedTask) -> str:
     result = control.baseline.result
-    chance = "not known" if control.chance is None else wording.percent(control.chance, 0)
-    at = f"{wording.percent(result.value)} {wording.interval(result.low, result.high)}".rstrip()
+    chance = "not known" if control.chance is None else percent(control.chance, 0)
+    at = f"{percent(result.value)} {interval(result.low, result.high)}".rstrip()
     return f"{control.name} is uninformative: the unedited model is at {at} (chance {chance})."
 
 
 def _suffering(method: str, evidence: Evidence) -> str:
-    ratios = [
-        f"{_ratio(control.effects[evidence.edit.edit].change)} on {control.name}" for control in evidence.suffering
-    ]
+    """`With MathNeuro, running text suffers too (×1.99 [1.75, 2.27] on primer:text).`"""
+    ratios = []
+    for control in evidence.suffering:
+        ratio = control.effects[evidence.edit.edit].change
+        value = wording.DASH if ratio.value is None else wording.figures(ratio.value, 3)
+        ratios.append(f"×{value} {wording.plain_interval(ratio.low, ratio.high, 3)} on {control.name}")
     return f"With {method}, running text suffers too ({'; '.join(ratios)})."
-
-
-def _ratio(ratio: Estimate) -> str:
-    """`×1.99 [1.75, 2.27]`: a ratio of perplexities with its interval."""
-    value = wording.DASH if ratio.value is None else wording.figures(ratio.value, 3)
-    return f"×{value} {wording.plain_interval(ratio.low, ratio.high, 3)}"
 
 
 def _verdict(evaluation: Evaluation, skill: EvaluatedTask, known: Mapping[str, Evidence], *, boost: bool) -> str:
     answered = [control for control in evaluation.controls if not control.scored]
     informative = [control for control in answered if control.informative]
-    does = "raises" if boost else "hurts"
+    singular, plural = ("raises", "raise") if boost else ("hurts", "hurt")
     if not informative:
         why = "no control that is answered is informative" if answered else "no control is answered"
-        sure = [method for method, one in known.items() if one.surely_changed and one.beyond_random]
-        text = f"Whether any edit {does} {skill.name} selectively cannot be said: {why}."
-        if sure:
-            verb = does if len(sure) == 1 else does[:-1]
-            text += f" Compared with random weights alone, {wording.listed(sure)} {verb} it more."
-        return text
-    yes = [method for method, one in known.items() if one.selective]
-    no = [method for method, one in known.items() if not one.selective]
+        sure = [method for method, best in known.items() if best.changed and best.corrected and best.beyond_random]
+        text = f"Whether any edit {singular} {skill.name} selectively cannot be said: {why}."
+        verb = singular if len(sure) == 1 else plural
+        more = f" Compared with random weights alone, {wording.listed(sure)} {verb} it more."
+        return text + more if sure else text
+    yes = [method for method, best in known.items() if best.selective]
+    no = [method for method, best in known.items() if not best.selective]
     limits = ["is answered"] * (len(answered) < len(evaluation.controls))
     limits += ["is informative"] * (len(informative) < len(answered))
     every = "every control" + (f" that {wording.listed(limits)}" if limits else "")
     if not yes:
-        unmeasured = any(None in one.parts for one in known.values())
+        unmeasured = any(None in best.parts for best in known.values())
         why = " (for some, not all of this was measured)" if unmeasured else ""
         return (
-            f"No evidence that any edit {does} {skill.name} both more than as many random weights and more than "
-            f"{every}{why}."
+            f"No evidence that any edit {singular} {skill.name} both more than as many random weights and more than"
+            f" {every}{why}."
         )
-    text = (
-        f"{wording.listed(yes)} {does if len(yes) == 1 else does[:-1]} {skill.name} more than as many random weights "
-        f"and more than {every}."
-    )
-    if no:
-        text += f" For {wording.listed(no)} there is no such evidence."
+    text = f"{wording.listed(yes)} {singular if len(yes) == 1 else plural} {skill.name} more than as many random"
+    text += f" weights and more than {every}."
+    text += f" For {wording.listed(no)} there is no such evidence." if no else ""
     return text[0].upper() + text[1:]
 
 
 def _method(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence, tried: int) -> str:
     edit, effect = evidence.edit, skill.effects[evidence.edit.edit]
-    text = f"{edit.name} ({wording.counted(edit.selected, 'weight')}, {wording.percent(edit.share, 2)}): {skill.name}"
-    text += f" goes from {wording.percent(skill.baseline.result.value)} to {wording.percent(effect.result.value)}, "
-    text += f"{_change(effect.change, evidence)} {_against_random(effect, evidence)}"
-    for control in evaluation.controls:
-        text += f" {_against_control(evaluation, skill, control, evidence)}"
+    sentences = [
+        f"{edit.name} ({counted(edit.selected, 'weight')}, {percent(edit.share, 2)}): {skill.name} goes from"
+        f" {percent(skill.baseline.result.value)} to {percent(effect.result.value)},"
+        f" {_change(effect.change, evidence)}",
+        _against_random(effect, evidence),
+        *(_against_control(evaluation, skill, control, evidence) for control in evaluation.controls),
+    ]
     wrong = 1 - (effect.result.value or 0.0)
     truncated, unparsed = effect.rates.truncated, effect.rates.unparsed
     if not evidence.boost and truncated and wrong > 0 and truncated >= STOPPING_SHARE * wrong:
-        text += (
-            f" {wording.percent(truncated, 0)} of the answers {wording.unended(effect.rates.looped)}: part of the loss"
-            " may be one of stopping."
-        )
+        unended = f"{percent(truncated, 0)} of the answers {wording.unended(effect.rates.looped)}"
+        sentences.append(f"{unended}: part of the loss may be one of stopping.")
     if not evidence.boost and unparsed and wrong > 0 and unparsed >= STOPPING_SHARE * wrong:
-        text += (
-            f" In {wording.percent(unparsed, 0)} of the answers no answer could be parsed: read them before calling the"
-            " skill lost."
-        )
-    text = text[0].upper() + text[1:]
-    return text.rstrip() + (f" The most selective of {tried} edits." if tried > 1 else "")
+        unread = f"In {percent(unparsed, 0)} of the answers no answer could be parsed"
+        sentences.append(f"{unread}: read them before calling the skill lost.")
+    if tried > 1:
+        sentences.append(f"The most selective of {tried} edits.")
+    text = " ".join(filter(None, sentences))
+    return text[0].upper() + text[1:]
 
 
 def _change(drop: Estimate, evidence: Evidence) -> str:
-    if drop.value is None or drop.low is None or drop.high is None:
+    if (known := _known(drop, evidence.boost)) is None:
         return "without an interval."
-    interval = _interval(drop, evidence.boost)
+    value, ends = known
     what = "gain" if evidence.boost else "loss"
-    if not evidence.boost:
-        text = f"a drop of {wording.points(drop.value)} points {interval}"
-    elif evidence.changed:
-        text = f"a gain of {wording.points(-drop.value)} points {interval}"
-    else:
-        text = f"{signed(-drop.value)} points {interval}"
+    text = f"a {'gain' if evidence.boost else 'drop'} of {points(value)} points {ends}"
+    if evidence.boost and not evidence.changed:
+        text = f"{signed(value)} points {ends}"
     if drop.p_corrected is not None:
-        text += f", p{wording.SPACE}corrected{wording.SPACE}{wording.p_value(drop.p_corrected)}"
+        text += f", p{SPACE}corrected{SPACE}{wording.p_value(drop.p_corrected)}"
     if not evidence.changed:
         return f"{text}: no evidence of a {what}."
     if not evidence.corrected:
@@ -208,18 +174,16 @@ def _change(drop: Estimate, evidence: Evidence) -> str:
 
 
 def _against_random(effect: TaskUnderEdit, evidence: Evidence) -> str:
-    random = effect.random
-    if random is None:
+    if effect.random is None:
         return "Its matched random control was not measured."
-    draws, more = wording.counted(random.draws, "draw"), random.beyond
-    if more.value is None or more.low is None or more.high is None:
+    draws = counted(effect.random.draws, "draw")
+    if (known := _known(effect.random.beyond, evidence.boost)) is None:
         return f"Its random controls ({draws}) have no interval to compare with."
-    interval = _interval(more, evidence.boost)
-    value = -more.value if evidence.boost else more.value
-    what = "gain" if evidence.boost else "loss"
+    value, ends = known
     if evidence.beyond_random:
-        return f"That is {wording.points(value)} points {interval} more than as many random weights ({draws})."
-    return f"No evidence of more {what} than with as many random weights: {signed(value)} points {interval} ({draws})."
+        return f"That is {points(value)} points {ends} more than as many random weights ({draws})."
+    what = "gain" if evidence.boost else "loss"
+    return f"No evidence of more {what} than with as many random weights: {signed(value)} points {ends} ({draws})."
 
 
 def _against_control(evaluation: Evaluation, skill: EvaluatedTask, control: EvaluatedTask, evidence: Evidence) -> str:
@@ -228,28 +192,33 @@ def _against_control(evaluation: Evaluation, skill: EvaluatedTask, control: Eval
         return f"{control.name} was not measured."
     change = effect.change
     if control.scored:
-        if change.value is None or change.low is None or change.high is None:
+        if change.value is None or _known(change) is None:
             return ""
-        interval = wording.plain_interval(change.low, change.high)
-        text = f"The perplexity of {control.name} is {wording.figures(change.value, 4)} times {interval} the unedited"
-        text += " model's"
+        ratio = f"{wording.figures(change.value, 4)} times {wording.plain_interval(change.low, change.high)}"
+        text = f"The perplexity of {control.name} is {ratio} the unedited model's"
         if (random := random_ratio(control, effect)) is not None:
             text += f", {wording.figures(random, 4)} times with random weights"
         return f"{text}: running text suffers too." if control in evidence.suffering else f"{text}."
     if not control.informative:
         return f"{control.name} is uninformative."
-    drop = f"{control.name} drops {wording.points(change.value)} {wording.interval(change.low, change.high)}"
+    drop = f"{control.name} drops {points(change.value)} {interval(change.low, change.high)}"
     difference = evaluation.difference(evidence.edit.edit, skill.name, control.name)
-    if difference is None or difference.value is None or difference.low is None or difference.high is None:
-        return f"{drop}; the difference was not worked out."
-    value = -difference.value if evidence.boost else difference.value
-    interval = _interval(difference, evidence.boost)
-    what = "gains" if evidence.boost else "loses"
+    if difference is None or (known := _known(difference, evidence.boost)) is None:
+        return f"{drop}; the difference was not measured."
+    value, ends = known
+    what = f"{skill.name} {'gains' if evidence.boost else 'loses'}"
     if beyond(difference, boost=evidence.boost):
-        return f"{drop}: {skill.name} {what} {wording.points(value)} points {interval} more."
+        return f"{drop}: {what} {points(value)} points {ends} more."
     if beyond(difference, boost=not evidence.boost):
-        return f"{drop}: {skill.name} {what} {wording.points(-value)} points less than it, {signed(value)} {interval}."
-    return f"{drop}: no evidence that {skill.name} {what} more, {signed(value)} points {interval}."
+        return f"{drop}: {what} {points(-value)} points less than it, {signed(value)} {ends}."
+    return f"{drop}: no evidence that {what} more, {signed(value)} points {ends}."
+
+
+def _known(drop: Estimate, boost: bool = False) -> tuple[float, str] | None:
+    """A drop with its interval as text, of a boost as a gain; None where it has no interval."""
+    if drop.value is None or drop.low is None or drop.high is None:
+        return None
+    return (-drop.value, interval(-drop.high, -drop.low)) if boost else (drop.value, interval(drop.low, drop.high))
 
 
 def _without_skill(evaluation: Evaluation) -> list[Finding]:
@@ -257,26 +226,68 @@ def _without_skill(evaluation: Evaluation) -> list[Finding]:
     sentences = []
     for task in evaluation.tasks:
         effects = [task.effects[edit.edit] for edit in evaluation.tried if edit.edit in task.effects]
-        known = [one for one in effects if None not in (one.change.value, one.change.low, one.change.high)]
-        if not known or task.scored:
+        effects = [effect for effect in effects if not task.scored and _known(effect.change) is not None]
+        if not effects:
             continue
-        worst = max(known, key=lambda effect: effect.change.value or 0.0)
+        worst = max(effects, key=lambda effect: effect.change.value or 0.0)
         drop, p = worst.change, worst.change.p_corrected
-        sure = drop.low is not None and drop.low > 0 and p is not None and p <= ALPHA
-        corrected = "" if p is None else f", p{wording.SPACE}corrected{wording.SPACE}{wording.p_value(p)}"
+        corrected = "" if p is None else f", p{SPACE}corrected{SPACE}{wording.p_value(p)}"
+        sure = beyond(drop, boost=False) and p is not None and p <= ALPHA
         sentences.append(
-            f"{task.name}: the largest drop of {wording.counted(len(known), 'edit')} is "
-            f"{wording.points(drop.value)} points {wording.interval(drop.low, drop.high)}, with "
-            f"{evaluation.name_of(worst.edit)}{corrected}{'' if sure else ': no evidence of a loss'}."
+            f"{task.name}: the largest drop of {counted(len(effects), 'edit')} is {points(drop.value)} points"
+            f" {interval(drop.low, drop.high)}, with {evaluation.name_of(worst.edit)}{corrected}"
+            f"{'' if sure else ': no evidence of a loss'}."
         )
-    if not sentences:
-        return []
     headline = "No task was named as the skill and none as a control, so nothing is said here about selectivity."
-    return [Finding("", (headline,), tuple(sentences))]
+    return [Finding("", (headline,), tuple(sentences))] if sentences else []
 
 
-def _interval(drop: Estimate, boost: bool) -> str:
-    """An interval of drops; turned into one of gains for a boost."""
-    if boost and drop.low is not None and drop.high is not None:
-        return wording.interval(-drop.high, -drop.low)
-    return wording.interval(drop.low, drop.high)
+def selected(isolation: Isolation) -> list[str]:
+    """How much was selected, how far repeats agree, and what was not scored: counts, which need no interval."""
+    sentences = []
+    if isolation.selections:
+        total = max(selection.total for selection in isolation.selections)
+        sentences.append(
+            f"{counted(len(isolation.selections), 'selection')} of {total:,} scored weights, for"
+            f" {isolation.study.skill} against {wording.listed(list(isolation.study.controls))}."
+        )
+    # Of every method the selection with the most texts and the largest share: the least noisy one.
+    named = list(zip(isolation.names, isolation.selections, strict=True))
+    for method in dict.fromkeys(selection.method for selection in isolation.selections):
+        own = (entry for entry in named if entry[1].method == method)
+        sentences += _extent(*max(own, key=lambda entry: (entry[1].samples, entry[1].keep)))
+    # Of every method and share the overlap at the most texts.
+    for label in dict.fromkeys(overlap.label for overlap in isolation.agreements):
+        overlaps = (overlap for overlap in isolation.agreements if overlap.label == label)
+        sentences.append(_agreement(max(overlaps, key=lambda overlap: overlap.samples)))
+    unscored = [entry for entry in isolation.coverage if not entry.scored]
+    if unscored:
+        weights = sum(entry.weights for entry in unscored)
+        were = "was" if len(unscored) == 1 else "were"
+        sentences.append(
+            f"{counted(len(unscored), 'parameter')} with {weights:,} weights {were} not scored; the coverage table says"
+            " why."
+        )
+    return sentences
+
+
+def _extent(name: str, selection: Selected) -> list[str]:
+    shares = selection.density
+    if selection.share is None or len(shares) < 2:
+        return []
+    least, most = (choose(sorted(shares), key=lambda block: shares[block]) for choose in (min, max))
+    low, high = (percent(shares[block], 2) for block in (least, most))
+    spread = f"between {low} of block {least} and {high} of block {most}"
+    spread = "the same share of every block" if low == high else spread
+    return [f"{name[0].upper()}{name[1:]}: {selection.selected:,} weights, {percent(selection.share, 2)}; {spread}."]
+
+
+def _agreement(overlap: Overlap) -> str:
+    pairs = " (one pair, no interval)" if overlap.repeats == 2 else ""
+    if overlap.spread is not None and overlap.spread[0] < overlap.spread[1]:
+        pairs = f" ({overlap.spread[0]:.2f} to {overlap.spread[1]:.2f})"
+    return (
+        f"{overlap.label}: sets found from {counted(overlap.samples, 'text')} each agree to an IoU of"
+        f" {overlap.mean.value:.2f}{pairs} over {counted(overlap.repeats, 'repeat')}; random sets of that size would"
+        f" agree to {overlap.chance:.2f}."
+    )

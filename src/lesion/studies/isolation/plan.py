@@ -7,21 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from lesion.atomic import replace
-from lesion.core.values import Value
+from lesion.core.values import Value, read_value
 from lesion.edits.edit import ScaleParameters
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.selection import Count, Selection, count
 from lesion.edits.weights import written
 from lesion.errors import LesionError
-from lesion.files import stored_object
 from lesion.models.load import Model
-from lesion.plain import short
 from lesion.studies.isolation.evaluation import EditedModel
 from lesion.studies.isolation.evaluation_items import Used
-from lesion.studies.isolation.select_weights import method_of
+from lesion.studies.isolation.selections import method_of
 
 PLAN = "plan.json"
 
@@ -43,7 +39,6 @@ class Roles:
     """Which of the tasks is the skill, and how an edit is chosen.
 
     Attributes:
-        skill: name of the task, or None where it is not known.
         validation: the share of items on which an edit is chosen; None: none is chosen.
         notes: what a reader should know of the edits on these tasks.
         used: the items that were calibration texts of the edits; others are asked first.
@@ -56,13 +51,7 @@ class Roles:
 
 
 class Plan(Value):
-    """What an evaluation consists of: what `plan.json` holds.
-
-    Attributes:
-        tasks: their kinds by name.
-        skill, validation, notes: as in `Roles`.
-        level: of the intervals.
-    """
+    """What an evaluation consists of, as in `plan.json`: the tasks' kinds by name, the edits, and their `Roles`."""
 
     model: str
     dtype: str
@@ -105,22 +94,16 @@ def plan(
     for candidate in candidates:
         selection = candidate.selection
         counts = count(selection, model) if candidate.counts is None else candidate.counts
-        for factor in factors:
-            if factor == 1.0:
-                continue
-            edit = ScaleParameters(selection, factor)
+        for edit in (ScaleParameters(selection, factor) for factor in factors if factor != 1.0):
             if str(edit) in edits:
                 continue
-            edits[str(edit)] = edit
-            sizes: tuple[object, ...] = (factor, *(c.selected for c in counts))
-            controls = [ScaleParameters(Random(selection, seed), factor) for seed in range(random_controls)]
-            if sizes in drawn:
-                controls = []
+            sizes = (edit.factor, *(c.selected for c in counts))
+            controls = [ScaleParameters(Random(selection, seed), edit.factor) for seed in range(random_controls)]
+            controls = [] if sizes in drawn else controls
             drawn.setdefault(sizes, [str(control) for control in controls])
             planned.append(_planned(model, edit, candidate, counts, randoms=tuple(drawn[sizes])))
-            for control in controls:
-                edits[str(control)] = control
-                planned.append(_planned(model, control, candidate, counts, random_of=str(edit)))
+            planned += [_planned(model, control, candidate, counts, random_of=str(edit)) for control in controls]
+            edits |= {str(each): each for each in (edit, *controls)}
     return planned, edits
 
 
@@ -197,13 +180,4 @@ def read_plan(folder: Path) -> Plan | None:
     Raises:
         LesionError: the file is damaged.
     """
-    advice = "remove it and run the command again"
-    stored = stored_object(folder / PLAN, advice)
-    if stored is None:
-        return None
-    try:
-        return Plan.model_validate(stored)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = short(".".join(map(str, first["loc"])), 80)
-        raise LesionError(f"{folder / PLAN} is damaged ({place}: {short(first['msg'], 120)}); {advice}.") from None
+    return read_value(Plan, folder / PLAN, "remove it and run the command again")

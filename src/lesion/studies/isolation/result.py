@@ -23,6 +23,11 @@ class MatrixCount(Value):
     total: int
 
     @property
+    def share(self) -> float | None:
+        """Selected of all, in 0…1."""
+        return self.selected / self.total if self.total else None
+
+    @property
     def kind(self) -> str:
         """The matrix without its block; all experts of a block are one kind: `mlp.experts.up`."""
         return _kind(self.matrix)
@@ -32,12 +37,10 @@ class Selected(Value):
     """One selection of weights.
 
     Attributes:
-        method: a name of `lesion.studies.isolation.study.METHODS`.
+        method: one of `study.METHODS`.
         keep: the share taken of every matrix of each task, in (0, 1].
         samples, repeat: the draw of calibration texts.
         file: name of its `.edit` file.
-        label, digest: the selection's own.
-        matrices: counts of every scored matrix.
     """
 
     method: str
@@ -64,6 +67,16 @@ class Selected(Value):
         """Selected of all scored weights, in 0…1."""
         return self.selected / self.total if self.total else None
 
+    @cached_property
+    def density(self) -> dict[int, float]:
+        """Selected of all weights of every block, in 0…1; the output head is of no block."""
+        counts: dict[int, tuple[int, int]] = {}
+        for matrix in self.matrices:
+            if matrix.block is not None:
+                selected, total = counts.get(matrix.block, (0, 0))
+                counts[matrix.block] = selected + matrix.selected, total + matrix.total
+        return {block: selected / total for block, (selected, total) in counts.items() if total}
+
     @property
     def name(self) -> str:
         """`MathNeuro, keep 5 %`."""
@@ -85,7 +98,7 @@ class Overlap(Value):
     repeats: int
     iou: tuple[Number, ...]
     mean: Estimate
-    chance: Number
+    chance: float
 
     @property
     def label(self) -> str:

@@ -1,4 +1,4 @@
-"""Isolation: the selections of a study, method by method, and what two of them have in common.
+"""The selections of a study, method by method, and what two of them have in common.
 
 The published grid (Christ et al. 2024: 8 shares, 5 repeats, 2 control sets) needs one pass over the data; every
 selection follows from the stored vectors.
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from lesion.core.values import Estimate
 from lesion.edits.selections.inputs import Inputs
@@ -21,6 +20,7 @@ from lesion.edits.selections.selection import Count, Selection
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import UsageError, nearest
 from lesion.models.load import Model
+from lesion.studies.isolation.activation_cache import ByDraw
 from lesion.studies.isolation.result import Coverage, Overlap
 
 Make = Callable[[Inputs, Sequence[Inputs], float], Selection]
@@ -46,14 +46,7 @@ METHODS: Mapping[str, Make] = {
 
 @dataclass(frozen=True)
 class Made:
-    """A selection and how it came about.
-
-    Attributes:
-        method: a name of `METHODS`.
-        keep: the share that was asked for, of every matrix, row or all neurons.
-        samples, repeat: which draw of texts it comes from.
-        selection: what is selected.
-    """
+    """A selection, and the method (of `METHODS`), share and draw of texts that it comes from."""
 
     method: str
     keep: float
@@ -67,19 +60,8 @@ class Made:
         return self.method, self.keep, self.samples
 
 
-def selections(
-    method: str,
-    keeps: Iterable[float],
-    skill: Mapping[tuple[int, int], Inputs],
-    controls: Sequence[Mapping[tuple[int, int], Inputs]],
-) -> list[Made]:
-    """One selection per share and draw; of magnitude, which sees no data, one per share.
-
-    Args:
-        method: a name of `METHODS`.
-        keeps: shares in (0, 1].
-        skill: inputs by (samples, repeat).
-        controls: the same for every control.
+def selections(method: str, keeps: Iterable[float], skill: ByDraw, controls: Sequence[ByDraw]) -> list[Made]:
+    """One selection per share in (0, 1] and draw; of magnitude, which sees no data, one per share.
 
     Raises:
         UsageError: there is no such method.
@@ -97,10 +79,8 @@ def selections(
 def mean_overlap(iou: Sequence[float], repeats: int, z: float = 1.959963984540054) -> Estimate:
     """The mean over pairs of repeats, with its interval by the jackknife over repeats, since pairs share repeats.
 
-    Args:
-        iou: of the pairs, in the order of `itertools.combinations`.
-        repeats: how many; with fewer than three there is no interval.
-        z: normal quantile of the interval.
+    Pairs stand in the order of `itertools.combinations`; of fewer than three repeats there is no interval. `z` is its
+    normal quantile.
     """
     mean = float(np.mean(iou))
     if repeats < 3:
@@ -119,11 +99,10 @@ def survey(made: Sequence[Made], model: Model) -> tuple[list[list[Count]], list[
     """
     counts: list[list[Count]] = [[] for _ in made]
     groups: dict[tuple[str, float, int], list[int]] = {}
-    for place, one in enumerate(made):
-        groups.setdefault(one.group, []).append(place)
-    both = {group: np.zeros(len(places) * (len(places) - 1) // 2) for group, places in groups.items()}
-    union = {group: np.zeros_like(found) for group, found in both.items()}
-    expected = {group: np.zeros((2, len(found))) for group, found in both.items()}
+    for place, each in enumerate(made):
+        groups.setdefault(each.group, []).append(place)
+    # Per pair of repeats: weights in both and in either, measured and expected of random sets.
+    sums = {group: np.zeros((4, math.comb(len(places), 2))) for group, places in groups.items()}
     for address, matrix in model.anatomy.scored.items():
         weight = matrix.read()
         for group, places in groups.items():
@@ -132,17 +111,15 @@ def survey(made: Sequence[Made], model: Model) -> tuple[list[list[Count]], list[
             for place, size in zip(places, sizes, strict=True):
                 counts[place].append(Count.at(address, size, weight.numel()))
             for pair, (a, b) in enumerate(itertools.combinations(range(len(places)), 2)):
-                common = int(torch.logical_and(masks[a], masks[b]).sum())
-                both[group][pair] += common
-                union[group][pair] += sizes[a] + sizes[b] - common
-                by_chance = sizes[a] * sizes[b] / weight.numel()
-                expected[group][:, pair] += by_chance, sizes[a] + sizes[b] - by_chance
+                common, expected = int((masks[a] & masks[b]).sum()), sizes[a] * sizes[b] / weight.numel()
+                together = sizes[a] + sizes[b]
+                sums[group][:, pair] += common, together - common, expected, together - expected
     overlaps = []
     for (method, keep, samples), places in groups.items():
         if len(places) < 2:
             continue
-        group = method, keep, samples
-        iou = [float(b / u) if u else math.nan for b, u in zip(both[group], union[group], strict=True)]
+        both, either, by_chance, either_by_chance = sums[method, keep, samples]
+        iou = [float(b / e) if e else math.nan for b, e in zip(both, either, strict=True)]
         overlaps.append(
             Overlap(
                 method=method,
@@ -151,7 +128,7 @@ def survey(made: Sequence[Made], model: Model) -> tuple[list[list[Count]], list[
                 repeats=len(places),
                 iou=tuple(iou),
                 mean=mean_overlap(iou, len(places)),
-                chance=float(expected[group][0].sum() / max(1.0, expected[group][1].sum())),
+                chance=float(by_chance.sum() / max(1.0, either_by_chance.sum())),
             )
         )
     return counts, overlaps
@@ -161,13 +138,11 @@ def coverage(model: Model, observed: Inputs) -> list[Coverage]:
     """What was scored, what was not, and why, for every parameter and matrix."""
     entries = []
     for address, matrix in model.anatomy.scored.items():
-        sums = observed.of(address)
+        sums, reason = observed.of(address), ""
         if sums is None:
             reason = "its input was not seen: the module that holds it was not called as a linear map"
         elif sums.tokens == 0:
             reason = "no token of the skill came to it"
-        else:
-            reason = ""
         weights = matrix.shape[0] * matrix.shape[1]
         entries.append(Coverage(name=address, scored=not reason, reason=reason, weights=weights))
     head = None if model.anatomy.head is None else model.anatomy.head.parameter
@@ -176,3 +151,14 @@ def coverage(model: Model, observed: Inputs) -> list[Coverage]:
             weights = model.network.get_parameter(name).numel()
             entries.append(Coverage(name=name, scored=False, reason=reason, weights=weights))
     return entries
+
+
+def method_of(selection: Selection) -> tuple[str, float | None]:
+    """The name of a selection's method and its share; `custom` and None for what set algebra made."""
+    name = "wanda-rows" if getattr(selection, "per", "") == "row" else selection.kind
+    if name not in METHODS:
+        return ("random", None) if name == "random" else ("custom", None)
+    keep = getattr(selection, "keep", None)
+    if keep is None:
+        raise UsageError(f"The selection {selection.label} has no share.")
+    return name, float(keep)

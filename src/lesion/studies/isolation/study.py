@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from typing_extensions import override
@@ -26,11 +26,11 @@ from lesion.core.study_file import (
 from lesion.errors import UsageError
 
 Method = Literal["mathneuro", "wanda", "wanda-rows", "lape", "magnitude"]
-METHODS: tuple[Method, ...] = ("mathneuro", "wanda", "wanda-rows", "lape", "magnitude")
+METHODS: tuple[Method, ...] = get_args(Method)
 
+T = TypeVar("T")
+Several = Annotated[tuple[T, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)]
 Share = Annotated[Number, Field(gt=0, le=1)]
-
-
 SAMPLES = 100
 """Calibration texts of each task by default. The paper takes 500, and finds that sets from 100 texts already overlap by
 95 %; they take a fifth of the time."""
@@ -69,37 +69,26 @@ class IsolationStudy(Questions):
     skill: Text = option(
         help="Task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.", must="the name of a task"
     )
-    controls: Annotated[tuple[Text, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
-        option(
-            help="Task whose weights are excluded; repeatable.",
-            must="the names of at least one task",
-            name="control",
-            many="repeat",
-        )
+    controls: Several[Text] = option(
+        help="Task whose weights are excluded; repeatable.",
+        must="the names of at least one task",
+        name="control",
+        many="repeat",
     )
-    methods: Annotated[tuple[Method, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
-        option(
-            ("mathneuro",),
-            help=f"{', '.join(METHODS)}; repeatable.",
-            must=f"a list of {', '.join(METHODS)}",
-            name="method",
-            many="repeat",
-        )
+    methods: Several[Method] = option(
+        ("mathneuro",),
+        help=f"{', '.join(METHODS)}; repeatable.",
+        must=f"a list of {', '.join(METHODS)}",
+        name="method",
+        many="repeat",
     )
-    keep: Annotated[tuple[Share, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
-        option(
-            (0.05,),
-            help="Share of each matrix selected for each task, in (0, 1]; comma-separated list.",
-            must="a share above 0 and at most 1, or a list of them",
-            many="comma",
-        )
+    keep: Several[Share] = option(
+        (0.05,),
+        help="Share of each matrix selected for each task, in (0, 1]; comma-separated list.",
+        must="a share above 0 and at most 1, or a list of them",
+        many="comma",
     )
-    samples: Annotated[
-        tuple[Annotated[Whole, Field(ge=1)], ...],
-        BeforeValidator(listed),
-        Field(min_length=1),
-        AfterValidator(different),
-    ] = option(
+    samples: Several[Count] = option(
         (SAMPLES,),
         help="Number of calibration texts per task; a comma-separated list shows how many are needed.",
         must="a whole number from 1, or a list of them",
@@ -112,22 +101,18 @@ class IsolationStudy(Questions):
         panel=STATISTICS,
     )
     replacement: bool = option(False, help="Draw texts with replacement.", must="true or false", panel=STATISTICS)
-    factor: Annotated[tuple[Number, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
-        option(
-            (0.0,),
-            help="Scale factor of the selected weights, 0 prunes; comma-separated list.",
-            must="a finite number or a list of them",
-            many="comma",
-        )
+    factor: Several[Number] = option(
+        (0.0,),
+        help="Scale factor of the selected weights, 0 prunes; comma-separated list.",
+        must="a finite number or a list of them",
+        many="comma",
     )
     random_controls: Annotated[Whole, Field(ge=0)] = option(
         3, help="Number of matched random selections per edit.", must="a whole number from 0", panel=STATISTICS
     )
     choose: Choose | None = Field(default=None, description="a table [choose]")
     tasks: Annotated[
-        tuple[Annotated[TaskChoice, table_of("name")], ...],
-        BeforeValidator(listed),
-        AfterValidator(different),
+        tuple[Annotated[TaskChoice, table_of("name")], ...], BeforeValidator(listed), AfterValidator(different)
     ] = option(
         (),
         help="Task on which every edit is evaluated; without one the weights are selected only; repeatable.",

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from jaxtyping import Bool, Float, Int
 
 from lesion.core.rates import rates
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE
-from lesion.statistics.contrasts import beyond_random, difference_of_drops, perplexity, perplexity_ratio
+from lesion.statistics.contrasts import Contrast, beyond_random, difference_of_drops, perplexity, perplexity_ratio
 from lesion.statistics.paired import Drop, holm, mcnemar_exact, paired_drop, wilson
 from lesion.studies.isolation.evaluation import (
     Baseline,
@@ -36,20 +36,47 @@ RULE = (
     "Of all edits, the one with the highest accuracy on the skill's validation items; of several, the one that costs"
     " the controls least there, then the factor nearest to 1, then the smallest share."
 )
+Right = Bool[np.ndarray, " items"]
 
 
 @dataclass(frozen=True)
 class _Answers:
     """The complete answers of one edit to a task, in the order of the items."""
 
-    right: NDArray[np.bool_]
-    scores: NDArray[np.float64]
-    choices: NDArray[np.int64]
-    tokens: NDArray[np.int64]
+    right: Right
+    scores: Float[np.ndarray, " items"]
+    choices: Int[np.ndarray, " items"]
+    tokens: Int[np.ndarray, " items"]
     rates: Rates
 
 
-ByEdit = Mapping[str, _Answers]
+@dataclass(frozen=True)
+class _Task:
+    """The complete answers to a task by edit, the baseline's among them."""
+
+    name: str
+    kind: str
+    level: float
+    by_edit: Mapping[str, _Answers]
+
+    @property
+    def baseline(self) -> _Answers:
+        return self.by_edit[str(BASELINE)]
+
+    def result(self, answers: _Answers) -> Contrast:
+        """The accuracy, or of running text the perplexity."""
+        if self.kind == "score":
+            return perplexity(answers.scores, answers.tokens, self.level)
+        low, high = wilson(int(answers.right.sum()), len(answers.right), self.level)
+        return Contrast(float(answers.right.mean()), low, high)
+
+    def drop(self, edit: str, part: slice = slice(None)) -> Drop:
+        """The drop in accuracy under an edit on a part of the items."""
+        return paired_drop(self.baseline.right[part], self.by_edit[edit].right[part], self.level)
+
+    def randoms(self, edit: EditedModel) -> list[_Answers]:
+        """The answers under an edit's random controls that are complete."""
+        return [self.by_edit[control] for control in edit.randoms if control in self.by_edit]
 
 
 def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluation:
@@ -65,24 +92,28 @@ def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluat
     """
     notes = list(plan.notes)
     tasks = []
-    complete: dict[str, ByEdit] = {}
-    for task, kind in plan.tasks.items():
-        drawn = list(items["item"][items["task"] == task])
-        by_edit = _complete(answers[answers["task"] == task], drawn)
-        if str(BASELINE) not in by_edit:
-            notes.append(f"{plan.model} has not answered all items of {task} without an edit yet.")
+    complete: dict[str, _Task] = {}
+    for name, kind in plan.tasks.items():
+        drawn = list(items["item"][items["task"] == name])
+        task = _Task(name, kind, plan.level, _complete(answers[answers["task"] == name], drawn))
+        if str(BASELINE) not in task.by_edit:
+            notes.append(f"{plan.model} has not answered all items of {name} without an edit yet.")
             continue
-        complete[task] = by_edit
-        baseline, cells = (_score if kind == "score" else _accuracy)(plan, by_edit)
+        complete[name] = task
+        baseline = task.baseline
         tasks.append(
             EvaluatedTask(
-                name=task,
-                role=None if plan.skill not in plan.tasks else "skill" if task == plan.skill else "control",
+                name=name,
+                role=None if plan.skill not in plan.tasks else "skill" if name == plan.skill else "control",
                 kind=kind,
                 items=len(drawn),
-                chance=_chance(kind, by_edit[str(BASELINE)]),
-                baseline=baseline,
-                cells=tuple(cells),
+                chance=_chance(kind, baseline),
+                baseline=Baseline(
+                    result=_estimate(task.result(baseline)),
+                    rates=Rates() if kind == "score" else baseline.rates,
+                    tokens=int(baseline.tokens.sum()) if kind == "score" else None,
+                ),
+                cells=tuple(_cells(plan, task)),
             )
         )
     choice = _choice(plan, complete)
@@ -101,7 +132,7 @@ def summarise(plan: Plan, answers: pd.DataFrame, items: pd.DataFrame) -> Evaluat
     )
 
 
-def _complete(answers: pd.DataFrame, items: Sequence[str]) -> ByEdit:
+def _complete(answers: pd.DataFrame, items: Sequence[str]) -> dict[str, _Answers]:
     complete = {}
     for edit, frame in answers.groupby("edit", sort=False):
         by_item = frame.set_index("item")
@@ -130,149 +161,114 @@ def _chance(kind: str, baseline: _Answers) -> float | None:
     return float(np.mean(np.where(known > 1, 1 / known, 0.0))) if len(known) else None
 
 
-def _estimate(right: NDArray[np.bool_], level: float) -> Estimate:
-    low, high = wilson(int(right.sum()), len(right), level)
-    return Estimate(value=float(right.mean()), low=low, high=high)
+def _estimate(number: Contrast | Drop, p: float | None = None, p_corrected: float | None = None) -> Estimate:
+    value, low, high = astuple(number)
+    return Estimate(value=value, low=low, high=high, p=p, p_corrected=p_corrected)
 
 
-def _p(baseline: NDArray[np.bool_], right: NDArray[np.bool_]) -> float:
+def _p(baseline: Right, right: Right) -> float:
     return mcnemar_exact(int((baseline & ~right).sum()), int((~baseline & right).sum()))
 
 
-def _accuracy(plan: Plan, by_edit: ByEdit) -> tuple[Baseline, list[TaskUnderEdit]]:
-    baseline = by_edit[str(BASELINE)]
-    answered = [edit for edit in plan.edits if edit.edit in by_edit]
-    tests = {edit.edit: _p(baseline.right, by_edit[edit.edit].right) for edit in answered}
+def _cells(plan: Plan, task: _Task) -> Iterator[TaskUnderEdit]:
+    """The task under every edit that has answered all its items."""
+    baseline, scored = task.baseline, task.kind == "score"
+    answered = [edit for edit in plan.edits if edit.edit in task.by_edit]
+    tests = {edit.edit: _p(baseline.right, task.by_edit[edit.edit].right) for edit in answered if not scored}
     # The random controls are no hypotheses of the study: what is corrected for is how many edits were tried. An edit
     # that is still missing answers counts too, so that the correction is that of the finished evaluation.
-    own = [edit.edit for edit in answered if edit.random_of is None]
+    own = [edit.edit for edit in answered if edit.random_of is None and not scored]
     every = holm([*(tests[edit] for edit in own), *[1.0] * (len(plan.tried) - len(own))])
     corrected = dict(zip(own, every, strict=False))
-    cells = []
     for edit in answered:
-        edited = by_edit[edit.edit]
-        drop = paired_drop(baseline.right, edited.right, plan.level)
-        cells.append(
-            TaskUnderEdit(
-                edit=edit.edit,
-                result=_estimate(edited.right, plan.level),
-                change=Estimate(
-                    value=drop.drop,
-                    low=drop.low,
-                    high=drop.high,
-                    p=tests[edit.edit],
-                    p_corrected=corrected.get(edit.edit),
-                ),
-                rates=edited.rates,
-                random=_random(edit, by_edit, plan.level),
-            )
+        edited = task.by_edit[edit.edit]
+        if scored:
+            change = _estimate(perplexity_ratio(baseline.scores, edited.scores, baseline.tokens, task.level))
+        else:
+            change = _estimate(task.drop(edit.edit), tests[edit.edit], corrected.get(edit.edit))
+        yield TaskUnderEdit(
+            edit=edit.edit,
+            result=_estimate(task.result(edited)),
+            change=change,
+            rates=Rates(nonfinite=edited.rates.nonfinite) if scored else edited.rates,
+            random=_random(task, edit),
         )
-    return Baseline(result=_estimate(baseline.right, plan.level), rates=baseline.rates), cells
 
 
-def _random(edit: EditedModel, by_edit: ByEdit, level: float) -> RandomControls | None:
-    drawn = [by_edit[control].right for control in edit.randoms if control in by_edit]
+def _random(task: _Task, edit: EditedModel) -> RandomControls | None:
+    drawn = task.randoms(edit)
     if not drawn:
         return None
-    accuracies = [float(right.mean()) for right in drawn]
-    beyond = beyond_random(by_edit[edit.edit].right, np.stack(drawn), level)
-    return RandomControls(
-        draws=len(drawn),
-        mean=float(np.mean(accuracies)),
-        lowest=min(accuracies),
-        highest=max(accuracies),
-        drop=float(by_edit[str(BASELINE)].right.mean() - np.mean(accuracies)),
-        beyond=Estimate(value=beyond.value, low=beyond.low, high=beyond.high),
-    )
+    values = [task.result(answers).value for answers in drawn]
+    mean, ends = float(np.mean(values)), {"lowest": min(values), "highest": max(values)}
+    if task.kind == "score":
+        return RandomControls(draws=len(drawn), mean=mean, **ends)
+    beyond = beyond_random(task.by_edit[edit.edit].right, np.stack([answers.right for answers in drawn]), task.level)
+    drop = float(task.baseline.right.mean() - np.mean(values))
+    return RandomControls(draws=len(drawn), mean=mean, **ends, drop=drop, beyond=_estimate(beyond))
 
 
-def _score(plan: Plan, by_edit: ByEdit) -> tuple[Baseline, list[TaskUnderEdit]]:
-    baseline, level = by_edit[str(BASELINE)], plan.level
-    own = perplexity(baseline.scores, baseline.tokens, level)
-    cells = []
-    for edit in plan.edits:
-        if edit.edit not in by_edit:
-            continue
-        edited = by_edit[edit.edit]
-        value = perplexity(edited.scores, edited.tokens, level)
-        ratio = perplexity_ratio(baseline.scores, edited.scores, baseline.tokens, level)
-        drawn = [
-            perplexity(by_edit[control].scores, by_edit[control].tokens, level).value
-            for control in edit.randoms
-            if control in by_edit
-        ]
-        random = None
-        if drawn:
-            random = RandomControls(draws=len(drawn), mean=float(np.mean(drawn)), lowest=min(drawn), highest=max(drawn))
-        cells.append(
-            TaskUnderEdit(
-                edit=edit.edit,
-                result=Estimate(value=value.value, low=value.low, high=value.high),
-                change=Estimate(value=ratio.value, low=ratio.low, high=ratio.high),
-                rates=Rates(nonfinite=edited.rates.nonfinite),
-                random=random,
-            )
-        )
-    result = Estimate(value=own.value, low=own.low, high=own.high)
-    return Baseline(result=result, tokens=int(baseline.tokens.sum())), cells
+def _with_skill(plan: Plan, complete: Mapping[str, _Task]) -> tuple[_Task, list[_Task]] | None:
+    """The skill and the controls that are answered; None where the skill has no accuracy yet."""
+    skill = complete.get(plan.skill or "")
+    if skill is None or skill.kind == "score":
+        return None
+    return skill, [task for task in complete.values() if task is not skill and task.kind != "score"]
 
 
-def _drop(by_edit: ByEdit, edit: str, level: float, part: slice = slice(None)) -> Drop:
-    return paired_drop(by_edit[str(BASELINE)].right[part], by_edit[edit].right[part], level)
-
-
-def _selectivity(plan: Plan, complete: Mapping[str, ByEdit]) -> list[Selectivity]:
+def _selectivity(plan: Plan, complete: Mapping[str, _Task]) -> list[Selectivity]:
     """The drop on the skill minus the drop on every control, for every edit and random control."""
-    skill = plan.skill
-    if skill is None or skill not in complete or plan.tasks[skill] == "score":
+    if (tasks := _with_skill(plan, complete)) is None:
         return []
-    contrasts = []
-    for control, answers in complete.items():
-        if control == skill or plan.tasks[control] == "score":
-            continue
-        for edit in (edit.edit for edit in plan.edits):
-            if edit in answers and edit in complete[skill]:
-                contrast = difference_of_drops(
-                    _drop(complete[skill], edit, plan.level), _drop(answers, edit, plan.level)
-                )
-                difference = Estimate(value=contrast.value, low=contrast.low, high=contrast.high)
-                contrasts.append(Selectivity(edit=edit, skill=skill, control=control, difference=difference))
-    return contrasts
+    skill, controls = tasks
+    return [
+        Selectivity(
+            edit=edit.edit,
+            skill=skill.name,
+            control=control.name,
+            difference=_estimate(difference_of_drops(skill.drop(edit.edit), control.drop(edit.edit))),
+        )
+        for control in controls
+        for edit in plan.edits
+        if edit.edit in control.by_edit and edit.edit in skill.by_edit
+    ]
 
 
-def _choice(plan: Plan, complete: Mapping[str, ByEdit]) -> Choice | None:
+def _choice(plan: Plan, complete: Mapping[str, _Task]) -> Choice | None:
     """The edit that the validation items choose, and what the test items say of it."""
-    skill, share, level = plan.skill, plan.validation, plan.level
-    if share is None or skill is None or skill not in complete or plan.tasks[skill] == "score":
+    share = plan.validation
+    if share is None or (tasks := _with_skill(plan, complete)) is None:
         return None
-    there = {task: len(by_edit[str(BASELINE)].right) for task, by_edit in complete.items()}
+    skill, controls = tasks
+    sizes = {name: len(task.baseline.right) for name, task in complete.items()}
     # One item is not two parts.
-    controls = [t for t in complete if t != skill and plan.tasks[t] != "score" and there[t] > 1]
+    controls = [control for control in controls if sizes[control.name] > 1]
     # Items stand in seeded order, so that the first of them are a random part. Neither part is empty.
-    ahead = {task: min(math.ceil(share * there[task]), there[task] - 1) for task in (skill, *controls)}
-    candidates = [edit for edit in plan.tried if all(edit.edit in complete[task] for task in (skill, *controls))]
-    if not candidates or there[skill] < 2:
+    ahead = {task.name: min(math.ceil(share * sizes[task.name]), sizes[task.name] - 1) for task in (skill, *controls)}
+    candidates = [edit for edit in plan.tried if all(edit.edit in task.by_edit for task in (skill, *controls))]
+    if not candidates or sizes[skill.name] < 2:
         return None
 
-    def validation(edit: EditedModel, task: str) -> Fraction:
+    def validation(edit: EditedModel, task: _Task) -> Fraction:
         # Exact, so that a tie is one whatever the controls' numbers of items.
-        return Fraction(int(complete[task][edit.edit].right[: ahead[task]].sum()), ahead[task])
+        return Fraction(int(task.by_edit[edit.edit].right[: ahead[task.name]].sum()), ahead[task.name])
 
     def order(edit: EditedModel) -> tuple[Fraction, Fraction, float, float]:
         kept = sum((validation(edit, task) for task in controls), Fraction(0))
         return validation(edit, skill), kept, -abs(edit.factor - 1), -edit.share
 
     chosen = max(candidates, key=order)
-    test = slice(ahead[skill], None)
-    baseline, edited = (complete[skill][edit].right for edit in (str(BASELINE), chosen.edit))
-    drop = _drop(complete[skill], chosen.edit, level, test)
-    drawn = [complete[skill][control].right[test] for control in chosen.randoms if control in complete[skill]]
-    drops = {task: _drop(complete[task], chosen.edit, level, slice(ahead[task], None)) for task in controls}
+    first, test = slice(ahead[skill.name]), slice(ahead[skill.name], None)
+    baseline, edited = skill.baseline.right, skill.by_edit[chosen.edit].right
+    random = None
+    if drawn := [answers.right[test] for answers in skill.randoms(chosen)]:
+        beyond = beyond_random(edited[test], np.stack(drawn), plan.level)
+        random = RandomGain(draws=len(drawn), accuracy=float(np.mean(drawn)), gain_beyond=_gain(beyond))
     return Choice(
-        skill=skill,
+        skill=skill.name,
         rule=RULE,
-        validation_items=ahead[skill],
-        test_items=len(baseline) - ahead[skill],
+        validation_items=ahead[skill.name],
+        test_items=len(baseline) - ahead[skill.name],
         candidates=tuple(
             Candidate(
                 edit=edit.edit,
@@ -282,27 +278,20 @@ def _choice(plan: Plan, complete: Mapping[str, ByEdit]) -> Choice | None:
             for edit in candidates
         ),
         chosen=chosen.edit,
-        baseline_validation=float(baseline[: ahead[skill]].mean()),
-        accuracy_validation=float(edited[: ahead[skill]].mean()),
+        baseline_validation=float(baseline[first].mean()),
+        accuracy_validation=float(edited[first].mean()),
         baseline_test=float(baseline[test].mean()),
         accuracy_test=float(edited[test].mean()),
-        gain=_gain(drop.drop, drop.low, drop.high, _p(baseline[test], edited[test])),
-        random=_random_gain(edited[test], drawn, level),
+        gain=_gain(skill.drop(chosen.edit, test), _p(baseline[test], edited[test])),
+        random=random,
         controls=tuple(
-            ControlDrop(task=task, drop=Estimate(value=drop.drop, low=drop.low, high=drop.high))
-            for task, drop in drops.items()
+            ControlDrop(task=task.name, drop=_estimate(task.drop(chosen.edit, slice(ahead[task.name], None))))
+            for task in controls
         ),
     )
 
 
-def _random_gain(edited: NDArray[np.bool_], drawn: Sequence[NDArray[np.bool_]], level: float) -> RandomGain | None:
-    if not drawn:
-        return None
-    beyond = beyond_random(edited, np.stack(drawn), level)
-    gain = _gain(beyond.value, beyond.low, beyond.high)
-    return RandomGain(draws=len(drawn), accuracy=float(np.mean(drawn)), gain_beyond=gain)
-
-
-def _gain(drop: float, low: float, high: float, p: float | None = None) -> Estimate:
+def _gain(drop: Contrast | Drop, p: float | None = None) -> Estimate:
     """A drop as a gain; 0.0 − 0.0 is 0.0, and −0.0 would read as a loss of nothing."""
-    return Estimate(value=0.0 - drop, low=0.0 - high, high=0.0 - low, p=p)
+    value, low, high = astuple(drop)
+    return Estimate(value=0.0 - value, low=0.0 - high, high=0.0 - low, p=p)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from lesion.report import wording
 from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Evaluation
@@ -13,9 +13,8 @@ from lesion.studies.isolation.evaluation import EditedModel, EvaluatedTask, Eval
 Along = Literal["keep", "factor"]
 
 
-@dataclass(frozen=True)
-class Stop:
-    """The edits at one place of a line: one, or its repeats."""
+class Stop(NamedTuple):
+    """The edits at one place of a line, one or its repeats; the place is NaN for an edit without a share."""
 
     at: float
     edits: tuple[EditedModel, ...]
@@ -23,16 +22,23 @@ class Stop:
 
 @dataclass(frozen=True)
 class Line:
-    """Edits of one method that differ in the share kept, or in the factor: what is drawn as one line.
-
-    Attributes:
-        method: name of the method, as in `Evaluation.methods`.
-    """
+    """Edits of one method that differ in the share kept, or in the factor; `method` as in `Evaluation.methods`."""
 
     label: str
     method: str
     along: Along
     stops: tuple[Stop, ...]
+
+    @property
+    def edits(self) -> list[EditedModel]:
+        """The edits of all stops."""
+        return [edit for stop in self.stops for edit in stop.edits]
+
+    @property
+    def kept(self) -> tuple[Stop, ...]:
+        """Along the factor the stops without pruning, where at least two are left: it would hide them on one axis."""
+        unpruned = tuple(stop for stop in self.stops if stop.at != 0)
+        return unpruned if self.along == "factor" and len(unpruned) > 1 else self.stops
 
 
 def along(edits: Iterable[EditedModel], name: Along) -> list[Line]:
@@ -64,23 +70,10 @@ def along(edits: Iterable[EditedModel], name: Along) -> list[Line]:
 
 
 def swept(edits: Sequence[EditedModel], name: Along) -> list[Line]:
-    """The lines along keep (or factor) that have at least two places, labelled by what differs among these.
-
-    Beside two or more factors that keep the weights, pruning is left out: on one axis it would hide the others.
-    """
-    within = {
-        edit.edit
-        for one in along(edits, name)
-        for stop in (_kept(one.stops) if name == "factor" else one.stops)
-        for edit in stop.edits
-        if len(_kept(one.stops) if name == "factor" else one.stops) > 1
-    }
-    return along([edit for edit in edits if edit.edit in within], name)
-
-
-def _kept(stops: tuple[Stop, ...]) -> tuple[Stop, ...]:
-    without = tuple(stop for stop in stops if stop.at != 0)
-    return without if len(without) > 1 else stops
+    """The lines along keep (or factor) that have at least two places, labelled by what differs among these."""
+    lines = [line for line in along(edits, name) if len(line.kept) > 1]
+    drawn = {edit.edit for line in lines for stop in line.kept for edit in stop.edits}
+    return along([edit for edit in edits if edit.edit in drawn], name)
 
 
 def comparable(evaluation: Evaluation, skill: EvaluatedTask, edits: Sequence[EditedModel]) -> list[EvaluatedTask]:
@@ -94,20 +87,15 @@ def comparable(evaluation: Evaluation, skill: EvaluatedTask, edits: Sequence[Edi
 
 def paths(edits: Sequence[EditedModel]) -> list[Line]:
     """Lines of the trade-off plot: every method along what varies most in it, the share kept or the factor."""
-    by_method: dict[str, list[EditedModel]] = {}
-    for edit in edits:
-        by_method.setdefault(edit.method_name, []).append(edit)
-    along_keep: list[EditedModel] = []
-    along_factor: list[EditedModel] = []
-    for group in by_method.values():
-        more = len({edit.factor for edit in group}) > len({edit.keep for edit in group})
-        (along_factor if more else along_keep).extend(group)
-    return along(along_keep, "keep") + along(along_factor, "factor")
+    groups: dict[Along, list[EditedModel]] = {"keep": [], "factor": []}
+    for method in dict.fromkeys(edit.method_name for edit in edits):
+        own = [edit for edit in edits if edit.method_name == method]
+        more_factors = len({edit.factor for edit in own}) > len({edit.keep for edit in own})
+        groups["factor" if more_factors else "keep"] += own
+    return [line for name, group in groups.items() for line in along(group, name)]
 
 
 def regimes(edits: Sequence[EditedModel]) -> dict[str, list[EditedModel]]:
     """`prune` (factors below 1) and `boost` (above 1), those that there are."""
-    groups: dict[str, list[EditedModel]] = {"prune": [], "boost": []}
-    for edit in edits:
-        groups["boost" if edit.boosts else "prune"].append(edit)
+    groups = {name: [edit for edit in edits if edit.boosts == (name == "boost")] for name in ("prune", "boost")}
     return {name: group for name, group in groups.items() if group}

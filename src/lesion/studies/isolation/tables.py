@@ -2,49 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from lesion.core.values import Estimate
 from lesion.report import wording
 from lesion.report.table import Column, Table, decimals
-from lesion.studies.isolation.evaluation import (
-    Baseline,
-    EditedModel,
-    EvaluatedTask,
-    Evaluation,
-    RandomControls,
-    TaskUnderEdit,
-)
+from lesion.studies.isolation.evaluation import Evaluation
 from lesion.studies.isolation.result import Isolation, IsolationSummary, Selected, selection_name
 
 Row = Mapping[str, Any]
 KINDS = {"generate": "generated", "choose": "multiple choice", "score": "running text"}
 SELECTION = ("method", "keep", "samples", "repeat", "label", "edit", "digest")
 MATRIX = ("block", "matrix", "selected", "total")
-OVERLAP = ("method", "keep", "samples", "repeats", "mean", "low", "high", "chance")
+OVERLAP = ("method", "keep", "samples", "repeats", "mean", "low", "high", "chance", "iou")
+TASK = ("task", "role", "kind", "items", "chance")
 EDIT = (
     *("edit", "label", "method", "keep", "samples", "repeat", "factor", "random_of", "seed"),
     *("selected", "total", "share", "achieved"),
 )
-TASK = ("task", "role", "kind", "items", "chance")
-CELL = (
+RATES = ("truncated", "looped", "unparsed", "nonfinite")
+EVALUATION = (
+    *TASK,
+    *EDIT,
     *("accuracy", "low", "high", "drop", "drop_low", "drop_high", "p", "p_corrected"),
-    *("truncated", "looped", "unparsed", "nonfinite", "perplexity", "ratio", "ratio_low", "ratio_high"),
+    *RATES,
+    *("perplexity", "ratio", "ratio_low", "ratio_high"),
+    *("random_draws", "random_accuracy", "random_perplexity", "random_lowest", "random_highest", "random_drop"),
+    *("random_beyond", "random_beyond_low", "random_beyond_high"),
+    *("baseline_accuracy", "baseline_perplexity", "baseline_low", "baseline_high"),
+    *(f"baseline_{rate}" for rate in RATES),
 )
-RANDOM = ("draws", "accuracy", "perplexity", "lowest", "highest", "drop", "beyond", "beyond_low", "beyond_high")
-BASELINE = ("accuracy", "perplexity", "low", "high", "truncated", "looped", "unparsed", "nonfinite")
-WEIGHTS = Column("selected", "Weights")
+
+
+def _columns(*, number: bool = True, **titles: str) -> list[Column]:
+    """Columns that show a value as it is, by their keys."""
+    return [Column(key, title, number=number) for key, title in titles.items()]
+
+
+def _normalized(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Nested values as columns named by their paths; an estimate is `change`, `change_low`, `change_high`, …"""
+    return pd.json_normalize(rows, sep="_").rename(columns=lambda name: name.removesuffix("_value"))
 
 
 def matrices(isolation: Isolation) -> Table:
     """One row per selection and matrix, with the share selected in 0…1: `selections.csv`."""
     rows = [
-        _selection(selection)
-        | {name: getattr(matrix, name) for name in MATRIX}
-        | {"share": matrix.selected / matrix.total if matrix.total else None}
+        _selection(selection) | matrix.model_dump() | {"share": matrix.share}
         for selection in isolation.selections
         for matrix in selection.matrices
     ]
@@ -53,14 +59,16 @@ def matrices(isolation: Isolation) -> Table:
     return Table("selections", frame.astype(whole))
 
 
-def _selection(selection: Selected) -> dict[str, Any]:
-    return {name: getattr(selection, name) for name in SELECTION if name != "edit"} | {"edit": selection.file}
+def _selection(selection: Selected) -> dict[str, object]:
+    return selection.model_dump(exclude={"matrices", "file"}) | {"edit": selection.file}
 
 
 def selections(isolation: Isolation) -> Table:
-    """One row per selection."""
+    """One row per selection, with the mean overlap of its repeats."""
+    agreements = {(pair.method, pair.keep, pair.samples): pair.mean.value for pair in isolation.agreements}
     rows = [
         {"name": name, "selected": selection.selected, "total": selection.total, "share": selection.share}
+        | {"overlap": agreements.get((selection.method, selection.keep, selection.samples))}
         | _selection(selection)
         for name, selection in zip(isolation.names, isolation.selections, strict=True)
     ]
@@ -70,63 +78,38 @@ def selections(isolation: Isolation) -> Table:
         (
             Column("name", "Selection", number=False),
             Column("keep", "Keep", wording.keep),
-            Column("samples", "Texts"),
-            Column("repeat", "Repeat"),
-            Column("selected", "Selected"),
-            Column("total", "Of"),
+            *_columns(samples="Texts", repeat="Repeat", selected="Selected", total="Of"),
             Column("share", "Share", lambda share: wording.percent(share, 3)),
+            Column("overlap", "Overlap of repeats", decimals(2)),
             Column("edit", "File", number=False),
         ),
-        title="The selections",
+        title=f"{isolation.model} · selected for {isolation.study.skill}",
         caption="Per block and matrix, unrounded: selections.csv.",
     )
 
 
 def texts(isolation: Isolation) -> Table:
     """One row per data set and draw of calibration texts."""
-    return Table(
-        "",
-        pd.DataFrame([entry.model_dump() for entry in isolation.texts]),
-        (
-            Column("data", "Data", number=False),
-            Column("role", "Role", number=False),
-            Column("style", "Style", number=False),
-            Column("samples", "Texts drawn"),
-            Column("repeat", "Repeat"),
-            Column("texts", "Distinct texts"),
-            Column("tokens", "Tokens"),
-            Column("cut", "Cut to the context"),
-        ),
-        title="Calibration texts",
-    )
+    names = _columns(number=False, data="Data", role="Role", style="Style")
+    counts = _columns(samples="Texts drawn", repeat="Repeat", texts="Distinct texts", tokens="Tokens")
+    frame = pd.DataFrame([entry.model_dump() for entry in isolation.texts])
+    return Table("", frame, (*names, *counts, Column("cut", "Cut to the context")), title="Calibration texts")
 
 
 def coverage(isolation: Isolation) -> Table:
     """What was not scored, by name and reason; what was, summed up by kind of matrix."""
-    rows: list[dict[str, Any]] = [
-        {"name": entry.name, "scored": "no", "reason": entry.reason, "matrices": 1, "weights": entry.weights}
+    rows = [
+        (entry.kind if entry.scored else entry.name, "yes" if entry.scored else "no", entry.reason, 1, entry.weights)
         for entry in isolation.coverage
-        if not entry.scored
     ]
-    kinds: dict[str, list[int]] = {}
-    for entry in isolation.coverage:
-        if entry.scored:
-            counts = kinds.setdefault(entry.kind, [0, 0])
-            counts[0] += 1
-            counts[1] += entry.weights
-    rows += [
-        {"name": kind, "scored": "yes", "reason": "", "matrices": count, "weights": weights}
-        for kind, (count, weights) in kinds.items()
-    ]
+    names = ["name", "scored", "reason", "matrices", "weights"]
+    frame = pd.DataFrame(rows, columns=names).sort_values("scored", kind="stable")
     return Table(
         "",
-        pd.DataFrame(rows),
+        frame.groupby(names[:3], sort=False, as_index=False).sum(),
         (
-            Column("name", "Parameter or kind of matrix", number=False),
-            Column("scored", "Scored", number=False),
-            Column("reason", "Why not", number=False),
-            Column("matrices", "Matrices"),
-            Column("weights", "Weights"),
+            *_columns(number=False, name="Parameter or kind of matrix", scored="Scored", reason="Why not"),
+            *_columns(matrices="Matrices", weights="Weights"),
         ),
         title="Coverage",
     )
@@ -135,25 +118,24 @@ def coverage(isolation: Isolation) -> Table:
 def overlap(isolation: Isolation) -> Table:
     """One row per method, keep and number of samples; `iou` lists the pairs with spaces between: `overlap.csv`."""
     rows = [
-        {"method": one.method, "keep": one.keep, "samples": one.samples, "repeats": one.repeats}
-        | {"mean": one.mean.value, "low": one.mean.low, "high": one.mean.high, "chance": one.chance}
-        | {"iou": " ".join("nan" if pair is None else f"{pair:.6g}" for pair in one.iou)}
-        for one in isolation.overlaps
+        overlap.model_dump(exclude={"mean"})
+        | {"mean": overlap.mean.value, "low": overlap.mean.low, "high": overlap.mean.high}
+        | {"iou": " ".join("nan" if pair is None else f"{pair:.6g}" for pair in overlap.iou)}
+        for overlap in isolation.overlaps
     ]
     return Table(
         "overlap" if rows else "",
-        pd.DataFrame(rows, columns=[*OVERLAP, "iou"]),
+        pd.DataFrame(rows, columns=list(OVERLAP)),
         (
             Column("method", "Selection", row=lambda row: selection_name(row["method"], row["keep"]), number=False),
-            Column("samples", "Texts"),
-            Column("repeats", "Repeats"),
+            *_columns(samples="Texts", repeats="Repeats"),
             Column("mean", "Mean IoU", row=_mean_text),
             Column("iou", "Pairs", row=_pairs_text, number=False),
             Column("chance", "By chance", decimals(3)),
         ),
         title="Overlap of repeats",
-        caption="Brackets: the interval of the mean by the jackknife over repeats, from three repeats on. Pairs: those"
-        " that agree least and most.",
+        caption="Brackets: jackknife interval of the mean, from three repeats on. Pairs: those that agree least and"
+        " most.",
     )
 
 
@@ -173,79 +155,52 @@ def evaluation(summary: IsolationSummary) -> Table:
 
     Accuracies, drops and rates in 0…1; missing where not known or not of that kind of task.
     """
-    found = summary.evaluation
+    if summary.evaluation is None:
+        return Table("evaluation", pd.DataFrame(columns=EVALUATION))
+    measured = _measured(summary.evaluation)
+    scored = measured["kind"] == "score"
+    frame = measured.rename(columns=lambda name: re.sub(r"result_|rates_|change_(?=p)", "", name))
+    frame = frame.rename(columns={"random_low": "random_lowest", "random_high": "random_highest"})
+    for result, change, own in (("accuracy", "drop", ~scored), ("perplexity", "ratio", scored)):
+        of = {result: "result", f"random_{result}": "random", f"baseline_{result}": "baseline_result"}
+        of |= {change: "change", f"{change}_low": "change_low", f"{change}_high": "change_high"}
+        frame = frame.assign(**{name: measured[entry].where(own) for name, entry in of.items()})
+    return Table("evaluation", frame[list(EVALUATION)])
+
+
+def _measured(evaluation: Evaluation) -> pd.DataFrame:
+    """A row per task and edit: what both are, what was measured, and the baseline (columns as in `_normalized`)."""
     rows = [
-        _task_row(task) | _edit_row(found.by_edit[cell.edit]) | _cell_row(task, cell)
-        for task in (found.tasks if found else ())
+        task.model_dump(include=set(TASK))
+        | {name: getattr(evaluation.by_edit[cell.edit], name) for name in EDIT}
+        | {"task": task.name, "baseline": task.baseline.model_dump()}
+        | cell.model_dump(exclude={"random"})
+        | {"random": {} if cell.random is None else cell.random.model_dump()}
+        for task in evaluation.tasks
         for cell in task.cells
-        if found is not None
     ]
-    added = [*(f"random_{name}" for name in RANDOM), *(f"baseline_{name}" for name in BASELINE)]
-    return Table("evaluation", pd.DataFrame(rows, columns=[*TASK, *EDIT, *CELL, *added]))
-
-
-def _task_row(task: EvaluatedTask) -> dict[str, Any]:
-    return {"task": task.name} | {name: getattr(task, name) for name in TASK[1:]}
-
-
-def _edit_row(edit: EditedModel) -> dict[str, Any]:
-    return {name: getattr(edit, name) for name in EDIT}
-
-
-def _cell_row(task: EvaluatedTask, cell: TaskUnderEdit) -> dict[str, Any]:
-    change = "ratio" if task.scored else "drop"
-    random = _random_row(task, cell.random)
-    return (
-        _result_row(task, cell.result)
-        | _estimate_row(change, cell.change)
-        | {"p": cell.change.p, "p_corrected": cell.change.p_corrected}
-        | cell.rates.model_dump()
-        | {f"random_{name}": value for name, value in random.items()}
-        | {f"baseline_{name}": value for name, value in _baseline_row(task, task.baseline).items()}
-    )
-
-
-def _result_row(task: EvaluatedTask, result: Estimate) -> dict[str, Any]:
-    return {"perplexity" if task.scored else "accuracy": result.value, "low": result.low, "high": result.high}
-
-
-def _estimate_row(name: str, estimate: Estimate) -> dict[str, Any]:
-    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-
-
-def _random_row(task: EvaluatedTask, random: RandomControls | None) -> dict[str, Any]:
-    if random is None:
-        return {}
-    mean = {"perplexity" if task.scored else "accuracy": random.mean}
-    own = {"draws": random.draws, "lowest": random.lowest, "highest": random.highest, "drop": random.drop}
-    return own | mean | _estimate_row("beyond", random.beyond)
-
-
-def _baseline_row(task: EvaluatedTask, baseline: Baseline) -> dict[str, Any]:
-    return _result_row(task, baseline.result) | baseline.rates.model_dump()
+    named = {"random_mean": "random", "random_lowest": "random_low", "random_highest": "random_high"}
+    frame = _normalized(rows).rename(columns=named)
+    estimates = ("result", "change", "random", "random_beyond", "baseline_result")
+    paths = [f"{name}{end}" for name in estimates for end in ("", "_low", "_high")]
+    paths += [f"{of}rates_{rate}" for of in ("", "baseline_") for rate in RATES]
+    paths += ["change_p", "change_p_corrected", "random_draws", "random_drop"]
+    return frame.reindex(columns=[*TASK, *EDIT, *paths])
 
 
 def cells(evaluation: Evaluation) -> Table:
     """Every task under every edit that is no random control and has a finite result, as the page shows them."""
-    rows: list[dict[str, Any]] = []
-    for task in evaluation.tasks:
-        for edit in evaluation.tried:
-            effect = task.effects.get(edit.edit)
-            if effect is None:
-                continue
-            random = effect.random
-            rows.append(
-                {"task": task.name, "method": edit.method_name, "repeat": edit.repeat, "keep": edit.keep}
-                | {"factor": edit.factor, "achieved": edit.achieved, "selected": edit.selected, "scored": task.scored}
-                | _estimate_row("result", effect.result) | _estimate_row("change", effect.change)
-                | {"random": random and random.mean, "random_low": random and random.lowest}
-                | {"random_high": random and random.highest}
-                | _estimate_row("beyond", random.beyond if random else Estimate(value=None))
-                | {"p": effect.change.p, "p_corrected": effect.change.p_corrected} | effect.rates.model_dump()
-            )  # fmt: skip
-    frame = pd.DataFrame(rows)
-    nonfinite = bool(rows) and bool(frame["nonfinite"].fillna(0).any())
-    percent = wording.percent
+    measured = _measured(evaluation)
+    methods = [evaluation.by_edit[edit].method_name for edit in measured["edit"]]
+    frame = measured.assign(method=methods)[measured["random_of"].isna() & measured["result"].notna()]
+    nonfinite = frame["rates_nonfinite"].astype(float).any()
+    broken = [
+        f"{task.name} under {edit.name}"
+        for task in evaluation.tasks
+        for edit in evaluation.tried
+        if edit.edit in task.broken
+    ]
+    left_out = f"Left out, since the result is not a finite number: {'; '.join(broken)}. " if broken else ""
     return Table(
         "",
         frame,
@@ -254,31 +209,26 @@ def cells(evaluation: Evaluation) -> Table:
             Column("method", "Method", number=False, row=_method_text),
             Column("keep", "Keep", lambda keep: wording.DASH if keep is None else wording.keep(keep)),
             Column("factor", "Factor", row=_factor_text),
-            Column("result", "Result", row=lambda row: _number_text(row, "result")),
+            Column("result", "Result", row=lambda row: _result_text(row, "result")),
             Column("change", "Drop or ratio", row=_change_text),
-            Column("random", "Random", row=lambda row: _number_text(row, "random")),
-            Column("beyond", "Beyond random", row=_beyond_text),
-            Column("p_corrected", "p corrected", wording.p_value),
-            Column("p", "p", wording.p_value),
-            Column("truncated", "Truncated", row=lambda row: wording.truncated(row["truncated"], row["looped"])),
-            Column("unparsed", "Unparsed", percent),
-            *([Column("nonfinite", "Not finite", percent)] if nonfinite else []),
-            WEIGHTS,
+            Column("random", "Random", row=lambda row: _result_text(row, "random")),
+            Column("random_beyond", "Beyond random", row=lambda row: _points_text(row, "random_beyond")),
+            Column("change_p_corrected", "p corrected", wording.p_value),
+            Column("change_p", "p", wording.p_value),
+            _truncated("rates"),
+            Column("rates_unparsed", "Unparsed", wording.percent),
+            *([Column("rates_nonfinite", "Not finite", wording.percent)] if nonfinite else []),
+            Column("selected", "Weights"),
         ),
         title="Every task under every edit",
-        caption=_broken(evaluation),
+        caption=f"{left_out}The same numbers, unrounded and with every random draw: evaluation.csv.",
     )
 
 
-def _broken(evaluation: Evaluation) -> str:
-    broken = [
-        f"{task.name} under {edit.name}"
-        for task in evaluation.tasks
-        for edit in evaluation.tried
-        if edit.edit in task.broken
-    ]
-    text = "The same numbers, unrounded and with every random draw: evaluation.csv."
-    return f"Left out, since the result is not a finite number: {'; '.join(broken)}. {text}" if broken else text
+def _truncated(rates: str) -> Column:
+    """The column of truncated answers, from the columns RATES_truncated and RATES_looped."""
+    key, looped = f"{rates}_truncated", f"{rates}_looped"
+    return Column(key, "Truncated", row=lambda row: wording.truncated(row[key], row[looped]))
 
 
 def _method_text(row: Row) -> str:
@@ -290,46 +240,49 @@ def _factor_text(row: Row) -> str:
     return text if reached is None or abs(reached - row["factor"]) <= 1e-6 else f"{text} ({reached:.6g} reached)"
 
 
-def _number_text(row: Row, name: str) -> str:
-    """An accuracy in percent or a perplexity, with its interval or ends."""
-    value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
-    if value is None:
+def _points_text(row: Row, name: str) -> str:
+    """`68.0 [64.0, 72.0]`: a share of 1 in points with its interval; a dash where it is not known."""
+    if row[name] is None:
         return wording.DASH
-    if row["scored"]:
-        return f"{wording.perplexity(value)} {wording.plain_interval(low, high)}".rstrip()
-    return f"{wording.points(value)} {wording.interval(low, high)}".rstrip()
+    return f"{wording.points(row[name])} {wording.interval(row[f'{name}_low'], row[f'{name}_high'])}".rstrip()
+
+
+def _result_text(row: Row, name: str) -> str:
+    """An accuracy in percent or a perplexity, with its interval or ends."""
+    if row["kind"] != "score" or row[name] is None:
+        return _points_text(row, name)
+    interval = wording.plain_interval(row[f"{name}_low"], row[f"{name}_high"])
+    return f"{wording.perplexity(row[name])} {interval}".rstrip()
 
 
 def _change_text(row: Row) -> str:
-    if row["change"] is not None and row["scored"]:
-        return f"×{row['change']:.3f} {wording.plain_interval(row['change_low'], row['change_high'])}".rstrip()
-    return _number_text(dict(row) | {"scored": False}, "change")
-
-
-def _beyond_text(row: Row) -> str:
-    return _number_text(dict(row) | {"scored": False}, "beyond")
+    if row["kind"] != "score" or row["change"] is None:
+        return _points_text(row, "change")
+    return f"×{row['change']:.3f} {wording.plain_interval(row['change_low'], row['change_high'])}".rstrip()
 
 
 def unedited(evaluation: Evaluation, *, loops: bool) -> Table:
     """The unedited model on every task; `loops`: whether answers were ended in loops."""
     rows = [
-        {"task": task.name, "role": task.role, "kind": KINDS.get(task.kind, task.kind), "items": task.items}
-        | {"scored": task.scored, "chance": task.chance, "informative": task.informative}
-        | _estimate_row("result", task.baseline.result) | task.baseline.rates.model_dump()
+        task.model_dump(exclude={"cells"})
+        | {"uninformative": task.role == "control" and not task.scored and not task.informative}
         for task in evaluation.tasks
-    ]  # fmt: skip
+    ]
+
+    def chance(row: Row) -> str:
+        return wording.percent(row["chance"], 0) + (", uninformative" if row["uninformative"] else "")
+
     return Table(
         "",
-        pd.DataFrame(rows),
+        _normalized(rows),
         (
-            Column("task", "Task", number=False),
-            Column("role", "Role", number=False),
-            Column("kind", "Kind", number=False),
+            *_columns(number=False, name="Task", role="Role"),
+            Column("kind", "Kind", lambda kind: KINDS.get(kind, str(kind)), number=False),
             Column("items", "Items"),
-            Column("result", "Unedited", row=lambda row: _number_text(row, "result")),
-            Column("chance", "Chance", row=_chance_text),
-            Column("truncated", "Truncated", row=lambda row: wording.truncated(row["truncated"], row["looped"])),
-            Column("unparsed", "Unparsed", wording.percent),
+            Column("baseline_result", "Unedited", row=lambda row: _result_text(row, "baseline_result")),
+            Column("chance", "Chance", row=chance),
+            _truncated("baseline_rates"),
+            Column("baseline_rates_unparsed", "Unparsed", wording.percent),
         ),
         title="The unedited model",
         caption="The unedited model: accuracy in %, or perplexity of running text. Truncated: the answer hit the token"
@@ -337,33 +290,19 @@ def unedited(evaluation: Evaluation, *, loops: bool) -> Table:
     )
 
 
-def _chance_text(row: Row) -> str:
-    known = wording.percent(row["chance"], 0)
-    unable = row["role"] == "control" and not row["scored"] and not row["informative"]
-    return f"{known}, uninformative" if unable else known
-
-
 def selectivity(evaluation: Evaluation) -> Table:
     """The drop on the skill minus the drop on every control, of every edit that is no random control."""
-    tried = {edit.edit for edit in evaluation.tried}
-    rows = [
-        {"edit": evaluation.name_of(one.edit), "skill": one.skill, "control": one.control, "scored": False}
-        | _estimate_row("difference", one.difference)
-        for one in evaluation.selectivity
-        if one.edit in tried
-    ]
+    names = {edit.edit: edit.name for edit in evaluation.tried}
+    rows = [entry.model_dump() | {"edit": names[entry.edit]} for entry in evaluation.selectivity if entry.edit in names]
     return Table(
         "",
-        pd.DataFrame(rows),
+        _normalized(rows),
         (
-            Column("edit", "Edit", number=False),
-            Column("skill", "Skill", number=False),
-            Column("control", "Control", number=False),
-            Column("difference", "Difference", row=lambda row: _number_text(row, "difference")),
+            *_columns(number=False, edit="Edit", skill="Skill", control="Control"),
+            Column("difference", "Difference", row=lambda row: _points_text(row, "difference")),
         ),
         title="Skill against control",
-        caption="The drop on the skill minus the drop on the control, in percentage points. Above 0: the skill loses"
-        " more.",
+        caption="Drop on the skill minus drop on the control, in percentage points. Above 0: the skill loses more.",
     )
 
 
@@ -371,9 +310,9 @@ def candidates(evaluation: Evaluation) -> Table:
     """The edits among which one was chosen on validation items."""
     choice = evaluation.choice
     rows = [
-        {"edit": evaluation.name_of(one.edit), "accuracy": one.accuracy, "mean_control": one.mean_control}
-        | {"chosen": "chosen" if choice and one.edit == choice.chosen else ""}
-        for one in (choice.candidates if choice else ())
+        candidate.model_dump() | {"edit": evaluation.name_of(candidate.edit), "chosen": candidate.edit == choice.chosen}
+        for candidate in (choice.candidates if choice else ())
+        if choice is not None
     ]
     return Table(
         "",
@@ -382,7 +321,7 @@ def candidates(evaluation: Evaluation) -> Table:
             Column("edit", "Edit", number=False),
             Column("accuracy", "Accuracy, validation", wording.percent),
             Column("mean_control", "Mean of controls", wording.percent),
-            Column("chosen", "Chosen", number=False),
+            Column("chosen", "Chosen", lambda chosen: "chosen" if chosen else "", number=False),
         ),
         title="Candidates",
         caption=f"On {choice.validation_items} validation items of {choice.skill}. {choice.rule}" if choice else "",

@@ -18,11 +18,7 @@ from lesion.studies.overlay.summary import summarise
 
 @dataclass(frozen=True)
 class OverlayResult:
-    """Several studies compared, model by model.
-
-    Attributes:
-        summary: the numbers, as in `summary.json`.
-    """
+    """Several studies compared, model by model; `summary`: the numbers, as in `summary.json`."""
 
     summary: OverlaySummary
 

@@ -40,35 +40,36 @@ def profile_chart(model: ModelProfiles, profile: Profile, *, last: bool = True) 
         profile: the numbers.
         last: whether it stands at the bottom of its panel, where the axis of blocks has a title.
     """
-    frame = _rows(profile)
-    blocks = model.blocks
+    frame, blocks = _rows(profile), model.blocks
     across = Axis("block" if last else "", blocks[0] - 0.6, blocks[-1] + 0.6, whole=True)
-    upright = Axis("", *_range(profile))
+    upright = Axis("", *_range(frame, profile))
     colour = theme.tone(KINDS[profile.kind][0])
+    # A rectangle per block and profile that calls it critical.
+    critical = pd.Series([block for each in model.profiles for block in each.critical], dtype=float)
+    shade = alt.Chart(pd.DataFrame({"from": critical - 0.5, "to": critical + 0.5}))
+    layers = [
+        shade.mark_rect(color=theme.SOFT, opacity=0.12).encode(x=plots.x(across, "from"), x2=alt.X2(field="to")),
+    ]
     base = alt.Chart(frame).encode(x=plots.x(across), y=plots.y(upright))
-    layers = [_shade(model, across)]
     if profile.ranked:
-        column = alt.Chart(frame).encode(
-            x=plots.x(across, "left"), x2=alt.X2(field="right"), y=plots.y(upright, "zero"), y2=alt.Y2(field="y")
-        )
-        strength = alt.condition("datum.critical", alt.value(1.0), alt.value(0.6))
-        layers += [
-            alt.Chart(pd.DataFrame({"y": [0.0]})).mark_rule(strokeWidth=1).encode(y=plots.y(upright)),
-            column.mark_rect(color=colour).encode(opacity=strength),
-        ]
+        column = alt.Chart(frame).mark_rect(color=colour).encode(
+            x=plots.x(across, "left"), x2=alt.X2(field="right"), y=plots.y(upright, "zero"), y2=alt.Y2(field="y"),
+            opacity=alt.condition("datum.critical", alt.value(1.0), alt.value(0.6)),
+        )  # fmt: skip
+        layers += [alt.Chart(pd.DataFrame({"y": [0.0]})).mark_rule(strokeWidth=1).encode(y=plots.y(upright)), column]
     else:
         layers += [base.mark_line(color=colour), base.mark_point(color=colour)]
-    whiskers = frame.dropna(subset=["low", "high"])
-    if len(whiskers):
-        reach = alt.Chart(whiskers).mark_rule(color=theme.INK, opacity=0.75)
-        layers.append(reach.encode(x=plots.x(across), y=plots.y(upright, "low"), y2=alt.Y2(field="high")))
-    missing = [block for block in blocks if block not in profile.blocks]
-    if missing:
-        absent = alt.Chart(pd.DataFrame({"x": missing})).mark_text(text=wording.DASH, color=theme.SOFT)
-        layers.append(absent.encode(x=plots.x(across), y=alt.value(HEIGHT / 2)))
-    pointed = alt.Chart(frame).mark_rect(opacity=0)
-    tip = alt.Tooltip(field="tip", type="nominal", title=" ")
-    layers.append(pointed.encode(x=plots.x(across, "from"), x2=alt.X2(field="to"), tooltip=tip))
+    reach = alt.Chart(frame.dropna(subset=["low", "high"])).mark_rule(color=theme.INK, opacity=0.75)
+    missing = pd.DataFrame({"x": [block for block in blocks if block not in profile.blocks]})
+    absent = alt.Chart(missing).mark_text(text=wording.DASH, color=theme.SOFT)
+    layers += [
+        reach.encode(x=plots.x(across), y=plots.y(upright, "low"), y2=alt.Y2(field="high")),
+        absent.encode(x=plots.x(across), y=alt.value(HEIGHT / 2)),
+        alt.Chart(frame).mark_rect(opacity=0).encode(
+            x=plots.x(across, "from"), x2=alt.X2(field="to"),
+            tooltip=alt.Tooltip(field="tip", type="nominal", title=" "),
+        ),
+    ]  # fmt: skip
     lines = textwrap.wrap(wording.printable(f"{_name(model, profile)} ({UNITS[profile.unit]})"), LINE)
     title = alt.TitleParams(lines, fontSize=12, offset=6, frame="bounds")
     return alt.layer(*layers).properties(height=HEIGHT, title=title)
@@ -82,41 +83,26 @@ def _name(model: ModelProfiles, profile: Profile) -> str:
 
 def _rows(profile: Profile) -> pd.DataFrame:
     """A row per block; shares of 1 in percent."""
-    unit = _per_unit(profile)
-
-    def scaled(number: float | None) -> float | None:
-        return None if number is None else unit * number
-
-    rows = [
-        {"x": block, "left": block - COLUMN, "right": block + COLUMN, "from": block - 0.5, "to": block + 0.5}
-        | {"y": unit * value, "zero": 0.0, "low": scaled(low), "high": scaled(high)}
-        | {"critical": block in profile.critical, "tip": tip(profile, block)}
-        for block, value, low, high in zip(profile.blocks, profile.values, profile.low, profile.high, strict=True)
-    ]
-    return pd.DataFrame(rows).astype({"low": float, "high": float})
+    frame = pd.DataFrame({"x": profile.blocks, "y": profile.values, "low": profile.low, "high": profile.high})
+    numbers = frame[["y", "low", "high"]].astype(float) * _per_unit(profile)
+    ends = {"left": frame["x"] - COLUMN, "right": frame["x"] + COLUMN, "from": frame["x"] - 0.5, "to": frame["x"] + 0.5}
+    tips = [tip(profile, block) for block in profile.blocks]
+    critical = [block in profile.critical for block in profile.blocks]
+    return frame.assign(**ends, **numbers, zero=0.0, critical=critical, tip=tips)
 
 
 def _per_unit(profile: Profile) -> float:
     return 100.0 if profile.unit in ("points", "share") else 1.0
 
 
-def _range(profile: Profile) -> tuple[float, float]:
+def _range(frame: pd.DataFrame, profile: Profile) -> tuple[float, float]:
     """The ends of the upright axis: all values and intervals with some room, and 0 where columns stand on it."""
-    known = [number for number in (*profile.values, *profile.low, *profile.high) if number is not None]
-    known += [0.0] if profile.ranked else []
-    low, high = min(known), max(known)
+    known = frame[["y", "low", "high", "zero"] if profile.ranked else ["y", "low", "high"]]
+    low, high = float(known.min().min()), float(known.max().max())
     if high - low < 1e-12:
         low, high = low - 0.5, high + 0.5
     room = 0.06 * (high - low)
-    unit = _per_unit(profile)
-    return unit * (low - room), unit * (high + room)
-
-
-def _shade(model: ModelProfiles, across: Axis) -> alt.Chart:
-    """A rectangle per block and layer profile that calls it critical."""
-    rows = [{"from": block - 0.5, "to": block + 0.5} for profile in model.profiles for block in profile.critical]
-    shade = alt.Chart(pd.DataFrame(rows, columns=["from", "to"])).mark_rect(color=theme.SOFT, opacity=0.12)
-    return shade.encode(x=plots.x(across, "from"), x2=alt.X2(field="to"))
+    return low - room, high + room
 
 
 def number(profile: Profile, value: float | None) -> str:
@@ -130,9 +116,9 @@ def number(profile: Profile, value: float | None) -> str:
 
 def tip(profile: Profile, block: int) -> str:
     """What pointing at a block shows."""
-    held = profile.at(block)
-    assert held is not None
-    value, low, high = held
+    limits = profile.at(block)
+    assert limits is not None
+    value, low, high = limits
     text = f"block{wording.SPACE}{block}\n{profile.label}: {number(profile, value)} {UNITS[profile.unit]}"
     if low is not None and high is not None:
         text += f" [{number(profile, low)},{wording.SPACE}{number(profile, high)}]"
@@ -166,22 +152,16 @@ def matrix_chart(model: ModelProfiles) -> alt.LayerChart:
         frame, "number of the other profile", "", full=1.25, columns=columns, rows=upright,
         colours=(theme.SHARE, theme.GAIN), height=44,
     )  # fmt: skip
-    small = (
-        alt.Chart(frame)
-        .mark_text(fontSize=9, dy=13)
-        .encode(
-            x=alt.X(field="x", type="ordinal", sort=columns),
-            y=alt.Y(field="y", type="ordinal", sort=upright),
-            text=alt.Text(field="p", type="nominal"),
-        )
-    )
+    small = alt.Chart(frame).mark_text(fontSize=9, dy=13).encode(
+        x=alt.X(field="x", type="ordinal", sort=columns),
+        y=alt.Y(field="y", type="ordinal", sort=upright),
+        text=alt.Text(field="p", type="nominal"),
+    )  # fmt: skip
     return alt.layer(cells, small).properties(width=min(theme.WIDTH, 90 * len(columns)), height=44 * len(upright))
 
 
 def _pair_tip(pair: Correlation) -> str:
-    tested = ""
-    if pair.p is not None:
-        tested = f", p {wording.p_value(pair.p)}, corrected {wording.p_value(pair.p_corrected)}"
+    p = f", p {wording.p_value(pair.p)}, corrected {wording.p_value(pair.p_corrected)}" if pair.p is not None else ""
     over = wording.counted(pair.blocks, "block")
-    alike = f"ρ {wording.rho(pair.rho)} over {over}{tested}; beyond depth {wording.rho(pair.beyond_depth)}"
-    return f"{pair.b}\nwith {pair.a}\n{alike}"
+    beyond = wording.rho(pair.beyond_depth)
+    return f"{pair.b}\nwith {pair.a}\nρ {wording.rho(pair.rho)} over {over}{p}; beyond depth {beyond}"

@@ -78,8 +78,7 @@ def _agree(model: ModelProfiles, agreeing: Sequence[Correlation]) -> str:
         for pair in agreeing[:NAMED]
     ]
     more = f"; and {len(agreeing) - NAMED} more" if len(agreeing) > NAMED else ""
-    verb = "agrees" if len(agreeing) == 1 else "agree"
-    return f"{len(agreeing)} {verb} beyond chance: {'; '.join(named)}{more}"
+    return f"{len(agreeing)} {'agrees' if len(agreeing) == 1 else 'agree'} beyond chance: {'; '.join(named)}{more}"
 
 
 def _sentences(model: ModelProfiles, pairs: int) -> tuple[str, ...]:
@@ -116,7 +115,5 @@ def _peaks(model: ModelProfiles) -> list[str]:
     sentences = [
         f"Block{wording.SPACE}{block} is the largest of {wording.listed(labels)}." for block, labels in shared.items()
     ]
-    if sentences:
-        sentences.append(f"By chance, about 1 in {len(model.blocks)} pairs of unrelated profiles share their largest"
-                         " block.")  # fmt: skip
-    return sentences
+    by_chance = f"By chance, about 1 in {len(model.blocks)} pairs of unrelated profiles share their largest block."
+    return [*sentences, by_chance] if sentences else []

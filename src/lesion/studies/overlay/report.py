@@ -7,31 +7,28 @@ from pathlib import Path
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
-from lesion.report.publishing import html, publish
+from lesion.report.publishing import publish
 from lesion.studies.overlay import charts, tables
 from lesion.studies.overlay import findings as prose
 from lesion.studies.overlay.result import ModelProfiles, OverlaySummary
 
 METHOD = (
-    "Each study gives every block of the model a number. Whether two studies point at the same blocks is tested by"
-    " Spearman's rank correlation over blocks; p is the share of orders of the blocks that agree as well, corrected by"
-    " Holm's method over all pairs of different studies of all models on this page."
+    "Each study gives every block a number. Whether two studies point at the same blocks is tested by Spearman's rank"
+    " correlation over blocks; p is the share of orders of the blocks that agree as well, corrected by Holm's method"
+    " over all pairs of different studies of all models on this page."
 )
 READING = (
     "Drop: accuracy of the unedited model minus accuracy without the block, in points, on the same items.",
-    "Drift: layer l of the hidden states is the output of block l − 1. The curve is NMI with the clusters of the first"
-    " layer after the block; what is lost in the block is NMI before it minus NMI after it. Only the loss is ranked:"
-    " the curve adds losses up, and its ranks are those of the depth. The loss in the first block after the layer that"
-    " all others are compared with (block 0, where that is what enters the model) is left out: that layer agrees with"
-    " itself at 1, so that this step is large by construction.",
+    "Drift: the curve is NMI with the clusters of the first layer after the block; what is lost in the block is NMI"
+    " before it minus NMI after it. Only the loss is ranked: the curve adds losses up, and its ranks are those of the"
+    " depth. The loss in the first block after the reference layer is left out: that layer agrees with itself at 1, so"
+    " that this step is large by construction.",
     "Density: the share of the block's weights that a method selects. A method that takes as much of every matrix has"
     " no profile.",
     "Truncation: the best change in accuracy among the cells of the block that were evaluated on all items, on the very"
-    " items on which they are chosen. The best of many is better than it will be on other items; only ranks between"
-    " blocks are read from it.",
-    "Blocks are few, and neighbours are alike. A permutation takes them for exchangeable, so that its p is too small"
-    " where both profiles are smooth. Beyond depth: the rank correlation that is left once both follow the number of"
-    " the block.",
+    " items on which they are chosen. It will be smaller on other items; only ranks between blocks are read from it.",
+    "Blocks are few, and neighbours are alike. A permutation takes them for exchangeable, so its p is too small where"
+    " both profiles are smooth. Beyond depth: the rank correlation left once both follow the number of the block.",
 )
 
 
@@ -48,11 +45,6 @@ def write(folder: Path, summary: OverlaySummary) -> Path:
     path = publish(Path(folder), "overlay", report(summary))
     summary.write(Path(folder))
     return path
-
-
-def page(summary: OverlaySummary) -> str:
-    """The text of `report.html`."""
-    return html(report(summary))
 
 
 def report(summary: OverlaySummary) -> Page:
@@ -73,11 +65,10 @@ def report(summary: OverlaySummary) -> Page:
 def chapter(summary: OverlaySummary) -> Chapter:
     """What the overlay adds to a page over several studies: the model that most of them looked at."""
     most = max(summary.models, key=lambda model: len({profile.kind for profile in model.profiles}))
-    pairs = zip(summary.models, prose.findings(summary.models), strict=True)
     return Chapter(
         "Do the methods point at the same blocks?",
         "Every study gives each block a number; here they stand over one axis, and ranks are compared over blocks.",
-        tuple(finding for model, finding in pairs if model is most),
+        tuple(finding for finding in prose.findings(summary.models) if finding.subject == most.model),
         (_profiles(most, 0),),
     )
 
@@ -89,9 +80,8 @@ def _profiles(model: ModelProfiles, number: int) -> Figure:
         name=f"overlay-{number}" if number else "overlay",
         panels=(Panel(stack),),
         caption=f"Every profile of {model.model} over its blocks. Upright lines: 95 % intervals where the study has"
-        " them; of drift one standard deviation over runs; of densities the lowest and the highest repeat. – : not"
-        " measured, or the first step of drift, which is left out. Shaded: blocks that a layer study calls"
-        " critical, darker for every further task.",
+        " them; of drift one standard deviation over runs; of densities the lowest and highest repeat. – : not measured"
+        " or left out. Shaded: blocks that a layer study calls critical, darker for every further task.",
         legend=charts.legend(model),
     )
 
@@ -105,8 +95,7 @@ def _model(model: ModelProfiles, number: int) -> Section:
                 name=f"correlations{after}",
                 panels=(Panel((charts.matrix_chart(model),)),),
                 caption=f"Spearman's ρ between profiles of {model.model}; below it the corrected p, for pairs of"
-                " different studies. Boxed: at most .05. Two profiles of one study share its answers, so that their"
-                " agreement is not tested.",
+                " different studies. Boxed: at most .05. Profiles of one study share its answers and are not tested.",
             )
         )
     if model.tested:

@@ -14,13 +14,10 @@ class Profile(Value):
     """One number per block.
 
     Attributes:
-        model: the name under which its study knows the model.
-        kind: which study it comes from.
-        label: what it is, unique within the model.
+        label: unique within the model.
         blocks: the blocks that have a number, ascending.
         values: one per block: points lost (0…1), NMI, share of weights selected (0…1) or nats.
         low, high: intervals or spreads, None where none is known.
-        unit: what the values are measured in.
         critical: blocks that the study calls critical; of layer studies only.
         ranked: whether it takes part in the rank correlations.
         source: the folder's name.
@@ -47,17 +44,14 @@ class Profile(Value):
 
 
 class Correlation(Value):
-    """How the ranks of two profiles of a model agree over the blocks that both have.
+    """How the ranks of two profiles, labelled a and b, agree over the blocks that both have.
 
     Attributes:
-        a, b: their labels.
-        blocks: how many blocks both have.
         rho: Spearman's, −1…1; None where a profile is constant or there are fewer than four blocks.
         p: two-sided permutation p: the share of orders of one profile whose |ρ| is at least as large. None within one
-            kind of study: whether two tasks of one ablation agree is not the question here.
+            kind of study, whose tasks share answers.
         p_corrected: by Holm over all pairs of all models that have a p.
-        beyond_depth: the partial rank correlation given the block's number: what is left when both merely rise or fall
-            with depth.
+        beyond_depth: the partial rank correlation given the block's number.
     """
 
     a: str
@@ -132,13 +126,3 @@ class OverlaySummary(Summary):
     folders: tuple[str, ...]
     seed: int = 0
     models: tuple[ModelProfiles, ...]
-
-    @property
-    def profiles(self) -> tuple[Profile, ...]:
-        """The profiles of all models."""
-        return tuple(profile for model in self.models for profile in model.profiles)
-
-    @property
-    def correlations(self) -> tuple[Correlation, ...]:
-        """The correlations of all models."""
-        return tuple(correlation for model in self.models for correlation in model.correlations)

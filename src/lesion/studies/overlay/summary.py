@@ -51,8 +51,15 @@ def summarise(folders: Iterable[str | Path], seed: int = 0) -> OverlaySummary:
         held = read(place)
         notes += held.notes
         for model, fingerprint in held.fingerprints.items():
-            if fingerprint is not None:
-                _refuse_other_weights(model, fingerprint, place, *seen.setdefault(model, (fingerprint, place)))
+            if fingerprint is None:
+                continue
+            known, where = seen.setdefault(model, (fingerprint, place))
+            if fingerprint != known:
+                raise UsageError(
+                    f"{model} is not the same model in {where} (fingerprint {known}) and in {place} (fingerprint"
+                    f" {fingerprint}): other weights, or another dtype. Compare only what was measured on one model, or"
+                    " run one of the studies again with the other's --dtype."
+                )
         for profile in held.profiles:
             of_model.setdefault(profile.model, []).append(profile)
     models = []
@@ -87,27 +94,16 @@ def corrected(models: Sequence[ModelProfiles]) -> tuple[ModelProfiles, ...]:
     """
     tested = [pair.p for model in models for pair in model.correlations if pair.p is not None]
     adjusted = iter(holm(tested))
-    return tuple(
-        model.model_copy(
-            update={
-                "correlations": tuple(
-                    pair.model_copy(update={"p_corrected": None if pair.p is None else next(adjusted)})
-                    for pair in model.correlations
-                ),
-                "needed": _needed(model, len(tested)),
-            }
+    every = []
+    for model in models:
+        pairs = tuple(
+            pair.model_copy(update={"p_corrected": None if pair.p is None else next(adjusted)})
+            for pair in model.correlations
         )
-        for model in models
-    )
-
-
-def _refuse_other_weights(model: str, fingerprint: str, place: Path, known: str, where: Path) -> None:
-    if fingerprint != known:
-        raise UsageError(
-            f"{model} is not the same model in {where} (fingerprint {known}) and in {place} (fingerprint"
-            f" {fingerprint}): other weights, or another dtype. Compare only what was measured on one model, or run one"
-            " of the studies again with the other's --dtype."
-        )
+        blocks = max((pair.blocks for pair in pairs if pair.p is not None), default=None)
+        least = None if blocks is None else Needed(blocks=blocks, pairs=len(tested), rho=needed(blocks, len(tested)))
+        every.append(model.model_copy(update={"correlations": pairs, "needed": least}))
+    return tuple(every)
 
 
 def _labelled(profiles: Sequence[Profile]) -> tuple[Profile, ...]:
@@ -126,9 +122,8 @@ def _labelled(profiles: Sequence[Profile]) -> tuple[Profile, ...]:
 def correlations(profiles: Sequence[Profile], seed: int = 0) -> tuple[Correlation, ...]:
     """Spearman's rank correlations between all profiles of a model that are `ranked`, pair by pair.
 
-    The permutation p (see `permutation_p`) takes blocks for exchangeable. Neighbouring blocks are alike, so a small p
-    is too small where both profiles are smooth; `beyond_depth` shows what a common trend makes of it. `p_corrected` is
-    None: it needs the pairs of all models (`corrected`).
+    `permutation_p` takes blocks for exchangeable. Neighbouring blocks are alike, so a small p is too small where both
+    profiles are smooth; `beyond_depth` shows what a common trend makes of it. `corrected` adds `p_corrected`.
     """
     pairs = []
     for a, b in itertools.combinations([profile for profile in profiles if profile.ranked], 2):
@@ -198,8 +193,3 @@ def needed(blocks: int, pairs: int, seed: int = 0) -> float | None:
         if (hits / len(null) if exact else (1 + hits) / (1 + len(null))) * pairs <= ALPHA:
             return float(rho)
     return None
-
-
-def _needed(model: ModelProfiles, pairs: int) -> Needed | None:
-    blocks = [pair.blocks for pair in model.correlations if pair.p is not None]
-    return Needed(blocks=max(blocks), pairs=pairs, rho=needed(max(blocks), pairs)) if blocks else None

@@ -11,7 +11,7 @@ from lesion.report import wording
 from lesion.report.table import Column, Table
 from lesion.report.wording import rho
 from lesion.studies.overlay import findings as prose
-from lesion.studies.overlay.result import Correlation, ModelProfiles, OverlaySummary
+from lesion.studies.overlay.result import ModelProfiles, OverlaySummary
 
 PAIR = ("a", "b", "blocks", "rho", "p", "p_corrected", "beyond_depth")
 MOST = 12
@@ -32,19 +32,15 @@ def blocks(summary: OverlaySummary) -> Table:
 
 def pairs(summary: OverlaySummary) -> Table:
     """A row per model and pair of profiles: `correlations.csv`."""
-    rows = [(model.model, *_pair(pair)) for model in summary.models for pair in model.correlations]
+    rows = [{"model": model.model} | pair.model_dump() for model in summary.models for pair in model.correlations]
     return Table("correlations", pd.DataFrame(rows, columns=["model", *PAIR]))
-
-
-def _pair(pair: Correlation) -> tuple[object, ...]:
-    return tuple(getattr(pair, name) for name in PAIR)
 
 
 def tested(model: ModelProfiles) -> Table:
     """The pairs of different studies of a model, the surest first."""
     return Table(
         "",
-        pd.DataFrame([_pair(pair) for pair in model.tested], columns=list(PAIR)),
+        pd.DataFrame([pair.model_dump() for pair in model.tested], columns=list(PAIR)),
         (
             Column("a", "Profile", number=False),
             Column("b", "With", number=False),
@@ -55,7 +51,7 @@ def tested(model: ModelProfiles) -> Table:
             Column("beyond_depth", "Beyond depth", rho),
         ),
         title=model.model,
-        caption="p: permutation of blocks. Corrected p: by Holm's method over all pairs of different studies of all"
+        caption="p: permutation of blocks, corrected by Holm's method over all pairs of different studies of all"
         " models. Beyond depth: partial rank correlation given the block's number.",
     )
 
@@ -63,25 +59,10 @@ def tested(model: ModelProfiles) -> Table:
 def text_tables(summary: OverlaySummary) -> RenderableType:
     """The findings and, per model, the pairs of different studies, for a terminal."""
     parts: list[RenderableType] = []
-    findings = prose.findings(summary.models)
-    for model in summary.models:
-        own = [text for finding in findings if finding.subject == model.model
-               for text in (*finding.headline, *finding.sentences)]  # fmt: skip
-        if model.tested:
-            parts += [tested(model).terminal(most=MOST), Text()]
-        elif own:
-            parts.append(_title(model.model))
-        parts += [*map(_text, own), Text()] if own else []
-    names = {model.model for model in summary.models}
-    for finding in findings:
-        if finding.subject not in names:
-            parts += [_title(finding.subject), *map(_text, (*finding.headline, *finding.sentences)), Text()]
+    tables = {model.model: tested(model).terminal(most=MOST) for model in summary.models if model.tested}
+    for finding in prose.findings(summary.models):
+        title = Text(visible(finding.subject), style="bold")
+        parts += [tables[finding.subject], Text()] if finding.subject in tables else [title]
+        sentences = (*finding.headline, *finding.sentences)
+        parts += [*(Text(visible(sentence.replace(wording.SPACE, " "))) for sentence in sentences), Text()]
     return Group(*parts)
-
-
-def _text(sentence: str) -> Text:
-    return Text(visible(sentence.replace(wording.SPACE, " ")))
-
-
-def _title(name: str) -> Text:
-    return Text(visible(name), style="bold")
