@@ -289,4 +289,4 @@ def _place_axis(places: Sequence[float], along: Along) -> Axis:
         return replace(plots.ratio_axis(TITLES[along], places, own=True), form=".4~p")
     ticks = sorted({*places, 1.0})
     room = 0.08 * (ticks[-1] - ticks[0]) or 0.1
-    return Axis(TITLES[along], ticks[0] - room, ticks[-1] + room, form="~g", ticks=tuple(ticks))
+    return Axis(TITLES[along], ticks[0] - room, ticks[-1] + room, form=".6~g", ticks=tuple(ticks))

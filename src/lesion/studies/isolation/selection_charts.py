@@ -104,7 +104,7 @@ def consistency(overlaps: Sequence[Overlap]) -> alt.LayerChart:
     """Mean IoU between repeats against the number of samples, a line per method and keep; dashed: by chance."""
     labels = list(dict.fromkeys(overlap.label for overlap in overlaps))
     across = plots.ratio_axis("texts of each data set", [overlap.samples for overlap in overlaps], own=True)
-    upright = Axis("overlap of sets (IoU)", 0.0, 1.02, form="~g", ticks=(0.0, 0.25, 0.5, 0.75, 1.0))
+    upright = Axis("overlap of sets (IoU)", 0.0, 1.02, form=".2~f", ticks=(0.0, 0.25, 0.5, 0.75, 1.0))
     frame = pd.DataFrame(
         [
             {"series": overlap.label, "x": float(overlap.samples), "y": overlap.mean.value}
