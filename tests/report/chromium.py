@@ -93,10 +93,11 @@ class Chromium:
         while self.ask("document.readyState + location.href.startsWith('about:')") != "completefalse":
             assert time.monotonic() < deadline, "the page was not loaded within 30 seconds"
             time.sleep(0.05)
+        self.ask("typeof ready === 'undefined' ? null : ready")
 
     def ask(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page."""
-        answer = self._send("Runtime.evaluate", expression=expression, returnByValue=True)
+        """The value of a JavaScript expression in the page, of a promise when it is resolved."""
+        answer = self._send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 

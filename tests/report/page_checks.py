@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import html.parser
 import zlib
+from collections.abc import Iterator
+from xml.etree import ElementTree
 
 import pandas as pd
 from made import form, records, valid
@@ -46,7 +49,7 @@ class Elements(html.parser.HTMLParser):
 def assert_asks_for_nothing(text: str) -> None:
     """The page refers to nothing outside itself and has no style but its sheet.
 
-    It has two scripts, its own and its data, and with charts two more: their specifications, and what draws them.
+    It has two script elements, its own script and its answers, and with charts two more: specifications and Vega.
     """
     for tag, attributes in Elements(text).found:
         assert "style" not in attributes, tag
@@ -58,7 +61,26 @@ def assert_asks_for_nothing(text: str) -> None:
 
 def scripts(text: str) -> int:
     """How many script elements a page should have."""
-    return 4 if any(attributes.get("id") == "chart-data" for _, attributes in Elements(text).found) else 2
+    return 4 if any(attributes.get("id") == "charts" for _, attributes in Elements(text).found) else 2
+
+
+def inflated(text: str, name: str) -> str:
+    """What a page carries compressed: its answers (`data`), its charts or Vega (`vega`)."""
+    inside = text.split(f'<script type="text/plain" id="{name}">')[1].split("</script>")[0]
+    return zlib.decompress(base64.b64decode(inside, validate=True)).decode("utf-8")
+
+
+def marks(picture: str) -> list[dict[str, str]]:
+    """The attributes of every path, line and text of an SVG, with those of the groups that it is in."""
+
+    def within(element: ElementTree.Element, outer: dict[str, str]) -> Iterator[dict[str, str]]:
+        attributes = outer | element.attrib
+        if not element.tag.endswith(("}svg", "}g")):
+            yield attributes
+        for part in element:
+            yield from within(part, attributes)
+
+    return list(within(ElementTree.fromstring(picture), {}))
 
 
 def hostile_study():

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from page_checks import marks
 
 from lesion.report import drawing, plots, theme
 from lesion.report.blocks import Series
@@ -76,7 +77,9 @@ def test_a_curve_breaks_where_there_is_no_number_and_has_no_mark_there(curves):
     assert found["line"]["mark"]["invalid"] == "break-paths-show-path-domains"
     assert found["point"]["transform"] == [{"filter": "isValid(datum.y)"}]
     picture = drawing.svg(drawn(curves))
-    [broken, *_] = [path for path in re.findall(r'<path d="([^"]*)" stroke="var\(--t0\)"', picture) if "L" in path]
+    [broken] = [
+        mark["d"] for mark in marks(picture) if mark.get("stroke") == theme.TONES[0] and "L" in mark.get("d", "")
+    ]
     assert broken.count("M") == 2
 
 
@@ -194,9 +197,11 @@ def test_a_heat_map_has_its_rows_and_columns_in_the_order_given():
 
 def test_losses_and_gains_have_their_colours_and_a_marked_cell_a_box():
     picture = drawing.svg(drawn(plots.heat(CELLS, "layer", "task", full=0.5)))
-    filled = re.findall(r'fill="var\(--(loss|gain)\)"[^>]*?(?: opacity="([\d.]+)")?/>', picture)
-    assert sorted(filled) == [("gain", "0.5"), ("loss", "")]
-    assert picture.count('stroke="var(--ink)"') == 1
+    filled = [
+        (mark["fill"], mark.get("opacity")) for mark in marks(picture) if mark["fill"] in (theme.LOSS, theme.GAIN)
+    ]
+    assert sorted(filled) == [(theme.GAIN, "0.5"), (theme.LOSS, None)]
+    assert [mark.get("stroke") for mark in marks(picture)].count(theme.INK) == 1
 
 
 def test_a_heat_map_of_nothing_but_missing_numbers_is_drawn():

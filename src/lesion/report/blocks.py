@@ -6,15 +6,13 @@ its tables as CSV. Every text in a value is plain text and is escaped where it i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from lesion.plain import visible
-from lesion.report import wording
-from lesion.report.browser import NOTHING
+from lesion.report.browser import NOTHING, Carried
 from lesion.report.finding import Finding
 from lesion.report.table import Table
 
@@ -71,10 +69,9 @@ class Figure:
     """Panels beside each other with one legend and one caption.
 
     Attributes:
-        name: of its files, `figures/NAME.png` and `.svg`; of none where it is empty.
-        legend: drawn once for all panels.
-        small: whether the panels are small, so that more of them stand beside each other.
-        columns: of the panels in the file.
+        name: of its files, `figures/NAME.png` and `.svg`; no file where it is empty.
+        small: whether more panels than usual stand beside each other.
+        columns: of panels in the file.
     """
 
     name: str
@@ -113,14 +110,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Chapter:
-    """What a study adds to the page over several studies.
-
-    Attributes:
-        title: the question that it answers.
-        method: in a sentence or two, how it was answered.
-        findings: a finding a model or family.
-        figures: its main figures.
-    """
+    """What a study adds to the page over several studies: its question, its method in a sentence or two, findings."""
 
     title: str
     method: str
@@ -147,12 +137,7 @@ class Folded:
 
 @dataclass(frozen=True)
 class Choice:
-    """Blocks of which the reader sees one at a time; all of them where no script runs.
-
-    Attributes:
-        label: of the chooser.
-        options: name and block.
-    """
+    """Named blocks of which the reader sees one at a time; all of them where no script runs."""
 
     label: str
     options: tuple[tuple[str, Block], ...]
@@ -164,12 +149,7 @@ Block = Findings | Prose | Figure | Table | Facts | Link | Part | Folded | Choic
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a heading.
-
-    Attributes:
-        short: its name in the navigation.
-        named: what a link to it ends in; by default its short name in small letters.
-    """
+    """Blocks under a heading; `short` is its name in the navigation, `named` what a link to it ends in."""
 
     short: str
     title: str
@@ -198,7 +178,7 @@ class Page:
     sections: tuple[Section, ...]
     version: str = ""
     approximate: str = ""
-    carried: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    carried: Carried = field(default_factory=lambda: NOTHING)
     tables: tuple[Table, ...] = ()
 
     def blocks(self) -> Iterator[Block]:

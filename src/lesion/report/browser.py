@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -15,20 +17,15 @@ BUDGET = 3_000_000
 """Characters of questions and answers that a page carries at most."""
 LONGEST = 6_000
 """Characters of one text; of a longer one the beginning and the end are kept, where the answer stands."""
-VERDICTS = {True: "1", False: "0", None: "-"}
-NOTHING: dict[str, Any] = {"texts": [], "models": [], "tasks": [], "cells": []}
+Carried = dict[str, Any]
+"""What the browser's script reads:
+
+`texts`, each once; `models`; `tasks` (`name`, `total`, and `items` as [id, question, gold, group]); and `cells`
+(`model`, `task`, `edit`, `label`, `verdicts` as a string over all items: 1, 0, or - for no answer; and per shown item
+the numbers of its `texts` and `parsed`, -1 for none, `finish` as s, l, r or n, and `tokens`).
+"""
+NOTHING: Carried = {"texts": [], "models": [], "tasks": [], "cells": []}
 FINISHES = {"stop": "s", "length": "l", "loop": "r", "nonfinite": "n"}
-
-
-@dataclass
-class Texts:
-    """Texts by number, each kept once."""
-
-    numbers: dict[str, int] = field(default_factory=dict)
-
-    def number(self, text: str) -> int:
-        """The number of a text, new or known."""
-        return self.numbers.setdefault(text, len(self.numbers))
 
 
 class Said(NamedTuple):
@@ -71,33 +68,22 @@ def shortened(text: str, longest: int = LONGEST) -> str:
     return f"{clean[:head]}\n[… {len(clean) - longest:,} characters left out of this page …]\n{clean[-tail:]}"
 
 
-def data(
-    offered: Sequence[Offered], answers: pd.DataFrame, items: pd.DataFrame, budget: int = BUDGET
-) -> dict[str, Any]:
-    """What the browser's script reads.
-
-    Items are taken in the order of `items`, one of each task in turn, until their texts under all edits reach
-    `budget` characters; an item is shown under every edit or not at all, so that no filter is biased by the
-    choice. Verdicts are there for every item.
+def data(offered: Sequence[Offered], answers: pd.DataFrame, items: pd.DataFrame, budget: int = BUDGET) -> Carried:
+    """What the browser's script reads, from a table of answers.
 
     Args:
         offered: the edits of every model and task, the unedited ones too, in the order in which they are offered.
         answers: columns model_name, task, edit, item, text, tokens, finish, correct, parsed.
-        items: columns task, item, question, gold, group.
-        budget: characters of questions and answers at most.
-
-    Returns:
-        `texts` (each once), `models`, `tasks` (`name`, `total`, `items` as [id, question, gold, group]) and
-        `cells` (`model`, `task`, `edit`, `label`, `verdicts` as a string over all items: 1, 0 or - for no
-        answer; and per shown item `texts`, `parsed` (numbers, -1 for none), `finish` (s, l, r, n), `tokens`).
+        items: see `bundled`.
+        budget: see `bundled`.
     """
     if answers.empty or items.empty:
         return dict(NOTHING)
-    there = said(answers)
-    labels = {(each.model, each.task, each.edit): each.label for each in reversed(offered)}
-    keys = dict.fromkeys((each.model, each.task, each.edit) for each in offered)
+    by_place = said(answers)
+    first = {each[:3]: each for each in reversed(offered)}
+    places = [place for place in dict.fromkeys(each[:3] for each in offered) if place in by_place]
     return bundled(
-        [Cell(*key, labels[key], there[key]) for key in keys if key in there],
+        [Cell(*first[place], by_place[place]) for place in places],
         list(dict.fromkeys(each.model for each in offered)),
         list(dict.fromkeys(each.task for each in offered)),
         items,
@@ -107,8 +93,12 @@ def data(
 
 def bundled(
     cells: Sequence[Cell], models: list[str], names: list[str], items: pd.DataFrame, budget: int = BUDGET
-) -> dict[str, Any]:
-    """What the browser's script reads, from cells: see `data`.
+) -> Carried:
+    """What the browser's script reads, from cells.
+
+    Items are taken in the order of `items`, one of each task in turn, until their texts under all edits reach
+    `budget` characters; an item is shown under every edit or not at all, so that no filter is biased by the
+    choice. Verdicts are there for every item.
 
     Args:
         cells: in the order in which they are offered; the unedited one has the edit `baseline`.
@@ -117,30 +107,20 @@ def bundled(
         items: columns task, item, question, gold, group.
         budget: characters of questions and answers at most.
     """
-    asked = items.drop_duplicates(["task", "item"])
-    of_task = {
-        name: list(
-            asked.loc[asked["task"] == name, ["item", "question", "gold", "group"]]
-            .astype({"item": str})
-            .fillna("")
-            .itertuples(index=False, name=None)
-        )
-        for name in names
-    }
+    columns = items.drop_duplicates(["task", "item"])[["task", "item", "question", "gold", "group"]]
+    of_task: dict[str, list[list[str]]] = {name: [] for name in names}
+    for task, *values in columns.itertuples(index=False):
+        if task in of_task:
+            of_task[task].append(["" if pd.isna(value) else str(value) for value in values])
     kept = _fitting(of_task, cells, budget)
-    texts = Texts()
+    numbers: dict[str, int] = {}
     return {
         "tasks": [
             {
                 "name": wording.printable(name),
                 "total": len(of_task[name]),
                 "items": [
-                    [
-                        wording.printable(str(item)),
-                        shortened(str(question)),
-                        shortened(str(gold)),
-                        wording.printable(str(group)),
-                    ]
+                    [wording.printable(item), shortened(question), shortened(gold), wording.printable(group)]
                     for item, question, gold, group in of_task[name][: kept[name]]
                 ],
             }
@@ -148,20 +128,19 @@ def bundled(
         ],
         "models": [wording.printable(model) for model in models],
         "cells": [
-            _packed(cell, models, names, [row[0] for row in of_task[cell.task]], kept[cell.task], texts)
+            {"model": models.index(cell.model), "task": names.index(cell.task), "edit": cell.edit, "label": cell.label}
+            | _packed([cell.answers.get(row[0]) for row in of_task[cell.task]], kept[cell.task], numbers)
             for cell in cells
         ],
-        "texts": list(texts.numbers),
+        "texts": list(numbers),
     }
 
 
 def said(answers: pd.DataFrame) -> dict[tuple[str, str, str], dict[str, Said]]:
     """(model, task, edit) → item → what was answered first."""
-    found: dict[tuple[str, str, str], dict[str, Said]] = {}
-    names = ("model_name", "task", "edit", "item", "text", "tokens", "finish", "correct", "parsed")
-    for model, task, edit, item, text, tokens, finish, correct, parsed in zip(
-        *(answers[name] for name in names), strict=True
-    ):
+    by_place: dict[tuple[str, str, str], dict[str, Said]] = {}
+    names = ["model_name", "task", "edit", "item", "text", "tokens", "finish", "correct", "parsed"]
+    for model, task, edit, item, text, tokens, finish, correct, parsed in answers[names].itertuples(index=False):
         answer = Said(
             text if isinstance(text, str) else "",
             int(tokens) if pd.notna(tokens) else 0,
@@ -169,54 +148,48 @@ def said(answers: pd.DataFrame) -> dict[tuple[str, str, str], dict[str, Said]]:
             bool(correct),
             parsed if isinstance(parsed, str) else None,
         )
-        found.setdefault((model, task, edit), {}).setdefault(str(item), answer)
-    return found
+        by_place.setdefault((model, task, edit), {}).setdefault(str(item), answer)
+    return by_place
 
 
-def _fitting(of_task: dict[str, list[Any]], cells: Sequence[Cell], budget: int) -> dict[str, int]:
+def _fitting(of_task: dict[str, list[list[str]]], cells: Sequence[Cell], budget: int) -> dict[str, int]:
     """How many items of each task fit the budget, taking one of each task in turn; at least one of each."""
     kept = dict.fromkeys(of_task, 0)
     spent = 0
-    for turn in range(max((len(rows) for rows in of_task.values()), default=0)):
+    for turn in range(max(map(len, of_task.values()), default=0)):
         for name, rows in of_task.items():
             if turn >= len(rows):
                 continue
-            item, question = str(rows[turn][0]), str(rows[turn][1])
+            item, question = rows[turn][:2]
             texts = {cell.answers[item].text for cell in cells if cell.task == name and item in cell.answers}
-            spent += min(len(question), LONGEST) + sum(min(len(text), LONGEST) for text in texts)
+            spent += sum(min(len(text), LONGEST) for text in (question, *texts))
             if spent > budget and turn > 0:
                 return kept
             kept[name] = turn + 1
     return kept
 
 
-def _packed(cell: Cell, models: list[str], names: list[str], ids: list[str], kept: int, texts: Texts) -> dict[str, Any]:
-    shown = [cell.answers.get(item) for item in ids[:kept]]
-    every = [cell.answers.get(item) for item in ids]
+def _packed(every: list[Said | None], kept: int, numbers: dict[str, int]) -> dict[str, str | list[int]]:
+    """A cell's answers, the texts of the first `kept` by number; a new text gets the next number."""
+
+    def number(text: str | None) -> int:
+        return -1 if text is None else numbers.setdefault(shortened(text), len(numbers))
+
+    shown = every[:kept]
     return {
-        "model": models.index(cell.model),
-        "task": names.index(cell.task),
-        "edit": cell.edit,
-        "label": cell.label,
-        "verdicts": "".join(VERDICTS[answer.correct if answer else None] for answer in every),
-        "texts": [texts.number(shortened(answer.text)) if answer else -1 for answer in shown],
-        "parsed": [
-            texts.number(shortened(answer.parsed)) if answer and answer.parsed is not None else -1 for answer in shown
-        ],
+        "verdicts": "".join("-" if answer is None else str(int(answer.correct)) for answer in every),
+        "texts": [number(answer.text if answer else None) for answer in shown],
+        "parsed": [number(answer.parsed if answer else None) for answer in shown],
         "finish": "".join(FINISHES.get(answer.finish, "s") if answer else "-" for answer in shown),
         "tokens": [answer.tokens if answer else 0 for answer in shown],
     }
 
 
-def embedded(value: Any) -> str:
-    r"""The value as JSON that can stand inside a script element: no `<`, `>`, `&`, U+2028, U+2029 as such.
-
-    With `<` written as `\u003c` the text can contain neither `</script>` nor `<!--`.
+def compressed(value: object) -> str:
+    """A text, or a value as JSON, as zlib in base64: what the page's script inflates.
 
     Raises:
         ValueError: a number is not finite.
     """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    text = value if isinstance(value, str) else json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")

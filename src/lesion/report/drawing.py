@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 from lesion.atomic import replace
 from lesion.plain import layout
@@ -25,16 +26,18 @@ if TYPE_CHECKING:
 
     from lesion.report.blocks import Figure
 
+Specification = dict[str, Any]
+"""A chart in Vega-Lite: JSON."""
 SCALE = 2.0
 """Pixels of a PNG per pixel of the chart."""
 
 
-def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
+def specification(chart: alt.TopLevelMixin) -> Specification:
     """The chart as Vega-Lite with the house's configuration; its data lie within it."""
     import altair as alt
 
     with alt.data_transformers.enable("default", max_rows=None):
-        drawn: dict[str, Any] = chart.to_dict(validate=False)
+        drawn: Specification = chart.to_dict(validate=False)
     drawn.pop("$schema", None)
     drawn["config"] = theme.config()
     return _drawable(drawn)
@@ -62,21 +65,57 @@ def seen(text: str) -> str:
 _NO_XML = {0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}
 
 
-def svg(specified: dict[str, Any]) -> str:
+def svg(specified: Specification) -> str:
     """A specification as SVG whose colours are CSS variables: for a page that defines them."""
     import vl_convert
 
-    drawn: str = vl_convert.vegalite_to_svg(json.dumps(specified), allowed_base_urls=[])
-    return _in_tags(drawn, _smaller).replace("<svg ", f'<svg font-family="{theme.FONT}" ', 1)
+    root = ElementTree.fromstring(vl_convert.vegalite_to_svg(json.dumps(specified), allowed_base_urls=[]))
+    _lighten(root)
+    root.set("font-family", theme.FONT)
+    ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
+    return ElementTree.tostring(root, encoding="unicode")
 
 
-def _smaller(tag: str) -> str:
-    """A tag of Vega's without what a picture with a label does not need, its numbers to a hundredth of a pixel."""
-    if re.fullmatch(r'<path (?:[^>]* )?d="[^"]*"[^>]* display="none"/>', tag):
-        return ""
-    tag = re.sub(r' (?:aria-\w+|role|pointer-events|class|font-family)="[^"]*"| opacity="1"', "", tag)
-    tag = "" if tag == '<path d="M0,0h0v0h0Z"/>' else tag
-    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag)
+_UNUSED = re.compile(r"aria-\w+|role|pointer-events|class|font-family")
+_DEFAULTS = {"opacity": "1", "transform": "translate(0,0)", "font-weight": "normal", "x2": "0", "y2": "0"}
+_SHARED = ("fill", "stroke", "stroke-width", "stroke-dasharray", "text-anchor", "font-size", "font-weight")
+
+
+def _lighten(element: ElementTree.Element) -> None:
+    """Remove what nobody sees, round to tenths of a pixel, and write once what the parts of a group have in common."""
+    for name, value in list(element.attrib.items()):
+        if _UNUSED.fullmatch(name) or _DEFAULTS.get(name) == value:
+            del element.attrib[name]
+        else:
+            element.set(name, _rounded(value, 1 if name in ("d", "transform") else 2))
+    if element.tag.endswith("}defs"):
+        return
+    parts: list[ElementTree.Element] = []
+    for part in element:
+        _lighten(part)
+        if _seen(part):
+            parts += part if part.tag.endswith("}g") and not part.attrib else [part]
+    element[:] = parts
+    for name in _SHARED if element.tag.endswith("}g") and len(parts) > 1 else ():
+        values = [part.get(name, "") for part in parts]
+        if all(values):
+            element.set(name, max(values, key=values.count))
+            for part in parts:
+                if part.get(name) == element.get(name):
+                    del part.attrib[name]
+
+
+def _rounded(text: str, digits: int) -> str:
+    return re.sub(r"-?\d+\.\d+", lambda number: f"{round(float(number[0]), digits):g}", text)
+
+
+def _seen(part: ElementTree.Element) -> bool:
+    """Whether a part is visible; Vega draws its marks into a group without fill and stroke."""
+    if part.get("display") == "none" or part.get("opacity") == "0":
+        return False
+    if part.tag.endswith("}g"):
+        return len(part) > 0
+    return not part.tag.endswith(("}path", "}rect", "}line")) or "fill" in part.attrib or "stroke" in part.attrib
 
 
 def _in_tags(drawn: str, change: Callable[[str], str]) -> str:
@@ -88,7 +127,7 @@ def _in_tags(drawn: str, change: Callable[[str], str]) -> str:
 class Drawing:
     """A figure in the light colours, as a notebook shows it: interactive where it can, else as a picture."""
 
-    specified: dict[str, Any]
+    specified: Specification
 
     @classmethod
     def of(cls, figure: Figure) -> Drawing:
@@ -101,7 +140,7 @@ class Drawing:
         specified["config"]["background"] = theme.PAPER
         return cls(json.loads(theme.in_light(json.dumps(specified))))
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         """What a notebook chooses from."""
         return {"application/vnd.vegalite.v6+json": self.specified, "image/svg+xml": svg(self.specified)}
 
@@ -140,7 +179,6 @@ def bundle() -> str:
     except (OSError, UnicodeError):
         pass
     script = str(vl_convert.javascript_bundle())  # type: ignore[call-arg]  # its stub asks for what has a default
-    script = script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         replace(place, script)

@@ -6,9 +6,7 @@ import base64
 import errno
 import functools
 import hashlib
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,7 +59,7 @@ def writing(folder: Path, kind: str, *, figures: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def received(folder: Path) -> Iterator[None]:
-    """Whatever does not fit while the report of a received folder is made is damage of its files.
+    """What does not fit while the report of a received folder is made is damage of its files; other errors are ours.
 
     Raises:
         LesionError: the files of the folder do not hold what a study leaves there.
@@ -70,18 +68,13 @@ def received(folder: Path) -> Iterator[None]:
         yield
     except (LesionError, OSError):  # of the disk and of standard output others tell
         raise
-    except (*UNFIT, AssertionError, RuntimeError, jinja2.TemplateError) as error:
+    except (*UNFIT, AssertionError, jinja2.UndefinedError) as error:
         missing = isinstance(error, jinja2.UndefinedError)
         why = "a value that its page shows is missing" if missing else reason(error)
         raise LesionError(
             f"The study in {folder} is damaged ({why}): its files do not hold what a study leaves there. Run"
             " the same study again on that folder, or get the folder anew."
         ) from error
-
-
-def plain_json(value: Any) -> str:
-    """The value as indented JSON; numbers that are not finite are `null`."""
-    return json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def spreadsheet(table: pd.DataFrame) -> str:
@@ -103,60 +96,37 @@ def _harmless(cell: Any) -> Any:
     return f"'{layout(cell)}" if cell.startswith(FORMULAS) else layout(cell)
 
 
-def finite(value: Any) -> Any:
-    """The value with every number that is not finite as `None`: JSON has no other word for it."""
-    if isinstance(value, Mapping):
-        return {str(key): finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(part) for part in value]
-    if isinstance(value, str):
-        return wording.printable(value)
-    if hasattr(value, "item"):  # a number of numpy
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def rendered(template: str, carried: Mapping[str, Any], charts: Sequence[Mapping[str, Any]] = (), **values: Any) -> str:
-    """The text of a self-contained page from one of the templates beside this file.
+def rendered(carried: browser.Carried, charts: Sequence[drawing.Specification], **values: object) -> str:
+    """The text of a self-contained page.
 
     Args:
-        template: the template's file name; it gets the style sheet, the scripts, the policy and the data.
         carried: what the item browser reads, from `browser`.
-        charts: specifications of Vega-Lite that are drawn on the page; the list may still grow while it is rendered.
-        values: whatever else the template names; every text is escaped.
+        charts: specifications of Vega-Lite that are drawn on the page.
+        values: whatever else `report.html.jinja` names; every text is escaped.
     """
     style, script = (HERE / "page.css").read_text("utf-8"), (HERE / "page.js").read_text("utf-8")
-    body = (
-        _environment()
-        .get_template(template)
-        .render(
-            style=Markup(style),
-            script=Markup(script),
-            data=Markup(browser.embedded(carried)),
-            browsable=bool(carried["cells"]),
-            left_out=_left_out(carried),
-            wording=wording,
-            # What depends on the charts is known when all of them have been rendered.
-            policy=_POLICY,
-            drawing=Markup(_DRAWING),
-            **values,
-        )
-    )
-    library = drawing.bundle() if charts else ""
-    parts = ""
+    compressed = {"data": browser.compressed(carried)}
     if charts:
-        parts = (
-            f'<script type="application/json" id="chart-data">{browser.embedded([theme.config(), *charts])}</script>\n'
-            f"<script>{library}</script>"
-        )
-    body = body.replace(_POLICY, policy(style, script, library), 1).replace(_DRAWING, parts, 1)
+        compressed |= {"charts": browser.compressed([theme.config(), *charts]), "vega": _library()}
+    body = _environment().get_template("report.html.jinja").render(
+        style=Markup(style),
+        script=Markup(script),
+        compressed=compressed,
+        browsable=bool(carried["cells"]),
+        left_out=_left_out(carried),
+        wording=wording,
+        policy=Markup(policy(style, script, drawing.bundle() if charts else "")),
+        **values,
+    )  # fmt: skip
     return wording.printable(body)
 
 
-_POLICY, _DRAWING = "{policy of this page}", "<!-- scripts that draw charts -->"
+@functools.cache
+def _library() -> str:
+    return browser.compressed(drawing.bundle())
 
 
-def fragment(template: Path, **values: Any) -> Markup:
+def fragment(template: Path, **values: object) -> Markup:
     """A part of a page from a template of a study's own; every text is escaped."""
     text = _environment().from_string(template.read_text("utf-8")).render(wording=wording, **values)
     return Markup(text)
@@ -188,7 +158,7 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def _left_out(carried: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+def _left_out(carried: browser.Carried) -> list[tuple[str, int, int]]:
     """Per task of which not all items are carried: its name, how many are, how many there are."""
     return [
         (task["name"], len(task["items"]), task["total"])

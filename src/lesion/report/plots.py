@@ -38,19 +38,16 @@ class Axis:
     @property
     def scale(self) -> alt.Scale:
         """As Altair has it."""
-        ends = {"domainMin": self.low, "domainMax": self.high}
-        domain: dict[str, Any] = {name: end for name, end in ends.items() if end is not None}
-        if len(domain) == 2:
-            domain = {"domain": [self.low, self.high]}
-        if self.kind != "log":
-            domain["zero"] = False
-        return alt.Scale(type=self.kind, nice=False, **domain)
+        domain = [end for end in (self.low, self.high) if end is not None]
+        limits = {"domain": domain} if len(domain) == 2 else {"domainMin": self.low, "domainMax": self.high}
+        known = {name: limit for name, limit in limits.items() if limit is not None}
+        return alt.Scale(type=self.kind, nice=False, **known, **({} if self.kind == "log" else {"zero": False}))
 
     @property
     def axis(self) -> alt.Axis:
         """As Altair has it."""
         # Vega leaves out every other tick where there are more than it counts.
-        more: dict[str, Any] = {"values": list(self.ticks), "tickCount": len(self.ticks)} if self.ticks else {}
+        more: dict[str, object] = {"values": list(self.ticks), "tickCount": len(self.ticks)} if self.ticks else {}
         if self.whole:
             more |= {"tickMinStep": 1, "format": "d"}
         if self.form:
@@ -105,18 +102,15 @@ def y(axis: Axis, field: str = "y") -> alt.Y:
 
 def colour(series: Sequence[str], numbers: Sequence[int] | None = None) -> alt.Color:
     """The colour of each series by its place, or by the number given for it."""
-    chosen = [theme.tone(index) for index in (numbers or range(len(series)))]
-    return alt.Color(
-        field="series", type="nominal", title=None, scale=alt.Scale(domain=list(series), range=chosen), sort=None
-    )
+    scale = alt.Scale(domain=list(series), range=[theme.tone(index) for index in numbers or range(len(series))])
+    return alt.Color(field="series", type="nominal", title=None, scale=scale, sort=None)
 
 
 def shape(series: Sequence[str], numbers: Sequence[int] | None = None) -> alt.Shape:
     """The mark of each series by its place, or by the number given for it."""
-    chosen = [theme.SHAPES[index % len(theme.SHAPES)] for index in (numbers or range(len(series)))]
-    return alt.Shape(
-        field="series", type="nominal", title=None, scale=alt.Scale(domain=list(series), range=chosen), sort=None
-    )
+    marks = [theme.SHAPES[index % len(theme.SHAPES)] for index in numbers or range(len(series))]
+    scale = alt.Scale(domain=list(series), range=marks)
+    return alt.Shape(field="series", type="nominal", title=None, scale=scale, sort=None)
 
 
 def curves(
@@ -133,33 +127,28 @@ def curves(
     """A curve for every series, with its spread.
 
     Args:
-        frame: columns series, x, y, low, high, and where there is no `guide` tip, what pointing at a mark tells. A row
-            without y breaks the curve.
-        across: the horizontal axis.
-        upright: the other one.
+        frame: columns series, x, y, low, high, and `tip` where there is no guide; a row without y breaks the curve.
+        across, upright: the axes.
         series: in the order of their colours.
         numbers: of their colours, where these are not 0, 1, 2, …
         spread: `band`, `bars` or `none`.
         marks: whether every point has a mark.
-        guide: columns x and tip: what pointing at a place of the horizontal axis tells of all series.
+        guide: columns x and tip: what pointing at a place of the horizontal axis shows of all series.
     """
     own = frame.assign(low=frame.get("low"), high=frame.get("high"))
     base = alt.Chart(own).encode(x=x(across), color=colour(series, numbers))
     layers: list[alt.Chart | alt.LayerChart] = []
+    ends = {"y": y(upright, "low"), "y2": alt.Y2(field="high")}
     if spread == "band" and own["low"].notna().any():
-        layers.append(
-            base.mark_area(opacity=0.16, line=False, invalid="break-paths-show-path-domains").encode(
-                y=y(upright, "low"), y2=alt.Y2(field="high")
-            )
-        )
+        band = base.mark_area(opacity=0.16, line=False, invalid="break-paths-show-path-domains")
+        layers.append(band.encode(**ends))
     if spread == "bars" and own["low"].notna().any():
-        layers.append(
-            base.mark_rule(opacity=0.55, strokeWidth=1.2).encode(y=y(upright, "low"), y2=alt.Y2(field="high"))
-        )
+        layers.append(base.mark_rule(opacity=0.55, strokeWidth=1.2).encode(**ends))
     layers.append(base.mark_line(invalid="break-paths-show-path-domains").encode(y=y(upright)))
     if marks:
         point = base.transform_filter("isValid(datum.y)").mark_point()
-        layers.append(point.encode(y=y(upright), shape=shape(series, numbers), **_tip(own, guide)))
+        point = point.encode(y=y(upright), shape=shape(series, numbers))
+        layers.append(point.encode(tooltip=tip()) if guide is None and "tip" in own else point)
     if guide is not None:
         layers.append(guides(guide, across))
     return alt.layer(*layers)
@@ -175,21 +164,10 @@ def guides(frame: pd.DataFrame, across: Axis) -> alt.LayerChart:
     last = max([*places[-1:], *([across.high] if across.high is not None else [])], default=0.0)
     nearby = ordered.assign(begin=[first, *middles][: len(places)], end=[*middles, last][: len(places)])
     near = alt.selection_point(on="pointerover", fields=["x"], empty=False, clear="pointerout")
-    lines = (
-        alt.Chart(nearby)
-        .mark_rule(strokeWidth=1)
-        .encode(x=x(across), opacity=alt.when(near).then(alt.value(0.7)).otherwise(alt.value(0)))
-    )
-    areas = (
-        alt.Chart(nearby)
-        .mark_rect(opacity=0)
-        .encode(
-            x=x(across, "begin"),
-            x2=alt.X2(field="end"),
-            tooltip=alt.Tooltip(field="tip", type="nominal", title=" "),
-        )
-        .add_params(near)
-    )
+    shown = alt.when(near).then(alt.value(0.7)).otherwise(alt.value(0))
+    lines = alt.Chart(nearby).mark_rule(strokeWidth=1).encode(x=x(across), opacity=shown)
+    areas = alt.Chart(nearby).mark_rect(opacity=0)
+    areas = areas.encode(x=x(across, "begin"), x2=alt.X2(field="end"), tooltip=tip()).add_params(near)
     return alt.layer(lines, areas)
 
 
@@ -229,7 +207,7 @@ def heat(
             field="y", type="ordinal", sort=None, scale=alt.Scale(domain=rows, padding=0.06),
             axis=alt.Axis(title=upright or None, maxExtent=180, labelLimit=170, domain=False),
         ),
-        tooltip=alt.Tooltip(field="tip", type="nominal", title=" "),
+        tooltip=tip(),
     )  # fmt: skip
     known = base.transform_filter("isValid(datum.value)")
     strength = alt.Opacity(
@@ -241,9 +219,9 @@ def heat(
     fits = f"length(datum.text) < 2 || (width || {theme.WIDTH}) >= {room:.0f}"
     strong = f"abs(datum.value) >= {0.7 * full:.6g}"
     layers = [
-        unknown.mark_rect(fill=theme.PAPER, stroke=theme.LINE, strokeDash=[3, 2], cornerRadius=3),
-        known.mark_rect(fill=theme.SHADE, cornerRadius=3),
-        known.mark_rect(cornerRadius=3).encode(fill=sign, opacity=strength),
+        unknown.mark_rect(fill=theme.PAPER, stroke=theme.LINE, strokeDash=[3, 2]),
+        known.mark_rect(fill=theme.SHADE),
+        known.mark_rect().encode(fill=sign, opacity=strength),
         base.mark_text(
             fontSize=font,
             lineBreak="\n",
@@ -254,7 +232,7 @@ def heat(
             color=alt.condition(strong, alt.value(theme.PAPER), alt.value(theme.INK)),
             opacity=alt.condition(fits, alt.value(1), alt.value(0)),
         ),
-        base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2, cornerRadius=3),
+        base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2),
     ]
     return alt.layer(*layers).properties(height=height * max(1, len(rows)))
 
@@ -262,14 +240,15 @@ def heat(
 def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
     """The legend of a figure as a chart of its own, for a file, in rows of at most `width` pixels."""
     rows, x, row = [], 0.0, 0
-    for one in series:
-        room = 40 + 6.4 * len(one.name)
+    for entry in series:
+        room = 40 + 6.4 * len(entry.name)
         if x and x + room > width:
             x, row = 0.0, row + 1
         rows.append(
-            {"name": one.name, "x": x, "y": row, "end": x + 18, "middle": x + 9, "text": x + 24}
-            | {"colour": one.colour or theme.tone(one.index), "shape": theme.SHAPES[one.index % len(theme.SHAPES)]}
-            | {"area": one.area, "line": one.dashed, "mark": not one.area and not one.dashed}
+            {"name": entry.name, "x": x, "y": row, "end": x + 18, "middle": x + 9, "text": x + 24}
+            | {"colour": entry.colour or theme.tone(entry.index)}
+            | {"shape": theme.SHAPES[entry.index % len(theme.SHAPES)]}
+            | {"area": entry.area, "line": entry.dashed, "mark": not entry.area and not entry.dashed}
         )
         x += room
     frame = pd.DataFrame(rows)
@@ -299,10 +278,9 @@ def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
     ).properties(width=width, height=20 * (row + 1))  # fmt: skip
 
 
-def _tip(frame: pd.DataFrame, guide: pd.DataFrame | None) -> dict[str, Any]:
-    if guide is not None or "tip" not in frame:
-        return {}
-    return {"tooltip": alt.Tooltip(field="tip", type="nominal", title=" ")}
+def tip() -> alt.Tooltip:
+    """What pointing at a mark shows: the field `tip`."""
+    return alt.Tooltip(field="tip", type="nominal", title=" ")
 
 
 def ratio_axis(title: str, values: Iterable[float | int | None], *, whole: bool = False, own: bool = False) -> Axis:
@@ -353,11 +331,8 @@ def dashed(
 
 def level(height: float, upright: Axis, *, colour: str = theme.SOFT, dash: tuple[float, float] = (2, 4)) -> alt.Chart:
     """A dashed line across the plot at a height of reference."""
-    return (
-        alt.Chart(pd.DataFrame([{"y": height}]))
-        .mark_rule(color=colour, strokeDash=list(dash), strokeWidth=1.4)
-        .encode(y=y(upright))
-    )
+    rule = alt.Chart(pd.DataFrame([{"y": height}])).mark_rule(color=colour, strokeDash=list(dash), strokeWidth=1.4)
+    return rule.encode(y=y(upright))
 
 
 def forest(
@@ -393,9 +368,7 @@ def forest(
         layers.append(small.encode(x=at("x"), y=row, color=own))
     layers += [
         base.mark_point(size=70).encode(x=at("x")),
-        alt.Chart(frame)
-        .mark_rect(opacity=0)
-        .encode(y=row, tooltip=alt.Tooltip(field="tip", type="nominal", title=" ")),
+        alt.Chart(frame).mark_rect(opacity=0).encode(y=row, tooltip=tip()),
     ]
     return alt.layer(*layers).properties(height=36 * max(1, len(names)))
 

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from lesion.atomic import replace
 from lesion.report import drawing, plots, theme
 from lesion.report.blocks import Figure, Page, Panel, Series
+from lesion.report.drawing import Specification
 from lesion.report.files import rendered, spreadsheet, writing
 from lesion.report.table import Table
 
@@ -51,16 +52,19 @@ def html(page: Page) -> str:
 
 
 def _html(page: Page, specified: Specified) -> str:
-    carried: list[dict[str, Any]] = []
+    charts: list[Specification] = []
+    panels = {
+        id(figure): [_drawn(panel, specified, charts, small=figure.small) for panel in figure.panels]
+        for figure in _figures(page)
+    }
     return rendered(
-        "report.html.jinja",
         page.carried,
-        charts=carried,
+        charts,
         page=page,
         title=page.title,
         version=page.version,
         approximate=page.approximate,
-        figure_panels=lambda figure: [_drawn(panel, specified, carried, small=figure.small) for panel in figure.panels],
+        figure_panels=lambda figure: panels[id(figure)],
         tone=theme.tone,
         symbol=symbol,
         several_models=len(page.carried["models"]) > 1,
@@ -93,7 +97,7 @@ class Drawn(NamedTuple):
     legend: tuple[Series, ...]
 
 
-Specified = dict[int, dict[str, Any]]
+Specified = dict[int, Specification]
 """The specification of every chart of a page, by the chart's identity: each is worked out once."""
 
 
@@ -112,7 +116,7 @@ def _specified(page: Page) -> Specified:
     return found
 
 
-def _drawn(panel: Panel, specified: Specified, carried: list[dict[str, Any]], *, small: bool) -> Drawn:
+def _drawn(panel: Panel, specified: Specified, carried: list[Specification], *, small: bool) -> Drawn:
     found = []
     for chart in panel.charts:
         own = specified[id(chart)]
@@ -124,10 +128,10 @@ def _drawn(panel: Panel, specified: Specified, carried: list[dict[str, Any]], *,
     return Drawn(panel.title, found, panel.legend)
 
 
-def _whole(figure: Figure, specified: Specified) -> dict[str, Any]:
+def _whole(figure: Figure, specified: Specified) -> Specification:
     """All panels of a figure and its legend as one specification, for a file."""
-    panels: list[dict[str, Any]] = []
-    legends: list[dict[str, Any]] = []
+    panels: list[Specification] = []
+    legends: list[Specification] = []
     for panel in figure.panels:
         charts = [_still(specified[id(chart)]) for chart in panel.charts]
         if panel.title:
@@ -156,7 +160,7 @@ _OWN_SCALES = {
 """Charts of one file keep their own colours, as they have on the page."""
 
 
-def _still(specified: dict[str, Any]) -> dict[str, Any]:
+def _still(specified: Specification) -> Specification:
     """A chart as part of another, without what follows the pointer."""
     kept = {key: value for key, value in specified.items() if key not in ("config", "datasets", "params")}
     if "layer" in kept:
@@ -164,7 +168,7 @@ def _still(specified: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _unseen(layer: dict[str, Any]) -> bool:
+def _unseen(layer: Specification) -> bool:
     """Whether a layer is there for the pointer alone."""
     if "layer" in layer:
         return all(map(_unseen, layer["layer"]))

@@ -9,14 +9,7 @@ from lesion.report.finding import Finding
 
 
 def story(title: str, eyebrow: str, version: str, chapters: Sequence[tuple[Chapter, str]]) -> Page:
-    """The page.
-
-    Args:
-        title: of the page.
-        eyebrow: above it.
-        version: of lesion.
-        chapters: each with the place of its study's own page, relative to this one.
-    """
+    """The page; each chapter comes with the address of its study's own page, relative to this one."""
     sections = [_section(number, chapter, page) for number, (chapter, page) in enumerate(chapters, start=1)]
     return Page(title=title, eyebrow=eyebrow, version=version, sections=tuple(sections))
 
@@ -24,7 +17,9 @@ def story(title: str, eyebrow: str, version: str, chapters: Sequence[tuple[Chapt
 def _section(number: int, chapter: Chapter, page: str) -> Section:
     heads = tuple(Finding(finding.subject, finding.headline) for finding in chapter.findings if finding.headline)
     blocks: list[Block] = [Prose((chapter.method,)), Findings(heads)]
-    grounds = tuple(Finding(one.subject, (), one.sentences) for one in chapter.findings if one.sentences)
+    grounds = tuple(
+        Finding(finding.subject, (), finding.sentences) for finding in chapter.findings if finding.sentences
+    )
     if grounds:
         blocks.append(Folded("What that rests on", (Findings(grounds),)))
     blocks += chapter.figures

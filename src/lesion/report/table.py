@@ -123,12 +123,7 @@ class Table:
         return max(0, len(self.frame) - MOST_ROWS)
 
     def terminal(self, columns: Sequence[str] | None = None, most: int | None = None) -> TerminalTable:
-        """The table for a terminal; nothing in its texts acts on it.
-
-        Args:
-            columns: keys of those that are shown there; all by default.
-            most: so many rows at most.
-        """
+        """The table for a terminal, with the columns of these keys and at most so many rows; texts act on nothing."""
         chosen = [column for column in self.columns if columns is None or column.key in columns]
         table = terminal_table(self.title, [(column.title, column.number) for column in chosen])
         for row in self.records[:most]:
