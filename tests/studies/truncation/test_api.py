@@ -9,12 +9,6 @@ import torch
 import lesion
 from commandline import write
 from lesion.errors import UsageError
-from tiny import model
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,9 @@
 """The charts of a truncation search: values where they belong, intervals, marks, spectra with what is kept."""
 
 import made_truncation as made
-import numpy as np
 import pytest
 
-from lesion.report import drawing, plots
+from lesion.report import drawing
 from lesion.studies.truncation import charts, spectra
 
 
@@ -211,10 +210,3 @@ def test_of_many_blocks_only_what_the_chosen_edit_cuts_has_a_colour():
     }
     assert len(colours) == 12
     assert [name for name, colour in colours.items() if colour != colours["0.mlp.up"]] == ["5.mlp.up"]
-
-
-def test_the_axis_of_a_spectrum_has_round_ticks():
-    axis = spectra._axis("number", 1.0, 130.0)
-    assert axis.ticks == (1, 2, 5, 10, 20, 50, 100)
-    assert isinstance(axis, plots.Axis)
-    assert np.all(np.diff(np.log10(spectra._axis("value", 1e-9, 1e3).ticks)) == pytest.approx(1))

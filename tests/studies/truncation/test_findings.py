@@ -116,12 +116,6 @@ def test_no_gain_is_claimed_where_the_model_gives_one_label():
     assert "On ioi it gives nearly all test items one answer" in verdict
 
 
-def test_how_many_cells_were_asked_in_full_and_how_many_were_given_up_is_told():
-    summary = made.study()
-    full = sum(bool(cell["outcomes"]) for cell in summary["cells"])
-    assert f"Of 144 cells, {full} were evaluated in full and 1 was given up early." in said(made.summary(summary))
-
-
 def test_nothing_chosen_is_told_with_its_reason_and_what_the_best_does():
     search = made.summary(made.nothing())
     assert truncation_prose.verdict(search) == made.nothing()["nothing"]
@@ -139,46 +133,29 @@ def test_the_gain_on_validation_items_is_told_as_partly_luck():
     assert f"so that some of it is luck, it is at {points} on ioi" in said(made.summary(summary))
 
 
-def test_by_gold_the_gain_on_validation_items_is_told_in_nats():
-    summary = made.study()
-    summary["study"]["objective"] = "gold"
-    assert "so that some of it is luck, it is at +0.60 nats on ioi and +0.60 nats on primer:atlas." in said(
-        made.summary(summary)
-    )
-
-
-def test_screen_and_elimination_are_told_with_their_numbers():
-    text = said(made.summary(), Decompositions(computed=16, read=0, reused=128, seconds=1.4))
-    assert "(40 validation items of each task)" in text
-    assert "Rank correlation of the screen with the full evaluation, over the cells that have both: 0.82" in text
-    assert "0.82 [0.70, 0.90]." in text
-    assert "1 cell was given up early at one of 3 looks, which saved 78 answers." in text
-    assert "The chance that any cell at least as good as the unedited model was given up is at most 5 %." in text
-    assert "16 matrices decomposed in 1.4 s, 0 read from disk; 128 times a decomposition was used again." in text
-
-
-def test_where_no_cell_was_given_up_nothing_is_said_of_the_chance_of_it():
-    summary = made.study()
-    summary["elimination"] |= {"eliminated": 0, "answers_saved": 0}
-    assert "No cell was given up early, at 3 looks back" in said(made.summary(summary))
-    assert "at least as good as the unedited model" not in said(made.summary(summary))
-
-
-def test_a_screen_by_all_validation_items_is_told_so():
-    summary = made.study()
-    summary["screen"]["items"] = "all"
-    assert "(all validation items of each task)" in said(made.summary(summary))
-
-
-def test_a_negative_rank_correlation_keeps_its_sign():
-    summary = made.study()
-    summary["screen"]["rank_correlation"] = made.estimate(-0.25, -0.5, 0.1)
-    assert "full evaluation, over the cells that have both: −0.25 [−0.50, 0.10]." in said(made.summary(summary))
-
-
-def test_the_composition_counts_what_stayed_and_what_was_rolled_back():
-    text = said(made.summary(made.study()))
-    assert "Matrix by matrix, 2 steps stayed and 2 were rolled back: the top 5 % of 5.mlp.up and the top 10 %" in text
+@pytest.mark.parametrize(
+    ("part", "changes", "sentence"),
+    [
+        ("study", {"objective": "gold"}, "it is at +0.60 nats on ioi and +0.60 nats on primer:atlas."),
+        ("screen", {}, "(40 validation items of each task)"),
+        ("screen", {}, "over the cells that have both: 0.82 [0.70, 0.90]."),
+        ("screen", {"items": "all"}, "(all validation items of each task)"),
+        ("screen", {"rank_correlation": made.estimate(-0.25, -0.5, 0.1)}, "that have both: −0.25 [−0.50, 0.10]."),
+        ("elimination", {}, "1 cell was given up early at one of 3 looks, which saved 78 answers. The chance that any"
+         " cell at least as good as the unedited model was given up is at most 5 %."),
+        ("elimination", {"eliminated": 0}, "No cell was given up early, at 3 looks back"),
+        ("study", {}, "16 matrices decomposed in 1.4 s, 0 read from disk; 128 times a decomposition was used again."),
+        ("study", {}, "Matrix by matrix, 2 steps stayed and 2 were rolled back: the top 5 % of 5.mlp.up and"),
+    ],
+)  # fmt: skip
+def test_how_the_search_went_is_told_with_its_numbers(part, changes, sentence):
+    json = made.study()
+    json[part] |= changes
+    text = said(made.summary(json), Decompositions(computed=16, read=0, reused=128, seconds=1.4))
+    assert sentence in text
+    full = sum(bool(cell["outcomes"]) for cell in json["cells"])
+    assert f"Of 144 cells, {full} were evaluated in full and 1 was given up early." in text
+    assert ("at least as good as the unedited model" in text) == (json["elimination"]["eliminated"] > 0)
 
 
 def test_the_two_tokens_are_told_before_and_after_on_the_model_that_was_searched():

@@ -47,6 +47,26 @@ def test_charts_are_drawn_with_their_numbers_and_those_of_other_measures_when_th
     wait(tab, f"{closed}.querySelector('svg.marks') !== null")
 
 
+def test_pointing_at_a_cell_shows_its_numbers(tab, address):
+    tab.open(address)
+    chart = "document.querySelectorAll('#map .vega')[2]"  # mlp.up, top of the spectrum
+    tab.ask(f"{chart}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+    wait(tab, f"{chart}.querySelector('svg.marks') !== null")
+    box = f"{chart}.querySelector('svg.marks path[stroke-width=\"2\"]')"  # around the chosen edit
+    x, y = tab.ask(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({box}.getBoundingClientRect())")
+    tab.move(x - 3, y)
+    tab.move(x, y)
+    wait(tab, "!document.getElementById('tip').hidden")
+    lines = tab.ask("document.getElementById('tip').textContent").replace("\N{NO-BREAK SPACE}", " ").split("\n")
+    assert lines[0] == "5.mlp.up, top 5 %: rank 6 of 128"
+    for task, line in zip(made.BASE, lines[2:], strict=False):
+        outcome = next(each for each in made.cell(*made.BEST)["outcomes"] if each["task"] == task)
+        gain = -100 * outcome["drop"]["value"]
+        assert line.startswith(f"{task}: {100 * outcome['accuracy']['value']:.1f} % [")
+        assert f", +{gain:.1f} points [" in line
+    assert lines[-1] == "chosen"
+
+
 def test_every_table_sorts_by_number(tab, address):
     tab.open(address)
     chromium.assert_tables_sort_by_number(tab)

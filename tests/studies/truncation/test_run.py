@@ -30,16 +30,6 @@ from tiny import model, tiny, tokenizer
 CELLS = 6
 
 
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
-
-
-@pytest.fixture
-def file(tmp_path) -> Path:
-    return questions(tmp_path / "q.jsonl")
-
-
 def test_a_second_run_asks_nothing_and_ends_with_the_same_summary(llama, file, tmp_path):
     what = study(file, compose=True, screen={"best": 3, "random": 1})
     first = run_truncation(what, tmp_path / "out", model=llama, make_engine=Known(chance(1)))

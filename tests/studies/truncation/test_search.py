@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from dataclasses import replace
@@ -31,29 +30,6 @@ from tiny import model
 
 LAYERS = (0, 1, 2)
 EDITS = [f"{layer}.mlp.up top {keep}" for layer in LAYERS for keep in (0.5, 0.25)]
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
-
-
-@pytest.fixture
-def file(tmp_path):
-    return questions(tmp_path / "q.jsonl")
-
-
-@pytest.fixture
-def search(llama, file, tmp_path):
-    """Search by a table; the folder is new every time."""
-    numbers = itertools.count()
-
-    def run(table, engine=None, task=file, **values):
-        engine = engine or Known(table)
-        folder = tmp_path / f"out{next(numbers)}"
-        return run_truncation(study(task, **values), folder, model=llama, make_engine=engine).summary
-
-    return run
 
 
 def best_by_hand(table, items, edits=EDITS):

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from searching import Known, Say, chance, contrasts, luck, order, questions, study, validation
+from searching import Known, Say, chance, contrasts, luck, order, study, validation
 
 from lesion.core.cached_answers import Answers
 from lesion.core.values import Estimate
@@ -17,14 +17,8 @@ from lesion.studies.truncation.run import run_truncation
 from lesion.studies.truncation.search import SearchOutcome, collapsed
 from lesion.studies.truncation.study import Screen
 from lesion.studies.truncation.summary import screen_outcome
-from tiny import model
 
 EDIT = "1.mlp.up top 0.5"
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return model("llama")
 
 
 def table(edit, item):
@@ -114,23 +108,17 @@ def test_what_the_tokens_gain_is_told_by_the_paired_differences_of_their_probabi
     for role, less in (("right", 0.0), ("tempting", 0.5)):
         change = np.exp(after - less) - np.exp(before - less)
         reach = stats.t.isf(0.025, 23) * stats.sem(change)
-        gain = outcome.token_gain(role)
+        gain = getattr(outcome, f"{role}_gain")
         assert gain.value == pytest.approx(change.mean())
         assert [gain.low, gain.high] == pytest.approx([change.mean() - reach, change.mean() + reach])
 
 
-def test_no_limit_of_a_probability_lies_below_0_or_above_1(llama, tmp_path):
+def test_no_limit_of_a_probability_lies_below_0_or_above_1(search, tmp_path):
     """Of three test items one is certain, or all but one: Student's interval reaches beyond."""
     for edge, golds in (("low", (-0.001, -30.0, -30.0)), ("high", (-30.0, -0.001, -0.001))):
         likely = dict(zip(order(0, 4)[1:], golds, strict=True))
         engine = Known(lambda edit, item, likely=likely: Say(True, likely.get(item, -1.0)), 4)
-        summary = run_truncation(
-            study(contrasts(tmp_path / f"{edge}.jsonl", 4), validation=0.25),
-            tmp_path / edge,
-            model=llama,
-            make_engine=engine,
-        ).summary
-        p_right = summary.tokens[0].p_right
+        p_right = search(None, engine, contrasts(tmp_path / f"{edge}.jsonl", 4), validation=0.25).tokens[0].p_right
         probabilities = np.exp(golds)
         reach = stats.t.isf(0.025, 2) * stats.sem(probabilities)
         low, high = probabilities.mean() - reach, probabilities.mean() + reach
@@ -138,40 +126,33 @@ def test_no_limit_of_a_probability_lies_below_0_or_above_1(llama, tmp_path):
         assert [p_right.low, p_right.high] == pytest.approx([max(0.0, low), min(1.0, high)])
 
 
-def test_no_change_is_told_as_0_and_never_as_minus_0(llama, tmp_path):
-    task = questions(tmp_path / "q.jsonl")
-    same = run_truncation(study(task), tmp_path / "out", model=llama, make_engine=Known(lambda *_: Say(True))).summary
-    (outcome,) = same.best_tests
+def test_no_change_is_told_as_0_and_never_as_minus_0(search):
+    (outcome,) = search(lambda *_: Say(True)).best_tests
     assert "-0.0" not in outcome.model_dump_json()
     assert (outcome.gain.value, outcome.gain.p, outcome.gold_gain.value) == (0.0, 1.0, 0.0)
 
 
-def test_numbers_that_are_not_finite_are_missing_and_the_summary_stays_json(llama, tmp_path):
+def test_numbers_that_are_not_finite_are_missing_and_the_summary_stays_json(search, tmp_path):
     def broken(edit, item):
         return Say(edit == EDIT, math.nan if edit == EDIT else -1.0)
 
-    out = tmp_path / "out"
-    task = questions(tmp_path / "q.jsonl")
-    summary = run_truncation(study(task), out, model=llama, make_engine=Known(broken)).summary
+    summary = search(broken)
     json.dumps(summary.model_dump(mode="json"), allow_nan=False)
     (outcome,) = summary.best_tests
     gold = outcome.gold_gain
     assert (outcome.gain.value, outcome.gold, gold.value, gold.low) == (1.0, None, None, None)
-    contrast = run_truncation(
-        study(contrasts(tmp_path / "c.jsonl")), tmp_path / "c", model=llama, make_engine=Known(broken)
-    ).summary
+    contrast = search(broken, task=contrasts(tmp_path / "c.jsonl"))
     json.dumps(contrast.model_dump(mode="json"), allow_nan=False)
 
 
-def test_contrasts_of_which_some_are_not_finite_are_told_without_a_warning(llama, tmp_path):
+def test_contrasts_of_which_some_are_not_finite_are_told_without_a_warning(search, tmp_path):
     """Of the best edit's test items one is broken: its probabilities are missing, not wrong."""
     first = order(0)[-1]
 
     def broken(edit, item):
         return Say(True, math.nan if edit != "baseline" and item == first else -1.0)
 
-    task = contrasts(tmp_path / "c.jsonl")
-    summary = run_truncation(study(task), tmp_path / "out", model=llama, make_engine=Known(broken)).summary
+    summary = search(broken, task=contrasts(tmp_path / "c.jsonl"))
     before, after = summary.tokens
     assert before.p_right.value == pytest.approx(math.exp(-1))
     assert (after.p_right.value, after.margin.value) == (None, None)
@@ -179,16 +160,11 @@ def test_contrasts_of_which_some_are_not_finite_are_told_without_a_warning(llama
     json.dumps(summary.model_dump(mode="json"), allow_nan=False)
 
 
-def test_the_rank_correlation_has_an_interval_and_none_where_all_cells_score_the_same(llama, tmp_path):
-    task = questions(tmp_path / "q.jsonl")
+def test_the_rank_correlation_has_an_interval_and_none_where_all_cells_score_the_same(search):
     values = {"keep": [0.8, 0.6, 0.5, 0.4, 0.3, 0.2], "screen": {"best": 8, "random": 4}}
-    summary = run_truncation(
-        study(task, **values), tmp_path / "a", model=llama, make_engine=Known(chance("rank"))
-    ).summary
-    agreement = summary.screen.rank_correlation
+    agreement = search(chance("rank"), **values).screen.rank_correlation
     assert -1 <= agreement.low < agreement.value < agreement.high <= 1
-    engine = Known(lambda *_: Say(True))
-    flat = run_truncation(study(task, **values), tmp_path / "b", model=llama, make_engine=engine).summary
+    flat = search(lambda *_: Say(True), **values)
     assert flat.screen.rank_correlation == Estimate(value=None)
     single = SearchOutcome(screened={Truncate("0.mlp.up", 0.5): 0.1}, screen=Screen(best=1, random=0))
     assert screen_outcome(single, 0.95, 0).rank_correlation.value is None

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import altair as alt
 import pandas as pd
@@ -20,13 +19,12 @@ from lesion.studies.truncation import numbers
 from lesion.studies.truncation.result import (
     SEARCHED,
     UNEDITED,
+    Answered,
     RevisionOutcome,
     Role,
     Step,
-    Tested,
     Tokens,
     TruncationSummary,
-    Unedited,
 )
 
 ROLES: tuple[Role, ...] = ("right", "tempting")
@@ -70,38 +68,22 @@ def nats_axis(title: str, values: Sequence[float], *, zero: bool) -> Axis:
     return Axis(title, low - room, high + room)
 
 
-class Point(NamedTuple):
-    """A value of a series at a place, with its interval, and what pointing at it shows."""
-
-    series: str
-    x: float
-    value: Estimate
-    tip: str
+Point = tuple[str, float, Estimate, str]
+"""Series, place, value with its interval, and what pointing at it shows."""
 
 
 def _frame(points: Iterable[Point], factor: float = 1.0) -> pd.DataFrame:
     """The frame of `plots.curves`, without points of an unknown value."""
-    rows = [
-        {"series": series, "x": x, "y": value.value, "low": value.low, "high": value.high, "tip": tip}
-        for series, x, value, tip in points
-        if value.value is not None
-    ]
+    rows = [(series, x, e.value, e.low, e.high, tip) for series, x, e, tip in points if e.value is not None]
     frame = pd.DataFrame(rows, columns=["series", "x", "y", "low", "high", "tip"])
     frame = frame.astype({"x": float, "y": float, "low": float, "high": float})
     frame[["y", "low", "high"]] *= factor
-    return frame
+    return frame.sort_values("x", kind="stable")
 
 
-def _heights(frame: pd.DataFrame) -> list[float]:
+def _heights(*frames: pd.DataFrame) -> list[float]:
     """Every height with the ends of its interval."""
-    stacked = pd.concat([frame["y"], frame["low"], frame["high"]]).astype(float).dropna()
-    return [float(value) for value in stacked]
-
-
-def _level(height: float, upright: Axis) -> alt.Chart:
-    """A dotted line across the chart."""
-    rule = alt.Chart(pd.DataFrame({"y": [height]})).mark_rule(strokeDash=[2, 4], strokeWidth=1.4)
-    return rule.encode(y=plots.y(upright))
+    return [float(value) for frame in frames for value in frame[["y", "low", "high"]].melt()["value"].dropna()]
 
 
 def _shifted(place: int, index: int, of: int) -> float:
@@ -114,22 +96,22 @@ def _shifted(place: int, index: int, of: int) -> float:
 def token_figures(summary: TruncationSummary) -> list[Figure]:
     """The right and the tempting token under every edit, on the model that was searched: a figure per task."""
     tasks = list(dict.fromkeys(tokens.task for tokens in summary.searched_tokens))
+    names = [f"{role} token" for role in ROLES]
     figures = []
     for number, task in enumerate(tasks, start=1):
         of_task = [tokens for tokens in summary.searched_tokens if tokens.task == task]
         across = names_axis("edit", [summary.role(tokens.edit) for tokens in of_task])
         chances = _frame(
             (
-                Point(f"{role} token", _shifted(place, index, 2), tokens.probability(role), _tip(summary, tokens, role))
+                (names[index], _shifted(place, index, 2), tokens.probability(role), _tip(summary, tokens, role))
                 for index, role in enumerate(ROLES)
                 for place, tokens in enumerate(of_task)
             ),
             100.0,
         )
         margins = _frame(
-            Point("margin", place, tokens.margin, _margin_tip(summary, tokens)) for place, tokens in enumerate(of_task)
+            ("margin", place, tokens.margin, _tip(summary, tokens)) for place, tokens in enumerate(of_task)
         )
-        names = [f"{role} token" for role in ROLES]
         upright = percent_axis("mean probability, %", _heights(chances))
         figures.append(
             Figure(
@@ -149,21 +131,18 @@ def token_figures(summary: TruncationSummary) -> list[Figure]:
 def _margin_chart(frame: pd.DataFrame, across: Axis, names: Sequence[str], tones: Sequence[int]) -> alt.LayerChart:
     upright = nats_axis("margin, nats", _heights(frame), zero=True)
     chart = plots.curves(frame, across, upright, names, numbers=tones, spread="bars")
-    return alt.layer(_level(0.0, upright), chart)
+    return alt.layer(plots.level(0.0, upright), chart)
 
 
-def _tip(summary: TruncationSummary, tokens: Tokens, role: Role) -> str:
-    rank = f", median rank {numbers.rank(tokens.rank(role))}" if tokens.rank(role) is not None else ""
-    return f"{_who(summary, tokens)}\n{role} token: {numbers.probability(tokens, role)}{rank}\nn = {tokens.items:,}"
-
-
-def _margin_tip(summary: TruncationSummary, tokens: Tokens) -> str:
-    margin = numbers.nats_estimate(tokens.margin)
-    return f"{_who(summary, tokens)}\nmargin: {margin} nats\nn = {tokens.items:,}"
-
-
-def _who(summary: TruncationSummary, tokens: Tokens) -> str:
-    return f"{summary.name(tokens.edit)}, {tokens.task}" + (f", {tokens.revision}" if tokens.revision else "")
+def _tip(summary: TruncationSummary, tokens: Tokens, role: Role | None = None) -> str:
+    """What pointing at the probability of a token shows; without a role, at the margin."""
+    revision = f", {tokens.revision}" if tokens.revision else ""
+    if role is None:
+        text = f"margin: {numbers.nats_estimate(tokens.margin)} nats"
+    else:
+        rank = f", median rank {numbers.rank(tokens.rank(role))}" if tokens.rank(role) is not None else ""
+        text = f"{role} token: {numbers.probability(tokens.probability(role))}{rank}"
+    return f"{summary.name(tokens.edit)}, {tokens.task}{revision}\n{text}\nn = {tokens.items:,}"
 
 
 # -- other revisions of the model
@@ -173,7 +152,6 @@ def revision_figures(summary: TruncationSummary) -> list[Figure]:
     """Every measure along the revisions, and last on the model that was searched, a line per edit: one per task."""
     tasks = list(dict.fromkeys(outcome.task for outcome in summary.revisions))
     edits = list(dict.fromkeys(outcome.edit for outcome in summary.revisions))
-    roles = [summary.role(edit) for edit in edits]
     tones = [6 if edit == UNEDITED else index - 1 for index, edit in enumerate(edits)]
     figures = []
     for number, task in enumerate(tasks, start=1):
@@ -185,7 +163,7 @@ def revision_figures(summary: TruncationSummary) -> list[Figure]:
                 name="revisions" if len(tasks) == 1 else f"revisions-{number}",
                 panels=tuple(panels),
                 caption=f"{task}: {counts} test items; bars: {level(summary)} intervals. Unrounded: {files}.",
-                legend=tuple(Series(role, tone) for role, tone in zip(roles, tones, strict=True)),
+                legend=tuple(Series(summary.role(edit), tone) for edit, tone in zip(edits, tones, strict=True)),
             )
         )
     return figures
@@ -197,52 +175,45 @@ def _revision_panels(summary: TruncationSummary, task: str, edits: Sequence[str]
 
     def point(edit: str, revision: str | None, value: Estimate, tip: str) -> Point:
         x = _shifted(places[revision or SEARCHED], edits.index(edit), len(edits))
-        return Point(summary.role(edit), x, value, tip)
+        return summary.role(edit), x, value, tip
 
-    def drawn(frame: pd.DataFrame, upright: Axis) -> alt.LayerChart:
-        return plots.curves(frame.sort_values("x"), across, upright, roles, numbers=tones, spread="bars")
+    def panel(frame: pd.DataFrame, upright: Axis, title: str) -> Panel:
+        return Panel((plots.curves(frame, across, upright, roles, numbers=tones, spread="bars"),), title)
 
-    accuracies = _frame((point(*accuracy) for edit in edits for accuracy in _accuracies(summary, task, edit)), 100.0)
-    panels = [Panel((drawn(accuracies, percent_axis("accuracy, %", _heights(accuracies))),), "Accuracy")]
+    accuracies = _frame(
+        (
+            point(edit, revision, outcome.accuracy, f"{summary.name(edit)}, {revision}\n{_accuracy(outcome)}")
+            for edit in edits
+            for revision, outcome in _outcomes(summary, task, edit)
+        ),
+        100.0,
+    )
+    panels = [panel(accuracies, percent_axis("accuracy, %", _heights(accuracies)), "Accuracy")]
     of_task = [tokens for tokens in summary.tokens if tokens.task == task]
     if not of_task:
         return panels
-    chances = [
-        _frame(
-            (
-                point(tokens.edit, tokens.revision, tokens.probability(role), _tip(summary, tokens, role))
-                for tokens in of_task
-            ),
-            100.0,
-        )
+    chances = {
+        role: _frame((point(t.edit, t.revision, t.probability(role), _tip(summary, t, role)) for t in of_task), 100.0)
         for role in ROLES
-    ]
-    upright = percent_axis("mean probability, %", [height for frame in chances for height in _heights(frame)])
-    panels += [Panel((drawn(frame, upright),), f"The {role} token") for role, frame in zip(ROLES, chances, strict=True)]
-    margins = _frame(
-        point(tokens.edit, tokens.revision, tokens.margin, _margin_tip(summary, tokens)) for tokens in of_task
-    )
-    return [*panels, Panel((_margin_chart(margins.sort_values("x"), across, roles, tones),), MARGIN)]
+    }
+    upright = percent_axis("mean probability, %", _heights(*chances.values()))
+    panels += [panel(frame, upright, f"The {role} token") for role, frame in chances.items()]
+    margins = _frame(point(t.edit, t.revision, t.margin, _tip(summary, t)) for t in of_task)
+    return [*panels, Panel((_margin_chart(margins, across, roles, tones),), MARGIN)]
 
 
-def _accuracies(summary: TruncationSummary, task: str, edit: str) -> list[tuple[str, str, Estimate, str]]:
-    """(edit, revision, accuracy, tip) of an edit on a task's test items, also on the model that was searched."""
-    outcomes: list[tuple[str, RevisionOutcome | Unedited | Tested]] = [
-        (outcome.revision, outcome) for outcome in summary.revisions if (outcome.task, outcome.edit) == (task, edit)
-    ]
-    if edit == UNEDITED:
-        outcomes.append((SEARCHED, summary.base(task, "test")))
-    else:
-        tests = dict(summary.tests).get(edit, ())
-        outcomes += [(SEARCHED, test) for test in tests if test.task == task]
+def _outcomes(summary: TruncationSummary, task: str, edit: str) -> list[tuple[str, Answered]]:
+    """(revision, outcome) of an edit on a task's test items, also on the model that was searched."""
+    unedited = [summary.base(task, "test")]
+    searched: Sequence[Answered] = unedited if edit == UNEDITED else dict(summary.tests).get(edit, ())
     return [
-        (edit, revision, outcome.accuracy, _accuracy_tip(f"{summary.name(edit)}, {revision}", outcome))
-        for revision, outcome in outcomes
+        *((outcome.revision, outcome) for outcome in summary.revisions if (outcome.task, outcome.edit) == (task, edit)),
+        *((SEARCHED, outcome) for outcome in searched if outcome.task == task),
     ]
 
 
-def _accuracy_tip(name: str, outcome: RevisionOutcome | Unedited | Tested) -> str:
-    return f"{name}\naccuracy {numbers.percent_estimate(outcome.accuracy)}\nn = {outcome.items:,}"
+def _accuracy(outcome: Answered) -> str:
+    return f"accuracy {numbers.percent_estimate(outcome.accuracy)}\nn = {outcome.items:,}"
 
 
 def level(summary: TruncationSummary) -> str:
@@ -263,13 +234,10 @@ def path_figure(summary: TruncationSummary) -> Figure | None:
     if len(steps) < 2:
         return None
     factor, kinds = (1.0 if summary.by_gold else 100.0), ["stayed", "rolled back"]
-    frame = _frame(
-        (
-            Point(kinds[not step.accepted], step.step, Estimate(value=value), _step_tip(summary, step))
-            for step, value in steps
-        ),
-        factor,
+    points = (
+        (kinds[not step.accepted], step.step, Estimate(value=value), _step_tip(summary, step)) for step, value in steps
     )
+    frame = _frame(points, factor)
     # What was rolled back is no line: a row without a height parts each such step from the next.
     back = frame[frame["series"] == kinds[1]]
     frame = pd.concat([frame, back.assign(y=math.nan, x=back["x"] + 0.5)]).sort_values("x")
@@ -277,11 +245,10 @@ def path_figure(summary: TruncationSummary) -> Figure | None:
     start = [] if before is None else [factor * before]
     across = Axis("step", -0.5, len(summary.path) - 0.5, whole=True)
     heights = [*_heights(frame), *start]
+    upright = percent_axis("validation accuracy, %", heights)
     if summary.by_gold:
         upright = nats_axis("validation gold log-probability, nats", heights, zero=False)
-    else:
-        upright = percent_axis("validation accuracy, %", heights)
-    chart = alt.layer(*(_level(height, upright) for height in start), plots.curves(frame, across, upright, kinds))
+    chart = alt.layer(*(plots.level(height, upright) for height in start), plots.curves(frame, across, upright, kinds))
     return Figure(
         name="composition",
         panels=(Panel((chart,)),),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import count, takewhile
 
 import numpy as np
 from scipy.stats import hypergeom
@@ -16,11 +17,7 @@ def looks(items: int, first: int = 8) -> list[int]:
 
     The last look is when all are answered; it is no part of the list, since nothing is left to be saved then.
     """
-    steps = []
-    while first < items:
-        steps.append(first)
-        first *= 2
-    return steps
+    return list(takewhile(lambda seen: seen < items, (first << doubling for doubling in count())))
 
 
 def no_worse(better: int, worse: int, seen: int, items: int) -> float:
@@ -61,19 +58,9 @@ def threshold(error: float, cells: int, number_of_looks: int) -> float:
 
 
 def hopeless(better: Sequence[int], worse: Sequence[int], seen: int, items: int, at: float) -> list[bool]:
-    """Which cells are given up at a look.
-
-    Args:
-        better, worse: per cell, see `no_worse`.
-        seen, items: likewise.
-        at: see `threshold`.
-    """
+    """Which cells are given up at a look; `better` and `worse` per cell as in `no_worse`, `at` from `threshold`."""
     if not 0 < at < 1 or math.isnan(at):
         raise LesionError(f"A threshold lies between 0 and 1, not {at}.")
-    known: dict[tuple[int, int], float] = {}
-    decisions = []
-    for pair in zip(better, worse, strict=True):
-        if pair not in known:
-            known[pair] = no_worse(*pair, seen, items)
-        decisions.append(known[pair] <= at)
-    return decisions
+    pairs = list(zip(better, worse, strict=True))
+    p_values = {pair: no_worse(*pair, seen, items) for pair in set(pairs)}
+    return [p_values[pair] <= at for pair in pairs]

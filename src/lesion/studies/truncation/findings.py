@@ -90,8 +90,7 @@ def _beside(summary: TruncationSummary, test: Tested) -> str:
     if not summary.by_gold and _beyond(test.gold_gain):
         ends = nats_interval(test.gold_gain.low, test.gold_gain.high)
         changes.append(f"the log-probability of the gold answers changes by {nats(test.gold_gain.value)} nats {ends}")
-    for role in ROLES:
-        gain = test.token_gain(role)
+    for role, gain in (("right", test.right_gain), ("tempting", test.tempting_gain)):
         if gain is not None and _beyond(gain):
             changes.append(f"the probability of the {role} token changes by {points_change(gain)}")
     return f" But on {test.task} {wording.listed(changes)}." if changes else ""
@@ -164,10 +163,8 @@ def tokens(summary: TruncationSummary) -> list[str]:
 
 
 def _token_change(before: Tokens, after: Tokens, role: Role) -> str:
-    return (
-        f"{probability(before, role)} to {probability(after, role)}, median rank {rank(before.rank(role))} →"
-        f" {rank(after.rank(role))}"
-    )
+    chances = [probability(tokens.probability(role)) for tokens in (before, after)]
+    return f"{' to '.join(chances)}, median rank {rank(before.rank(role))} → {rank(after.rank(role))}"
 
 
 def how(summary: TruncationSummary, work: Decompositions | None) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import altair as alt
 import pandas as pd
@@ -194,27 +194,20 @@ def _map(summary: TruncationSummary, measure: Measure, matrix: str, side: str) -
     same = {(cell.layer, cell.rank): cell for cell in reversed(of_matrix) if cell.side == side or cell.rank == 0}
     full_rank = {cell.layer: cell.of for cell in of_matrix}
     layers = tuple(sorted({layer for layer, _ in cells}))
-    entries: list[dict[str, Any]] = []
+    entries: list[tuple[object, ...]] = []
     rows = []
     for keep in _keeps(summary):
         ranks = {layer: rank_of(keep, full_rank[layer]) for layer in layers}
         name = _row_name(keep, sorted(set(ranks.values())))
-        of_row = [
-            {"x": layer, "y": name, **entry}
-            for layer in layers
-            if (
-                entry := _entry(
-                    summary,
-                    measure,
-                    cells.get((layer, keep)) or same.get((layer, ranks[layer])),
-                    keep,
-                    whole=ranks[layer] == full_rank[layer],
-                )
-            )
-        ]
-        if of_row:
+        before = len(entries)
+        for layer in layers:
+            cell = cells.get((layer, keep)) or same.get((layer, ranks[layer]))
+            if ranks[layer] == full_rank[layer]:
+                entries.append((layer, name, None, "=", "keeps all of the matrix: the unedited model", False))
+            elif cell is not None:
+                entries.append((layer, name, *_entry(summary, measure, cell, keep)))
+        if len(entries) > before:
             rows.append(name)
-            entries += of_row
     return Map(matrix, side, layers, tuple(rows), pd.DataFrame(entries, columns=COLUMNS).astype({"value": float}))
 
 
@@ -224,24 +217,18 @@ def _row_name(keep: float, ranks: Sequence[int]) -> str:
 
 
 def _entry(
-    summary: TruncationSummary, measure: Measure, cell: Cell | None, keep: float, *, whole: bool
-) -> dict[str, Any] | None:
-    """A cell of the map as `plots.heat` takes it, losses above 0; None where the search has none."""
-    if whole:
-        tip = "keeps all of the matrix: the unedited model"
-        return {"value": None, "text": "=", "tip": tip, "marked": False}
-    if cell is None:
-        return None
+    summary: TruncationSummary, measure: Measure, cell: Cell, keep: float
+) -> tuple[float | None, str, str, bool]:
+    """Value (losses above 0), text, tip and mark of a cell as `plots.heat` takes them."""
     tip = cell_tip(summary, cell)
     if cell.keep != keep:
         tip += f"\n{wording.keep(keep)} leaves the same components as {wording.keep(cell.keep)}: the same edit"
+    marked = cell.edit == summary.chosen
     value, outcome = change(summary, cell, measure), cell.on(measure.task)
     if value is not None:
-        text = _short(value, measure.kind)
-    else:
-        text = "×" if cell.eliminated is not None else "≡" if outcome is not None and outcome.collapsed else ""
-    loss = None if value is None else 0.0 - value
-    return {"value": loss, "text": text, "tip": tip, "marked": cell.edit == summary.chosen}
+        return 0.0 - value, _short(value, measure.kind), tip, marked
+    text = "×" if cell.eliminated is not None else "≡" if outcome is not None and outcome.collapsed else ""
+    return None, text, tip, marked
 
 
 def _short(value: float, kind: Kind) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lesion.core.values import Estimate
 from lesion.report import wording
-from lesion.studies.truncation.result import Role, Score, Tokens, TruncationSummary
+from lesion.studies.truncation.result import Score, TruncationSummary
 
 
 def nats(value: float | None, digits: int | None = None) -> str:
@@ -66,9 +66,9 @@ def step_score(summary: TruncationSummary, value: Score) -> str:
     return score(summary, summary.score(value))
 
 
-def probability(tokens: Tokens, role: Role) -> str:
+def probability(estimate: Estimate) -> str:
     """The mean probability of a token, `12.0 % [10.1, 13.9]`; a small one with a digit more."""
-    return percent_estimate(tokens.probability(role), probability_digits(tokens.probability(role).value))
+    return percent_estimate(estimate, probability_digits(estimate.value))
 
 
 def probability_digits(value: float | None) -> int:

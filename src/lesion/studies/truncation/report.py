@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -120,9 +119,9 @@ def _searched(summary: TruncationSummary) -> tuple[Block, ...]:
     early = f", and {given_up:,} more given up early" if given_up else ""
     facts = (
         ("matrices", ", ".join(summary.matrices)),
-        ("layers", wording.layer_runs(summary.layers)),
+        ("layers", wording.layer_runs({cell.layer for cell in summary.cells})),
         ("keep", ", ".join(wording.keep(keep) for keep in study.keep) + " of the rank"),
-        ("sides", ", ".join(summary.sides)),
+        ("sides", "top, bottom" if study.side == "both" else study.side),
         ("chosen by", "log-probability of gold answers" if summary.by_gold else "accuracy"),
         ("cells", f"{len(summary.cells):,}{merged}"),
         ("evaluated in full", f"{wording.counted(full, 'cell')}{early}"),
@@ -185,7 +184,7 @@ def _study(summary: TruncationSummary) -> Section:
 def _facts(summary: TruncationSummary) -> Sequence[tuple[str, str]]:
     """The study's and the model's own entries, for whoever wants to repeat it."""
     study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title", "model", "tasks"})
-    facts = [(name.replace("_", " "), _plain(value)) for name, value in study.items()]
+    facts = [(name.replace("_", " "), wording.entry(value)) for name, value in study.items()]
     facts += [(name, str(value)) for name, value in summary.model.model_dump(exclude={"name"}).items()]
     tasks = (
         f"{task.name} ({task.kind}, {wording.counted(task.validation_items, 'validation item')}, "
@@ -193,14 +192,6 @@ def _facts(summary: TruncationSummary) -> Sequence[tuple[str, str]]:
         for task in summary.tasks
     )
     return _visible([("model", summary.model.name), ("tasks", ", ".join(tasks)), *facts])
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_plain(part)}" for name, part in value.items())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(_plain, value))
-    return str(value)
 
 
 def _visible(facts: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

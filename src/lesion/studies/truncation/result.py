@@ -41,8 +41,8 @@ class SearchedTask(Value):
     test_items: int
 
 
-class Unedited(Value):
-    """The unedited model on one part of a task.
+class Answered(Value):
+    """The answers to some items of a task.
 
     Attributes:
         gold: mean log-probability of the gold answers.
@@ -50,7 +50,6 @@ class Unedited(Value):
     """
 
     task: str
-    part: Part
     items: int
     accuracy: Estimate
     gold: Number
@@ -58,23 +57,25 @@ class Unedited(Value):
     label_share: float
 
 
-class Outcome(Value):
+class Unedited(Answered):
+    """The unedited model on one part of a task."""
+
+    part: Part
+
+
+class Edited(Answered):
+    """Answers under an edit; `collapsed`: nearly all items get one answer that they do not get without the edit."""
+
+    collapsed: bool
+
+
+class Outcome(Edited):
     """One cell on the validation items of one task.
 
-    Attributes:
-        drop: accuracy of the unedited model minus that under the edit, on the same items.
-        gold, label, label_share: as of the unedited model.
-        collapsed: nearly all items get one answer that they do not get without the edit.
+    `drop` is the accuracy of the unedited model minus that under the edit, on the same items.
     """
 
-    task: str
-    items: int
-    accuracy: Estimate
     drop: Estimate
-    gold: Number
-    label: str
-    label_share: float
-    collapsed: bool
 
 
 class Cell(Value):
@@ -120,14 +121,11 @@ class Cell(Value):
     @property
     def name(self) -> str:
         """`the top 1 % of 3.mlp.up`."""
-        return (
-            f"the {self.side} {wording.keep(self.keep)} of {self.address}"
-            if self.rank
-            else f"nothing of {self.address}"
-        )
+        kept = f"the {self.side} {wording.keep(self.keep)}" if self.rank else "nothing"
+        return f"{kept} of {self.address}"
 
 
-class Tested(Value):
+class Tested(Edited):
     """An edit on the test items of one task; gains are edited minus unedited on the same items.
 
     Attributes:
@@ -136,22 +134,11 @@ class Tested(Value):
         right_gain, tempting_gain: of the probabilities of the two tokens of a contrast; None for other tasks.
     """
 
-    task: str
-    items: int
     baseline: float
-    accuracy: Estimate
     gain: Estimate
-    gold: Number
     gold_gain: Estimate
-    label: str
-    label_share: float
-    collapsed: bool
     right_gain: Estimate | None = None
     tempting_gain: Estimate | None = None
-
-    def token_gain(self, role: Role) -> Estimate | None:
-        """The gain in probability of the right or the tempting token."""
-        return self.right_gain if role == "right" else self.tempting_gain
 
 
 class Score(Value):
@@ -201,18 +188,11 @@ class Tokens(Value):
         return self.rank_right if role == "right" else self.rank_tempting
 
 
-class RevisionOutcome(Value):
+class RevisionOutcome(Edited):
     """Another revision of the model on the test items of one task, under one edit."""
 
     revision: str
     edit: str
-    task: str
-    items: int
-    accuracy: Estimate
-    gold: Number
-    label: str
-    label_share: float
-    collapsed: bool
 
 
 class Spectrum(Value):
@@ -325,16 +305,6 @@ class TruncationSummary(Summary):
     def matrices(self) -> list[str]:
         """Names of the matrices that were searched."""
         return list(dict.fromkeys(cell.matrix for cell in self.cells))
-
-    @property
-    def layers(self) -> list[int]:
-        """The blocks that were searched."""
-        return sorted({cell.layer for cell in self.cells})
-
-    @property
-    def sides(self) -> list[str]:
-        """The sides of the spectrum that were kept."""
-        return ["top", "bottom"] if self.study.side == "both" else [self.study.side]
 
     @property
     def complete(self) -> int:

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from lesion.core.cached_answers import Answers, Recollection, gold_of, gold_tasks
 from lesion.core.study_file import TaskChoice
 from lesion.edits.edit import BASELINE, Compose, Edit, Truncate
+from lesion.studies.truncation import result
 from lesion.studies.truncation.elimination import hopeless, looks, threshold
 from lesion.studies.truncation.grid import Cell
-from lesion.studies.truncation.study import Screen, TruncationStudy
+from lesion.studies.truncation.study import Objective, Screen, TruncationStudy
 from lesion.tasks.task import Item, Task
 
 # An answer to this share of all items, and to so much more of them than without the edit, is a label.
@@ -59,17 +60,10 @@ class Score:
         """Whether the first number is greater; never where it is not a number."""
         return self.first > than.first
 
-
-@dataclass(frozen=True)
-class Step:
-    """One step of a composition: an edit tried on top of what was accepted before, and what became of it."""
-
-    added: Truncate
-    edit: Edit
-    before: Score
-    after: Score
-    accepted: bool
-    reason: str
+    def named(self, objective: Objective) -> result.Score:
+        """The score with its numbers by name."""
+        accuracy, gold = (self.first, self.second) if objective == "accuracy" else (self.second, self.first)
+        return result.Score(accuracy=accuracy, gold=gold)
 
 
 @dataclass
@@ -98,7 +92,7 @@ class SearchOutcome:
     baseline: Score = field(default_factory=lambda: Score(math.nan, math.nan))
     chosen: Truncate | None = None
     best: Truncate | None = None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[result.Step] = field(default_factory=list)
     composed: Compose | None = None
     looks: int = 0
     screen: Screen | None = None
@@ -177,11 +171,6 @@ def _mean(golds: NDArray[np.float64]) -> float:
     return float(golds.mean()) if not np.isnan(golds).any() else -math.inf
 
 
-def _with_gold(parts: Split) -> dict[TaskChoice, Task]:
-    """The tasks, and as tasks of their own the gold answers of those that generate."""
-    return {**parts.tasks, **gold_tasks({c: task for c, task in parts.tasks.items() if task.kind == "generate"})}
-
-
 def _items_for(
     tasks: Mapping[TaskChoice, Task], items: Mapping[TaskChoice, Sequence[Item]]
 ) -> dict[TaskChoice, Sequence[Item]]:
@@ -193,7 +182,8 @@ def ask_in_full(
     parts: Split, items: Mapping[TaskChoice, Sequence[Item]], edits: Sequence[Edit], model: Recollection, what: str
 ) -> None:
     """Ask the tasks and, of those that generate, the log-probability of the gold answers too."""
-    tasks = _with_gold(parts)
+    generating = {choice: task for choice, task in parts.tasks.items() if task.kind == "generate"}
+    tasks = {**parts.tasks, **gold_tasks(generating)}
     model.ask(tasks, _items_for(tasks, items), edits, what)
 
 
@@ -288,7 +278,20 @@ def _compose(
     assert outcome.chosen is not None
     current: Edit = outcome.chosen
     score = outcome.scores[outcome.chosen]
-    outcome.steps.append(Step(outcome.chosen, current, outcome.baseline, score, True, "the best single edit"))
+
+    def note(added: Edit, before: Score, after: Score, accepted: bool, reason: str, edit: Edit) -> None:
+        step = result.Step(
+            step=len(outcome.steps),
+            added=str(added),
+            edit=str(edit),
+            before=before.named(study.objective),
+            after=after.named(study.objective),
+            accepted=accepted,
+            reason=reason,
+        )
+        outcome.steps.append(step)
+
+    note(current, outcome.baseline, score, True, "the best single edit", current)
     seen = {outcome.chosen.address}
     for cell in ranked:
         if cell.edit.address in seen or not outcome.scores[cell.edit].better(outcome.baseline):
@@ -300,7 +303,7 @@ def _compose(
         label = collapsed_anywhere(parts, model, tried)
         accepted = after.better(score) and not label
         reason = "better" if accepted else "one answer to nearly all items" if label else "not better, rolled back"
-        outcome.steps.append(Step(cell.edit, tried, score, after, accepted, reason))
+        note(cell.edit, score, after, accepted, reason, tried)
         if accepted:
             current, score = tried, after
             outcome.scores[tried] = after

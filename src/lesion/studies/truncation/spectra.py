@@ -10,7 +10,6 @@ import pandas as pd
 
 from lesion.report import plots, theme, wording
 from lesion.report.blocks import Figure, Panel, Series
-from lesion.report.plots import Axis
 from lesion.studies.truncation.result import JOINT, Cell, Spectrum, TruncationSummary
 
 MOST_COLOURS = 8
@@ -30,7 +29,10 @@ def figure(summary: TruncationSummary) -> Figure | None:
     if not kinds:
         return None
     chosen = chosen_cells(summary)
-    blocks = sorted({_place(spectrum.address)[0] for of_kind in kinds.values() for spectrum in of_kind}, key=_number)
+    blocks = sorted(
+        {_place(spectrum.address)[0] for of_kind in kinds.values() for spectrum in of_kind},
+        key=lambda block: int(block or -1),
+    )
     coloured = len(blocks) <= MOST_COLOURS
     names = {block: f"block {block}" for block in blocks} if coloured else {}
     legend = [Series(name, index) for index, name in enumerate(names.values())]
@@ -56,8 +58,8 @@ def _chart(spectra: Sequence[Spectrum], chosen: dict[str, Cell], names: dict[str
             for place, value in _points(spectrum)
         ]
     )
-    across = _axis("number of the singular value", 1.0, float(lines["x"].max()) * 1.05)
-    upright = _axis("singular value", float(lines["y"].min()) / 1.1, float(lines["y"].max()) * 1.1)
+    across = plots.ratio_axis("number of the singular value", lines["x"], whole=True)
+    upright = plots.ratio_axis("singular value", lines["y"])
     starts = pd.DataFrame(
         [
             {"x": float(spectrum.index[0] + 1), "y": spectrum.values[0], "series": spectrum.address}
@@ -66,10 +68,10 @@ def _chart(spectra: Sequence[Spectrum], chosen: dict[str, Cell], names: dict[str
         ]
     )
     every = list(dict.fromkeys(lines["series"]))
-    looks = [_look(address, chosen, list(names)) for address in every]
+    blocks = list(names)
+    looks = [blocks.index(_place(address)[0]) if blocks else CUT if address in chosen else OTHER for address in every]
     colour, shape = plots.colour(every, looks), plots.shape(every, looks)
     position = {"x": plots.x(across), "y": plots.y(upright)}
-    tip = alt.Tooltip(field="tip", type="nominal", title=" ")
     layers: list[alt.Chart] = []
     # What the chosen edit cuts lies on top.
     for is_cut, width in ((False, 1.4), (True, 2.6)):
@@ -79,7 +81,7 @@ def _chart(spectra: Sequence[Spectrum], chosen: dict[str, Cell], names: dict[str
             continue
         drawn = alt.Chart(of_lines).mark_line(strokeWidth=width, opacity=opacity).encode(**position, color=colour)
         point = alt.Chart(of_starts).mark_point(size=40, opacity=opacity)
-        layers += [drawn, point.encode(**position, color=colour, shape=shape, tooltip=tip)]
+        layers += [drawn, point.encode(**position, color=colour, shape=shape, tooltip=plots.tip())]
     kept = [
         {"x": max(1.0, first - 0.5), "end": last + 0.5}
         for spectrum in spectra
@@ -90,21 +92,6 @@ def _chart(spectra: Sequence[Spectrum], chosen: dict[str, Cell], names: dict[str
         shade = alt.Chart(pd.DataFrame(kept)).mark_rect(color=theme.SOFT, opacity=0.16)
         layers.insert(0, shade.encode(x=plots.x(across), x2=alt.X2(field="end")))
     return alt.layer(*layers)
-
-
-def _axis(title: str, low: float, high: float) -> Axis:
-    """A logarithmic axis with ticks at 1, 2 and 5 of every power of ten, over many at 1 alone."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    marks = (1, 2, 5) if len(powers) <= 4 else (1,)
-    ticks = tuple(mark * 10.0**power for power in powers for mark in marks if low <= mark * 10.0**power <= high)
-    return Axis(title, low, high, form="~g", kind="log", ticks=ticks)
-
-
-def _look(address: str, chosen: dict[str, Cell], blocks: Sequence[str]) -> int:
-    """The number of a spectrum's colour and mark."""
-    if blocks:
-        return blocks.index(_place(address)[0])
-    return CUT if address in chosen else OTHER
 
 
 def _points(spectrum: Spectrum) -> list[tuple[float, float]]:
@@ -138,7 +125,3 @@ def _place(address: str) -> tuple[str, str]:
     """Block and kind of matrix: `3.mlp.up` is `3`, `mlp.up`."""
     block, _, kind = address.partition(".")
     return (block, kind) if block.isdecimal() and kind else ("", address)
-
-
-def _number(block: str) -> int:
-    return int(block or -1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -18,18 +18,16 @@ from lesion.edits.spectra import spectra
 from lesion.models.load import Model
 from lesion.statistics.contrasts import Contrast, mean
 from lesion.statistics.paired import mcnemar_exact, paired_drop, rank_agreement, wilson
-from lesion.studies.truncation import grid, search
+from lesion.studies.truncation import grid
 from lesion.studies.truncation.result import (
     Cell,
     Elimination,
     Outcome,
     RevisionOutcome,
-    Score,
     ScreenOutcome,
     SearchedModel,
     SearchedTask,
     Spectrum,
-    Step,
     Tested,
     Tokens,
     TruncationSummary,
@@ -64,7 +62,6 @@ def summarise(
         memory: has all answers that `search.search` and `edits_tested` need.
     """
     level, best, composed = study.level, outcome.chosen or outcome.best, outcome.composed or outcome.chosen
-    baselines = {choice: memory.answers(choice, items, BASELINE) for choice, items in parts.validation.items()}
     return TruncationSummary(
         version=version("lesion"),
         approximate=loops(study.decoding.stop_loops).get("approximate"),
@@ -90,11 +87,11 @@ def summarise(
         elimination=_elimination(study, outcome, parts),
         unedited=_unedited(parts, memory, level),
         unedited_score=outcome.baseline.first,
-        cells=tuple(_cell(cell, outcome, parts, memory, baselines, level) for cell in cells.cells),
+        cells=tuple(_cell(cell, outcome, parts, memory, level) for cell in cells.cells),
         best=None if best is None else str(best),
         nothing=_nothing(outcome),
         best_tests=() if best is None else _tests(best, parts, memory, level),
-        path=tuple(_step(study, number, step) for number, step in enumerate(outcome.steps)),
+        path=tuple(outcome.steps),
         composed=str(composed) if outcome.steps else None,
         composed_tests=_tests(composed, parts, memory, level) if outcome.steps and composed is not None else (),
         spectra=_spectra(cells, model),
@@ -115,13 +112,10 @@ def followed(
     every, level = (BASELINE, *edits), summary.study.level
     outcomes = tuple(
         RevisionOutcome(
-            revision=revision,
-            edit=str(edit),
-            task=choice.name,
-            **_answered(*_pair(choice, edit, parts.test[choice], memory), level),
+            revision=revision, edit=str(edit), **_edited(choice, *_pair(choice, edit, items, memory), level)
         )
         for edit in every
-        for choice in parts.tasks
+        for choice, items in parts.test.items()
     )
     return summary.model_copy(
         update={
@@ -135,32 +129,20 @@ def _unedited(parts: Split, memory: Recollection, level: float) -> tuple[Unedite
     outcomes = []
     for choice in parts.tasks:
         for part, items in (("validation", parts.validation), ("test", parts.test)):
-            values = _answered(*_pair(choice, BASELINE, items[choice], memory), level)
+            values = _edited(choice, *_pair(choice, BASELINE, items[choice], memory), level)
             del values["collapsed"]  # compared with itself it is not
-            outcomes.append(Unedited(task=choice.name, part=part, **values))
+            outcomes.append(Unedited(part=part, **values))
     return tuple(outcomes)
 
 
-def _cell(
-    cell: grid.Cell,
-    outcome: SearchOutcome,
-    parts: Split,
-    memory: Recollection,
-    baselines: Mapping[TaskChoice, Answers],
-    level: float,
-) -> Cell:
+def _cell(cell: grid.Cell, outcome: SearchOutcome, parts: Split, memory: Recollection, level: float) -> Cell:
     scored = outcome.scores.get(cell.edit)
     outcomes = []
-    for choice in parts.tasks if scored is not None else ():
-        edited = memory.answers(choice, parts.validation[choice], cell.edit)
-        drop = paired_drop(baselines[choice].right, edited.right, level)
-        outcomes.append(
-            Outcome(
-                task=choice.name,
-                drop=Estimate(value=drop.drop, low=drop.low, high=drop.high),
-                **_answered(baselines[choice], edited, level),
-            )
-        )
+    for choice, items in parts.validation.items() if scored is not None else ():
+        baseline, edited = _pair(choice, cell.edit, items, memory)
+        drop = paired_drop(baseline.right, edited.right, level)
+        estimate = Estimate(value=drop.drop, low=drop.low, high=drop.high)
+        outcomes.append(Outcome(drop=estimate, **_edited(choice, baseline, edited, level)))
     return Cell(
         edit=str(cell.edit),
         address=cell.edit.address,
@@ -181,23 +163,20 @@ def _cell(
 def _tests(edit: Edit, parts: Split, memory: Recollection, level: float) -> tuple[Tested, ...]:
     """An edit on the test items of every task, against the baseline on the same items."""
     outcomes = []
-    for choice in parts.tasks:
-        baseline, edited = _pair(choice, edit, parts.test[choice], memory)
+    for choice, items in parts.test.items():
+        baseline, edited = _pair(choice, edit, items, memory)
         drop = paired_drop(baseline.right, edited.right, level)
-        lost, won = int((baseline.right & ~edited.right).sum()), int((edited.right & ~baseline.right).sum())
+        p = mcnemar_exact(int((baseline.right & ~edited.right).sum()), int((edited.right & ~baseline.right).sum()))
         right, tempting = _token_gains(baseline, edited, level)
         outcomes.append(
             Tested(
-                task=choice.name,
                 baseline=float(baseline.right.mean()),
                 # 0.0 − 0.0 is 0.0, and −0.0 would be written as a loss of nothing.
-                gain=Estimate(
-                    value=0.0 - drop.drop, low=0.0 - drop.high, high=0.0 - drop.low, p=mcnemar_exact(lost, won)
-                ),
+                gain=Estimate(value=0.0 - drop.drop, low=0.0 - drop.high, high=0.0 - drop.low, p=p),
                 gold_gain=_estimate(mean(edited.gold - baseline.gold, level)),
                 right_gain=right,
                 tempting_gain=tempting,
-                **_answered(baseline, edited, level),
+                **_edited(choice, baseline, edited, level),
             )
         )
     return tuple(outcomes)
@@ -312,22 +291,6 @@ def _notes(cells: grid.Grid, parts: Split) -> list[str]:
     return notes
 
 
-def _step(study: TruncationStudy, number: int, step: search.Step) -> Step:
-    def named(score: search.Score) -> Score:
-        accuracy, gold = (score.first, score.second) if study.objective == "accuracy" else (score.second, score.first)
-        return Score(accuracy=accuracy, gold=gold)
-
-    return Step(
-        step=number,
-        added=str(step.added),
-        edit=str(step.edit),
-        before=named(step.before),
-        after=named(step.after),
-        accepted=step.accepted,
-        reason=step.reason,
-    )
-
-
 def _spectra(cells: grid.Grid, model: Model) -> tuple[Spectrum, ...]:
     """The singular values of the searched matrices, of long spectra some."""
     of_matrices = []
@@ -343,13 +306,13 @@ def _pair(choice: TaskChoice, edit: Edit, items: Sequence[Item], memory: Recolle
     return memory.answers(choice, items, BASELINE), memory.answers(choice, items, edit)
 
 
-def _answered(baseline: Answers, edited: Answers, level: float) -> dict[str, Any]:
-    """What every outcome has: accuracy, log-probability of the gold answers, and the most frequent answer."""
-    count = len(edited.right)
-    low, high = wilson(int(edited.right.sum()), count, level)
+def _edited(task: TaskChoice, baseline: Answers, edited: Answers, level: float) -> dict[str, Any]:
+    """The fields of `Edited`."""
+    low, high = wilson(int(edited.right.sum()), len(edited.right), level)
     label, share, is_label = collapsed(edited, baseline)
     return {
-        "items": count,
+        "task": task.name,
+        "items": len(edited.right),
         "accuracy": Estimate(value=float(edited.right.mean()), low=low, high=high),
         "gold": float(edited.gold.mean()),
         "label": label,

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from lesion.core.values import Estimate
+from lesion.core.values import Estimate, Value
 from lesion.report import wording
 from lesion.report.table import Column, Table
 from lesion.studies.truncation import numbers
 from lesion.studies.truncation.numbers import log_probability, nats, negative
-from lesion.studies.truncation.result import (
-    SEARCHED,
-    Cell,
-    Outcome,
-    Tested,
-    TruncationSummary,
-)
+from lesion.studies.truncation.result import SEARCHED, Cell, TruncationSummary
 
 CELL_NUMBERS = ("layer", "rank", "of", "saved", "eliminated", "items")
 UNEDITED_CAPTION = (
@@ -37,14 +31,9 @@ CELLS_CAPTION = (
 
 def unedited(summary: TruncationSummary) -> Table:
     """A row per task and part: `baseline.csv`."""
-    rows = [
-        {"task": base.task, "part": base.part, "items": base.items, **_ends("accuracy", base.accuracy)}
-        | {"gold": base.gold, "label": base.label, "label_share": base.label_share}
-        for base in summary.unedited
-    ]
     return Table(
         "baseline",
-        pd.DataFrame(rows),
+        _frame([_row(base) for base in summary.unedited], "task part items accuracy low high gold label label_share"),
         (
             Column("task", "Task", number=False),
             Column("part", "Part", number=False),
@@ -61,27 +50,16 @@ def unedited(summary: TruncationSummary) -> Table:
 
 def cells(summary: TruncationSummary) -> Table:
     """A row per cell and task, and one for a cell that was not evaluated in full: `cells.csv`."""
-    rows = []
-    for cell in summary.cells:
-        own = cell.model_dump(include=set(_CELL))
-        for outcome in cell.outcomes or (None,):
-            rows.append({name: own[name] for name in _CELL} | _outcome_row(outcome))
-    return Table("cells", pd.DataFrame(rows).astype(dict.fromkeys(CELL_NUMBERS, "Int64")))
-
-
-_CELL = ("edit", "address", "layer", "matrix", "keep", "rank", "of", "side", "saved", "screen", "eliminated", "score")
-
-
-def _outcome_row(outcome: Outcome | None) -> dict[str, Any]:
-    if outcome is None:
-        names = ("task", "items", "accuracy", "low", "high", "drop", "drop_low", "drop_high", "gold", "label")
-        return dict.fromkeys((*names, "label_share", "collapsed"))
-    return (
-        {"task": outcome.task, "items": outcome.items, **_ends("accuracy", outcome.accuracy)}
-        | _ends("drop", outcome.drop, "drop_")
-        | {"gold": outcome.gold, "label": outcome.label, "label_share": outcome.label_share}
-        | {"collapsed": outcome.collapsed}
+    rows = [
+        _row(cell) | ({} if outcome is None else _row(outcome))
+        for cell in summary.cells
+        for outcome in cell.outcomes or (None,)
+    ]
+    columns = (
+        "edit address layer matrix keep rank of side saved screen eliminated score task items accuracy low high"
+        " drop drop_low drop_high gold label label_share collapsed"
     )
+    return Table("cells", _frame(rows, columns).astype(dict.fromkeys(CELL_NUMBERS, "Int64")))
 
 
 def best_cells(summary: TruncationSummary) -> Table:
@@ -110,12 +88,10 @@ def best_cells(summary: TruncationSummary) -> Table:
         ]
     columns.append(Column("saved", "Parameters saved"))
     for cell in (*ranked, *others):
-        own = ("edit", "address", "side", "keep", "rank", "of", "score", "screen", "saved")
-        row: dict[str, Any] = {name: getattr(cell, name) for name in own} | {"state": state(summary, cell)}
+        row = _row(cell) | {"state": state(summary, cell), "outcomes": None}
         for outcome in cell.outcomes:
             of_task = f"{outcome.task}, "
-            row |= _ends(f"{of_task}accuracy", outcome.accuracy, f"{of_task}accuracy_")
-            row |= _ends(f"{of_task}change", negative(outcome.drop), f"{of_task}change_")
+            row |= _ends(f"{of_task}accuracy", outcome.accuracy) | _ends(f"{of_task}change", negative(outcome.drop))
             gold = None if outcome.collapsed else summary.gold_change(outcome)
             row |= {f"{of_task}gold": gold, f"{of_task}label": outcome.label_share}
         rows.append(row)
@@ -144,22 +120,29 @@ def test(summary: TruncationSummary) -> Table:
     """A row per edit and task: `test.csv`."""
     single = "chosen" if summary.chosen else "best"
     rows = [
-        {"what": what, "edit": edit} | _test_row(outcome)
+        {"what": what, "edit": edit, "p": outcome.gain.p, **_row(outcome, gold_gain="gold_")}
+        | _ends("p_right_gain", outcome.right_gain or Estimate(value=None))
+        | _ends("p_tempting_gain", outcome.tempting_gain or Estimate(value=None))
         for what, edit, outcomes in (
             (single, summary.best, summary.best_tests),
             ("composed", summary.composed, summary.composed_tests),
         )
         for outcome in outcomes
     ]
+    columns = (
+        "what edit task items baseline accuracy low high gain gain_low gain_high p gold_gain gold_low gold_high"
+        " label_share collapsed p_right_gain p_right_gain_low p_right_gain_high p_tempting_gain p_tempting_gain_low"
+        " p_tempting_gain_high"
+    )
 
-    def label(row: Mapping[str, Any]) -> str:
+    def label(row: Any) -> str:
         before = wording.percent(summary.base(row["task"], "test").label_share, 0)
         return f"{before} → {wording.percent(row['label_share'], 0)}{' collapsed' if row['collapsed'] else ''}"
 
     roles = {"best": "best, not chosen"}
     return Table(
         "test" if rows else "",
-        pd.DataFrame(rows),
+        _frame(rows, columns),
         (
             Column("edit", "Edit", number=False,
                    row=lambda row: f"{summary.name(row['edit'])} ({roles.get(row['what'], row['what'])})"),
@@ -177,26 +160,10 @@ def test(summary: TruncationSummary) -> Table:
     )  # fmt: skip
 
 
-def _test_row(test: Tested) -> dict[str, Any]:
-    unknown = Estimate(value=None)
-    return (
-        {"task": test.task, "items": test.items, "baseline": test.baseline, **_ends("accuracy", test.accuracy)}
-        | _ends("gain", test.gain, "gain_")
-        | {"p": test.gain.p}
-        | _ends("gold_gain", test.gold_gain, "gold_")
-        | {"label_share": test.label_share, "collapsed": test.collapsed}
-        | _ends("p_right_gain", test.right_gain or unknown, "p_right_gain_")
-        | _ends("p_tempting_gain", test.tempting_gain or unknown, "p_tempting_gain_")
-    )
-
-
 def composition(summary: TruncationSummary) -> Table:
     """A row per step: `composition.csv`."""
     rows = [
-        {"step": step.step, "edit": step.edit, "added": step.added}
-        | {"before": summary.score(step.before), "after": summary.score(step.after)}
-        | {"accepted": step.accepted, "reason": step.reason}
-        for step in summary.path
+        _row(step) | {"before": summary.score(step.before), "after": summary.score(step.after)} for step in summary.path
     ]
 
     def score(value: float | None) -> str:
@@ -204,7 +171,7 @@ def composition(summary: TruncationSummary) -> Table:
 
     return Table(
         "composition" if rows else "",
-        pd.DataFrame(rows),
+        _frame(rows, "step edit added before after accepted reason"),
         (
             Column("step", "Step"),
             Column("added", "Added", summary.name, number=False),
@@ -219,17 +186,14 @@ def composition(summary: TruncationSummary) -> Table:
 
 def tokens(summary: TruncationSummary) -> Table:
     """A row per task, edit and revision: `tokens.csv`."""
-    rows = [
-        dict[str, Any](task=row.task, part="test", edit=row.edit, revision=row.revision, items=row.items)
-        | _ends("p_right", row.p_right, "p_right_")
-        | _ends("p_tempting", row.p_tempting, "p_tempting_")
-        | {"rank_right": row.rank_right, "rank_tempting": row.rank_tempting}
-        | _ends("margin", row.margin, "margin_")
-        for row in summary.tokens
-    ]
+    rows = [_row(tokens) | {"part": "test"} for tokens in summary.tokens]
+    columns = (
+        "task part edit revision items p_right p_right_low p_right_high p_tempting p_tempting_low p_tempting_high"
+        " rank_right rank_tempting margin margin_low margin_high"
+    )
     return Table(
         "tokens" if rows else "",
-        pd.DataFrame(rows),
+        _frame(rows, columns),
         (
             Column("task", "Task", number=False),
             Column("edit", "Edit", summary.role, number=False),
@@ -248,13 +212,9 @@ def tokens(summary: TruncationSummary) -> Table:
 
 def revisions(summary: TruncationSummary) -> Table:
     """A row per revision, edit and task: `revisions.csv`."""
-    rows = [
-        {"revision": row.revision, "edit": row.edit, "task": row.task, "items": row.items}
-        | _ends("accuracy", row.accuracy)
-        | {"gold": row.gold, "label": row.label, "label_share": row.label_share, "collapsed": row.collapsed}
-        for row in summary.revisions
-    ]
-    return Table("revisions" if rows else "", pd.DataFrame(rows))
+    rows = [_row(outcome) for outcome in summary.revisions]
+    columns = "revision edit task items accuracy low high gold label label_share collapsed"
+    return Table("revisions" if rows else "", _frame(rows, columns))
 
 
 def spectra(summary: TruncationSummary) -> Table:
@@ -267,31 +227,43 @@ def spectra(summary: TruncationSummary) -> Table:
     return Table("spectra", pd.DataFrame(rows))
 
 
-def _ends(name: str, estimate: Estimate, prefix: str = "") -> dict[str, float | None]:
+def _frame(rows: Sequence[Mapping[str, object]], columns: str) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=columns.split())
+
+
+def _row(value: Value, **prefixes: str) -> dict[str, object]:
+    """The fields of a value; estimates as `_ends` has them, the ends of an accuracy without a prefix."""
+    row: dict[str, object] = {}
+    for name, part in value:
+        row |= (
+            _ends(name, part, ({"accuracy": ""} | prefixes).get(name)) if isinstance(part, Estimate) else {name: part}
+        )
+    return row
+
+
+def _ends(name: str, estimate: Estimate, prefix: str | None = None) -> dict[str, object]:
+    """The value of an estimate, and behind the prefix, by default its name, `low` and `high`."""
+    prefix = f"{name}_" if prefix is None else prefix
     return {name: estimate.value, f"{prefix}low": estimate.low, f"{prefix}high": estimate.high}
 
 
-def _estimate(row: Mapping[str, Any], name: str, prefix: str) -> Estimate:
+def _estimate(row: Any, name: str, prefix: str) -> Estimate:
     return Estimate(value=row.get(name), low=row.get(f"{prefix}low"), high=row.get(f"{prefix}high"))
 
 
-def _percent(name: str) -> Any:
-    """What writes an accuracy with its interval; the ends are `low` and `high` where it has no prefix of its own."""
+def _percent(name: str) -> Callable[[Any], str]:
+    """What writes an accuracy with its interval."""
     prefix = "" if name == "accuracy" else f"{name}_"
     return lambda row: numbers.percent_estimate(_estimate(row, name, prefix))
 
 
-def _points(name: str) -> Any:
+def _points(name: str) -> Callable[[Any], str]:
     return lambda row: numbers.points_estimate(_estimate(row, name, f"{name}_"))
 
 
-def _nats(name: str, prefix: str) -> Any:
+def _nats(name: str, prefix: str) -> Callable[[Any], str]:
     return lambda row: numbers.nats_estimate(_estimate(row, name, prefix))
 
 
-def _probability(name: str) -> Any:
-    def write(row: Mapping[str, Any]) -> str:
-        estimate = _estimate(row, name, f"{name}_")
-        return numbers.percent_estimate(estimate, numbers.probability_digits(estimate.value))
-
-    return write
+def _probability(name: str) -> Callable[[Any], str]:
+    return lambda row: numbers.probability(_estimate(row, name, f"{name}_"))
