@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lesion.errors import LesionError
+
 _LEFTOVER = re.compile(r"\..+\.partial-(\d+)-\w+", re.DOTALL)
 
 
@@ -32,6 +34,20 @@ def replace(path: Path, content: bytes | str) -> None:
     except BaseException:
         os.unlink(name)
         raise
+
+
+def keep(path: Path, content: bytes | str) -> None:
+    """Write a file of an output folder as `replace` does; the folder that it lies in is made where it is missing.
+
+    Raises:
+        LesionError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, content)
+    except OSError as error:
+        why = error.strerror or error
+        raise LesionError(f"{path.parent} cannot be written: {why}; give another with --out.") from error
 
 
 def is_leftover(path: Path) -> bool:

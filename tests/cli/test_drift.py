@@ -24,8 +24,8 @@ def sums(tmp_path_factory) -> Path:
 
 def test_a_drift_leaves_its_numbers_its_page_and_goes_on_from_what_there_is(capsys, checkpoint, sums, tmp_path):
     out = tmp_path / "out"
-    asked = ["drift", checkpoint, "--task", sums, "--clusters", "4,3", *FEW, "--out", out]
-    first = lesion(capsys, *asked)
+    arguments = ["drift", checkpoint, "--task", sums, "--clusters", "4,3", *FEW, "--out", out]
+    first = lesion(capsys, *arguments)
     assert first.code == 0, first.err
     assert {"summary.json", "report.html", "cells"} <= {file.name for file in out.iterdir()}
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
@@ -36,7 +36,7 @@ def test_a_drift_leaves_its_numbers_its_page_and_goes_on_from_what_there_is(caps
     assert all(set(layers[0][name]) == {"mean", "std"} for name in ("nmi", "null", "cosine", "cka"))
     assert "clustered 4 of 4 runs\n" in first.out
     page, numbers = (out / "report.html").read_bytes(), (out / "summary.json").read_bytes()
-    second = lesion(capsys, *asked)
+    second = lesion(capsys, *arguments)
     assert "clustered 0 of 4 runs; 4 were stored already" in second.out
     assert ((out / "report.html").read_bytes(), (out / "summary.json").read_bytes()) == (page, numbers)
     (out / "report.html").unlink()
@@ -69,8 +69,8 @@ def test_every_open_choice_of_the_paper_is_an_option_that_reaches_the_study(caps
     with Store.read(tmp_path / "out") as store:
         study = DriftStudy.parse(store.study[1])
     for name, value in options.items():
-        told = getattr(study, name.removeprefix("--").replace("-", "_"))
-        assert told == ((1, 2) if name == "--between" else value), name
+        value_read = getattr(study, name.removeprefix("--").replace("-", "_"))
+        assert value_read == ((1, 2) if name == "--between" else value), name
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_every_open_choice_of_the_paper_is_an_option_that_reaches_the_study(caps
     ],
 )
 def test_what_cannot_be_done_is_one_sentence_and_exit_code_two(more, says, capsys, checkpoint, sums, tmp_path):
-    asked = ["drift", checkpoint, "--task", sums, *(["--clusters", 4] if "--clusters" not in more else [])]
+    arguments = ["drift", checkpoint, "--task", sums, *(["--clusters", 4] if "--clusters" not in more else [])]
     few = FEW if not {"--runs", "--items"} & set(more) else ["--starts", 1]
-    refused(lesion(capsys, *asked, *few, *more, "--out", tmp_path / "out"), 2, *says)
+    refused(lesion(capsys, *arguments, *few, *more, "--out", tmp_path / "out"), 2, *says)
 
 
 def test_a_family_of_the_bundle_that_is_not_there_names_those_that_are(capsys, sums, tmp_path):
@@ -110,17 +110,17 @@ def test_a_folder_of_other_answers_is_kept(capsys, checkpoint, sums, tmp_path):
 
 
 def test_from_python_a_loaded_model_gives_table_tokens_and_report(sums, tmp_path):
-    found = library.drift(
+    result = library.drift(
         model("llama"), str(sums), clusters=[4, 3], runs=2, items=6, starts=1, max_new_tokens=4, out=tmp_path / "out"
     )
-    assert len(found.table) == 2 * 4
-    drawn = found.table[found.table["clusters"] == 4]
+    assert len(result.table) == 2 * 4
+    drawn = result.table[result.table["clusters"] == 4]
     assert drawn["nmi"].iloc[0] == 1
     assert {"null", "cosine", "cka", "nmi with token class", "nmi with token"} <= set(drawn.columns)
     assert drawn["cka"].notna().all()
-    assert {"token", "class", "count", "left", "share"} <= set(found.tokens.columns)
-    assert found.asked > 0
-    assert found.report() == tmp_path / "out/report.html"
+    assert {"token", "class", "count", "left", "share"} <= set(result.tokens.columns)
+    assert result.asked > 0
+    assert result.report() == tmp_path / "out/report.html"
 
 
 def test_from_python_wrong_values_are_told_as_on_the_command_line(sums):

@@ -29,8 +29,8 @@ def test_on_the_bundled_model_cosine_and_cka_are_those_of_plain_passes_of_the_ne
     for item in items:
         ids = model.tokenizer(f"Question: {item.question}\nAnswer:", return_tensors="pt").input_ids
         with torch.inference_mode():
-            found = model.network(ids, output_hidden_states=True).hidden_states
-        states.append([layer[0].double().numpy() for layer in found])
+            hidden_states = model.network(ids, output_hidden_states=True).hidden_states
+        states.append([layer[0].double().numpy() for layer in hidden_states])
     assert entry.runs[0].tokens == sum(len(text[0]) for text in states)
     layers = [np.concatenate(layer) for layer in zip(*states, strict=True)]
     zero = layers[0]
@@ -40,11 +40,11 @@ def test_on_the_bundled_model_cosine_and_cka_are_those_of_plain_passes_of_the_ne
         return float(np.linalg.norm(y.T @ x) ** 2 / (np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)))
 
     # The last of transformers' has been through the final norm, which a drift looks at no more.
-    assert [told.layer for told in entry.curve.layers] == list(range(len(layers)))
-    for told, layer in list(zip(entry.curve.layers, layers, strict=True))[:-1]:
+    assert [layer_result.layer for layer_result in entry.curve.layers] == list(range(len(layers)))
+    for layer_result, layer in list(zip(entry.curve.layers, layers, strict=True))[:-1]:
         norms = np.linalg.norm(zero, axis=1) * np.linalg.norm(layer, axis=1)
-        assert told.cosine.mean == pytest.approx(float(np.mean((zero * layer).sum(1) / norms)), abs=1e-4)
-        assert told.cka.mean == pytest.approx(cka(zero, layer), abs=1e-4)
+        assert layer_result.cosine.mean == pytest.approx(float(np.mean((zero * layer).sum(1) / norms)), abs=1e-4)
+        assert layer_result.cka.mean == pytest.approx(cka(zero, layer), abs=1e-4)
 
 
 def test_on_the_bundled_model_tokens_leave_their_first_clusters_and_the_page_tells_which(capsys, tmp_path):

@@ -167,3 +167,10 @@ def assert_tables_sort_by_number(tab: Chromium) -> None:
             known = [float(value) for value in values if value != "None"]
             assert known == sorted(known)
             assert values[: len(known)] == [value for value in values if value != "None"]
+
+
+def assert_quiet(tab: Chromium, address: str) -> None:
+    """The page opens under its policy without complaint, and nothing but it is requested."""
+    tab.open(address)
+    assert tab.complaints == []
+    assert tab.requests == [address]

@@ -27,11 +27,11 @@ def folder(tmp_path):
 
 
 def test_the_critical_blocks_are_those_of_whole_blocks_in_order(folder):
-    found = read_critical(folder, ["a", "b"])
-    assert found.of("a", "gsm8k") == (1, 3)
-    assert found.of("a", "triviaqa") == ()
-    assert found.of("a", "math500") is None
-    assert found.of("b", "gsm8k") is None
+    result = read_critical(folder, ["a", "b"])
+    assert result.of("a", "gsm8k") == (1, 3)
+    assert result.of("a", "triviaqa") == ()
+    assert result.of("a", "math500") is None
+    assert result.of("b", "gsm8k") is None
 
 
 def test_a_study_of_other_models_is_refused_with_the_names_of_both(folder):
@@ -80,11 +80,11 @@ def test_a_block_stands_between_the_layer_that_enters_it_and_the_one_that_it_giv
 def test_the_nearest_critical_block_counts_and_how_near_any_place_would_be():
     hinges = places("hinge", 0, 8)
     assert (hinges[0], hinges[-1]) == (1, 7)
-    found = distance(5.0, (1, 3), hinges)
-    assert found is not None
-    assert (found.block, found.distance) == (3, 1.0)
+    result = distance(5.0, (1, 3), hinges)
+    assert result is not None
+    assert (result.block, result.distance) == (3, 1.0)
     # Within one layer of [1, 2] or [3, 4] is all of 1 … 5, out of 1 … 7.
-    assert found.chance == pytest.approx(4 / 6, abs=1e-3)
+    assert result.chance == pytest.approx(4 / 6, abs=1e-3)
     nearest = distance(5.0, (7, 3), hinges)
     assert nearest is not None
     assert nearest.distance == 1.0
@@ -92,9 +92,9 @@ def test_the_nearest_critical_block_counts_and_how_near_any_place_would_be():
 
 def test_a_step_is_over_one_of_the_blocks_between_the_layers_fitted():
     assert places("step", 1, 5) == [1.5, 2.5, 3.5, 4.5]
-    found = distance(2.5, (0, 2, 4), places("step", 1, 5))
-    assert found is not None
-    assert (found.block, found.distance, found.chance) == (2, 0, 0.5)
+    result = distance(2.5, (0, 2, 4), places("step", 1, 5))
+    assert result is not None
+    assert (result.block, result.distance, result.chance) == (2, 0, 0.5)
 
 
 def test_without_critical_blocks_or_without_a_place_there_is_no_distance():

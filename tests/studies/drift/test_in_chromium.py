@@ -60,9 +60,7 @@ def tip(tab, first):
 
 
 def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, address):
-    tab.open(address)
-    assert tab.complaints == []
-    assert tab.requests == [address]
+    chromium.assert_quiet(tab, address)
 
 
 def test_the_tokens_of_one_model_are_shown_at_a_time(tab, address):

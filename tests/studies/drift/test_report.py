@@ -10,7 +10,6 @@ from made_drift import changed
 from page_checks import HOSTILE, Elements, assert_asks_for_nothing, colours_of, scripts
 from rich.console import Console
 
-from lesion.errors import LesionError
 from lesion.report import theme
 from lesion.report.blocks import Figure
 from lesion.report.drawing import specification
@@ -26,7 +25,7 @@ def whole():
 
 
 @pytest.fixture(scope="module")
-def one():
+def single():
     return made.study(families=("llama",), variants=("base",), clusters=(50,))
 
 
@@ -41,8 +40,8 @@ def written(whole, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def page_of_one(one):
-    return drift.page(one)
+def page_of_one(single):
+    return drift.page(single)
 
 
 def shown(summary, width=80) -> str:
@@ -96,8 +95,8 @@ def test_a_study_becomes_a_page_tables_and_figures(written):
         assert colours_of(path.read_bytes()) > 50
 
 
-def test_the_same_summary_is_written_as_the_same_bytes(one, tmp_path):
-    first, second = (drift.write(tmp_path / name, one).parent for name in "ab")
+def test_the_same_summary_is_written_as_the_same_bytes(single, tmp_path):
+    first, second = (drift.write(tmp_path / name, single).parent for name in "ab")
     for path in first.rglob("*.*"):
         assert path.read_bytes() == (second / path.relative_to(first)).read_bytes()
 
@@ -120,8 +119,8 @@ def test_a_study_of_one_model_without_critical_layers_or_hinge_is_told_as_such()
 @pytest.mark.parametrize("entries", [
     {"labels": {}}, {"nmi": None}, {"null": None}, {"cosine": None}, {"cka": None}, {"nmi": {"mean": 0.5, "std": None}},
 ])  # fmt: skip
-def test_any_measure_may_be_missing_from_every_layer(one, entries):
-    summary = with_layers(one, **entries)
+def test_any_measure_may_be_missing_from_every_layer(single, entries):
+    summary = with_layers(single, **entries)
     page = drift.page(summary)
     assert '<h2 id="findings-title">Findings</h2>' in page
     assert "None ±" not in page
@@ -132,8 +131,8 @@ def test_any_measure_may_be_missing_from_every_layer(one, entries):
     {"curve": {"shape": None}}, {"critical": None, "compared": None}, {"critical": {}, "compared": None}, {"runs": []},
     {"curve": {"ceiling": None}}, {"family": "", "variant": None}, {"curve": {"shape": None, "ceiling": None}},
 ])  # fmt: skip
-def test_what_is_not_known_of_a_model_is_left_out(one, entries):
-    summary = changed(one, **entries)
+def test_what_is_not_known_of_a_model_is_left_out(single, entries):
+    summary = changed(single, **entries)
     assert drift.report(summary).sections[0].title == "Findings"
     assert "None" not in shown(summary)
 
@@ -192,14 +191,14 @@ def test_hostile_names_and_tokens_add_no_element_and_no_attribute():
     assert shape(hostile) <= shape(named([f"tame{i}" for i in range(len(HOSTILE))]))
 
 
-def test_what_cannot_be_seen_in_a_token_or_its_context_is_not_written(one):
-    tokens = one.models[0].tokens.model_dump()
+def test_what_cannot_be_seen_in_a_token_or_its_context_is_not_written(single):
+    tokens = single.models[0].tokens.model_dump()
     first = tokens["types"][0] | {"token": "\u202eevil\x1b[31m"}
     first["examples"] = [
         {"before": "a\u202e\n", "token": " x\u200b", "after": "\x00b\t", "item": "\u2066i", "run": 0, "cluster": 0,
          "into": 1}
     ]  # fmt: skip
-    summary = changed(one, tokens=tokens | {"types": [first]})
+    summary = changed(single, tokens=tokens | {"types": [first]})
     page = drift.page(summary)
     for character in "\u202e\x1b\u200b\u2066\x00":
         assert character not in page
@@ -207,11 +206,11 @@ def test_what_cannot_be_seen_in_a_token_or_its_context_is_not_written(one):
     assert "�evil�[31m" in shown(summary)
 
 
-def test_numbers_that_are_not_known_are_dashes_in_the_page(one):
-    layers = [layer.model_dump() for layer in one.models[0].curve.layers]
+def test_numbers_that_are_not_known_are_dashes_in_the_page(single):
+    layers = [layer.model_dump() for layer in single.models[0].curve.layers]
     layers[3] |= {"nmi": None, "null": None, "cka": None}
     unknown = {"hinge": {"low": None, "high": None, "p": None, "detectable": None}, "share": None}
-    page = drift.page(changed(one, curve={"layers": layers}, shape=unknown))
+    page = drift.page(changed(single, curve={"layers": layers}, shape=unknown))
     body = page.split("<main>")[1].split("</main>")[0]
     assert "nan" not in body.lower()
     row = next(row for row in page.split("<tr>") if '<td class="n" data-v="3">3</td>' in row)
@@ -221,10 +220,10 @@ def test_numbers_that_are_not_known_are_dashes_in_the_page(one):
 # -- charts
 
 
-def test_a_chart_holds_the_mean_and_spread_of_every_layer_and_tells_them(one):
-    [family] = one.families
+def test_a_chart_holds_the_mean_and_spread_of_every_layer_and_tells_them(single):
+    [family] = single.families
     chart = charts.measure_chart(family, "nmi", "NMI", null=True)
-    of_layers = one.models[0].curve.layers
+    of_layers = single.models[0].curve.layers
     assert data(chart, "series", "x", "y", "low", "high") == [
         ("base", layer.layer, *rounded(nmi.mean, nmi.mean - nmi.std, nmi.mean + nmi.std))
         for layer in of_layers
@@ -239,10 +238,10 @@ def test_a_chart_holds_the_mean_and_spread_of_every_layer_and_tells_them(one):
     ]
 
 
-def test_a_curve_is_not_drawn_over_a_layer_that_is_not_known(one):
-    layers = [layer.model_dump() for layer in one.models[0].curve.layers]
+def test_a_curve_is_not_drawn_over_a_layer_that_is_not_known(single):
+    layers = [layer.model_dump() for layer in single.models[0].curve.layers]
     layers[3]["nmi"] = None
-    chart = charts.measure_chart(changed(one, curve={"layers": layers}).families[0], "nmi", "NMI")
+    chart = charts.measure_chart(changed(single, curve={"layers": layers}).families[0], "nmi", "NMI")
     values = dict(data(chart, "x", "y"))
     assert values[3] is None
     assert None not in [value for layer, value in values.items() if layer != 3]
@@ -262,8 +261,8 @@ def test_critical_blocks_stand_between_the_layers_that_they_join_and_hinges_at_t
         assert data(chart, "series", "x", "low", "high", "kind") == [
             (label, *rounded(at.layer, at.low, at.high), "hinge") for label, at in hinges
         ]
-        told = dict(data(chart, "series", "tip"))
-        assert all(told[label].splitlines()[2].startswith(f"hinge at layer {at.layer:.1f}") for label, at in hinges)
+        printed = dict(data(chart, "series", "tip"))
+        assert all(printed[label].splitlines()[2].startswith(f"hinge at layer {at.layer:.1f}") for label, at in hinges)
         # Both charts of a panel have one axis.
         below = layers_of(specification(charts.measure_chart(family, "nmi", "NMI")))[-1]["encoding"]["x"]
         above = specification(chart)["layer"][0]["encoding"]["x"]
@@ -300,10 +299,10 @@ def test_models_without_a_family_are_drawn_together_by_their_depth(whole):
     assert first.legend[0].name == "bundled:llama-base"
 
 
-def test_the_page_says_what_a_layer_is_and_which_all_are_compared_with(one, page_of_one):
+def test_the_page_says_what_a_layer_is_and_which_all_are_compared_with(single, page_of_one):
     assert "Layer 0 is what enters block 0, layer l the output of block l − 1" in page_of_one
-    layers = [layer.model_dump() for layer in one.models[0].curve.layers[1:]]
-    summary = changed(one, study={"layer_zero": "block"}, curve={"layers": layers})
+    layers = [layer.model_dump() for layer in single.models[0].curve.layers[1:]]
+    summary = changed(single, study={"layer_zero": "block"}, curve={"layers": layers})
     [_, curve] = figures(summary)[0].panels[0].charts
     assert "NMI with layer 1" in str(specification(curve))
     assert "Layer 1, the output of block 0, agrees with itself by definition; layer 0 is left out." in drift.page(
@@ -323,13 +322,6 @@ def test_other_clusters_and_measures_without_clusters_have_small_charts_of_their
 
 
 # -- tables and tokens
-
-
-def test_a_folder_that_cannot_be_written_is_named_with_advice(one, tmp_path):
-    blocked = tmp_path / "file"
-    blocked.write_text("not a folder")
-    with pytest.raises(LesionError, match="--out"):
-        drift.write(blocked, one)
 
 
 def test_layers_are_written_unrounded_with_a_row_per_model_clusters_and_layer(whole, written):
@@ -360,17 +352,17 @@ def test_shapes_stand_in_a_table_with_their_distance_to_the_nearest_critical_blo
         assert (row["shape"], row["line_p"], row["f"]) == ("hinge", 0.001, 31.0)
 
 
-def test_shares_that_left_carry_their_wilson_interval(one, written):
+def test_shares_that_left_carry_their_wilson_interval(single, written):
     table = pd.read_csv(written.parent / "tokens.csv", keep_default_na=False)
-    rows = table[table["model"] == one.models[0].name]
-    assert len(rows) == len(one.models[0].tokens.types) + len(one.models[0].tokens.classes)
+    rows = table[table["model"] == single.models[0].name]
+    assert len(rows) == len(single.models[0].tokens.types) + len(single.models[0].tokens.classes)
     for _, row in rows.iterrows():
         low, high = wilson(int(row["left"]), int(row["count"]))
         assert (float(row["low"]), float(row["high"])) == pytest.approx((low, high))
 
 
-def test_every_token_that_left_can_be_opened_without_a_script(one, page_of_one):
-    tokens = one.models[0].tokens
+def test_every_token_that_left_can_be_opened_without_a_script(single, page_of_one):
+    tokens = single.models[0].tokens
     assert page_of_one.count('<details class="leaver"') == len(tokens.types) + len(tokens.classes)
     assert page_of_one.count("<mark>") == sum(len(row.examples) for row in tokens.types)
     controls = page_of_one.split('<input type="search"')[0].rsplit("<p ", 1)[1]
@@ -382,10 +374,10 @@ def test_tokens_are_shown_with_their_white_space(page_of_one):
     assert {"␣apples", "⏎", "1", "&lt;|end|&gt;"} <= set(names)
 
 
-def test_the_flow_tells_where_every_cluster_went_and_how_much_stayed(one, page_of_one):
+def test_the_flow_tells_where_every_cluster_went_and_how_much_stayed(single, page_of_one):
     table = page_of_one.split('aria-label="Clusters of bundled:llama-base"')[1].split("</table>")[0]
     rows = table.split("<tr>")[2:]
-    flow = one.models[0].tokens.flow
+    flow = single.models[0].tokens.flow
     assert len(rows) == len(flow)
     for row, cluster in zip(rows, flow, strict=True):
         stayed = next(into.count for into in cluster.into if into.matched) / cluster.count
@@ -398,17 +390,17 @@ def test_the_flow_tells_where_every_cluster_went_and_how_much_stayed(one, page_o
 
 
 def test_the_terminal_stays_within_eighty_columns_and_tells_the_verdict(whole):
-    told = shown(whole)
-    assert max(map(len, told.splitlines())) <= 80
-    plain = " ".join(told.replace("\N{NO-BREAK SPACE}", " ").split())
+    printed = shown(whole)
+    assert max(map(len, printed.splitlines())) <= 80
+    plain = " ".join(printed.replace("\N{NO-BREAK SPACE}", " ").split())
     assert "falls along a straight line over layers is rejected in all 8 models" in plain
     value = whole.models[0].curve.layers[4].nmi
     assert f"{value.mean:.2f}±{value.std:.2f}" in plain
 
 
-def test_markup_of_the_terminal_in_names_and_tokens_is_text(one):
-    tokens = one.models[0].tokens.model_dump()
+def test_markup_of_the_terminal_in_names_and_tokens_is_text(single):
+    tokens = single.models[0].tokens.model_dump()
     types = [tokens["types"][0] | {"token": "[bold]t"}, *tokens["types"][1:]]
-    told = shown(changed(one, name="[red]m[/red]", tokens=tokens | {"types": types}))
-    assert "[red]m[/red]" in told
-    assert "[bold]t" in told
+    printed = shown(changed(single, name="[red]m[/red]", tokens=tokens | {"types": types}))
+    assert "[red]m[/red]" in printed
+    assert "[bold]t" in printed

@@ -78,33 +78,33 @@ def run(text: str, first: list[int], second: list[int], item: str = "q") -> Occu
 
 def test_what_left_is_counted_by_token_type_and_class_against_all_tokens():
     # Of three sevens two leave the cluster of digits; letters stay.
-    one = run("a7b77c", [0, 1, 0, 1, 1, 0], [0, 1, 0, 0, 0, 0])
-    two = run("7", [0], [0])
-    told = token_drift(tokenizer(), [one, two], (3, 5), 0.9)
-    assert (told.start, told.end, told.overall.share.value) == (3, 5, 2 / 7)
-    seven = next(row for row in told.types if row.token == "7")
+    occurrences = run("a7b77c", [0, 1, 0, 1, 1, 0], [0, 1, 0, 0, 0, 0])
+    more = run("7", [0], [0])
+    result = token_drift(tokenizer(), [occurrences, more], (3, 5), 0.9)
+    assert (result.start, result.end, result.overall.share.value) == (3, 5, 2 / 7)
+    seven = next(row for row in result.types if row.token == "7")
     low, high = wilson(2, 4, 0.9)
     assert (seven.kind, seven.count, seven.left, seven.home) == ("digit", 4, 2, 4)
     assert seven.share == Estimate(value=0.5, low=low, high=high)
-    assert {row.kind: (row.count, row.left) for row in told.classes} == {"digit": (4, 2), "other": (3, 0)}
-    assert told.types[0] is seven
+    assert {row.kind: (row.count, row.left) for row in result.classes} == {"digit": (4, 2), "other": (3, 0)}
+    assert result.types[0] is seven
 
 
 def test_runs_with_other_classes_of_tokens_are_counted_together_under_their_names():
-    told = token_drift(tokenizer(), [run("ab", [0, 0], [0, 0]), run("7a", [0, 1], [0, 0])], (0, 1), 0.95)
-    assert {row.kind: (row.count, row.left) for row in told.classes} == {"other": (3, 1), "digit": (1, 0)}
+    result = token_drift(tokenizer(), [run("ab", [0, 0], [0, 0]), run("7a", [0, 1], [0, 0])], (0, 1), 0.95)
+    assert {row.kind: (row.count, row.left) for row in result.classes} == {"other": (3, 1), "digit": (1, 0)}
 
 
 def test_an_example_shows_the_words_before_the_token_and_after_it():
-    one = run("i have 7 hats", [0] * 7 + [1] + [0] * 5, [0] * 13)
-    (example,) = token_drift(tokenizer(), [one], (0, 1), 0.95).types[0].examples
+    occurrences = run("i have 7 hats", [0] * 7 + [1] + [0] * 5, [0] * 13)
+    (example,) = token_drift(tokenizer(), [occurrences], (0, 1), 0.95).types[0].examples
     assert (example.before, example.token, example.after) == ("i have ", "7", " hats")
     assert (example.item, example.run, example.cluster, example.into) == ("q", 0, 1, 0)
 
 
 def test_a_flow_names_clusters_by_their_commonest_tokens_and_says_where_tokens_went():
-    one = run("aab77 7", [0, 0, 0, 1, 1, 0, 1], [0, 0, 0, 1, 2, 0, 1])
-    flow = token_drift(tokenizer(), [one], (0, 1), 0.95).flow
+    occurrences = run("aab77 7", [0, 0, 0, 1, 1, 0, 1], [0, 0, 0, 1, 2, 0, 1])
+    flow = token_drift(tokenizer(), [occurrences], (0, 1), 0.95).flow
     assert [(row.name, row.count, row.left) for row in flow] == [("a, ␣, b", 4, 0), ("7", 3, 1)]
     assert flow[1].into == (
         Destination(number=1, name="7", count=2, matched=True),
@@ -121,12 +121,12 @@ def test_what_is_told_is_bounded_however_many_tokens_there_are():
         np.arange(count) // 100, np.arange(count) % 100, ids.reshape(-1, 100).tolist(),
         [f"item {n}" for n in range(count // 100)],
     )  # fmt: skip
-    told = token_drift(tokenizer(), [many], (0, 1), 0.95)
-    assert len(told.types) == MOST_TOKENS < types
-    assert all(len(row.examples) <= MOST_EXAMPLES for row in (*told.types, *told.classes))
-    assert all(len(row.into) <= MOST_TARGETS for row in told.flow)
-    assert all(row.count == sum(to.count for to in row.into) + row.others for row in told.flow)
+    result = token_drift(tokenizer(), [many], (0, 1), 0.95)
+    assert len(result.types) == MOST_TOKENS < types
+    assert all(len(row.examples) <= MOST_EXAMPLES for row in (*result.types, *result.classes))
+    assert all(len(row.into) <= MOST_TARGETS for row in result.flow)
+    assert all(row.count == sum(to.count for to in row.into) + row.others for row in result.flow)
     # Examples come from different texts as long as there are some.
-    assert all(len({example.item for example in row.examples}) == MOST_EXAMPLES for row in told.classes)
-    lows = [row.share.low for row in told.types]
+    assert all(len({example.item for example in row.examples}) == MOST_EXAMPLES for row in result.classes)
+    lows = [row.share.low for row in result.types]
     assert lows == sorted(lows, reverse=True)

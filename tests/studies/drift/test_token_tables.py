@@ -25,12 +25,12 @@ def test_a_token_that_was_there_fewer_than_five_times_is_not_named_however_small
 
 
 def test_a_token_is_named_only_while_p_times_the_number_of_types_is_at_most_alpha():
-    one = leaving("one", 6, 6)
+    sure = leaving("one", 6, 6)
     p = tail(6, 6, 0.3)
     most = int(0.05 / p)
     assert most > 2
-    assert named([one], 0.3, 6 + 5 * (most - 1)) == [one]
-    assert named([one], 0.3, 6 + 5 * most) == []
+    assert named([sure], 0.3, 6 + 5 * (most - 1)) == [sure]
+    assert named([sure], 0.3, 6 + 5 * most) == []
 
 
 def test_the_listed_types_are_corrected_among_themselves_and_the_surest_comes_first():

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from lesion.core.values import Mean
 from lesion.report import plots, theme, wording
 from lesion.report.blocks import Series
 from lesion.report.plots import Axis
+from lesion.report.table import decimals
 from lesion.studies.drift.evidence import null_reach
 from lesion.studies.drift.result import Curve, Departure, DriftOfModel, Family, Shape
 
@@ -19,53 +21,47 @@ ROW = 16
 """Height of a model's row above the plot, in pixels."""
 MARKS = {"hinge": "diamond", "step": "square"}
 
-Chosen = Callable[[DriftOfModel], Curve | None]
-
-
-def drawn(model: DriftOfModel) -> Curve | None:
-    """The curve under the number of clusters that is drawn large."""
-    return model.curve
-
-
-def under(clusters: int) -> Chosen:
-    """What gives a model's curve under another number of clusters, or None."""
-    return lambda model: model.under(clusters)
-
 
 def measure_chart(
-    family: Family, measure: str, name: str, chosen: Chosen = drawn, *, null: bool = False, places: bool = False
+    family: Family, measure: str, name: str, clusters: int | None = None, *, null: bool = False, places: bool = False
 ) -> alt.LayerChart:
     """One measure by layer, a line per model with a band of ± one standard deviation over runs.
 
     Args:
         family: whose models are drawn.
         measure: `nmi`, `cosine`, `cka` or a labelling.
-        name: of the upright axis.
-        chosen: which curve of a model.
-        null: whether the null is drawn: the mutual information that shuffled tokens give.
+        name: of the vertical axis.
+        clusters: of the curves; None for each model's drawn one.
+        null: whether the NMI of shuffled tokens is drawn too.
         places: whether each curve's hinge or step is marked on it.
     """
-    of_models = [(label, curve) for label, model in _labelled(family) if (curve := chosen(model)) is not None]
-    rows, most, least = [], 1.0, 0.0
-    for label, curve in of_models:
-        values = dict(curve.along(measure))
+    curves = {
+        label: curve
+        for label, model in _labelled(family)
+        if (curve := model.curve if clusters is None else model.under(clusters)) is not None
+    }
+    rows = []
+    for label, curve in curves.items():
         for layer in curve.layers:
-            value = values.get(layer.layer)
-            std = value.std or 0.0 if value else 0.0
-            mean = None if value is None else value.mean
-            low, high = (None, None) if value is None else (value.mean - std, value.mean + std)
-            rows.append({"series": label, "x": layer.layer, "y": mean, "low": low, "high": high})
-            least = min(least, value.mean if value else 0.0)
+            value = layer.of(measure)
+            low, high = _band(value) if value else (None, None)
+            rows.append({"series": label, "x": layer.layer, "y": value and value.mean, "low": low, "high": high})
     frame = pd.DataFrame(rows, columns=["series", "x", "y", "low", "high"])
-    across, upright = layer_axis(family), Axis(name, least, most)
-    guide = _guide(of_models, measure, null=null)
+    across, upright = layer_axis(family), Axis(name, min(0.0, frame["y"].astype(float).min()), 1.0)
+    guide = _guide(curves, measure, null=null)
     chart = plots.curves(frame, across, upright, family.labels, guide=guide, marks=True)
-    more: list[alt.Chart] = []
-    if null:
-        more = _null([curve for _, curve in of_models], across, upright)
-    if places:
-        more += _places(family, across, upright)
+    more = _null(list(curves.values()), across, upright) if null else []
+    more += _places(family, across, upright) if places else []
     return alt.layer(*more, chart).resolve_scale(shape="independent") if more else chart
+
+
+def _band(value: Mean) -> tuple[float, float]:
+    std = value.std or 0.0
+    return value.mean - std, value.mean + std
+
+
+def _labelled(family: Family) -> list[tuple[str, DriftOfModel]]:
+    return list(zip(family.labels, family.models, strict=True))
 
 
 def layer_axis(family: Family) -> Axis:
@@ -76,19 +72,14 @@ def layer_axis(family: Family) -> Axis:
 def places_chart(family: Family) -> alt.LayerChart:
     """A row per model: its critical blocks between the layers that they join, and its hinge or step with interval."""
     labels = family.labels
-    across = layer_axis(family)
     tips = pd.DataFrame([{"series": label, "tip": _row_tip(label, model)} for label, model in _labelled(family)])
     blocks = pd.DataFrame(
-        [
-            {"series": label, "x": block + 0.04, "end": block + 0.96}
-            for label, model in _labelled(family)
-            for block in model.critical_blocks
-        ],
+        [(label, block + 0.04, block + 0.96) for label, model in _labelled(family) for block in model.critical_blocks],
         columns=["series", "x", "end"],
     )
     departures = pd.DataFrame(
         [
-            {"series": label, "x": at.layer, "low": at.low, "high": at.high, "kind": at.kind, "y": 0.0}
+            (label, at.layer, at.low, at.high, at.kind, 0.0)
             for label, model in _labelled(family)
             if (at := model.curve.departure) is not None
         ],
@@ -99,118 +90,78 @@ def places_chart(family: Family) -> alt.LayerChart:
         axis=alt.Axis(title=" ", grid=True, labelLimit=56),  # as much room as the title beneath it has
     )  # fmt: skip
 
-    def hidden_axis(field: str) -> alt.X:
-        return alt.X(field=field, type="quantitative", scale=across.scale, axis=None)
+    def x(field: str) -> alt.X:
+        return alt.X(field=field, type="quantitative", scale=layer_axis(family).scale, axis=None)
 
-    hidden = hidden_axis("x")
-    base = (
-        alt.Chart(tips).mark_bar(opacity=0).encode(y=row, tooltip=alt.Tooltip(field="tip", type="nominal", title=" "))
-    )
-    critical = (
-        alt.Chart(blocks)
-        .mark_bar(color=theme.SOFT, opacity=0.4, height=10)
-        .encode(x=hidden, x2=alt.X2(field="end"), y=row)
-    )
-    reach = (
-        alt.Chart(departures)
-        .mark_rule(strokeWidth=3)
-        .encode(x=hidden_axis("low"), x2=alt.X2(field="high"), y=row, color=plots.colour(labels))
-    )
-    mark = _departure_marks(departures, labels).encode(x=hidden, y=row)
-    return alt.layer(critical, reach, mark, base).properties(height=ROW * len(labels))
+    critical = alt.Chart(blocks).mark_bar(color=theme.SOFT, opacity=0.4, height=10)
+    reach = alt.Chart(departures).mark_rule(strokeWidth=3)
+    base = alt.Chart(tips).mark_bar(opacity=0)
+    return alt.layer(
+        critical.encode(x=x("x"), x2=alt.X2(field="end"), y=row),
+        reach.encode(x=x("low"), x2=alt.X2(field="high"), y=row, color=plots.colour(labels)),
+        _departure_marks(departures, labels).encode(x=x("x"), y=row),
+        base.encode(y=row, tooltip=alt.Tooltip(field="tip", type="nominal", title=" ")),
+    ).properties(height=ROW * len(labels))
 
 
 def _departure_marks(frame: pd.DataFrame, labels: Sequence[str]) -> alt.Chart:
-    kinds = alt.Shape(
-        field="kind", type="nominal", legend=None, scale=alt.Scale(domain=list(MARKS), range=list(MARKS.values()))
-    )
+    scale = alt.Scale(domain=list(MARKS), range=list(MARKS.values()))
+    kinds = alt.Shape(field="kind", type="nominal", legend=None, scale=scale)
     return alt.Chart(frame).mark_point(size=70).encode(color=plots.colour(labels), shape=kinds)
-
-
-def _labelled(family: Family) -> list[tuple[str, DriftOfModel]]:
-    return list(zip(family.labels, family.models, strict=True))
 
 
 def _row_tip(label: str, model: DriftOfModel) -> str:
     lines = [label]
     if model.critical_blocks:
-        runs = wording.layer_runs(model.critical_blocks)
-        lines.append(f"critical: {'blocks' if len(model.critical_blocks) > 1 else 'block'} {runs}")
+        noun = "blocks" if len(model.critical_blocks) > 1 else "block"
+        lines.append(f"critical: {noun} {wording.layer_runs(model.critical_blocks)}")
     if model.curve.shape:
         lines.append(shape_text(model.curve.shape))
     return "\n".join(lines)
 
 
 def _places(family: Family, across: Axis, upright: Axis) -> list[alt.Chart]:
-    rows = [
-        {"series": label, "kind": at.kind, "x": at.layer, "y": height}
-        for label, model in _labelled(family)
-        if (at := model.curve.departure) is not None and (height := height_at(model.curve, at.layer)) is not None
-    ]
-    if not rows:
-        return []
+    rows = []
+    for label, model in _labelled(family):
+        at, known = model.curve.departure, dict(model.curve.along("nmi"))
+        if at is not None and known:
+            height = np.interp(at.layer, list(known), [value.mean for value in known.values()])
+            rows.append({"series": label, "kind": at.kind, "x": at.layer, "y": float(height)})
     marks = _departure_marks(pd.DataFrame(rows), family.labels)
-    return [marks.encode(x=plots.x(across), y=plots.y(upright))]
-
-
-def height_at(curve: Curve, layer: float) -> float | None:
-    """The height of a curve's NMI between two of its layers; None beyond its ends or beside a layer without one."""
-    known = dict(curve.along("nmi"))
-    below = int(layer)
-    former, later = known.get(below), known.get(below + 1)
-    if former is not None and layer == below:
-        return former.mean
-    if former is None or later is None:
-        return None
-    return former.mean + (layer - below) * (later.mean - former.mean)
+    return [marks.encode(x=plots.x(across), y=plots.y(upright))] if rows else []
 
 
 def null_band(curves: Sequence[Curve]) -> pd.DataFrame:
-    """x, low, y, high of the null over all curves.
-
-    From a standard deviation between runs below the least to the highest 97.5 % quantile over shuffles, which one run
-    has as well.
-    """
-    of_layer: dict[int, list[tuple[Mean, float]]] = {}
-    for curve in curves:
-        high = null_reach(curve)
-        for layer, value in curve.along("null"):
-            of_layer.setdefault(layer, []).append((value, high[layer]))
-    return pd.DataFrame(
-        [
-            {
-                "x": layer,
-                "low": min(value.mean - (value.std or 0.0) for value, _ in values),
-                "y": sum(value.mean for value, _ in values) / len(values),
-                "high": max(high for _, high in values),
-            }
-            for layer, values in sorted(of_layer.items())
-        ],
-        columns=["x", "low", "y", "high"],
-    )
+    """x, low, y, high of the null over all curves, from the least less a standard deviation to what it reaches."""
+    rows = [
+        (layer, _band(value)[0], value.mean, null_reach(curve)[layer])
+        for curve in curves
+        for layer, value in curve.along("null")
+    ]
+    frame = pd.DataFrame(rows, columns=["x", "low", "y", "high"])
+    return frame.groupby("x", as_index=False).agg({"low": "min", "y": "mean", "high": "max"})
 
 
 def _null(curves: Sequence[Curve], across: Axis, upright: Axis) -> list[alt.Chart]:
     band = null_band(curves)
-    if band.empty:
-        return []
     base = alt.Chart(band).encode(x=plots.x(across))
-    return [
-        base.mark_area(color=theme.SOFT, opacity=0.14).encode(y=plots.y(upright, "low"), y2=alt.Y2(field="high")),
-        base.mark_line(color=theme.SOFT, strokeWidth=1.4, strokeDash=[2, 4]).encode(y=plots.y(upright)),
-    ]
+    area = base.mark_area(color=theme.SOFT, opacity=0.14)
+    line = base.mark_line(color=theme.SOFT, strokeWidth=1.4, strokeDash=[2, 4])
+    drawn = [area.encode(y=plots.y(upright, "low"), y2=alt.Y2(field="high")), line.encode(y=plots.y(upright))]
+    return [] if band.empty else drawn
 
 
-def _guide(of_models: Sequence[tuple[str, Curve]], measure: str, *, null: bool) -> pd.DataFrame:
-    """What pointing at a layer tells: the numbers of all models there."""
-    layers = sorted({layer.layer for _, curve in of_models for layer in curve.layers})
+def _guide(curves: dict[str, Curve], measure: str, *, null: bool) -> pd.DataFrame:
+    """The numbers of all models at a layer, shown on pointing at it."""
     rows = []
-    for number in layers:
-        lines = [layer_name(number)]
-        for label, curve in of_models:
+    for number in sorted({layer.layer for curve in curves.values() for layer in curve.layers}):
+        lines = ["layer 0, what enters block 0" if number == 0 else f"layer {number}, the output of block {number - 1}"]
+        for label, curve in curves.items():
             layer = next((layer for layer in curve.layers if layer.layer == number), None)
-            value, floor = (layer.of(measure), layer.of("null") if null else None) if layer else (None, None)
-            lines.append(f"{label}: {plain(value)}" + (f", null {plain(floor)}" if floor else ""))
+            floor = layer.of("null") if layer and null else None
+            lines.append(
+                f"{label}: {plain(layer.of(measure) if layer else None)}" + (f", null {plain(floor)}" if floor else "")
+            )
         rows.append({"x": number, "tip": "\n".join(lines)})
     return pd.DataFrame(rows, columns=["x", "tip"])
 
@@ -228,12 +179,18 @@ def legend(family: Family, *, places: bool = False) -> tuple[Series, ...]:
     return tuple(series)
 
 
+def p_text(p: float | None) -> str:
+    """`p .013`."""
+    return f"p{wording.SPACE}{wording.p_value(p)}"
+
+
 def shape_text(shape: Shape) -> str:
     """`step over block 2 [2, 2], p .0003`, or why there is none."""
-    p = "" if shape.line.p is None else f", p{wording.SPACE}{wording.p_value(shape.line.p)}"
-    if shape.departure:
-        own = "" if shape.departure.p is None else f", p{wording.SPACE}{wording.p_value(shape.departure.p)}"
-        return f"{place_text(shape.departure)}{own}; straight line{p.removeprefix(',')}"
+    p = "" if shape.line.p is None else f", {p_text(shape.line.p)}"
+    at = shape.departure
+    if at:
+        own = "" if at.p is None else f", {p_text(at.p)}"
+        return f"{place_text(at)}{own}; straight line{p.removeprefix(',')}"
     return {
         "line": f"a straight line is not rejected{p}",
         "neither": f"no straight line{p}, but neither a hinge nor a step",
@@ -242,22 +199,17 @@ def shape_text(shape: Shape) -> str:
 
 def place_text(departure: Departure) -> str:
     """`hinge at layer 3.4 [3.1, 3.7]`, `step over block 2 [2, 4]`."""
-    known = departure.low is not None and departure.high is not None
-    if departure.kind == "step":
-        ends = f" [{int(departure.low or 0)},{wording.SPACE}{int(departure.high or 0)}]" if known else ""
-        return f"step over block {departure.block}{ends}"
-    ends = f" [{departure.low:.1f},{wording.SPACE}{departure.high:.1f}]" if known else ""
-    return f"hinge at layer {departure.layer:.1f}{ends}"
+
+    def place(layer: float) -> str:
+        return str(int(layer)) if departure.kind == "step" else f"{layer:.1f}"
+
+    text = f"{'step over block' if departure.kind == 'step' else 'hinge at layer'} {place(departure.layer)}"
+    if departure.low is None or departure.high is None:
+        return text
+    return f"{text} [{place(departure.low)},{wording.SPACE}{place(departure.high)}]"
 
 
-def layer_name(layer: int) -> str:
-    """`layer 3, the output of block 2`."""
-    return "layer 0, what enters block 0" if layer == 0 else f"layer {layer}, the output of block {layer - 1}"
-
-
-def plain(value: Mean | None, digits: int = 3) -> str:
+def plain(value: Mean | None, digits: int = 3, joint: str = " ± ") -> str:
     """`0.512 ± 0.010`; a dash where it is not known."""
-    if value is None:
-        return wording.DASH
-    text = f"{value.mean:.{digits}f}".replace("-", wording.MINUS)
-    return text if value.std is None else f"{text} ± {value.std:.{digits}f}"
+    text = decimals(digits)(value and value.mean)
+    return text if value is None or value.std is None else f"{text}{joint}{value.std:.{digits}f}"

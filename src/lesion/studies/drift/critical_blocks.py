@@ -15,17 +15,17 @@ from lesion.files import named
 from lesion.studies.ablation.result import TaskResult, read_layers
 from lesion.tasks.catalogue import canonical
 
-PLACES = 2001  # of a hinge, at which chance is told
+PLACES = 2001
+"""Places of a hinge at which chance is computed."""
 
 
 @dataclass(frozen=True)
 class Critical:
-    """What a layer study found critical, by model and task.
+    """What a layer study found critical.
 
     Attributes:
         folder: of the study, as typed.
-        blocks: per model (name as in that study) and task (canonical name), the critical blocks in ascending order;
-            empty where none is.
+        blocks: per model (name as in that study) and task (canonical name), the critical blocks in ascending order.
     """
 
     folder: str
@@ -35,17 +35,9 @@ class Critical:
         """The critical blocks of a model for a task; None where the study does not have both."""
         return self.blocks.get(model, {}).get(canonical(task))
 
-    def others(self, model: str, task: str) -> dict[str, tuple[int, ...]]:
-        """The critical blocks of a model for every other task of the study."""
-        return {name: blocks for name, blocks in self.blocks.get(model, {}).items() if name != canonical(task)}
-
 
 def read_critical(folder: str | Path, models: Iterable[str]) -> Critical:
-    """The critical blocks that a layer study's `summary.json` tells; blocks switched off whole, nothing else.
-
-    Args:
-        folder: of the study.
-        models: names of the models that are to be found there; one at least.
+    """The critical blocks in a layer study's `summary.json`; blocks switched off whole, nothing else.
 
     Raises:
         UsageError: there is no such folder, it has no layer study, the study has none of the models, or asking stopped
@@ -66,14 +58,13 @@ def read_critical(folder: str | Path, models: Iterable[str]) -> Critical:
     blocks = {
         model.model: {canonical(result.task): _critical(result) for result in model.tasks} for model in summary.models
     }
-    stopped = any(result.stopping for model in summary.models if model.model in models for result in model.tasks)
     if not any(model in blocks for model in models):
         near = nearest(models[0], blocks, limit=1) if models else ""
         raise UsageError(
             f"The study in {folder} is about {', '.join(blocks) or 'no model'}, not about {', '.join(models)}{near};"
             f" give a layer study of the same models with --study, or leave it out."
         )
-    if stopped:
+    if any(result.stopping for model in summary.models if model.model in models for result in model.tasks):
         raise UsageError(
             f"In the layer study in {folder} asking stopped as soon as it was decided whether a block's drop exceeds"
             f" the effect; which blocks are critical, only the full table says. Run the same study without stopping"
@@ -120,15 +111,10 @@ def places(kind: str, first: int, last: int) -> list[float]:
 
 
 def distance(layer: float, critical: Sequence[int], places: Sequence[float]) -> Distance | None:
-    """The distance from a place to the nearest critical block; None where no block is critical or there is no place.
+    """The distance from a place on the layer axis, NaN where there is none, to the nearest critical block.
 
-    With many critical blocks, or few layers, any place is near one of them: `chance` says at what share of `places` it
-    would be as near.
-
-    Args:
-        layer: a place on the layer axis of the drift, perhaps between two layers; NaN where there is none.
-        critical: blocks, counted from 0.
-        places: where it could have been.
+    `places` are where it could have been; `chance` is the share of them that are as near. None without critical blocks
+    or without a place.
     """
     if not critical or not math.isfinite(layer):
         return None

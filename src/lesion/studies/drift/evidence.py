@@ -7,25 +7,25 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import rankdata
 
-from lesion.studies.drift.result import Curve, Departure, DriftOfModel, DriftSummary, steps, within
+from lesion.studies.drift.result import Curve, Departure, DriftOfModel, DriftSummary, within
 
 DRAWS = 9_999
 """Shuffles behind the p of a rank correlation between the steps of two measures."""
 FIRST = 0.25
-"""So many layers behind the first step a hinge or step still marks its end."""
+"""A hinge or step within this many layers after the first step still marks the end of that step."""
 WIDE = 0.5
-"""A place whose interval is wider than this share of all layers is said to be hardly known."""
+"""A place whose interval is wider than this share of all layers is reported as uncertain."""
 
 
 def at_the_start(summary: DriftSummary, departure: Departure) -> bool:
-    """Whether a hinge or step stands at the first layer behind the reference, or before it."""
+    """Whether a hinge or step stands at the first layer after the reference, or before it."""
     return departure.layer <= summary.reference + 1 + FIRST
 
 
 def reach(model: DriftOfModel, departure: Departure) -> str | None:
     """`within` where the whole interval of a hinge or step is in critical blocks, `outside` where none of it is.
 
-    Else `open`; None without critical blocks or without an interval.
+    Otherwise `open`; None without critical blocks or without an interval.
     """
     blocks = model.critical_blocks
     if not blocks or departure.low is None or departure.high is None:
@@ -41,17 +41,17 @@ def reach(model: DriftOfModel, departure: Departure) -> str | None:
 def agreement(curve: Curve, measure: str, reference: int, seed: int = 0) -> tuple[float, float] | None:
     """Spearman's ρ between the steps of NMI and of another measure over the blocks, and its p.
 
-    The step onto the first layer behind the reference is left out: there every measure leaves its own 1.
+    The step onto the first layer after the reference is left out: there every measure leaves its own 1.
 
     Returns:
         ρ, and the share of shuffles (of `DRAWS`, and the order itself) with a ρ as large; None with fewer than four
         blocks, or where one of the two does not vary.
     """
-    own, other = (dict(steps(curve, name)) for name in ("nmi", measure))
+    own, other = curve.steps("nmi"), curve.steps(measure)
     blocks = [block for block in own if block in other and block > reference]
     if len(blocks) < 4:
         return None
-    x, y = (rankdata([of[block] for block in blocks]) for of in (own, other))
+    x, y = (rankdata([steps[block] for block in blocks]) for steps in (own, other))
     x, y = x - x.mean(), y - y.mean()
     norm = float(np.sqrt((x @ x) * (y @ y)))
     if norm == 0:
@@ -63,13 +63,13 @@ def agreement(curve: Curve, measure: str, reference: int, seed: int = 0) -> tupl
 
 
 def steepest(curve: Curve, measure: str, reference: int) -> int | None:
-    """The block over which a measure falls most; the one behind the reference is left out."""
-    of_blocks = [(change, block) for block, change in steps(curve, measure) if block > reference]
-    return min(of_blocks)[1] if of_blocks and min(of_blocks)[0] < 0 else None
+    """The block over which a measure falls most; the one after the reference is left out."""
+    falls = [(change, block) for block, change in curve.steps(measure).items() if block > reference and change < 0]
+    return min(falls)[1] if falls else None
 
 
 def at_least(hits: int, chances: Sequence[float]) -> float:
-    """The chance of so many hits or more, of independent trials with these chances (Poisson's binomial)."""
+    """The chance of so many hits or more in independent trials with these chances (Poisson's binomial)."""
     tally = np.array([1.0])
     for chance in chances:
         tally = np.convolve(tally, [1 - chance, chance])
@@ -78,17 +78,14 @@ def at_least(hits: int, chances: Sequence[float]) -> float:
 
 def lost(model: DriftOfModel) -> list[int]:
     """The layers at which NMI, less a standard deviation, is no higher than the null reaches."""
-    nmi = dict(model.curve.along("nmi"))
-    return [
-        layer for layer, high in null_reach(model.curve).items()
-        if layer in nmi and nmi[layer].mean - (nmi[layer].std or 0.0) <= high
-    ]  # fmt: skip
+    nmi, highs = dict(model.curve.along("nmi")), null_reach(model.curve)
+    return [layer for layer, high in highs.items() if layer in nmi and nmi[layer].mean - (nmi[layer].std or 0) <= high]
 
 
 def null_reach(curve: Curve) -> dict[int, float]:
     """By layer, how high shuffled tokens reach: the 97.5 % quantile over shuffles, the mean of the runs.
 
-    Where that is not known it is the null and a standard deviation between runs.
+    Where that is unknown it is the null and a standard deviation between runs.
     """
     high = dict(curve.along("null_high"))
     return {

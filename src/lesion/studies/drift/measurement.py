@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,7 @@ from lesion.errors import UsageError
 from lesion.models.load import Model
 from lesion.progress import Watcher
 from lesion.studies.drift import cells as drift_cells
-from lesion.studies.drift.cells import Measured, MeasuredLayer
-from lesion.studies.drift.clustering import Drift, Settings, drift
+from lesion.studies.drift.clustering import Measured, Settings, drift
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.drift.texts import Texts, seed_of
 from lesion.studies.drift.token_classes import primer_lexicon, token_classes
@@ -26,16 +24,16 @@ from lesion.tasks.catalogue import canonical
 from lesion.tasks.task import Task
 
 CLASS, TOKEN = "token class", "token"
-"""What clusters are compared with beside those of the reference layer."""
+"""What clusters are compared with besides those of the reference layer."""
 STATES = "states"
 """Where hidden states lie in the folder of a study while they are clustered."""
 SHUFFLES = 100
-"""So many shuffles are the null of a layer in every run; its mean and its 97.5 % quantile are told."""
+"""Shuffles behind the null of a layer in every run."""
 
 
 @contextmanager
 def spooling(folder: Path) -> Iterator[None]:
-    """Hidden states of a killed run go at the beginning, those of this one at its end; the folder is locked by then."""
+    """Remove the hidden states of a killed run at the beginning and those of this one at its end."""
     sweep(folder / STATES)
     try:
         yield
@@ -44,16 +42,15 @@ def spooling(folder: Path) -> Iterator[None]:
 
 
 def in_part(study: DriftStudy, texts: Texts) -> Bool[np.ndarray, " tokens"]:
-    """[tokens] Whether each token is of the part that is clustered."""
+    """[tokens] whether each token is of the part that is clustered."""
     prompt = texts.in_prompt
-    return {"prompt": prompt, "solution": ~prompt}.get(study.part, np.ones(len(prompt), dtype=bool))
+    return {"prompt": prompt, "solution": ~prompt}.get(study.part, np.ones_like(prompt))
 
 
 def labels_of(study: DriftStudy, task: Task, model: Model, texts: Texts) -> dict[str, Shaped[np.ndarray, " tokens"]]:
-    """What the clusters are compared with beside those of the reference layer: classes of tokens, and the tokens."""
-    text_of = np.repeat(np.arange(len(texts.ids)), [len(text) for text in texts.ids])
+    """What clusters are compared with besides those of the reference layer: classes of tokens, and the tokens."""
     lexicon = primer_lexicon() if "primer:" in canonical(study.task.name) else None
-    return {CLASS: token_classes(model.tokenizer, texts.flat, text_of, lexicon=lexicon), TOKEN: texts.flat}
+    return {CLASS: token_classes(model.tokenizer, texts.flat, texts.text_of, lexicon=lexicon), TOKEN: texts.flat}
 
 
 def _placeless(model: Model, token: int, folder: Path) -> bool:
@@ -64,60 +61,27 @@ def _placeless(model: Model, token: int, folder: Path) -> bool:
 
 
 def refuse_few(study: DriftStudy, chosen: ModelChoice, model: Model, texts: Sequence[Texts], folder: Path) -> None:
-    """Said before any run is measured, so that no hours are lost to the last one.
+    """Refuse too many clusters before any run is measured, so that no hours are lost to the last one.
 
     Raises:
-        UsageError: a run has fewer tokens than clusters, or fewer that the embedding tells apart.
+        UsageError: a run has fewer tokens than clusters, or fewer that the embedding distinguishes.
     """
     most = max(study.clusters)
     placeless = study.layer_zero == "embedding" and _placeless(model, texts[0].ids[0][0], folder)
+    part = "" if study.part == "both" else f" of the {study.part}s"
     for run in texts:
         mask = in_part(study, run)
         tokens, distinct = int(mask.sum()), len(np.unique(run.flat[mask]))
-        part = "" if study.part == "both" else f" of the {study.part}s"
+        begin = f"{most} clusters were asked for, and run {run.run} has"
         if tokens < most:
             raise UsageError(
-                f"{most} clusters were asked for, and run {run.run} has {tokens} tokens{part} of {chosen.name}; ask for"
-                f" fewer with --clusters, or for more --items."
+                f"{begin} {tokens} tokens{part} of {chosen.name}; ask for fewer with --clusters, or for more --items."
             )
         if placeless and distinct < most:
             raise UsageError(
-                f"{most} clusters were asked for, and run {run.run} has {distinct} different tokens{part} of"
-                f" {chosen.name}, which are all that the embedding tells apart; ask for fewer with --clusters, for more"
-                f" --items, or for --layer-zero block."
+                f"{begin} {distinct} different tokens{part} of {chosen.name}, which are all that the embedding"
+                " distinguishes; ask for fewer with --clusters, for more --items, or for --layer-zero block."
             )
-
-
-def _settings(study: DriftStudy, run: int, clusters: int) -> Settings:
-    return Settings(
-        clusters=clusters,
-        layer_zero=study.layer_zero,
-        normalise=study.normalise,
-        normalisation=study.nmi,
-        starts=study.starts,
-        seed=seed_of(study, f"clusters {run}"),
-        null=SHUFFLES,
-        part=study.part,
-    )
-
-
-def _measured(made: Drift, clusters: int) -> Measured:
-    """What a cell keeps of a drift."""
-    names = ("nmi", "null", "null_high", "cosine", "cka", "inertia")
-    return Measured(
-        clusters=clusters,
-        layers=[
-            MeasuredLayer(
-                layer=layer.layer,
-                labels={name: float(value) for name, value in layer.labels.items()},
-                **{name: getattr(layer, name) for name in names},
-            )
-            for layer in made.layers
-        ],
-        ceiling=made.ceiling,
-        distinct=made.distinct,
-        assignments=[tuple(map(int, layer)) for layer in made.assignments],
-    )
 
 
 def occurrences_of(
@@ -129,14 +93,13 @@ def occurrences_of(
 ) -> Occurrences:
     """The tokens of a run that were clustered, with their clusters at two layers."""
     where = in_part(study, texts)
-    lengths = [len(text) for text in texts.ids]
     return Occurrences(
         texts.flat[where],
         classes[where],
         measured.at(layers[0]),
         measured.at(layers[1]),
-        np.repeat(np.arange(len(lengths)), lengths)[where],
-        np.concatenate([np.arange(length) for length in lengths])[where],
+        texts.text_of[where],
+        np.concatenate([np.arange(len(text)) for text in texts.ids])[where],
         texts.ids,
         texts.items,
     )
@@ -151,16 +114,9 @@ def measure(
     folder: Path,
     watcher: Watcher,
 ) -> tuple[dict[int, list[Measured]], int]:
-    """Every run under every number of clusters; what the folder has is not measured again.
+    """Every run under every number of clusters; cells that the folder has, with their checksum, are not measured again.
 
-    Args:
-        study: how states are clustered.
-        chosen: the model, as the study names it.
-        model: whose states.
-        texts: of every run.
-        labels: of every run, from `labels_of`.
-        folder: of the study: cells are kept there, and states while they are clustered (`spooling`).
-        watcher: is told how it goes, layer by layer.
+    `texts` and `labels` (`labels_of`) are those of every run. The watcher is told of kept cells that are measured anew.
 
     Returns:
         By number of clusters, the cell of every run; and how many cells were measured now.
@@ -168,54 +124,39 @@ def measure(
     Raises:
         LesionError: a state is not finite, a layer has too few different vectors, or a cell cannot be written.
     """
-    layers = len(model.anatomy.blocks) + (1 if study.layer_zero == "embedding" else 0)
+    settings: dict[tuple[int, int], Settings] = {}
     keys: dict[tuple[int, int], str] = {}
-    cells: dict[tuple[int, int], Measured] = {}
     for run, label in zip(texts, labels, strict=True):
         for clusters in study.clusters:
-            settings = _settings(study, run.run, clusters)
-            parts = {
-                "model": model.fingerprint,
-                "texts": run.ids,
-                "prompts": run.prompts,
-                "settings": asdict(settings),
-                "labels": list(label),
-            }
-            key = drift_cells.key_of(parts, list(label.values()))
-            keys[run.run, clusters] = key
-            stored = drift_cells.read(folder, key)
-            if stored is not None:
-                cells[run.run, clusters] = stored
-    missing = len(keys) - len(cells)
+            settings[run.run, clusters] = own = Settings(
+                clusters=clusters,
+                layer_zero=study.layer_zero,
+                normalise=study.normalise,
+                normalisation=study.nmi,
+                starts=study.starts,
+                seed=seed_of(study, f"clusters {run.run}"),
+                null=SHUFFLES,
+                part=study.part,
+            )
+            parts = {"model": model.fingerprint, "texts": run.ids, "prompts": run.prompts, "settings": own.model_dump()}
+            keys[run.run, clusters] = drift_cells.key_of({**parts, "labels": list(label)}, list(label.values()))
+    cells = {place: cell for place, key in keys.items() if (cell := drift_cells.read(folder, key)) is not None}
+    missing = keys.keys() - cells.keys()
     if missing:
+        layers = len(model.anatomy.blocks) + (1 if study.layer_zero == "embedding" else 0)
         watcher.begin(chosen.name, len(keys) * layers, len(cells) * layers, "layers clustered")
+    if unsound := sum(drift_cells.path(folder, keys[place]).exists() for place in missing):
+        watcher.note(
+            f"{chosen.name}: {unsound} of {len(keys)} kept cells have no checksum, as cells of earlier versions, or are"
+            f" not as they were written; they are measured again."
+        )
     for run, label in zip(texts, labels, strict=True):
-        wanted = [clusters for clusters in study.clusters if (run.run, clusters) not in cells]
+        wanted = [clusters for clusters in study.clusters if (run.run, clusters) in missing]
         if not wanted:
             continue
         with hidden_states(model, run.ids, folder=folder / STATES, prompt_tokens=run.prompts) as states:
             for clusters in wanted:
-                counted = _Counted(watcher)
-                settings = _settings(study, run.run, clusters)
-                measured = _measured(drift(states, settings, labels=label, watcher=counted), clusters)
-                drift_cells.write(folder, keys[run.run, clusters], measured)
-                cells[run.run, clusters] = measured
-                watcher.answered(layers - counted.count)
-    return {k: [cells[run.run, k] for run in texts] for k in study.clusters}, missing
-
-
-class _Counted:
-    """Passes on what is done, within a piece of work that has begun already; no more of it than there is."""
-
-    def __init__(self, outer: Watcher) -> None:
-        self.outer, self.count = outer, 0
-
-    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
-        """Nothing: the whole has begun."""
-
-    def answered(self, count: int) -> None:
-        self.count += count
-        self.outer.answered(count)
-
-    def note(self, text: str) -> None:
-        self.outer.note(text)
+                place = run.run, clusters
+                cells[place] = drift(states, settings[place], labels=label, watcher=watcher)
+                drift_cells.write(folder, keys[place], cells[place])
+    return {clusters: [cells[run.run, clusters] for run in texts] for clusters in study.clusters}, len(missing)

@@ -17,21 +17,20 @@ CHECKS = {"cosine": "Cosine", "cka": "CKA"}
 READING = (
     "At every layer the vectors of all tokens are clustered by k-means. The normalised mutual information (NMI) of two"
     " clusterings is 1 where they are the same up to names and near 0 where one tells nothing of the other. Many"
-    " clusters of few tokens agree by chance: the null, of shuffled tokens, says how much, and a layer is told from it"
-    " only above the 97.5 % quantile over shuffles, where its band ends.",
+    " clusters of few tokens agree by chance: a layer is told from the null, of shuffled tokens, only above the 97.5 %"
+    " quantile over shuffles, where its band ends.",
     "After Nepal et al. (2025), who draw k = 50 over five runs of twenty problems and see an elbow near the critical"
     " layers.",
-    "A hinge is where the slope of a line changes, which the paper calls an elbow; a step is where its level does. Both"
-    " are fitted to all runs, each run with a line of its own. A curve that bends slowly has a hinge too; its interval"
-    " is then wide, and much is left over.",
-    "Cosine and CKA know nothing of clusters. Where they fall over the same blocks, the drift is not an artefact of"
-    " k-means; where they do not, clusters and vectors tell of different things.",
+    "A hinge, the paper's elbow, is where the slope of a line changes; a step is where its level does. Both are fitted"
+    " to all runs, each run with a line of its own. A curve that bends slowly has a hinge too, with a wide interval.",
+    "Cosine and CKA need no clusters. Where they fall over the same blocks, the drift is not an artefact of k-means;"
+    " where they do not, clusters and vectors tell of different things.",
     "No evidence is not evidence of nothing: the interval says what was ruled out.",
 )
 LEFT = (
     "Clusters of the two layers are matched one to one so that most tokens stay. A token leaves when its cluster is"
     " then not the one matched with its former. k-means alone moves tokens between any two clusterings, so a share is"
-    " to be read against that of all tokens (the upright line). Open a row to read occurrences that left.",
+    " to be compared with that of all tokens (the vertical line). Open a row to read occurrences that left.",
 )
 
 
@@ -58,18 +57,20 @@ def report(summary: DriftSummary) -> Page:
     if summary.models:
         title = f"How far the clusters are from those of layer {summary.reference}"
         sections.append(Section("Drift", title, tuple(figures(summary))))
-        shapes, layers = tables.shapes(summary), tables.layers(summary)
+        shapes = tables.shapes(summary)
         if len(shapes.frame):
             sections.append(Section("Shapes", "Line, hinge or step", (shapes,)))
-        checks = [_checks(summary, family) for family in summary.families]
-        if any(figure.panels for figure in checks):
+        checks = [figure for family in summary.families if (figure := _checks(summary, family)).panels]
+        if checks:
             title = "Other numbers of clusters, and measures without clusters"
-            sections.append(Section("Checks", title, tuple(figure for figure in checks if figure.panels)))
+            sections.append(Section("Checks", title, tuple(checks)))
         sections.append(_tokens(summary))
-        sections.append(Section("Layers", "All layers", (layers,)))
+        sections.append(Section("Layers", "All layers", (tables.layers(summary),)))
     sections.append(_study(summary))
+    several = len(summary.models) != 1
+    models = wording.counted(len(summary.models), "model") if several else summary.models[0].name
     return Page(
-        title=visible(summary.study.title or _title(summary)),
+        title=visible(summary.study.title or f"Representation drift of {models} on {summary.study.task.name}"),
         eyebrow="representation drift",
         sections=tuple(sections),
         version=summary.version,
@@ -91,60 +92,58 @@ def chapter(summary: DriftSummary) -> Chapter:
 
 def _findings(summary: DriftSummary) -> list[Block]:
     level = f"{100 * summary.study.level:g}{wording.SPACE}%"
-    return [
-        Findings(tuple(prose.findings(summary)), tuple(prose.by_model(summary))),
-        Prose((
-            "Layer 0 is what enters block 0, layer l the output of block l − 1: block c stands between the layers c and"
-            f" c + 1. Brackets are {level} intervals; ± is one standard deviation between runs.",
-        )),
-    ]  # fmt: skip
+    about = (
+        "Layer 0 is what enters block 0, layer l the output of block l − 1: block c stands between the layers c and"
+        f" c + 1. Brackets are {level} intervals; ± is one standard deviation between runs."
+    )
+    return [Findings(tuple(prose.findings(summary)), tuple(prose.by_model(summary))), Prose((about,))]
 
 
 def figures(summary: DriftSummary) -> list[Figure]:
     """The main figure of every family."""
-    runs = summary.study.runs
     caption = (
         f"Normalised mutual information of the clusters at each layer (k = {summary.study.drawn}) with those at layer"
-        f" {summary.reference}; bands: ± one standard deviation over {runs} runs. The rows above: each model's critical"
-        " blocks, grey between the layers that they join, and its hinge or step where the curve is not a straight line."
+        f" {summary.reference}; bands: ± one standard deviation over {summary.study.runs} runs. The rows above: each"
+        " model's critical blocks, grey between the layers that they join, and its hinge or step where the curve is not"
+        " a straight line."
     )
     axis = f"NMI with layer {summary.reference}"
     return [
         Figure(
-            name="drift" if len(summary.families) == 1 else f"drift-{number}",
+            name=_numbered(summary, "drift", family),
             panels=(
                 Panel(
-                    (
-                        charts.places_chart(family),
-                        charts.measure_chart(family, "nmi", axis, null=True, places=True),
-                    ),
+                    (charts.places_chart(family), charts.measure_chart(family, "nmi", axis, null=True, places=True)),
                     prose.family_title(family),
                 ),
             ),
             caption=caption,
             legend=charts.legend(family, places=True),
         )
-        for number, family in enumerate(summary.families, start=1)
+        for family in summary.families
     ]
+
+
+def _numbered(summary: DriftSummary, name: str, family: Family) -> str:
+    """The name of a family's figure: with its number where there are several families."""
+    return name if len(summary.families) == 1 else f"{name}-{summary.families.index(family) + 1}"
 
 
 def _checks(summary: DriftSummary, family: Family) -> Figure:
     """A family's small charts: other numbers of clusters, measures without clusters, and labels of the tokens."""
-    panels = []
-    for clusters in sorted(summary.study.clusters):
-        chosen = charts.under(clusters)
-        if clusters != summary.study.drawn and any(chosen(model) for model in family.models):
-            chart = charts.measure_chart(family, "nmi", "NMI", chosen, null=True)
-            panels.append(Panel((chart,), f"NMI, {clusters} clusters"))
+    panels = [
+        Panel((charts.measure_chart(family, "nmi", "NMI", clusters, null=True),), f"NMI, {clusters} clusters")
+        for clusters in sorted(summary.study.clusters)
+        if clusters != summary.study.drawn and any(model.under(clusters) for model in family.models)
+    ]
     names = {name: f"{title} with layer {summary.reference}" for name, title in CHECKS.items()}
     names |= {label: f"NMI with {label}" for label in summary.labellings}
     for measure, title in names.items():
         if any(model.curve.along(measure) for model in family.models):
             axis = CHECKS.get(measure, "NMI")
             panels.append(Panel((charts.measure_chart(family, measure, axis, null=measure not in CHECKS),), title))
-    number = summary.families.index(family) + 1
     return Figure(
-        name="checks" if len(summary.families) == 1 else f"checks-{number}",
+        name=_numbered(summary, "checks", family),
         panels=tuple(panels),
         caption=f"{family.name}. Cosine: mean over tokens of the cosine between a token's vectors at the two layers;"
         " CKA: linear, centred. NMI with token class and token: of a layer's own clusters with what kind of token, and"
@@ -156,43 +155,25 @@ def _checks(summary: DriftSummary, family: Family) -> Figure:
 
 
 def _tokens(summary: DriftSummary) -> Section:
-    part = Part(
-        fragment(
-            Path(__file__).parent / "tokens.html.jinja",
-            models=summary.models,
-            bar=token_tables.share_bar,
-            shown=token_tables.shown,
-            token_text=token_tables.token_text,
-        )
-    )
+    template = Path(__file__).parent / "tokens.html.jinja"
+    part = fragment(template, models=summary.models, shown=token_tables.shown, token_text=token_tables.token_text)
     caption = (
         "Intervals take occurrences for independent, which those of one text are not: they are narrower than the doubt"
         " about other texts. All rows: tokens.csv and flow.csv."
     )
-    return Section("Tokens", "Which tokens left their cluster", (Prose(LEFT), part, Prose((caption,))))
+    return Section("Tokens", "Which tokens left their cluster", (Prose(LEFT), Part(part), Prose((caption,))))
 
 
 def _study(summary: DriftSummary) -> Section:
-    blocks: list[Block] = [Facts(tuple(_facts(summary)))]
-    if summary.notes:
-        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
-    blocks.append(Prose(items=READING, title="How to read this", quiet=False))
-    return Section("Study", "The study", tuple(blocks))
-
-
-def _title(summary: DriftSummary) -> str:
-    """The title of a study that has none of its own."""
-    several = len(summary.models) != 1
-    models = wording.counted(len(summary.models), "model") if several else summary.models[0].name
-    return f"Representation drift of {models} on {summary.study.task.name}"
-
-
-def _facts(summary: DriftSummary) -> list[tuple[str, str]]:
-    """The study's own entries, for whoever wants to repeat it."""
+    """The study's own entries, for whoever wants to repeat it; its notes; how to read the page."""
     study = summary.study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"})
     facts = [(name.replace("_", " "), wording.entry(value)) for name, value in study.items()]
     positions = [run.tokens for model in summary.models for run in model.runs]
     if positions:
         low, high = min(positions), max(positions)
         facts.append(("tokens of a run", f"{low:,}" if low == high else f"{low:,} to {high:,}"))
-    return [(name, visible(value)) for name, value in facts if value]
+    blocks: list[Block] = [Facts(tuple((name, visible(value)) for name, value in facts if value))]
+    if summary.notes:
+        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
+    blocks.append(Prose(items=READING, title="How to read this", quiet=False))
+    return Section("Study", "The study", tuple(blocks))

@@ -1,7 +1,7 @@
 """The result of a drift study: curves by layer, their shapes, critical blocks beside them, tokens that left.
 
-Layer l of a drift is the residual stream behind block l − 1; layer 0 is what enters block 0. Block c thus stands
-between the layers c and c + 1.
+Layer l of a drift is the residual stream after block l − 1; layer 0 is what enters block 0. Block c thus stands between
+the layers c and c + 1.
 """
 
 from __future__ import annotations
@@ -18,15 +18,11 @@ from lesion.core.values import Estimate, Mean, Number, Summary, Value
 from lesion.studies.drift.critical_blocks import Distance, apart, places
 from lesion.studies.drift.study import DriftStudy
 
+MEASURES = ("nmi", "null", "null_high", "cosine", "cka")
+
 
 class Layer(Value):
-    """The measures of one layer over runs; None where there is none.
-
-    Attributes:
-        nmi: with the clusters of the reference layer; null: of shuffled tokens, null_high: its 97.5 % quantile.
-        cosine: mean over tokens, with their vectors at the reference layer; cka: linear, centred.
-        labels: NMI with each labelling of the tokens.
-    """
+    """The measures of one layer over runs (`clustering.MeasuredLayer`); None where unknown."""
 
     layer: int
     nmi: Mean | None = None
@@ -38,25 +34,14 @@ class Layer(Value):
 
     def of(self, measure: str) -> Mean | None:
         """One of the measures, or NMI with a labelling, by its name."""
-        if measure in self.labels:
-            return self.labels[measure]
-        value: Mean | None = getattr(self, measure, None) if measure in MEASURES else None
-        return value
-
-
-MEASURES = ("nmi", "null", "null_high", "cosine", "cka")
+        value: Mean | None = getattr(self, measure) if measure in MEASURES else None
+        return self.labels.get(measure, value)
 
 
 class Departure(Value):
-    """A hinge or a step on top of a straight line, where it fits best.
+    """A hinge or a step where it fits best (`lesion.statistics.shape.Departure`).
 
-    Attributes:
-        layer: its place, with the interval `low` to `high`; of a step the middle between its two layers.
-        size: of a hinge the change of slope per layer, of a step the change of NMI.
-        gain: share of what a straight line leaves over that it takes away, 0…1.
-        p: of its size being zero, the search over places included.
-        detectable: the smallest size that 80 % of such studies would find.
-        slopes: per layer, before and after it.
+    `detectable` is the smallest size that 80 % of such studies would find.
     """
 
     kind: Literal["hinge", "step"]
@@ -76,12 +61,7 @@ class Departure(Value):
 
 
 class Line(Value):
-    """The test of a straight line.
-
-    Attributes:
-        p: allowing layers of one run to vary together.
-        f, degrees, f_p: the textbook's lack-of-fit F, which takes layers for independent.
-    """
+    """The test of a straight line (`lesion.statistics.shape.Line`)."""
 
     p: Number
     f: Number
@@ -93,7 +73,7 @@ class Shape(Value):
     """Whether a curve is a straight line, and the hinge and the step that fit it best (`lesion.statistics.shape`).
 
     Attributes:
-        chosen: `neither`: no line, and neither of the two is found.
+        chosen: `neither`: the line is rejected, and neither of the two is found.
         share: of bootstrap draws that prefer the same of hinge and step.
         first, last: the layers to which all is fitted.
     """
@@ -112,11 +92,6 @@ class Shape(Value):
         return {"hinge": self.hinge, "step": self.step}.get(self.chosen)
 
     @property
-    def straight(self) -> bool | None:
-        """Whether a straight line does; None: not tested."""
-        return None if self.chosen == "untested" else self.chosen == "line"
-
-    @property
     def possible(self) -> list[float]:
         """Where a hinge or step of the chosen kind could have been."""
         return places(self.chosen, self.first, self.last)
@@ -128,7 +103,7 @@ class Curve(Value):
     Attributes:
         shape: of NMI over layers; None: too few layers.
         ceiling: NMI between two clusterings of the reference layer from different starts.
-        nearest: the critical block nearest to the hinge or step; None without either.
+        nearest: the critical block nearest to the hinge or step.
     """
 
     clusters: int
@@ -143,8 +118,12 @@ class Curve(Value):
         return self.shape.departure if self.shape else None
 
     def along(self, measure: str) -> list[tuple[int, Mean]]:
-        """(layer, value) of a measure, where it is known, in the order of layers."""
+        """(layer, value) of a measure where it is known, in the order of layers."""
         return [(layer.layer, value) for layer in self.layers if (value := layer.of(measure)) is not None]
+
+    def steps(self, measure: str) -> dict[int, float]:
+        """By block, how much a measure changes from the layer before the block to the layer after it."""
+        return {a: later.mean - former.mean for (a, former), (b, later) in pairwise(self.along(measure)) if b == a + 1}
 
 
 class Example(Value):
@@ -163,8 +142,8 @@ class Leaving(Value):
     """One token type, or with `token` None a class of tokens, between the two layers that were followed.
 
     Attributes:
-        count: how often it stood there; left: how often its cluster was then not the one matched with its former.
-        home: how many occurrences are in the earlier cluster that has most of them; of classes None.
+        left: how many of `count` occurrences left the cluster matched with their former one.
+        home: how many are in the earlier cluster that has most of them; None for classes.
         share: left / count, with Wilson's interval, which takes occurrences for independent.
     """
 
@@ -179,7 +158,7 @@ class Leaving(Value):
 
 
 class Destination(Value):
-    """A cluster that tokens went to, by the tokens most common in it; `matched`: the partner of where they were."""
+    """A cluster that tokens went to, by its most common tokens; `matched`: the partner of their former cluster."""
 
     number: int
     name: str
@@ -188,11 +167,9 @@ class Destination(Value):
 
 
 class Flow(Value):
-    """A cluster of the former layer, by the tokens most common in it, and where its tokens were in the latter.
+    """A cluster of the earlier layer, by its most common tokens, and where these are at the later one.
 
-    Attributes:
-        left: how many are not in the matched cluster.
-        others: how many tokens went to clusters that are not listed.
+    `left` are not in the matched cluster, `others` in clusters that are not listed.
     """
 
     number: int
@@ -204,13 +181,12 @@ class Flow(Value):
 
 
 class Tokens(Value):
-    """What became of the tokens between two layers.
+    """What became of the tokens between the layers `start` and `end`.
 
     Attributes:
-        start, end: the layers.
         overall: of all tokens.
         types: token types that most surely left; classes: every class of tokens, the most common first.
-        flow: of the first run, every cluster of the former layer.
+        flow: of the first run, every cluster of the earlier layer.
     """
 
     start: int
@@ -222,12 +198,12 @@ class Tokens(Value):
 
     @property
     def surest_classes(self) -> list[Leaving]:
-        """The classes in the order of the tokens: those that most surely left come first."""
-        return sorted(self.classes, key=lambda one: -(one.share.low or 0.0))
+        """The classes in the order of the token types: those that most surely left come first."""
+        return sorted(self.classes, key=lambda leaving: -(leaving.share.low or 0.0))
 
 
 class Run(Value):
-    """How much a run read; `right` and `truncated` of own solutions."""
+    """How much a run read; `right` and `truncated` of the model's own solutions."""
 
     run: int
     items: int
@@ -243,7 +219,7 @@ class DriftOfModel(Value):
 
     Attributes:
         clusters: the number of clusters that is drawn.
-        curves: under every number of clusters; cosine, CKA and labels stand in the drawn one alone.
+        curves: under every number of clusters; only the drawn one has cosine, CKA and labels.
         critical: blocks that a layer study found critical, by task; None: no study was given.
         compared: the task of them that is compared with; None: that study did not ask this one's, so that all are.
     """
@@ -300,10 +276,10 @@ class Family(Value):
 
     @property
     def labels(self) -> list[str]:
-        """What the models are called in a chart: by variant where that tells them apart, else by name."""
+        """What the models are called in a chart: by variant where that is unique, else by name."""
         variants = [model.variant for model in self.models if model.variant]
-        apart = len(variants) == len(self.models) and len(set(variants)) == len(variants)
-        return variants if apart else [model.name for model in self.models]
+        unique = len(variants) == len(self.models) == len(set(variants))
+        return variants if unique else [model.name for model in self.models]
 
 
 class DriftSummary(Summary):
@@ -327,14 +303,11 @@ class DriftSummary(Summary):
         groups: dict[tuple[str, int], list[DriftOfModel]] = {}
         for model in self.models:
             groups.setdefault((model.family, model.blocks), []).append(model)
-        depths: dict[str, set[int]] = {}
-        for family, blocks in groups:
-            depths.setdefault(family, set()).add(blocks)
         families = []
         for (family, blocks), models in groups.items():
             depth = f"{blocks} blocks"
             name = family or (models[0].name if len(models) == 1 else f"models of {depth}")
-            if family and len(depths[family]) > 1:
+            if family and sum(other == family for other, _ in groups) > 1:
                 name = f"{family}, {depth}"
             families.append(Family(name=name, models=tuple(models)))
         return families
@@ -344,8 +317,3 @@ class DriftSummary(Summary):
         """What clusters are compared with besides the reference: `token class`, `token`."""
         every = (name for model in self.models for layer in model.curve.layers for name in layer.labels)
         return list(dict.fromkeys(every))
-
-
-def steps(curve: Curve, measure: str) -> list[tuple[int, float]]:
-    """(block, how much a measure changes from the layer before the block to that behind it)."""
-    return [(a, later.mean - former.mean) for (a, former), (b, later) in pairwise(curve.along(measure)) if b == a + 1]

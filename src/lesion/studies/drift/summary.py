@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from dataclasses import asdict
 
 import numpy as np
 
 from lesion.core.values import Mean
 from lesion.errors import UsageError
 from lesion.statistics.shape import LEAST_LAYERS, detectable, shape
-from lesion.statistics.shape import Departure as FittedDeparture
-from lesion.studies.drift.cells import Measured
+from lesion.studies.drift.clustering import Measured
 from lesion.studies.drift.critical_blocks import Critical, distance
 from lesion.studies.drift.result import MEASURES, Curve, Departure, Layer, Line, Shape
 from lesion.studies.drift.study import DriftStudy
@@ -24,24 +23,21 @@ def curves(
 ) -> list[Curve]:
     """The curves of one model over runs, one for every number of clusters.
 
-    Args:
-        study: says which number of clusters is drawn, and from which layer on the shape of the curve is tested.
-        cells: by number of clusters, the cell of every run.
-        seed: of the bootstrap of places and of the simulated studies behind the power.
-        critical: blocks that the hinge or step is compared with.
+    `seed` is that of the bootstrap of places and of the simulated studies behind the power; `critical` are the blocks
+    that the hinge or step is compared with.
     """
     results = []
     for clusters in study.clusters:
         own = cells[clusters]
         shape = find_shape(study, own, seed)
-        at = None if shape is None else shape.departure
+        at = shape.departure if shape else None
         results.append(
             Curve(
                 clusters=clusters,
                 layers=_layers(own, plain=clusters == study.drawn),
                 shape=shape,
-                ceiling=float(np.mean([cell.ceiling for cell in own])),
-                nearest=None if shape is None or at is None else distance(at.layer, critical, shape.possible),
+                ceiling=np.mean([cell.ceiling for cell in own]),
+                nearest=distance(at.layer, critical, shape.possible) if shape and at else None,
             )
         )
     return results
@@ -50,8 +46,8 @@ def curves(
 def find_shape(study: DriftStudy, cells: Sequence[Measured], seed: int) -> Shape | None:
     """The shape of the curve of NMI over runs; None where a model has too few layers for one.
 
-    The reference layer's NMI with itself is 1 by definition, and the step from there to the next layer is often the
-    largest of all, so that a fit to all layers puts the departure from a line there. By default that layer is left out.
+    By default the reference layer is left out: its NMI with itself is 1 by definition, and the step to the next layer
+    is often the largest of all, so that a fit to all layers would put the departure from a line there.
     """
     first = 0 if study.elbow == "all" else 1
     values = np.array([cell.along("nmi")[first:] for cell in cells], dtype=np.float64)
@@ -59,22 +55,15 @@ def find_shape(study: DriftStudy, cells: Sequence[Measured], seed: int) -> Shape
     if len(layers) < LEAST_LAYERS or not bool(np.isfinite(values).all()):
         return None
     fitted = shape(layers, values, level=study.level, seed=seed)
-    line, sizes = fitted.line, detectable(layers, values, level=study.level, seed=seed)
+    sizes = detectable(layers, values, level=study.level, seed=seed)
     return Shape(
         chosen=fitted.chosen,
         first=layers[0],
         last=layers[-1],
-        line=Line(p=line.p, f=line.f, degrees=tuple(line.degrees), f_p=line.f_p),
-        hinge=_departure("hinge", fitted.hinge, sizes["hinge"]),
-        step=_departure("step", fitted.step, sizes["step"]),
+        line=Line(**asdict(fitted.line)),
+        hinge=Departure(**asdict(fitted.hinge), detectable=sizes["hinge"]),
+        step=Departure(**asdict(fitted.step), detectable=sizes["step"]),
         share=fitted.share,
-    )
-
-
-def _departure(kind: Literal["hinge", "step"], fitted: FittedDeparture, size: float) -> Departure:
-    names = ("layer", "low", "high", "size", "gain", "p")
-    return Departure(
-        kind=kind, detectable=size, slopes=tuple(fitted.slopes), **{name: getattr(fitted, name) for name in names}
     )
 
 
@@ -102,9 +91,9 @@ def beside_notes(study: DriftStudy, names: Sequence[str], critical: Critical | N
 
 
 def between(study: DriftStudy, blocks: int, layer: float | None, name: str) -> tuple[int, int]:
-    """The two layers between which tokens are followed: those asked for, else those before and after a hinge or step.
+    """The two layers between which tokens are followed: those of the study, else those around the hinge or step.
 
-    Where there is none, those that all of the drift lies between: the reference layer and the last.
+    Without either they are the reference layer and the last.
 
     Raises:
         UsageError: the model has no such layer.
@@ -128,20 +117,13 @@ def between(study: DriftStudy, blocks: int, layer: float | None, name: str) -> t
 
 
 def _layers(cells: Sequence[Measured], *, plain: bool) -> list[Layer]:
-    """Mean and standard deviation over runs at every layer; with `plain` also of what knows of no clusters."""
-    columns = {
-        measure: np.array([cell.along(measure) for cell in cells], dtype=np.float64)
-        for measure in (MEASURES if plain else ("nmi", "null", "null_high"))
-    }
-    labels = {
-        label: np.array([cell.against(label) for cell in cells], dtype=np.float64)
-        for label in (cells[0].layers[0].labels if plain else ())
-    }
-    return [
-        Layer(
-            layer=layer.layer,
-            **{measure: Mean.of(values[:, place]) for measure, values in columns.items()},
-            labels={name: mean for name, values in labels.items() if (mean := Mean.of(values[:, place])) is not None},
-        )
-        for place, layer in enumerate(cells[0].layers)
-    ]
+    """Mean and standard deviation over runs at every layer; with `plain` also of what needs no clusters."""
+    measures = MEASURES if plain else ("nmi", "null", "null_high")
+    columns = {measure: np.array([cell.along(measure) for cell in cells]) for measure in measures}
+    labels = cells[0].layers[0].labels if plain else ()
+    layers = []
+    for place, layer in enumerate(cells[0].layers):
+        means = {measure: Mean.of(values[:, place]) for measure, values in columns.items()}
+        own = {label: Mean.of([cell.layers[place].labels[label] for cell in cells]) for label in labels}
+        layers.append(Layer(layer=layer.layer, **means, labels={label: mean for label, mean in own.items() if mean}))
+    return layers

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import pandas as pd
 from rich.console import Group, RenderableType
@@ -15,42 +14,42 @@ from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.table import Column, Table, decimals, terminal_table
 from lesion.studies.drift import findings as prose
-from lesion.studies.drift.charts import place_text
+from lesion.studies.drift.charts import place_text, plain
 from lesion.studies.drift.result import Curve, Departure, DriftOfModel, DriftSummary, Family, Leaving, Shape
 from lesion.studies.drift.token_tables import token_text
 
-MEASURES = ("nmi", "null", "cosine", "cka")
+HEADINGS = {"nmi": "NMI", "null": "Null", "cosine": "Cosine", "cka": "CKA"}
 ACROSS = 4
 """The terminal's table of layers has at most so many models side by side."""
 MOST_LEFT = 6
 """The terminal shows so many of the tokens that left, of every model."""
-HEADINGS = {"nmi": "NMI", "null": "Null", "cosine": "Cosine", "cka": "CKA"}
 LAYERS_CAPTION = (
     "Mean ± standard deviation over runs. Layer 0 is what enters block 0, layer l the output of block l − 1."
 )
 SHAPES_CAPTION = (
     "Line: p of a straight line by a test over runs that allows the layers of one run to vary together in any way; F:"
     " the textbook's lack-of-fit test with runs as blocks, which takes layers for independent. Shape: the hinge or step"
-    " that is chosen where the line is rejected; beside it the best of both whichever is chosen. Their p include the"
-    " search over places. 80 % power from: the smallest step in NMI, and the smallest change of slope per layer at a"
-    " hinge, that 80 % of such studies would find. Critical block: the nearest. Apart: layers from it to the hinge or"
-    " step, negative before it, 0 within it. By chance: the share of all places that are as near to a critical block."
+    " chosen where the line is rejected; beside it the best of both. Their p include the search over places. 80 % power"
+    " from: the smallest step in NMI, and change of slope per layer at a hinge, that 80 % of such studies would find."
+    " Critical block: the nearest. Apart: layers from it to the hinge or step, negative before it, 0 within it. By"
+    " chance: the share of all places that are as near to a critical block."
 )
+Row = dict[str, object]
 
 
 def layers(summary: DriftSummary) -> Table:
     """A row per model, number of clusters and layer: `drift.csv`."""
-    labels, rows = summary.labellings, []
-    for model in summary.models:
-        for curve in _own_first(model):
-            for layer in curve.layers:
-                row: dict[str, Any] = _who(model) | {"clusters": curve.clusters, "layer": layer.layer}
-                for name in MEASURES:
-                    row |= _spread(name, layer.of(name))
-                for label in labels if curve is model.curve or layer.labels else ():
-                    row |= _spread(f"nmi with {label}", layer.labels.get(label))
-                rows.append(row)
-    shown = (*MEASURES, *(f"nmi with {label}" for label in labels))
+    labels = {f"nmi with {label}": label for label in summary.labellings}
+    rows = []
+    for model, curve in _curves(summary):
+        for layer in curve.layers:
+            row = _who(model) | {"clusters": curve.clusters, "layer": layer.layer}
+            for name in HEADINGS:
+                row |= _spread(name, layer.of(name))
+            for name in labels if curve is model.curve or layer.labels else ():
+                row |= _spread(name, layer.labels.get(labels[name]))
+            rows.append(row)
+    headings = HEADINGS | {name: f"NMI with {label}" for name, label in labels.items()}
     return Table(
         "drift",
         _whole(pd.DataFrame(rows)),
@@ -58,7 +57,7 @@ def layers(summary: DriftSummary) -> Table:
             Column("model", "Model", number=False),
             Column("clusters", "Clusters"),
             Column("layer", "Layer"),
-            *(Column(name, HEADINGS.get(name, f"NMI{name[3:]}"), row=_written(name)) for name in shown),
+            *(Column(name, title, row=_written(name)) for name, title in headings.items()),
         ),
         title="All layers",
         caption=LAYERS_CAPTION,
@@ -68,20 +67,19 @@ def layers(summary: DriftSummary) -> Table:
 def shapes(summary: DriftSummary) -> Table:
     """A row per model and number of clusters, with the best hinge and step whichever was chosen: `shapes.csv`."""
     rows, chosen = [], {}
-    for model in summary.models:
-        for curve in _own_first(model):
-            shape, near = curve.shape, curve.nearest
-            if shape is None:
-                continue
-            chosen[model.name, curve.clusters] = shape
-            rows.append(
-                _who(model)
-                | {"clusters": curve.clusters, "shape": shape.chosen, "share": shape.share}
-                | {"line_p": shape.line.p, "f": shape.line.f, "f_p": shape.line.f_p}
-                | _columns(shape.hinge)
-                | _columns(shape.step)
-                | {"nearest": near and near.block, "distance": near and near.distance, "chance": near and near.chance}
-            )
+    for model, curve in _curves(summary):
+        shape, near = curve.shape, curve.nearest
+        if shape is None:
+            continue
+        chosen[model.name, curve.clusters] = shape
+        rows.append(
+            _who(model)
+            | {"clusters": curve.clusters, "shape": shape.chosen, "share": shape.share}
+            | {"line_p": shape.line.p, "f": shape.line.f, "f_p": shape.line.f_p}
+            | _departure(shape.hinge)
+            | _departure(shape.step)
+            | {"nearest": near and near.block, "distance": near and near.distance, "chance": near and near.chance}
+        )
     three = decimals(3)
     return Table(
         "shapes" if rows else "",
@@ -92,7 +90,7 @@ def shapes(summary: DriftSummary) -> Table:
             Column("line_p", "Line, p", wording.p_value),
             Column("f", "Line, F", decimals(1)),
             Column("shape", "Shape, by layer or block", number=False,
-                   row=lambda row: shape_cell(chosen[row["model"], row["clusters"]])),
+                   row=lambda row: _shape_cell(chosen[row["model"], row["clusters"]])),
             Column("hinge_layer", "Hinge, layer", decimals(2)),
             Column("hinge_p", "Hinge, p", wording.p_value),
             Column("step_layer", "Step, block", lambda layer: str(int(layer))),
@@ -133,40 +131,41 @@ def flow(summary: DriftSummary) -> Table:
     return Table("flow" if rows else "", pd.DataFrame(rows))
 
 
-def _own_first(model: DriftOfModel) -> list[Curve]:
-    return [model.curve, *(curve for curve in model.curves if curve.clusters != model.clusters)]
+def _curves(summary: DriftSummary) -> list[tuple[DriftOfModel, Curve]]:
+    """Every curve with its model; of each model the drawn one comes first."""
+    return [
+        (model, curve)
+        for model in summary.models
+        for curve in sorted(model.curves, key=lambda curve: curve.clusters != model.clusters)
+    ]
 
 
-def _who(model: DriftOfModel) -> dict[str, Any]:
+def _who(model: DriftOfModel) -> Row:
     return {"model": model.name, "family": model.family or None, "variant": model.variant}
 
 
-def _spread(name: str, value: Mean | None) -> dict[str, float | None]:
-    return {name: None if value is None else value.mean, f"{name}_std": None if value is None else value.std}
+def _spread(name: str, value: Mean | None) -> Row:
+    return {name: value and value.mean, f"{name}_std": value and value.std}
 
 
-def _written(name: str) -> Any:
+def _written(name: str) -> Callable[[Mapping[str, float | None]], str]:
     """What writes a mean with its standard deviation, `0.512 ± 0.010`."""
 
-    def write(row: Mapping[str, Any]) -> str:
-        mean, std = row.get(name), row.get(f"{name}_std")
-        three = decimals(3)
-        return three(mean) if mean is None or std is None else f"{three(mean)} ± {three(std)}"
+    def write(row: Mapping[str, float | None]) -> str:
+        mean = row.get(name)
+        return plain(None if mean is None else Mean(mean=mean, std=row.get(f"{name}_std")))
 
     return write
 
 
-def _columns(departure: Departure) -> dict[str, float | None]:
+def _departure(departure: Departure) -> Row:
     """The numbers of a hinge or step, each under its own heading."""
-    names = ("layer", "low", "high", "size", "gain", "p", "detectable")
-    return {f"{departure.kind}_{name}": getattr(departure, name) for name in names}
+    numbers = departure.model_dump(include={"layer", "low", "high", "size", "gain", "p", "detectable"})
+    return {f"{departure.kind}_{name}": number for name, number in numbers.items()}
 
 
 def _whole(frame: pd.DataFrame) -> pd.DataFrame:
-    for column in ("clusters", "layer", "nearest"):
-        if column in frame:
-            frame[column] = frame[column].astype("Int64")
-    return frame
+    return frame.astype({name: "Int64" for name in ("clusters", "layer", "nearest") if name in frame})
 
 
 def text_tables(summary: DriftSummary) -> RenderableType:
@@ -174,9 +173,11 @@ def text_tables(summary: DriftSummary) -> RenderableType:
     if not summary.models:
         return Text("Nothing has been measured yet.")
     parts: list[RenderableType] = [_shapes(summary)]
-    for family in summary.families:
-        for first in range(0, len(family.models), ACROSS):
-            parts.append(_layers(summary, family, range(first, min(first + ACROSS, len(family.models)))))
+    parts += [
+        _layers(summary, family, range(first, min(first + ACROSS, len(family.models))))
+        for family in summary.families
+        for first in range(0, len(family.models), ACROSS)
+    ]
     parts += [_tokens(model) for model in summary.models if model.tokens.types and len(summary.models) < 3]
     runs = summary.study.runs
     caption = (
@@ -192,26 +193,25 @@ def text_tables(summary: DriftSummary) -> RenderableType:
 
 def _shapes(summary: DriftSummary) -> TerminalTable:
     compared = any(model.critical is not None for model in summary.models)
-    headings = ("line p", "shape", "p", "critical", "apart") if compared else ("line p", "shape", "p")
+    headings = ("line p", "shape", "p", *(("critical", "apart") if compared else ()), "last", "null")
     title = f"Shapes of the drift, {wording.counted(summary.study.drawn, 'cluster')}"
-    table = terminal_table(title, [("model", False), *((name, True) for name in (*headings, "last", "null"))])
+    table = terminal_table(title, [("model", False), *((name, True) for name in headings)])
     for model in summary.models:
         shape, departure = model.curve.shape, model.curve.departure
-        cells = [wording.p_value(shape.line.p) if shape else wording.DASH, shape_cell(shape)]
+        cells = [wording.p_value(shape.line.p) if shape else wording.DASH, _shape_cell(shape)]
         cells.append(wording.p_value(departure.p) if departure else "")
         if compared:
             near = model.curve.nearest
-            blocks = wording.layer_runs(model.critical_blocks) if model.critical is not None else wording.DASH
-            cells += [
-                blocks or "none",
-                f"{decimals(1, signed=True)(near.distance)} ({100 * near.chance:.0f}{wording.SPACE}%)" if near else "",
-            ]
-        cells += [short(model.curve.layers[-1].of(name)) for name in ("nmi", "null")]
+            apart = f"{decimals(1, signed=True)(near.distance)} ({wording.percent(near.chance, 0)})" if near else ""
+            blocks = wording.layer_runs(model.critical_blocks) or "none"
+            cells += [wording.DASH if model.critical is None else blocks, apart]
+        last = model.curve.layers[-1]
+        cells += [decimals(2)(value and value.mean) for value in (last.nmi, last.null)]
         table.add_row(Text(visible(model.name)), *(Text(cell) for cell in cells))
     return table
 
 
-def shape_cell(shape: Shape | None) -> str:
+def _shape_cell(shape: Shape | None) -> str:
     """`hinge 3.4 [3.1, 3.7]` by layers, `step 2 [2, 4]` by blocks, `line`, `neither`, `untested`."""
     if shape is None:
         return wording.DASH
@@ -223,19 +223,11 @@ def shape_cell(shape: Shape | None) -> str:
 def _layers(summary: DriftSummary, family: Family, columns: range) -> TerminalTable:
     title = f"NMI with the clusters of layer {summary.reference} by layer · {family.name}"
     table = terminal_table(title, [("layer", False), *((family.labels[index], True) for index in columns)])
-    curves = [dict(family.models[index].curve.along("nmi")) for index in columns]
-    every = sorted({layer.layer for index in columns for layer in family.models[index].curve.layers})
-    for layer in every:
-        table.add_row(str(layer), *(Text(short(curve.get(layer), std=True)) for curve in curves))
+    curves = [family.models[index].curve for index in columns]
+    known = [dict(curve.along("nmi")) for curve in curves]
+    for layer in sorted({layer.layer for curve in curves for layer in curve.layers}):
+        table.add_row(str(layer), *(Text(plain(nmi.get(layer), 2, "±")) for nmi in known))
     return table
-
-
-def short(value: Mean | None, *, std: bool = False) -> str:
-    """`0.52`, or with `std` `0.52±0.01`; a dash where it is not known."""
-    if value is None:
-        return wording.DASH
-    text = f"{value.mean:.2f}".replace("-", wording.MINUS)
-    return f"{text}±{value.std:.2f}" if std and value.std is not None else text
 
 
 def _tokens(model: DriftOfModel) -> TerminalTable:

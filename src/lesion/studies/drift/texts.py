@@ -30,12 +30,11 @@ class Texts:
     """What a model reads in one run.
 
     Attributes:
-        run: number of the run, from 0.
+        run: its number, from 0.
         items: ids, in the order drawn.
-        ids: of each item, its prompt and behind it the solution, as token ids; cut at the end of the context.
-        prompts: how many of a text's tokens are its prompt.
-        right, truncated: how many of the model's own solutions were right, and how many did not end themselves; None
-            where solutions are not its own.
+        ids: of each item, token ids of its prompt and solution, cut at the end of the context; prompts: how many of
+            them are the prompt.
+        right, truncated: how many own solutions were right, and how many did not end themselves; None without own ones.
     """
 
     run: int
@@ -44,11 +43,6 @@ class Texts:
     prompts: tuple[int, ...]
     right: int | None = None
     truncated: int | None = None
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens the texts have together."""
-        return sum(map(len, self.ids))
 
     @property
     def in_prompt(self) -> Bool[np.ndarray, " tokens"]:
@@ -61,12 +55,17 @@ class Texts:
         """[tokens] token ids, text after text."""
         return np.concatenate([np.asarray(text, dtype=np.int64) for text in self.ids])
 
+    @property
+    def text_of(self) -> Int[np.ndarray, " tokens"]:
+        """[tokens] which text each token is in, from 0."""
+        return np.repeat(np.arange(len(self.ids)), [len(text) for text in self.ids])
+
 
 def draw_runs(study: DriftStudy, task: Task) -> list[list[Item]]:
     """The items of every run, the same for all models.
 
-    Every run is a draw of its own from all items: run r depends on the seed and r alone, so that further runs leave
-    earlier ones as they are. An item may be in two runs.
+    Every run is a draw of its own from all items and depends on the seed and its number alone, so that further runs
+    leave earlier ones as they are. An item may be in two runs.
 
     Raises:
         UsageError: the task has fewer items than a run asks for.
@@ -80,18 +79,13 @@ def seed_of(study: DriftStudy, purpose: str) -> int:
 
 
 def speaks(study: DriftStudy, task: Task) -> bool:
-    """Whether a model says something of its own to the items: running text has no solution."""
+    """Whether a model generates solutions: running text has none."""
     return study.solution == "own" and task.kind != "score"
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What one model says to the items of all runs.
-
-    Attributes:
-        keys: by item, the key of the answer.
-        asked: how many answers were asked for now.
-    """
+    """The answers of one model to the items of all runs: their keys by item, and how many were generated now."""
 
     keys: Mapping[str, str]
     asked: int
@@ -148,50 +142,36 @@ def read_texts(
 ) -> list[Texts]:
     """The texts of every run as a model reads them.
 
-    A solution of its own is read as the text that the store has, encoded behind the prompt as it was said. Of items
-    with choices it is the chosen one, of contrasts the most probable token.
-
-    Args:
-        study: says what stands behind the prompts.
-        chosen: the model, as the study names it.
-        model: whose tokenizer and context count.
-        task: of the items.
-        runs: from `draw_runs`.
-        store: has the answers.
-        asked: from `ask_own`, where solutions are the model's own.
+    An own solution is the stored text, encoded after the prompt as it was generated: of items with choices the chosen
+    one, of contrasts the most probable token.
 
     Raises:
         UsageError: a prompt style does not exist or does not fit, or the task has no solutions where they are wanted.
         LesionError: a text has no tokens, or an item no gold answer.
     """
     style = resolve(model, task, study.questions().prompt_style_of(chosen, study.task))
-    said: dict[str, tuple[str, bool, str]] = {}
+    answers = {}
     if asked is not None:
-        stored = store.answers(model=chosen.name, task=study.task.name)
-        columns = (stored[name] for name in ("key", "text", "correct", "finish"))
-        by_key = {key: (str(text), bool(right), str(end)) for key, text, right, end in zip(*columns, strict=True)}
-        said = {item: by_key[key] for item, key in asked.keys.items()}
+        answers = store.answers(model=chosen.name, task=study.task.name).set_index("key").to_dict("index")
     results = []
     for number, items in enumerate(runs):
+        own = [] if asked is None else [answers[asked.keys[item.id]] for item in items]
         ids, prompts = [], []
-        for item in items:
-            prompt, solution = _read(study, model, task, item, style, said[item.id][0] if said else None)
+        for place, item in enumerate(items):
+            prompt, solution = _read(study, model, task, item, style, str(own[place]["text"]) if own else "")
             text = (*prompt, *solution)[: model.context]
             if not text:
                 raise LesionError(f"Item {item.id} of {task.name} has no tokens for {model.name}; leave it out.")
             ids.append(text)
             prompts.append(min(len(prompt), len(text)))
-        right = truncated = None
-        if asked is not None:
-            right = sum(said[item.id][1] for item in items)
-            truncated = sum(said[item.id][2] in TRUNCATED for item in items)
-        names = tuple(item.id for item in items)
-        results.append(Texts(number, names, tuple(ids), tuple(prompts), right, truncated))
+        right = sum(bool(answer["correct"]) for answer in own) if own else None
+        truncated = sum(answer["finish"] in TRUNCATED for answer in own) if own else None
+        results.append(Texts(number, tuple(item.id for item in items), tuple(ids), tuple(prompts), right, truncated))
     return results
 
 
 def _read(
-    study: DriftStudy, model: Model, task: Task, item: Item, style: str, said: str | None
+    study: DriftStudy, model: Model, task: Task, item: Item, style: str, answer: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Prompt and solution of an item as token ids."""
     if task.kind == "score":
@@ -201,9 +181,9 @@ def _read(
     if study.solution == "gold":
         return encode_gold(model, Gold(task), item, style)
     prompt = encode(model, task, item, style, max_new_tokens=1)
-    if said is None or not said:
+    if not answer:
         return prompt, ()
     if task.kind == "generate":
-        return prompt, encode_said(model, task, item, said, style)
-    (solution,) = encode_choices(model, task, replace(item, choices=(said,)), style)
+        return prompt, encode_said(model, task, item, answer, style)
+    (solution,) = encode_choices(model, task, replace(item, choices=(answer,)), style)
     return prompt, solution

@@ -31,20 +31,17 @@ def token_classes(
     *,
     lexicon: Mapping[str, str] | None = None,
 ) -> Shaped[np.ndarray, " tokens"]:
-    """The class of every token: one of `CLASSES`, or what the lexicon says of its word.
+    """The class of every token as text: one of `CLASSES`, or what the lexicon says of its word.
 
-    Letters that touch are one word: a token that begins a word and is all of it is a word, tokens that share one are
-    its pieces, unless the lexicon knows the word: then all of them have its class. A lexicon is asked for the word as
-    written, then in lower case. `-`, `*`, `/`, `%` and `^` count as operators wherever they stand.
+    Letters that touch are one word. A token that is all of a word is a word, tokens that share one are its pieces; all
+    tokens of a word that the lexicon has, as written or in lower case, have its class. `-`, `*`, `/`, `%` and `^` are
+    operators everywhere.
 
     Args:
         tokenizer: the model's.
         ids: of the tokens, text after text.
-        text_of: which text a token stands in, so that no word crosses from one to the next; None for one text.
+        text_of: which text a token is in, so that no word crosses from one to the next; None for one text.
         lexicon: class by word, `primer_lexicon()` for the tasks of the primer.
-
-    Returns:
-        An array of text.
 
     Raises:
         UsageError: `text_of` has another length.
@@ -53,30 +50,35 @@ def token_classes(
         text_of = np.zeros(len(ids), dtype=np.int64)
     if len(text_of) != len(ids):
         raise UsageError(f"{len(ids)} tokens were given and the texts of {len(text_of)}.")
+    known = lexicon or {}
     kinds = {token: _kind(tokenizer, token) for token in map(int, np.unique(ids))}
     classes = [""] * len(ids)
     word: list[int] = []
+
+    def close() -> None:
+        """Classify the tokens that are one word together."""
+        text = "".join(kinds[int(ids[place])][1] for place in word)
+        plain = PIECE if len(word) > 1 else CAPITALISED if text[:1].isupper() else WORD
+        for place in word:
+            classes[place] = known.get(text) or known.get(text.lower()) or plain
+        word.clear()
+
     for place, token in enumerate(map(int, ids)):
         spaced, text, kind = kinds[token]
-        if word and (kind != WORD or spaced or text_of[place] != text_of[word[0]]):
-            _close(word, kinds, ids, lexicon, classes)
-            word = []
+        if kind != WORD or spaced or (word and text_of[place] != text_of[word[0]]):
+            close()
         if kind == WORD:
             word.append(place)
         else:
-            classes[place] = (lexicon or {}).get(text, kind)
-    if word:
-        _close(word, kinds, ids, lexicon, classes)
+            classes[place] = known.get(text, kind)
+    close()
     return np.array(classes, dtype=np.str_)
 
 
 @cache
 def primer_lexicon() -> Mapping[str, str]:
-    """The class of every word of the primer's world: first name, family name, town, job, animal, colour, food, thing,
-    place, adjective, adverb, verb, preposition, pronoun, determiner, conjunction, question word.
-
-    A word of several classes, `orange` say, is left out, so that it is a plain word.
-    """
+    """The class of every word of the primer's world; a word of several classes (`orange`) is left out."""
+    parts = ("adverb", "verb", "preposition", "pronoun", "determiner", "conjunction", "question word")
     classes = {
         "first name": primer.FIRST_NAMES,
         "family name": primer.FAMILY_NAMES,
@@ -88,31 +90,13 @@ def primer_lexicon() -> Mapping[str, str]:
         "thing": (*primer.THINGS, *primer.SINGULAR.values()),
         "place": primer.PLACES,
         "adjective": primer.ADJECTIVES,
-        **{
-            part: primer.PARTS_OF_SPEECH[part]
-            for part in ("adverb", "verb", "preposition", "pronoun", "determiner", "conjunction", "question word")
-        },
+        **{part: primer.PARTS_OF_SPEECH[part] for part in parts},
     }
     names_of: dict[str, set[str]] = {}
     for name, words in classes.items():
         for word in words:
             names_of.setdefault(word, set()).add(name)
     return {word: next(iter(names)) for word, names in names_of.items() if len(names) == 1}
-
-
-def _close(
-    word: list[int],
-    kinds: Mapping[int, tuple[bool, str, str]],
-    ids: Int[np.ndarray, " tokens"],
-    lexicon: Mapping[str, str] | None,
-    classes: list[str],
-) -> None:
-    """Classify the tokens that are one word together."""
-    text = "".join(kinds[int(ids[place])][1] for place in word)
-    known = (lexicon or {}).get(text) or (lexicon or {}).get(text.lower())
-    plain = PIECE if len(word) > 1 else CAPITALISED if text[:1].isupper() else WORD
-    for place in word:
-        classes[place] = known or plain
 
 
 def _kind(tokenizer: PreTrainedTokenizerBase, token: int) -> tuple[bool, str, str]:
@@ -138,13 +122,12 @@ def _class(text: str, something: bool) -> str:
         return SPACE if something else OTHER
     if all(character.isdecimal() for character in text):
         return DIGIT
-    categories = [unicodedata.category(character) for character in text]
-    signs = [c in _OPERATORS or category == "Sm" for c, category in zip(text, categories, strict=True)]
-    if all(signs):
+    categories = {character: unicodedata.category(character) for character in text}
+    signs = {character for character, category in categories.items() if character in _OPERATORS or category == "Sm"}
+    marks = {character for character, category in categories.items() if category[0] == "P"}
+    letters = {character for character, category in categories.items() if category[0] in "LM"}
+    if signs >= categories.keys():
         return OPERATOR
-    if all(sign or category[0] == "P" for sign, category in zip(signs, categories, strict=True)):
+    if signs | marks >= categories.keys():
         return PUNCTUATION
-    letters = [category[0] in "LM" for category in categories]
-    if any(letters) and all(is_letter or c in _APOSTROPHES for is_letter, c in zip(letters, text, strict=True)):
-        return WORD
-    return OTHER
+    return WORD if letters and letters | _APOSTROPHES >= categories.keys() else OTHER

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool, Int, Shaped
 from scipy.optimize import linear_sum_assignment
 
@@ -30,14 +31,10 @@ class Occurrences:
     """The tokens of one run, with their clusters at two layers.
 
     Attributes:
-        ids: [tokens] token ids.
-        classes: [tokens] the name of each token's class.
-        first: [tokens] cluster at the earlier layer.
-        second: [tokens] cluster at the later layer.
-        text_of: [tokens] which text each token is in.
-        position: [tokens] its place in that text, from 0.
-        texts: token ids of the texts, whole.
-        items: of each text, the id of its item.
+        classes: the name of each token's class.
+        first, second: cluster at the earlier and at the later layer.
+        text_of, position: which text each token is in, and its place there, from 0.
+        texts: token ids of the texts, whole; items: of each, the id of its item.
     """
 
     ids: Int[np.ndarray, " tokens"]
@@ -53,7 +50,7 @@ class Occurrences:
 def contingency(
     first: Int[np.ndarray, " tokens"], second: Int[np.ndarray, " same_tokens"]
 ) -> Int[np.ndarray, "clusters clusters_after"]:
-    """How many tokens are in each pair of clusters; clusters are numbered from 0, some may be empty.
+    """How many tokens are in each pair of clusters, which are numbered from 0.
 
     Raises:
         LesionError: the two do not have the same tokens, or there are none.
@@ -88,67 +85,50 @@ def token_drift(tokenizer: Any, runs: Sequence[Occurrences], layers: tuple[int, 
     """Which token types and classes leave their clusters between two layers, over all runs.
 
     Clusters of a run are matched within the run. The interval of a share (Wilson) takes occurrences for independent,
-    which those of one text are not: it is narrower than the doubt about other texts. A share is to be read against the
-    overall one, since k-means alone moves tokens between any two clusterings.
-
-    Args:
-        tokenizer: spells tokens.
-        runs: the tokens of every run, one run at least.
-        layers: the two layers.
-        level: of the intervals.
+    which those of one text are not: it is narrower than the doubt about other texts. k-means alone moves tokens between
+    any two clusterings, so that a share means something only beside the overall one.
 
     Returns:
         The `MOST_TOKENS` types that most surely leave, by the lower limit of their share, each with up to
         `MOST_EXAMPLES` examples; every class; and the flow of the first run.
     """
     left = [leaves(run.first, run.second) for run in runs]
-    of_type: dict[int, Counter[str]] = {}
-    of_class: dict[str, Counter[str]] = {}
-    class_of: dict[int, Counter[str]] = {}
-    for run, gone in zip(runs, left, strict=True):
-        for token, kind, away in zip(run.ids.tolist(), run.classes.tolist(), gone.tolist(), strict=True):
-            of_type.setdefault(token, Counter()).update(count=1, left=int(away))
-            of_class.setdefault(kind, Counter()).update(count=1, left=int(away))
-            class_of.setdefault(token, Counter())[kind] += 1
-        for token, kept in _home(run).items():
-            of_type[token]["home"] += kept
-    share = {token: _share(counts, level) for token, counts in of_type.items()}
-    surely = sorted(share, key=lambda token: (-(share[token].low or 0.0), -of_type[token]["count"], token))
-    spelt = {token: spell(tokenizer, token) for token in of_type}
-    types = [
-        Leaving(
-            token=spelt[token],
-            id=token,
-            kind=class_of[token].most_common(1)[0][0],
-            count=of_type[token]["count"],
-            left=of_type[token]["left"],
-            home=of_type[token]["home"],
-            share=share[token],
-            examples=_examples(tokenizer, runs, left, "ids", token),
-        )
-        for token in surely[:MOST_TOKENS]
-    ]
-    classes = [
-        Leaving(
-            token=None,
-            kind=kind,
-            count=counts["count"],
-            left=counts["left"],
-            share=_share(counts, level),
-            examples=_examples(tokenizer, runs, left, "classes", kind),
-        )
-        for kind, counts in sorted(of_class.items(), key=lambda entry: (-entry[1]["count"], entry[0]))
-    ]
-    everything = Counter(count=sum(map(len, left)), left=int(sum(gone.sum() for gone in left)))
-    overall = Leaving(
-        token=None,
-        kind="all",
-        count=everything["count"],
-        left=everything["left"],
-        share=_share(everything, level),
+    counted = pd.concat(
+        pd.DataFrame({"run": number, "ids": run.ids, "classes": run.classes, "first": run.first, "left": gone})
+        for number, (run, gone) in enumerate(zip(runs, left, strict=True))
     )
+    most = counted.groupby(["run", "ids", "first"]).size().groupby(["run", "ids"]).max().groupby("ids").sum()
+    homes = dict(zip(most.index.tolist(), most.tolist(), strict=True))
+    spelt = {token: spell(tokenizer, token) for token in homes}
+
+    def leaving(rows: pd.DataFrame, kind: str, token: int | None = None) -> Leaving:
+        count, gone = len(rows), int(rows["left"].sum())
+        low, high = wilson(gone, count, level)
+        share = Estimate(value=gone / count, low=low, high=high)
+        home, name = (None, None) if token is None else (homes[token], spelt[token])
+        return Leaving(token=name, id=token, kind=kind, count=count, left=gone, home=home, share=share)
+
+    types = []
+    by_token = counted.groupby("ids")
+    for token in homes:
+        rows = by_token.get_group(token)
+        types.append(leaving(rows, Counter(rows["classes"]).most_common(1)[0][0], token))
+    types.sort(key=lambda row: (-(row.share.low or 0.0), -row.count, row.id))
+    classes = [leaving(rows, str(kind)) for kind, rows in counted.groupby("classes")]
+    classes.sort(key=lambda row: (-row.count, row.kind))
     return Tokens(
-        start=layers[0], end=layers[1], overall=overall, types=types, classes=classes, flow=_flow(runs[0], spelt)
+        start=layers[0],
+        end=layers[1],
+        overall=leaving(counted, "all"),
+        types=[
+            row.model_copy(update={"examples": _examples(tokenizer, runs, left, "ids", row.id)})
+            for row in types[:MOST_TOKENS]
+        ],
+        classes=[
+            row.model_copy(update={"examples": _examples(tokenizer, runs, left, "classes", row.kind)})
+            for row in classes
+        ],
+        flow=_flow(runs[0], spelt),
     )
 
 
@@ -161,52 +141,33 @@ def spell(tokenizer: Any, token: int) -> str:
     return text[:LONGEST]
 
 
-def _home(run: Occurrences) -> dict[int, int]:
-    """Of each token type, how many of its occurrences are in the earlier cluster that has most of them."""
-    pairs, counts = np.unique(np.stack([run.ids, run.first]), axis=1, return_counts=True)
-    most: dict[int, int] = {}
-    for token, count in zip(pairs[0].tolist(), counts.tolist(), strict=True):
-        most[token] = max(most.get(token, 0), count)
-    return most
-
-
-def _share(counts: Counter[str], level: float) -> Estimate:
-    low, high = wilson(counts["left"], counts["count"], level)
-    return Estimate(value=counts["left"] / counts["count"], low=low, high=high)
-
-
 def _examples(
-    tokenizer: Any, runs: Sequence[Occurrences], left: Sequence[np.ndarray], of: str, which: int | str
-) -> list[Example]:
+    tokenizer: Any, runs: Sequence[Occurrences], left: Sequence[np.ndarray], of: str, which: int | str | None
+) -> tuple[Example, ...]:
     """Occurrences that left, in context: from as many texts as there are before a second of any, runs in order."""
-    places = [
-        (run, int(place))
-        for run, gone in enumerate(left)
-        for place in np.flatnonzero(gone & (getattr(runs[run], of) == which))
-    ]
     seen: Counter[tuple[int, int]] = Counter()
     ranked = []
-    for run, place in places:
-        text = int(runs[run].text_of[place])
-        ranked.append((seen[run, text], run, place))
-        seen[run, text] += 1
-    return [_in_context(tokenizer, runs[run], run, place) for _, run, place in sorted(ranked)[:MOST_EXAMPLES]]
+    for number, (run, gone) in enumerate(zip(runs, left, strict=True)):
+        for place in np.flatnonzero(gone & (getattr(run, of) == which)).tolist():
+            text = number, int(run.text_of[place])
+            ranked.append((seen[text], number, place))
+            seen[text] += 1
+    return tuple(_in_context(tokenizer, runs[run], run, place) for _, run, place in sorted(ranked)[:MOST_EXAMPLES])
 
 
 def _in_context(tokenizer: Any, run: Occurrences, number: int, place: int) -> Example:
     text, position = int(run.text_of[place]), int(run.position[place])
     ids = list(run.texts[text])
-    start = max(0, position - BEFORE)
+    start, end = max(0, position - BEFORE), position + 1 + AFTER
 
     def read(some: list[int]) -> str:
         return str(tokenizer.decode(some, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
-    before, through = read(ids[start:position]), read(ids[start : position + 1])
-    whole = read(ids[start : position + 1 + AFTER])
+    before, through, whole = read(ids[start:position]), read(ids[start : position + 1]), read(ids[start:end])
     # What tokens mean together is not always what they mean alone: a space, or the bytes of one character.
     apart = through.startswith(before) and whole.startswith(through) and len(through) > len(before)
     token = through[len(before) :] if apart else spell(tokenizer, ids[position])
-    after = whole[len(through) :] if apart else read(ids[position + 1 : position + 1 + AFTER])
+    after = whole[len(through) :] if apart else read(ids[position + 1 : end])
     return Example(
         before=before[-LONGEST:],
         token=token[:LONGEST],
@@ -222,30 +183,26 @@ def _flow(run: Occurrences, spelt: dict[int, str]) -> list[Flow]:
     """Each earlier cluster of a run, the largest first, and the later clusters of its tokens."""
     table = contingency(run.first, run.second)
     continues = match(table)
-    named = [_names(run.ids, of, spelt) for of in (run.first, run.second)]
+    before, after = (_names(run.ids, clusters, spelt) for clusters in (run.first, run.second))
     rows = []
     for earlier in np.argsort(-table.sum(1), kind="stable").tolist():
-        size = int(table[earlier].sum())
+        counts = table[earlier]
+        size = int(counts.sum())
         if not size:
             continue
-        later = [int(other) for other in np.argsort(-table[earlier], kind="stable") if table[earlier, other]]
-        stayed = int(table[earlier, continues[earlier]]) if earlier in continues else 0
+        later = [other for other in np.argsort(-counts, kind="stable").tolist() if counts[other]]
+        matched = continues.get(earlier)
         rows.append(
             Flow(
                 number=earlier,
-                name=named[0][earlier],
+                name=before[earlier],
                 count=size,
-                left=size - stayed,
+                left=size - (0 if matched is None else int(counts[matched])),
                 into=[
-                    Destination(
-                        number=other,
-                        name=named[1][other],
-                        count=int(table[earlier, other]),
-                        matched=continues.get(earlier) == other,
-                    )
+                    Destination(number=other, name=after[other], count=int(counts[other]), matched=matched == other)
                     for other in later[:MOST_TARGETS]
                 ],
-                others=int(table[earlier, later[MOST_TARGETS:]].sum()),
+                others=int(counts[later[MOST_TARGETS:]].sum()),
             )
         )
     return rows
@@ -254,10 +211,10 @@ def _flow(run: Occurrences, spelt: dict[int, str]) -> list[Flow]:
 def _names(
     ids: Int[np.ndarray, " tokens"], clusters: Int[np.ndarray, " tokens"], spelt: dict[int, str]
 ) -> dict[int, str]:
-    """Each cluster by its commonest tokens, their spaces seen; of equally common ones the smaller id comes first."""
+    """Each cluster by its most common tokens with visible spaces; of equally common ones the smaller id comes first."""
     pairs, counts = np.unique(np.stack([clusters, ids]), axis=1, return_counts=True)
     by_cluster: dict[int, list[tuple[int, int]]] = {}
-    for cluster, token, count in zip(pairs[0].tolist(), pairs[1].tolist(), counts.tolist(), strict=True):
+    for cluster, token, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
         by_cluster.setdefault(cluster, []).append((-count, token))
     return {
         cluster: ", ".join(spelt[token].translate(SEEN) for _, token in sorted(tokens)[:NAMED_BY])
