@@ -24,9 +24,7 @@ def address(tmp_path_factory):
 
 
 def test_the_page_runs_under_its_policy_without_complaint_or_request(tab, address):
-    tab.open(address)
-    assert tab.complaints == []
-    assert tab.requests == [address]
+    chromium.assert_quiet(tab, address)
 
 
 def test_pointing_at_an_arm_shows_its_change_with_interval_and_seeds(tab, address):

@@ -12,6 +12,17 @@ from lesion.edits.files.truncated import Truncated
 from lesion.edits.selections.selection import Count
 from lesion.edits.weights import Effect
 
+LOADING = """
+To load it:
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("THIS FOLDER")
+tokenizer = AutoTokenizer.from_pretrained("THIS FOLDER")
+```"""
+"""How to load the model beside a card."""
+
 
 @dataclass(frozen=True)
 class Deed:
@@ -117,17 +128,7 @@ def write(
             continue
         lines += ["", f"{code(deed.edit.label)} was made on {deed.edit.made} from:", ""]
         lines += [f"- {line}" for line in data_of(deed.edit)]
-    lines += [
-        "",
-        "To load it:",
-        "",
-        "```python",
-        "from transformers import AutoModelForCausalLM, AutoTokenizer",
-        "",
-        'model = AutoModelForCausalLM.from_pretrained("THIS FOLDER")',
-        'tokenizer = AutoTokenizer.from_pretrained("THIS FOLDER")',
-        "```",
-    ]
+    lines.append(LOADING)
     if left_out:
         lines += ["", "Files of the base model that were not copied: " + ", ".join(map(code, left_out)) + "."]
     if original is not None:

@@ -20,8 +20,7 @@ class Arm:
 
     Attributes:
         name: as in the study.
-        blocks: the blocks that train, in order.
-        rank: of the adapters on their linear layers; None where the blocks train in full.
+        rank: of the adapters on the linear layers of the blocks; None where these train in full.
         parameters: how many numbers train.
     """
 
@@ -32,7 +31,7 @@ class Arm:
 
 
 def by_drops(arms: Sequence[str]) -> bool:
-    """Whether the blocks of some arm depend on how much each block matters."""
+    """Whether the blocks of some arm depend on the drop without each block."""
     return CRITICAL in arms or LEAST in arms
 
 
@@ -65,19 +64,14 @@ def random_pool(blocks: int, budget: int, critical: Sequence[int]) -> tuple[int,
 def arms_of(
     study: TuningStudy, model: Model, seed: int, drops: Sequence[float] | None, critical: Sequence[int] = ()
 ) -> list[Arm]:
-    """The arms of a study under a seed; only `random` depends on it.
+    """The arms of a study under a seed; only `random`, drawn from `random_pool`, depends on it.
 
     `critical` are the blocks without which the task loses most, `least` those without which it loses least; of equal
-    drops the earlier block is taken. `random` is drawn from the blocks that are not critical (`random_pool`).
-    `all-adapter` puts adapters on all blocks, of the largest rank that trains no more parameters than the blocks of the
-    budget have (those of `critical`, or of the first blocks where it is no arm).
+    drops the earlier block is taken. `all-adapter` has adapters on all blocks, of the largest rank that trains no more
+    parameters than the critical blocks of the budget have, or where these are unknown the first blocks.
 
-    Args:
-        study: names them.
-        model: its network is only looked at.
-        seed: of the draw of `random`.
-        drops: [blocks] the drop of accuracy without each; needed for `critical` and `least`.
-        critical: the blocks that the layer study calls critical; none where there is no layer study.
+    `drops` has the drop of accuracy without each block, needed for `critical` and `least`; the argument `critical` the
+    blocks that the layer study calls critical.
 
     Raises:
         UsageError: a layer that the model does not have, a budget of more blocks than there are, or a rank that its
@@ -86,47 +80,34 @@ def arms_of(
     """
     count = len(model.anatomy.blocks)
     budget = budget_of(study, count)
+    every = tuple(range(count))
+    # The blocks from the largest drop to the smallest; of equal ones the earlier first.
+    order = list(every) if drops is None else sorted(every, key=lambda block: (-drops[block], block))
+
+    def blocks_of(name: str) -> tuple[int, ...]:
+        if name == ALL_FULL:
+            return every
+        if name == RANDOM:
+            # A generator of its own, so that the draw does not depend on what else the seed is used for.
+            generator = np.random.default_rng([seed, 0x7475])
+            drawn = generator.choice(random_pool(count, budget, critical), size=budget, replace=False)
+            return tuple(sorted(drawn.tolist()))
+        if name not in (CRITICAL, LEAST):
+            return tuple(parse_layers(name, count, study.model.name))
+        if drops is None or len(drops) != count:
+            raise LesionError(f"Which blocks are {name} is only known from the drop without each of the {count}.")
+        return tuple(sorted(order[:budget] if name == CRITICAL else order[count - budget :]))
+
     arms = []
     for name in study.arms:
         if name == ALL_ADAPTER:
-            ranked = _order(drops)[:budget] if drops is not None else list(range(budget))
-            arms.append(_everywhere(model, _parameters(model, ranked)))
+            arms.append(_everywhere(model, _parameters(model, order[:budget])))
             continue
-        blocks = _blocks(name, study, count, budget, seed, drops, critical)
-        if study.adapter is None or name == ALL_FULL:
-            arms.append(Arm(name, blocks, None, _parameters(model, blocks)))
-        else:
-            arms.append(Arm(name, blocks, study.adapter, _adapters(model, study.adapter, blocks)))
+        blocks = blocks_of(name)
+        rank = None if name == ALL_FULL else study.adapter
+        size = _parameters(model, blocks) if rank is None else _adapters(model, rank, blocks)
+        arms.append(Arm(name, blocks, rank, size))
     return arms
-
-
-def _blocks(
-    name: str,
-    study: TuningStudy,
-    count: int,
-    budget: int,
-    seed: int,
-    drops: Sequence[float] | None,
-    critical: Sequence[int],
-) -> tuple[int, ...]:
-    if name == ALL_FULL:
-        return tuple(range(count))
-    if name == RANDOM:
-        # A generator of its own, so that the draw does not depend on what else the seed is used for.
-        pool = random_pool(count, budget, critical)
-        drawn = np.random.default_rng([seed, 0x7475]).choice(pool, size=budget, replace=False)
-        return tuple(sorted(int(block) for block in drawn))
-    if name in (CRITICAL, LEAST):
-        if drops is None or len(drops) != count:
-            raise LesionError(f"Which blocks are {name} is only known from the drop without each of the {count}.")
-        order = _order(drops)
-        return tuple(sorted(order[:budget] if name == CRITICAL else order[count - budget :]))
-    return tuple(parse_layers(name, count, study.model.name))
-
-
-def _order(drops: Sequence[float]) -> list[int]:
-    """The blocks from the largest drop to the smallest; of equal ones the earlier first."""
-    return sorted(range(len(drops)), key=lambda block: (-drops[block], block))
 
 
 def _parameters(model: Model, blocks: Sequence[int]) -> int:
@@ -138,9 +119,8 @@ def _adapters(model: Model, rank: int, blocks: Sequence[int]) -> int:
     try:
         return adapter_size(model, rank, blocks)
     except UsageError as error:
-        raise UsageError(
-            f"{str(error).rstrip('.')}. Give another --adapter, or none to tune the blocks in full."
-        ) from None
+        advice = "Give another --adapter, or none to tune the blocks in full."
+        raise UsageError(f"{str(error).rstrip('.')}. {advice}") from None
 
 
 def _everywhere(model: Model, most: int) -> Arm:
@@ -148,5 +128,4 @@ def _everywhere(model: Model, most: int) -> Arm:
     modules = linear_modules(model).values()
     largest = min(min(module.weight.shape) for module in modules)  # type: ignore[arg-type]
     rank = max(1, min(largest, most // adapter_size(model, 1)))
-    every = tuple(range(len(model.anatomy.blocks)))
-    return Arm(ALL_ADAPTER, every, rank, adapter_size(model, rank))
+    return Arm(ALL_ADAPTER, tuple(range(len(model.anatomy.blocks))), rank, adapter_size(model, rank))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from pathlib import Path
 import torch
 from pydantic import ValidationError
 
-from lesion.atomic import replace as write_whole
+from lesion.atomic import keep
 from lesion.core.layers import canonical_layers
 from lesion.core.values import Number, Value
 from lesion.errors import LesionError
@@ -30,13 +29,11 @@ CELLS, CELL, STATE = "cells", "cell.json", "resume.safetensors"
 
 @dataclass(frozen=True)
 class Cell:
-    """One training.
+    """One training: of an arm, under a learning rate and a seed.
 
     Attributes:
-        arm: what trains.
-        rate: the learning rate.
         seed: of the order of the rows and of `random`.
-        digest: of everything that decides what it ends in.
+        digest: of everything that decides the trained weights.
     """
 
     arm: Arm
@@ -59,7 +56,7 @@ class TrainingPoint(Value):
     Attributes:
         loss: mean over the stretch since the last point, in nats per answer token.
         rate: the learning rate at its end.
-        tokens: of answers so far; seconds: likewise.
+        tokens, seconds: of answers so far.
     """
 
     step: int
@@ -69,17 +66,8 @@ class TrainingPoint(Value):
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class Trained:
-    """What a finished training left: the fingerprint of its weights, its curve, and how long it took in seconds."""
-
-    fingerprint: str
-    curve: tuple[TrainingPoint, ...]
-    seconds: float
-
-
-class StoredCell(Value):
-    """A finished cell as its file has it."""
+class Trained(Value):
+    """What a finished training left, as its file has it: the fingerprint of its weights, its curve and its seconds."""
 
     digest: str
     arm: str
@@ -95,29 +83,19 @@ class StoredCell(Value):
 
 def cell_of(arm: Arm, rate: float, seed: int, model: Model, examples: Sequence[Example], steps: int, rows: int) -> Cell:
     """The cell of an arm under a rate and a seed, for this model and these examples."""
-    parts = [
-        model.fingerprint,
-        list(arm.blocks),
-        arm.rank,
-        rate,
-        seed,
-        steps,
-        rows,
-        [[list(example.prompt), list(example.completion)] for example in examples],
-    ]
+    texts = [[list(example.prompt), list(example.completion)] for example in examples]
+    parts = [model.fingerprint, list(arm.blocks), arm.rank, rate, seed, steps, rows, texts]
     return Cell(arm, rate, seed, hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest())
 
 
 def trained(folder: Path, cell: Cell) -> Trained | None:
     """What is known of a cell in a study's folder; None: it is not trained yet, or its note is damaged."""
-    path = folder / CELLS / cell.folder / CELL
-    if not path.is_file():
-        return None
     try:
-        stored = StoredCell.model_validate_json(read_text(path, limit=SUMMARY_BYTES))
+        text = read_text(folder / CELLS / cell.folder / CELL, limit=SUMMARY_BYTES)
+        stored = Trained.model_validate_json(text)
     except (LesionError, ValidationError):
         return None
-    return Trained(stored.fingerprint, stored.curve, stored.seconds) if stored.digest == cell.digest else None
+    return stored if stored.digest == cell.digest else None
 
 
 @contextmanager
@@ -135,36 +113,29 @@ def tuned(
 
     Afterwards, whatever happened, the network has its own weights again, bit for bit.
 
-    Args:
-        model: in float32; nothing else may use its network meanwhile.
-        cell: what to train.
-        examples: what on.
-        steps: how long.
-        rows: of a step.
-        folder: the study's.
-        watcher: is told of the steps.
-        name: of this training, for the watcher.
+    The model is in float32, and nothing else may use its network meanwhile. The watcher is told of the steps of the
+    training, under this name.
 
     Raises:
         LesionError: the training fails, or the folder cannot be written.
     """
-    place = folder / CELLS / cell.folder
-    inside = [p for block in cell.arm.blocks for p in model.anatomy.blocks[block].module.parameters()]
+    arm, place = cell.arm, folder / CELLS / cell.folder
+    inside = [p for block in arm.blocks for p in model.anatomy.blocks[block].module.parameters()]
     before = [p.detach().clone() for p in inside]
+    tuning = Tuning(steps=steps, rows=rows, learning_rate=cell.rate, seed=cell.seed)
     try:
-        points = supervise(
-            model,
-            examples,
-            Tuning(steps=steps, rows=rows, learning_rate=cell.rate, seed=cell.seed),
-            place,
-            watcher=_Named(watcher, name),
-            blocks=cell.arm.blocks,
-            rank=cell.arm.rank,
-        )
-        curve = tuple(TrainingPoint.model_validate(point) for point in points)
+        progress = _Named(watcher, name)
+        points = supervise(model, examples, tuning, place, watcher=progress, blocks=arm.blocks, rank=arm.rank)
         changed = replace(model, fingerprint=fingerprint(model.network), origin=None)
-        finished = Trained(changed.fingerprint, curve, curve[-1].seconds if curve else 0.0)
-        _note(place, cell, finished)
+        finished = Trained(
+            arm=arm.name,
+            **{name: getattr(arm, name) for name in ("blocks", "rank", "parameters")},
+            **{name: getattr(cell, name) for name in ("digest", "rate", "seed")},
+            fingerprint=changed.fingerprint,
+            seconds=points[-1]["seconds"] if points else 0.0,
+            curve=points,
+        )
+        keep(place / CELL, finished.model_dump_json(indent=1))
         yield changed, finished
     finally:
         with torch.no_grad():
@@ -177,37 +148,12 @@ def forget(folder: Path, cell: Cell) -> None:
     (folder / CELLS / cell.folder / STATE).unlink(missing_ok=True)
 
 
-def begin_anew(folder: Path, cell: Cell) -> None:
-    """Remove a cell altogether."""
-    shutil.rmtree(folder / CELLS / cell.folder, ignore_errors=True)
-
-
-def _note(place: Path, cell: Cell, finished: Trained) -> None:
-    stored = StoredCell(
-        digest=cell.digest,
-        arm=cell.arm.name,
-        blocks=cell.arm.blocks,
-        rank=cell.arm.rank,
-        parameters=cell.arm.parameters,
-        rate=cell.rate,
-        seed=cell.seed,
-        fingerprint=finished.fingerprint,
-        seconds=finished.seconds,
-        curve=finished.curve,
-    )
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        write_whole(place / CELL, stored.model_dump_json(indent=1))
-    except OSError as error:
-        raise LesionError(f"{place} cannot be written: {error.strerror or error}; give another --out.") from error
-
-
+@dataclass(frozen=True)
 class _Named:
     """A watcher to whom a training has the name of its cell, not that of the model, which all cells share."""
 
-    def __init__(self, watcher: Watcher, name: str) -> None:
-        self.watcher = watcher
-        self.name = name
+    watcher: Watcher
+    name: str
 
     def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
         self.watcher.begin(self.name, asked, stored, what)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import altair as alt
@@ -52,11 +52,9 @@ def differences(summary: TuningSummary) -> list[Row]:
 
 
 def changes_chart(rows: Sequence[Row], beside: Sequence[Row] = ()) -> alt.LayerChart:
-    """Changes in points with their intervals, and a small dot for every seed.
+    """Changes in points with their intervals, from the top down, and a small dot for every seed.
 
-    Args:
-        rows: from the top down.
-        beside: rows of other charts that should have the same axis.
+    `beside` are rows of other charts that should have the same axis.
     """
     frame = pd.DataFrame(
         [
@@ -67,15 +65,17 @@ def changes_chart(rows: Sequence[Row], beside: Sequence[Row] = ()) -> alt.LayerC
     )
     repeats = pd.DataFrame(
         [
-            {"y": row.label, "x": 100 * value, "colour": theme.tone(row.tone)}
+            (row.label, 100 * value, theme.tone(row.tone))
             for row in rows
             for value in row.change.seeds
             if len(row.change.seeds) > 1
         ],
         columns=["y", "x", "colour"],
     )
-    low, high = _range(row.change for row in (*rows, *beside))
-    return plots.forest(frame, Axis(POINTS, low, high), repeats=repeats)
+    changes = [row.change for row in (*rows, *beside)]
+    ends = [0.0, *(100 * value for change in changes for value in (change.low, change.high, *change.seeds))]
+    room = max(0.05 * (max(ends) - min(ends)), 0.5)
+    return plots.forest(frame, Axis(POINTS, math.floor(min(ends) - room), math.ceil(max(ends) + room)), repeats=repeats)
 
 
 def _tip(row: Row) -> str:
@@ -84,13 +84,6 @@ def _tip(row: Row) -> str:
     if len(change.seeds) > 1:
         text += f"\nseeds: {', '.join(map(wording.signed, change.seeds))}"
     return text
-
-
-def _range(changes: Iterable[Change]) -> tuple[float, float]:
-    """The ends of an axis in points: 0 and all changes, with some room."""
-    values = [0.0, *(100 * value for change in changes for value in (change.low, change.high, *change.seeds))]
-    room = max(0.05 * (max(values) - min(values)), 0.5)
-    return float(math.floor(min(values) - room)), float(math.ceil(max(values) + room))
 
 
 def learned(summary: TuningSummary) -> list[ArmResult]:
@@ -102,25 +95,21 @@ def loss_chart(summary: TuningSummary) -> alt.LayerChart:
     """The loss of every arm at its learning rate, mean over seeds."""
     arms, colours = learned(summary), tones(summary)
     names, numbers = [arm.label for arm in arms], [colours[arm.name] for arm in arms]
-    frame = pd.DataFrame([{"series": arm.label, "x": step, "y": loss} for arm in arms for step, loss in arm.loss])
-    across, upright = Axis("step", 0.0, float(frame["x"].max()), whole=True), Axis("nats per answer token", low=0.0)
-    guide = pd.DataFrame(
-        [
-            {"x": step, "tip": "\n".join([f"step {step:,}", *map(_loss, rows["series"], rows["y"])])}
-            for step, rows in frame.groupby("x", sort=True)
-        ]
-    )
-    curves = plots.curves(frame, across, upright, names, numbers=numbers, spread="none", marks=False, guide=guide)
+    rows = [(arm.label, step, loss) for arm in arms for step, loss in arm.loss]
+    frame = pd.DataFrame(rows, columns=["series", "x", "y"])
     steps = sorted(set(frame["x"]))
-    marked = frame[frame["x"].isin(steps[:: math.ceil(len(steps) / MARKS)])]
-    marks = alt.Chart(marked).mark_point().encode(
+    across, upright = Axis("step", 0.0, float(steps[-1]), whole=True), Axis("nats per answer token", low=0.0)
+    guide = []
+    for step, of_step in frame.groupby("x", sort=True):
+        pairs = zip(of_step["series"], of_step["y"], strict=True)
+        lines = [f"{name}: {wording.figures(loss, 4)}" for name, loss in pairs]
+        guide.append({"x": step, "tip": "\n".join([f"step {step:,}", *lines])})
+    tips = pd.DataFrame(guide)
+    curves = plots.curves(frame, across, upright, names, numbers=numbers, spread="none", marks=False, guide=tips)
+    marks = alt.Chart(frame[frame["x"].isin(steps[:: math.ceil(len(steps) / MARKS)])]).mark_point().encode(
         x=plots.x(across), y=plots.y(upright), color=plots.colour(names, numbers), shape=plots.shape(names, numbers)
     )  # fmt: skip
     return alt.layer(marks, curves)
-
-
-def _loss(name: str, loss: float) -> str:
-    return f"{name}: {wording.figures(loss, 4)}"
 
 
 def loss_legend(summary: TuningSummary) -> tuple[Series, ...]:
@@ -131,15 +120,12 @@ def loss_legend(summary: TuningSummary) -> tuple[Series, ...]:
 
 def drops_chart(drops: Drops) -> alt.LayerChart:
     """The drop of accuracy without each block; critical blocks are boxed."""
-    frame = pd.DataFrame(
-        [
-            {"x": block, "y": "drop", "value": drop, "marked": block in drops.critical}
-            | {"text": wording.points(drop) if len(drops.drops) < CROWDED else ""}
-            | {"tip": f"{wording.place('block', block)}: {wording.points(drop)} points"
-               + (", critical" if block in drops.critical else "")}
-            for block, drop in enumerate(drops.drops)
-        ]
-    )  # fmt: skip
-    return plots.heat(frame, "block switched off", "", full=max(0.05, *map(abs, drops.drops)), height=34).properties(
-        width=theme.WIDTH
-    )
+    rows = []
+    for block, drop in enumerate(drops.drops):
+        points, critical = wording.points(drop), block in drops.critical
+        tip = f"{wording.place('block', block)}: {points} points{', critical' if critical else ''}"
+        text = points if len(drops.drops) < CROWDED else ""
+        rows.append({"x": block, "y": "drop", "value": drop, "marked": critical, "text": text, "tip": tip})
+    full = max(0.05, *map(abs, drops.drops))
+    chart = plots.heat(pd.DataFrame(rows), "block switched off", "", full=full, height=34)
+    return chart.properties(width=theme.WIDTH)

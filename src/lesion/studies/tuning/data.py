@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lesion.core.study_file import Questions, TaskChoice
@@ -21,10 +20,9 @@ class Data:
     """Items, none of them in two parts.
 
     Attributes:
-        questions: how they are put to a model.
+        questions: how items are put to a model.
         tasks: by choice, the studied one first.
-        train: what is trained on, in drawn order.
-        validation: of the training split too, never trained on: they choose the learning rate.
+        train: training items, in drawn order; validation: others, which choose the learning rate.
         test: by choice, what is evaluated.
     """
 
@@ -55,8 +53,8 @@ def prepare(study: TuningStudy) -> Data:
     The first `ablation_items` of the task's draw are left to the ablation, and test items are the next ones.
 
     Raises:
-        UsageError: a task does not exist, cannot be tuned on (nothing is answered in it), has no training items other
-            than those that are asked, or has fewer items than asked for.
+        UsageError: a task does not exist, cannot be tuned on, has no training items of its own, or has fewer items than
+            asked for.
     """
     questions = study.questions()
     tasks = {choice: find(choice.name) for choice in questions.tasks}
@@ -87,29 +85,19 @@ def _training(study: TuningStudy, task: Task) -> tuple[tuple[Item, ...], tuple[I
             f"{study.task} has no answers to learn, its items are {'read' if task.kind == 'score' else 'contrasts'};"
             f" tune on a task that is answered, such as {', '.join(TRAINABLE)}."
         )
-    pool = getattr(task, "calibration", None)
+    pool = getattr(task, "calibration", tuple)
     evaluated = list(task.load())
     # Some tasks have nothing else to observe a model on than what is evaluated: that must never be trained on.
     ids, questions = {item.id for item in evaluated}, {item.question for item in evaluated}
-    there = [item for item in (pool() if pool is not None else ()) if item.id not in ids]
-    there = [item for item in there if item.question not in questions]
-    if not there:
+    items = [item for item in pool() if item.id not in ids and item.question not in questions]
+    if not items:
         raise UsageError(
             f"{study.task} has no training items apart from those that it asks; these have: {', '.join(TRAINABLE)}."
         )
-    if len(there) <= study.validation_items:
+    if len(items) <= study.validation_items:
         raise UsageError(
-            f"{study.task} has {len(there):,} training items, and {study.validation_items:,} would be held out to"
+            f"{study.task} has {len(items):,} training items, and {study.validation_items:,} would be held out to"
             f" choose the learning rate; hold out fewer with --validation-items."
         )
-    there.sort(key=lambda item: _place(study.seed, item))
-    return tuple(there[study.validation_items :]), tuple(there[: study.validation_items])
-
-
-def _place(seed: int, item: Item) -> bytes:
-    return hashlib.sha256(f"{seed}:{item.id}".encode("utf-8", "surrogatepass")).digest()
-
-
-def ids(items: Sequence[Item]) -> list[str]:
-    """The ids of items."""
-    return [item.id for item in items]
+    items.sort(key=lambda item: hashlib.sha256(f"{study.seed}:{item.id}".encode("utf-8", "surrogatepass")).digest())
+    return tuple(items[study.validation_items :]), tuple(items[: study.validation_items])

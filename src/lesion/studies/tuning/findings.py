@@ -29,8 +29,9 @@ def blocks(arm: ArmResult) -> str:
 
 def findings(summary: TuningSummary) -> list[Finding]:
     """The verdict where there is one, each arm's gain, and the damage."""
-    decided = [] if summary.verdict is None else [_verdict(summary)]
-    return [*decided, _gains(summary), *([_damage(summary)] if summary.study.controls else [])]
+    decided = [] if summary.verdict is None else [_verdict(summary, summary.verdict.word)]
+    gains = _gains(summary) if len(summary.arms) > 1 else _gain(summary, summary.arms[0])
+    return [*decided, gains, *([_damage(summary)] if summary.study.controls else [])]
 
 
 def verdict(summary: TuningSummary) -> str:
@@ -38,99 +39,85 @@ def verdict(summary: TuningSummary) -> str:
     main, gain, full = summary.against(RANDOM), summary.arm(CRITICAL), summary.arm(ALL_FULL)
     if summary.verdict is None or main is None or gain is None:
         return ""
-    compared = f"{change(main)} against {_random(summary)}"
-    unknown = "Whether tuning the critical blocks pays cannot be told:"
-    reason = summary.verdict.reason
-    if reason == "better":
-        return f"Tuning the critical blocks pays: {compared}."
-    if reason == "no better":
-        return f"Tuning the critical blocks does not pay: {compared}, at best less than a point."
-    if reason == "nothing learned" and full is not None:
-        return f"{unknown} even all blocks in full have no clear gain in these steps ({change(full.gain)})."
-    if reason == "no gain":
-        return f"{unknown} {compared}, but no clear gain over the untuned model ({change(gain.gain)})."
-    return f"{unknown} {compared}, an interval that allows both answers."
-
-
-def _random(summary: TuningSummary) -> str:
-    """The random blocks in words: those that are not critical, where the draw was among these."""
+    # Where too few others are left, random blocks are drawn from all.
     everywhere = len(summary.random_from or ()) == summary.model.blocks
-    return "random blocks" if everywhere else "random blocks that are not critical"
+    compared = f"{change(main)} against random blocks{'' if everywhere else ' that are not critical'}"
+    unknown = "Whether tuning the critical blocks pays cannot be told:"
+    every = "" if full is None else f"even all blocks in full have no clear gain in these steps ({change(full.gain)})"
+    return {
+        "better": f"Tuning the critical blocks pays: {compared}.",
+        "no better": f"Tuning the critical blocks does not pay: {compared}, at best less than a point.",
+        "nothing learned": f"{unknown} {every}.",
+        "no gain": f"{unknown} {compared}, but no clear gain over the untuned model ({change(gain.gain)}).",
+        "undecided": f"{unknown} {compared}, an interval that allows both answers.",
+    }[summary.verdict.reason]
 
 
-def _choices(summary: TuningSummary) -> list[str]:
-    """Which blocks the random ones are drawn from, and how many different choices there are; none without that arm."""
-    arm, choices = summary.arm(RANDOM), summary.random_choices
-    if arm is None or summary.random_from is None or choices is None:
-        return []
-    few = (
-        f" There are only {choices} such choices: the comparison is about these blocks and says little of critical"
-        " blocks in general."
-    )
-    among = wording.listed([str(block) for block in summary.random_from])
-    return [
-        f"Random blocks are {len(arm.blocks[0])} of {among}, drawn anew by every seed.{few if choices <= FEW else ''}"
-    ]
-
-
-def _verdict(summary: TuningSummary) -> Finding:
-    assert summary.verdict is not None
-    sentences = []
+def _verdict(summary: TuningSummary, word: str) -> Finding:
     critical, adapters, full = (summary.arm(name) for name in (CRITICAL, ALL_ADAPTER, ALL_FULL))
-    if (difference := summary.against(LEAST)) is not None:
-        sentences.append(f"Against the least critical blocks: {change(difference)}.")
-    if (difference := summary.against(ALL_ADAPTER)) is not None and adapters is not None:
-        sentences.append(
-            f"Against adapters on all blocks with as many parameters (rank {adapters.rank}): {change(difference)}."
+    against = {LEAST: "the least critical blocks"}
+    if adapters is not None:
+        against[ALL_ADAPTER] = f"adapters on all blocks with as many parameters (rank {adapters.rank})"
+    if full is not None and critical is not None:
+        against[ALL_FULL] = (
+            f"all blocks in full, {full.parameters / max(1, critical.parameters):.1f} times the parameters"
         )
-    if (difference := summary.against(ALL_FULL)) is not None and full is not None and critical is not None:
-        times = full.parameters / max(1, critical.parameters)
-        sentences.append(f"Against all blocks in full, {times:.1f} times the parameters: {change(difference)}.")
-    sentences += [*_choices(summary), _rule(summary)]
-    word = summary.verdict.word
-    return Finding("Does it pay?", (verdict(summary),), tuple(sentences), (word, MOODS.get(word, "")))
-
-
-def _rule(summary: TuningSummary) -> str:
+    sentences = [
+        f"Against {what}: {change(difference)}."
+        for name, what in against.items()
+        if (difference := summary.against(name)) is not None
+    ]
+    arm, choices = summary.arm(RANDOM), summary.random_choices
+    if arm is not None and choices is not None:
+        few = (
+            f" There are only {choices} such choices: the comparison is about these blocks and says little of critical"
+            " blocks in general."
+        )
+        among = wording.listed(list(map(str, summary.random_from or ())))
+        drawn = f"Random blocks are {len(arm.blocks[0])} of {among}, drawn anew by every seed."
+        sentences.append(f"{drawn}{few if choices <= FEW else ''}")
     study = summary.study
     rate = "the learning rate that was best on held-out training items"
     if not summary.held_out:
         rate = f"learning rate {study.learning_rates[0]:g}"
-    return (
+    sentences.append(
         "Rule: it pays if the intervals of critical minus random blocks and of the gain of critical blocks lie above 0;"
         " it does not pay if the former lies below one point; otherwise it cannot be told. All arms: the same"
         f" {wording.counted(study.steps, 'step')} of {study.rows} rows in the same order,"
         f" {wording.counted(len(study.seeds), 'seed')}, {rate}."
     )
+    return Finding("Does it pay?", (verdict(summary),), tuple(sentences), (word, MOODS.get(word, "")))
+
+
+def _gain(summary: TuningSummary, arm: ArmResult) -> Finding:
+    """What the only arm gains."""
+    task, before, gain = summary.study.task, accuracy(summary.baseline[0].accuracy), arm.gain
+    effect = "Tuning makes no clear difference on"
+    if gain.low > 0 or gain.high < 0:
+        effect = "Tuning helps on" if gain.low > 0 else "Tuning harms"
+    how = "in full" if arm.rank is None else f"by adapters of rank {arm.rank}"
+    share = wording.percent(arm.parameters / summary.model.parameters)
+    return Finding(
+        f"What {arm.label} gain{'s' if arm.label.startswith('block ') else ''}",
+        (f"{effect} {task}: {before} before, {wording.percent(arm.tasks[0].accuracy)} after, {change(gain)}.",),
+        (
+            f"Tuned: {blocks(arm)} of {summary.model.blocks} {how}, {arm.parameters:,} parameters, {share} of the"
+            " model.",
+            *_single_seed(summary),
+        ),
+    )
 
 
 def _gains(summary: TuningSummary) -> Finding:
-    before, task = summary.baseline[0], summary.study.task
-    untuned = accuracy(before.accuracy)
-    if len(summary.arms) == 1:
-        arm = summary.arms[0]
-        after = arm.tasks[0]
-        share = wording.percent(arm.parameters / summary.model.parameters)
-        how = "in full" if arm.rank is None else f"by adapters of rank {arm.rank}"
-        return Finding(
-            f"What {arm.label} gain{'s' if arm.label.startswith('block ') else ''}",
-            (
-                f"{_effect(arm.gain)} {task}: {untuned} before, {wording.percent(after.accuracy)} after,"
-                f" {change(arm.gain)}.",
-            ),
-            (
-                f"Tuned: {blocks(arm)} of {summary.model.blocks} {how}, {arm.parameters:,} parameters, {share} of the"
-                " model.",
-                *_single_seed(summary),
-            ),
-        )
+    before = summary.baseline[0]
     sentences = []
     for arm in summary.arms:
         which = f" ({blocks(arm)})" if arm.name in (CRITICAL, LEAST, RANDOM) else ""
         sentences.append(f"{_capital(arm)}{which}: {wording.percent(arm.tasks[0].accuracy)}, {change(arm.gain)}.")
+    untuned = f"{accuracy(before.accuracy)} of {wording.counted(before.items, 'test item')}"
     return Finding(
-        f"Gains on {task}",
-        (f"The untuned model has {untuned} of {wording.counted(before.items, 'test item')} right.",),
+        f"Gains on {summary.study.task}",
+        (f"The untuned model has {untuned} right.",),
         (*sentences, *_single_seed(summary), *_ends(summary)),
     )
 
@@ -140,20 +127,13 @@ def accuracy(value: Accuracy) -> str:
     return f"{wording.percent(value.value)} {wording.interval(value.low, value.high)}"
 
 
-def _effect(gain: Change) -> str:
-    if gain.low > 0:
-        return "Tuning helps on"
-    return "Tuning harms" if gain.high < 0 else "Tuning makes no clear difference on"
-
-
 def _capital(arm: ArmResult) -> str:
     return f"{arm.label[0].upper()}{arm.label[1:]}"
 
 
 def _single_seed(summary: TuningSummary) -> list[str]:
-    if summary.several:
-        return []
-    return ["One seed: the intervals cover the choice of items, not the order of training rows."]
+    one_seed = "One seed: the intervals cover the choice of items, not the order of training rows."
+    return [] if summary.several else [one_seed]
 
 
 def _ends(summary: TuningSummary) -> list[str]:
@@ -176,8 +156,7 @@ def _damage(summary: TuningSummary) -> Finding:
         damaged += [f"{arm.label} ({task.task})" for task in controls if task.change.high < 0]
         changes = "; ".join(f"{task.task} {change(task.change)}" for task in controls)
         sentences.append(f"{_capital(arm)}: {changes}.")
-    names = wording.listed(list(summary.study.controls))
-    headline = f"No clear loss on {names}."
+    headline = f"No clear loss on {wording.listed(list(summary.study.controls))}."
     if damaged:
         headline = f"Clear losses (interval below 0): {wording.listed(damaged)}."
     return Finding("What it costs elsewhere", (headline,), tuple(sentences))

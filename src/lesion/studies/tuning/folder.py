@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from lesion.atomic import replace
+from lesion.atomic import keep
 from lesion.core import cost
 from lesion.core.values import read_summary
 from lesion.errors import LesionError
@@ -37,9 +36,7 @@ def recall_tuning(folder: Path) -> TuningSummary | None:
 
 def training_seconds(folder: Path) -> dict[str, float]:
     """Seconds that a training of each arm took, mean over seeds, as far as they were noted."""
-    noted = cost.read(folder).get("training")
-    known = noted.items() if isinstance(noted, dict) else ()
-    return {arm: float(seconds) for arm, seconds in known if isinstance(seconds, int | float)}
+    return {arm: float(seconds) for arm, seconds in cost.read(folder).get("training", {}).items()}
 
 
 def refuse(folder: Path, study: TuningStudy) -> None:
@@ -53,31 +50,29 @@ def refuse(folder: Path, study: TuningStudy) -> None:
     kept = _kept(folder)
     if kept is None or kept.identity() == study.identity():
         return
-    there, here = kept.model_dump(), study.model_dump()
+    theirs, ours = kept.model_dump(), study.model_dump()
     differing = [
-        f"{key}: {_short(there[key])} there, {_short(here[key])} here"
-        for key in there
-        if key not in TuningStudy.SILENT and there[key] != here[key]
+        f"{key}: {_short(theirs[key])} there, {_short(ours[key])} here"
+        for key in theirs
+        if key not in TuningStudy.SILENT and theirs[key] != ours[key]
     ]
     raise LesionError(f"{folder} holds another tuning ({'; '.join(differing)}). Give another folder with --out.")
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if isinstance(value, dict):
         return str(value.get("source"))
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _kept(folder: Path) -> TuningStudy | None:
-    noted = stored_object(folder / MARK, "give another folder with --out")
-    if noted is None:
-        return None
+    """The study whose folder it is."""
+    advice = "give another folder with --out"
+    noted = stored_object(folder / MARK, advice)
     try:
-        return TuningStudy.parse(noted["study"], "The stored study")
+        return None if noted is None else TuningStudy.parse(noted["study"], "The stored study")
     except (*UNFIT, LesionError) as error:
-        raise LesionError(
-            f"{folder / MARK} is damaged ({' '.join(str(error).split())}); give another folder with --out."
-        ) from error
+        raise LesionError(f"{folder / MARK} is damaged ({' '.join(str(error).split())}); {advice}.") from error
 
 
 def mark(folder: Path, study: TuningStudy) -> None:
@@ -86,7 +81,4 @@ def mark(folder: Path, study: TuningStudy) -> None:
     Raises:
         LesionError: it cannot be written.
     """
-    try:
-        replace(folder / MARK, json.dumps({"study": study.to_toml()}))
-    except OSError as error:
-        raise LesionError(f"{folder} cannot be written: {error.strerror or error}; give another --out.") from error
+    keep(folder / MARK, json.dumps({"study": study.to_toml()}))

@@ -20,13 +20,7 @@ FOLDER = "layers"
 """Where in a study's folder its own ablation lies: a layer study like any other."""
 
 
-def ablated(
-    study: TuningStudy,
-    model: Model,
-    folder: Path,
-    watcher: Watcher,
-    make_engine: MakeEngine,
-) -> Drops:
+def ablated(study: TuningStudy, model: Model, folder: Path, watcher: Watcher, make_engine: MakeEngine) -> Drops:
     """Switch off one block after another on a few items, in `layers` of the study's folder; what is there is kept.
 
     The items are the first of the draw; test items are never among them (`tuning_data.prepare`).
@@ -78,36 +72,36 @@ def read(study: TuningStudy, blocks: int) -> Drops:
 
 def _drops(summary: AblationSummary, study: TuningStudy, blocks: int, place: Path, source: str | None) -> Drops:
     models = {model.model: model.tasks for model in summary.models}
-    known = list(dict.fromkeys(result.task for tasks in models.values() for result in tasks))
-    if study.model.name not in models:
+    name, which = study.model.name, f"The layer study in {place}"
+    if name not in models:
         raise UsageError(
-            f"The layer study in {place} is about {', '.join(models)}, not {study.model.name}"
-            f"{nearest(study.model.name, models)}; give one of this model, or leave --study out."
+            f"{which} is about {', '.join(models)}, not {name}{nearest(name, models)}; give one of this model, or leave"
+            f" --study out."
         )
-    of_task = [each for each in models[study.model.name] if canonical(each.task) == canonical(study.task)]
-    if not of_task:
+    result = next((task for task in models[name] if canonical(task.task) == canonical(study.task)), None)
+    if result is None:
+        known = list(dict.fromkeys(task.task for tasks in models.values() for task in tasks))
         raise UsageError(
-            f"The layer study in {place} asked {', '.join(known)}, not {study.task}"
-            f"{nearest(study.task, known)}; give one of this task, or leave --study out."
+            f"{which} asked {', '.join(known)}, not {study.task}{nearest(study.task, known)}; give one of this task, or"
+            f" leave --study out."
         )
-    result = of_task[0]
     off = {cell.layer: cell for cell in result.of("block", 0.0)}
     missing = [layer for layer in range(blocks) if layer not in off]
     if missing:
         raise UsageError(
-            f"The layer study in {place} did not switch off every block of {study.model.name}: block {missing[0]} is"
-            f" missing. Finish it, or leave --study out."
+            f"{which} did not switch off every block of {name}: block {missing[0]} is missing. Finish it, or leave"
+            f" --study out."
         )
     if result.stopping is not None:
         raise UsageError(
             f"In the layer study in {place} asking stopped as soon as it was decided whether a block's drop exceeds the"
-            f" effect: the drops stand on different items and do not rank the blocks, and which are critical"
-            f" only the full table says. Run the same study without stopping into that folder, which asks the rest, or"
-            f" leave --study out."
+            f" effect: the drops are on different items and do not rank the blocks, and only the full table says which"
+            f" are critical. Run the same study without stopping into that folder, which asks the rest, or leave"
+            f" --study out."
         )
     return Drops(
-        drops=tuple(off[layer].drop.value or 0.0 for layer in range(blocks)),
-        critical=tuple(layer for layer in range(blocks) if off[layer].critical),
+        drops=[off[layer].drop.value or 0.0 for layer in range(blocks)],
+        critical=[layer for layer in range(blocks) if off[layer].critical],
         items=result.items,
         source=source,
     )

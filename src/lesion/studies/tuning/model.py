@@ -8,14 +8,14 @@ from pathlib import Path
 from pydantic import ValidationError
 from safetensors import SafetensorError
 
-from lesion.atomic import replace
+from lesion.atomic import keep
 from lesion.core.values import Value
-from lesion.edits.files.card import cell, code, front_and_rest
+from lesion.edits.files.card import LOADING, cell, code, front_and_rest
 from lesion.errors import LesionError
 from lesion.files import SUMMARY_BYTES, read_text
 from lesion.models.load import Model, quiet
 from lesion.models.source import find
-from lesion.studies.tuning.result import Accuracy, ArmResult, TuningSummary
+from lesion.studies.tuning.result import ArmResult, TuningSummary
 from lesion.studies.tuning.study import ALL_ADAPTER, ALL_FULL, CRITICAL, LEAST, RANDOM, TuningStudy
 
 FOLDER, NOTE, CARD = "model", "tuned.json", "README.md"
@@ -45,9 +45,7 @@ def _note(folder: Path) -> Note:
 
 
 def write_model(folder: Path, model: Model) -> None:
-    """Write a model into `model` of a study's folder, in float32: its weights are those that are examined.
-
-    The folder is there whole or not at all; one that is there already is replaced.
+    """Write a model, in float32, into `model` of a study's folder, whole or not at all; one that is there is replaced.
 
     Raises:
         LesionError: it cannot be written.
@@ -81,11 +79,8 @@ def write_card(folder: Path, summary: TuningSummary) -> None:
     """
     place = folder / FOLDER
     note = _note(folder).model_copy(update={"tuning": summary})
-    try:
-        replace(place / NOTE, note.model_dump_json(indent=1) + "\n")
-        replace(place / CARD, card(summary, _original(summary.study)))
-    except OSError as error:
-        raise LesionError(f"The model's card could not be written to {place}: {error}.") from error
+    keep(place / NOTE, note.model_dump_json(indent=1) + "\n")
+    keep(place / CARD, card(summary, _original(summary.study)))
 
 
 def _original(study: TuningStudy) -> str | None:
@@ -98,22 +93,20 @@ def _original(study: TuningStudy) -> str | None:
 
 
 def card(summary: TuningSummary, original: str | None) -> str:
-    """The card in Markdown: what was tuned, on what, and what it did, with intervals.
-
-    Args:
-        summary: of a study with one arm and one seed.
-        original: the card of the model that was tuned.
-    """
+    """The card of a study with one arm and one seed in Markdown, over the card of the model that was tuned."""
     front, rest = front_and_rest(original or "")
     study, model, arm = summary.study, summary.model, summary.arms[0]
-    numbers = ", ".join(map(str, arm.blocks[0]))
-    which = f"block{'s' if len(arm.blocks[0]) > 1 else ''} {numbers}"
-    which = "all blocks" if len(arm.blocks[0]) == model.blocks else which
+    blocks = arm.blocks[0]
+    which = f"Block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))}"
+    if len(blocks) == model.blocks:
+        which = "All blocks"
     how = "in full" if arm.rank is None else f"by adapters of rank {arm.rank}, merged into the weights"
+    tried = ", ".join(f"{tried.rate:g}: {100 * tried.validation:.1f} %" for tried in arm.rates)
+    chosen = f" It was chosen by accuracy on held-out training items ({tried})." if tried else ""
     lines = [
         f"# {code(model.name)}, tuned on {code(study.task)}",
         "",
-        f"{which[:1].upper()}{which[1:]} of {code(model.name)} (fingerprint {code(model.fingerprint)}) trained"
+        f"{which} of {code(model.name)} (fingerprint {code(model.fingerprint)}) trained"
         f" {how}: {arm.parameters:,} of {model.parameters:,} parameters. All other weights are those of the original"
         f" model, bit for bit. Made by `lesion tune` (lesion {summary.version}).",
         "",
@@ -121,7 +114,7 @@ def card(summary: TuningSummary, original: str | None) -> str:
         f"- **Data**: {summary.examples:,} items of the training split of {code(study.task)}, drawn by seed"
         f" {study.seed}; no item of the tests below is among them.",
         f"- **Training**: {study.steps:,} steps of {study.rows} rows, AdamW, learning rate {arm.rate:g} that"
-        f" rises and falls linearly, seed {study.seeds[0]}, loss on answers alone.{_rates(arm)}",
+        f" rises and falls linearly, seed {study.seeds[0]}, loss on answers alone.{chosen}",
         "- **Weights**: float32, those that were evaluated.",
         "",
         "## Before and after",
@@ -133,36 +126,18 @@ def card(summary: TuningSummary, original: str | None) -> str:
         "|---|---:|---:|---:|---:|",
     ]
     for before, after in zip(summary.baseline, arm.tasks, strict=True):
-        change = after.change
+        accuracies = [
+            f"{100 * accuracy.value:.1f} % ({100 * accuracy.low:.1f} to {100 * accuracy.high:.1f})"
+            for accuracy in (before.accuracy, after.seeds[0])
+        ]
+        value, low, high = (f"{100 * part:+.1f}" for part in (after.change.value, after.change.low, after.change.high))
         lines.append(
-            f"| {cell(before.task)} | {before.items:,} | {_accuracy(before.accuracy)} | {_accuracy(after.seeds[0])} "
-            f"| {100 * change.value:+.1f} ({100 * change.low:+.1f} to {100 * change.high:+.1f}) |"
+            f"| {cell(before.task)} | {before.items:,} | {' | '.join(accuracies)} | {value} ({low} to {high}) |"
         )
-    lines += [
-        "",
-        "To load it:",
-        "",
-        "```python",
-        "from transformers import AutoModelForCausalLM, AutoTokenizer",
-        "",
-        'model = AutoModelForCausalLM.from_pretrained("THIS FOLDER")',
-        'tokenizer = AutoTokenizer.from_pretrained("THIS FOLDER")',
-        "```",
-    ]
+    lines.append(LOADING)
     if original is not None:
         lines += ["", "---", "", "# The card of the original model", "", rest.strip()]
     return front + "\n".join(lines) + "\n"
-
-
-def _accuracy(accuracy: Accuracy) -> str:
-    return f"{100 * accuracy.value:.1f} % ({100 * accuracy.low:.1f} to {100 * accuracy.high:.1f})"
-
-
-def _rates(arm: ArmResult) -> str:
-    if not arm.rates:
-        return ""
-    tried = ", ".join(f"{tried.rate:g}: {100 * tried.validation:.1f} %" for tried in arm.rates)
-    return f" It was chosen by accuracy on held-out training items ({tried})."
 
 
 def _chosen(summary: TuningSummary, arm: ArmResult) -> str:
@@ -172,8 +147,5 @@ def _chosen(summary: TuningSummary, arm: ArmResult) -> str:
         how = "most" if arm.name == CRITICAL else "least"
         drops = ", ".join(f"block {block} {100 * layers.drops[block]:.1f}" for block in arm.blocks[0])
         return f"those without which the task loses {how}, by {where} on {layers.items:,} items: {drops} points."
-    return {
-        RANDOM: f"drawn by seed {summary.study.seeds[0]}.",
-        ALL_FULL: "all of them.",
-        ALL_ADAPTER: "all of them.",
-    }.get(arm.name, "as they were named.")
+    named = {RANDOM: f"drawn by seed {summary.study.seeds[0]}.", ALL_FULL: "all of them.", ALL_ADAPTER: "all of them."}
+    return named.get(arm.name, "as they were named.")

@@ -12,13 +12,12 @@ from lesion.report.publishing import html, publish
 from lesion.studies.tuning import charts, tables
 from lesion.studies.tuning import findings as prose
 from lesion.studies.tuning.folder import training_seconds
-from lesion.studies.tuning.result import TuningSummary
+from lesion.studies.tuning.result import Drops, TuningSummary
 
 READING = (
     "Every arm is trained for the same steps on the same rows in the same order, under each learning rate. The rate"
     " that is best on held-out training items is the arm's, and only that one meets the test items.",
-    "Intervals of changes cover both doubts: about other items and about other seeds. With one seed they cover items"
-    " alone.",
+    "Intervals of changes cover both doubts, about other items and about other seeds; with one seed, items alone.",
     "Random blocks are drawn from those that are not critical, as long as enough are left.",
     "An interval that holds 0 does not show that there is no effect: it says how large one could be.",
 )
@@ -27,9 +26,7 @@ READING = (
 def write(folder: Path, summary: TuningSummary) -> Path:
     """Write `report.html`, `tuning.csv` and the figures as PNG and SVG, each whole.
 
-    Args:
-        folder: of the study; the seconds of its trainings are read from there.
-        summary: the numbers.
+    The seconds of the trainings are read from the folder.
 
     Returns:
         The path of `report.html`.
@@ -47,12 +44,18 @@ def page(summary: TuningSummary, training: Mapping[str, float] | None = None) ->
 
 def report(summary: TuningSummary, training: Mapping[str, float] | None = None) -> Page:
     """What the page holds."""
-    sections = [_findings(summary), _gains(summary)]
+    findings: list[Block] = [Findings(tuple(prose.findings(summary)))]
+    if summary.notes:
+        findings.append(Prose(items=summary.notes, title="Notes", quiet=False))
+    sections = [Section("Findings", "Findings", tuple(findings))]
+    sections.append(Section("Gains", "What every choice of blocks gains", tuple(_gains(summary))))
     if len(summary.baseline) > 1:
-        sections.append(_costs(summary))
+        sections.append(Section("Costs", "What it costs elsewhere", (_costs(summary),)))
     if charts.learned(summary):
-        sections.append(_loss(summary))
-    sections += [_numbers(summary), _study(summary, training or {})]
+        sections.append(Section("Loss", "Loss over the steps", (_loss(summary),)))
+    sections.append(Section("Table", "All numbers", tuple(_numbers(summary))))
+    reading = Prose(items=READING, title="How to read this", quiet=False)
+    sections.append(Section("Study", "The study", (Facts(tuple(_facts(summary, training or {}))), reading)))
     return Page(
         title=visible(summary.study.title or f"{summary.model.name}, tuned on {summary.study.task}"),
         eyebrow="tuning",
@@ -62,37 +65,21 @@ def report(summary: TuningSummary, training: Mapping[str, float] | None = None) 
     )
 
 
-def _findings(summary: TuningSummary) -> Section:
-    blocks: list[Block] = [Findings(tuple(prose.findings(summary)))]
-    if summary.notes:
-        blocks.append(Prose(items=summary.notes, title="Notes", quiet=False))
-    return Section("Findings", "Findings", tuple(blocks))
-
-
-def _gains(summary: TuningSummary) -> Section:
+def _gains(summary: TuningSummary) -> list[Figure]:
     level = f"{100 * summary.study.level:g}{wording.SPACE}%"
     doubts = " over items and seeds; small dots: single seeds" if summary.several else " over items"
-    figures = [
-        Figure(
-            name="tuning",
-            panels=(Panel((charts.changes_chart(charts.gains(summary, 0)),)),),
-            caption=f"Change of accuracy on {summary.study.task} over the untuned model on the same items, with {level}"
-            f" intervals{doubts}.",
-        )
-    ]
+    caption = f"Change of accuracy on {summary.study.task} over the untuned model on the same items, with {level}"
+    chart = charts.changes_chart(charts.gains(summary, 0))
+    figures = [Figure("tuning", (Panel((chart,)),), f"{caption} intervals{doubts}.")]
     if summary.differences:
-        figures.append(
-            Figure(
-                name="differences",
-                panels=(Panel((charts.changes_chart(charts.differences(summary)),)),),
-                caption="Critical blocks minus the others, seed by seed on the same items and the same rows."
-                + (" The first comparison decides the verdict." if summary.verdict else ""),
-            )
-        )
-    return Section("Gains", "What every choice of blocks gains", tuple(figures))
+        caption = "Critical blocks minus the others, seed by seed on the same items and the same rows."
+        caption += " The first comparison decides the verdict." if summary.verdict else ""
+        chart = charts.changes_chart(charts.differences(summary))
+        figures.append(Figure("differences", (Panel((chart,)),), caption))
+    return figures
 
 
-def _costs(summary: TuningSummary) -> Section:
+def _costs(summary: TuningSummary) -> Figure:
     controls = [charts.gains(summary, place) for place in range(1, len(summary.baseline))]
     rows = [row for chart in controls for row in chart]
     panels = (
@@ -100,67 +87,48 @@ def _costs(summary: TuningSummary) -> Section:
         for before, chart in zip(summary.baseline[1:], controls, strict=True)
     )
     caption = "Change of accuracy on the controls over the untuned model, on the same items; below 0 is damage."
-    return Section("Costs", "What it costs elsewhere", (Figure("costs", tuple(panels), caption),))
+    return Figure("costs", tuple(panels), caption)
 
 
-def _loss(summary: TuningSummary) -> Section:
+def _loss(summary: TuningSummary) -> Figure:
     mean = ", mean over seeds" if summary.several else ""
-    figure = Figure(
-        name="loss",
-        panels=(Panel((charts.loss_chart(summary),)),),
-        caption=f"Loss on training answers at the chosen learning rate{mean}; every arm sees the same rows.",
-        legend=charts.loss_legend(summary),
-    )
-    return Section("Loss", "Loss over the steps", (figure,))
+    caption = f"Loss on training answers at the chosen learning rate{mean}; every arm sees the same rows."
+    return Figure("loss", (Panel((charts.loss_chart(summary),)),), caption, charts.loss_legend(summary))
 
 
-def _numbers(summary: TuningSummary) -> Section:
-    every = tables.every(summary)
-    blocks: list[Block] = [tables.arms(summary), Folded("Every arm, seed and task", (every,))]
+def _numbers(summary: TuningSummary) -> list[Block]:
+    blocks: list[Block] = [tables.arms(summary), Folded("Every arm, seed and task", (tables.every(summary),))]
     if summary.held_out:
         blocks += [Prose(title="How the learning rates were chosen"), tables.rates(summary)]
     if summary.layers is not None:
-        layers = summary.layers
-        where = "not test items; that layer study is in the folder layers"
-        if layers.source is not None:
-            where = f"from the layer study in {visible(layers.source)}"
-        figure = Figure(
-            name="drops",
-            panels=(Panel((charts.drops_chart(layers),)),),
-            caption=f"Drop of accuracy on {summary.study.task} without each block, in points, on"
-            f" {wording.counted(layers.items, 'item')} ({where}). Boxed: critical.",
-        )
-        blocks += [Prose(title="Which blocks are critical"), figure]
-    return Section("Table", "All numbers", tuple(blocks))
+        blocks += [Prose(title="Which blocks are critical"), _drops(summary.study.task, summary.layers)]
+    return blocks
 
 
-def _study(summary: TuningSummary, training: Mapping[str, float]) -> Section:
-    return Section(
-        "Study",
-        "The study",
-        (Facts(tuple(_facts(summary, training))), Prose(items=READING, title="How to read this", quiet=False)),
-    )
+def _drops(task: str, layers: Drops) -> Figure:
+    where = "not test items; that layer study is in the folder layers"
+    if layers.source is not None:
+        where = f"from the layer study in {visible(layers.source)}"
+    items = wording.counted(layers.items, "item")
+    caption = f"Drop of accuracy on {task} without each block, in points, on {items} ({where}). Boxed: critical."
+    return Figure("drops", (Panel((charts.drops_chart(layers),)),), caption)
 
 
 def _facts(summary: TuningSummary, training: Mapping[str, float]) -> list[tuple[str, str]]:
     """The study's own entries, for whoever wants to repeat it."""
     study, model = summary.study, summary.model
-    facts = [
-        (
-            "model",
-            f"{model.name}, {model.blocks} blocks, {model.parameters:,} parameters, {model.fingerprint}",
-        ),
-        ("task", study.task),
-        ("controls", ", ".join(study.controls) or "none"),
-        ("budget", str(study.budget)),
-        ("steps × rows", f"{study.steps:,} × {study.rows}, from {summary.examples:,} training items"),
-        ("learning rates", ", ".join(f"{rate:g}" for rate in study.learning_rates)),
-        ("chosen on", f"{summary.held_out:,} held-out training items" if summary.held_out else wording.DASH),
-        ("seeds", ", ".join(map(str, study.seeds))),
-        ("test items", ", ".join(f"{before.task} {before.items:,}" for before in summary.baseline)),
-        ("seed of the items", str(study.seed)),
-        ("optimiser", "AdamW; the rate rises over a tenth of the steps and falls to 0; loss on answers alone; float32"),
-    ]
-    if took := tables.seconds(summary, training):
-        facts.append(("seconds of training", took))
-    return [(name, visible(value)) for name, value in facts]
+    facts = {
+        "model": f"{model.name}, {model.blocks} blocks, {model.parameters:,} parameters, {model.fingerprint}",
+        "task": study.task,
+        "controls": ", ".join(study.controls) or "none",
+        "budget": str(study.budget),
+        "steps × rows": f"{study.steps:,} × {study.rows}, from {summary.examples:,} training items",
+        "learning rates": ", ".join(f"{rate:g}" for rate in study.learning_rates),
+        "chosen on": f"{summary.held_out:,} held-out training items" if summary.held_out else wording.DASH,
+        "seeds": ", ".join(map(str, study.seeds)),
+        "test items": ", ".join(f"{before.task} {before.items:,}" for before in summary.baseline),
+        "seed of the items": str(study.seed),
+        "optimiser": "AdamW; the rate rises over a tenth of the steps and falls to 0; loss on answers alone; float32",
+        "seconds of training": tables.seconds(summary, training),
+    }
+    return [(name, visible(value)) for name, value in facts.items() if value]

@@ -30,11 +30,7 @@ class Accuracy(Estimate):
 
 
 class Change(Estimate):
-    """A difference of accuracy on the same items, mean over seeds, with an interval over items and seeds.
-
-    Attributes:
-        seeds: the difference under each seed.
-    """
+    """A difference of accuracy on the same items, mean over seeds and under each, with an interval over both."""
 
     value: float
     low: float
@@ -58,13 +54,7 @@ class Baseline(Value):
 
 
 class Tuned(Value):
-    """An arm on a task.
-
-    Attributes:
-        accuracy: mean over seeds.
-        seeds: the accuracy under each seed.
-        change: over the untuned model.
-    """
+    """An arm on a task: its accuracy as a mean over seeds and under each, and the change over the untuned model."""
 
     task: str
     items: int
@@ -107,9 +97,7 @@ class ArmResult(Value):
         name: as in the study.
         blocks: the blocks that trained, for each seed.
         rank: of the adapters; None where the blocks trained in full.
-        parameters: how many parameters trained.
-        rate: the learning rate that was chosen.
-        rates: all that were tried; none where there was only one.
+        rate: the learning rate that was chosen; rates: all that were tried, none where there was only one.
         tasks: the studied task first, then the controls.
         curves: one for each rate and seed.
     """
@@ -144,14 +132,13 @@ class ArmResult(Value):
     @property
     def loss(self) -> list[tuple[int, float]]:
         """(step, loss) at the chosen rate, mean over seeds; nothing where a point is unknown or seeds do not match."""
-        chosen = [curve.points for curve in self.curves if curve.rate == self.rate]
-        steps = [[point.step for point in points] for points in chosen]
-        losses = [[point.loss for point in points] for points in chosen]
-        known = [[loss for loss in of_seed if loss is not None] for of_seed in losses]
-        if not chosen or len(steps[0]) < 2 or any(own != steps[0] for own in steps) or known != losses:
+        curves = [curve.points for curve in self.curves if curve.rate == self.rate]
+        steps = {tuple(point.step for point in points) for points in curves}
+        losses = np.array([point.loss for points in curves for point in points], dtype=np.float64)
+        if len(steps) != 1 or len(losses) < 2 * len(curves) or np.isnan(losses).any():
             return []
-        means = [sum(of_step) / len(of_step) for of_step in zip(*known, strict=True)]
-        return list(zip(steps[0], means, strict=True))
+        means = losses.reshape(len(curves), -1).mean(axis=0).tolist()
+        return list(zip(steps.pop(), means, strict=True))
 
 
 class Drops(Value):
@@ -159,8 +146,6 @@ class Drops(Value):
 
     Attributes:
         drops: [blocks] accuracy of the baseline minus that without the block, on the same items.
-        critical: the blocks that the layer study calls critical.
-        items: how many items each drop was measured on.
         source: the folder of the layer study; None where the ablation was this study's own.
     """
 
@@ -190,8 +175,7 @@ class TuningSummary(Summary):
     """All numbers of a tuning study: what `summary.json` holds.
 
     Attributes:
-        examples: items that were trained on.
-        held_out: training items that chose the learning rate; 0 where there was only one rate.
+        examples, held_out: how many items were trained on, and how many chose the learning rate.
         layers: what each block is worth; None where no arm depends on it.
         random_from: the blocks that random ones were drawn from; None without that arm.
         baseline: the untuned model on the studied task, then on the controls.

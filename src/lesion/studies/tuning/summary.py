@@ -12,7 +12,7 @@ from jaxtyping import Bool
 from lesion.core.rates import loops, rates
 from lesion.core.study_file import TaskChoice
 from lesion.models.load import Model
-from lesion.statistics.over_seeds import Crossed, crossed
+from lesion.statistics.over_seeds import crossed
 from lesion.statistics.paired import wilson
 from lesion.studies.tuning.arms import Arm, budget_of, random_pool
 from lesion.studies.tuning.cells import Trained
@@ -62,17 +62,8 @@ def summarise(
 ) -> TuningSummary:
     """All numbers of a study.
 
-    Args:
-        study: what was tuned.
-        model: with its own weights.
-        data: the items.
-        arms: of every name in the study, its arm under every seed.
-        rates: the learning rates.
-        cells: what is trained, by name, rate and seed.
-        drops: what every block is worth, where an arm depends on it.
-        examples: how many items were trained on.
-        answers: to the items.
-        notes: what a reader should know besides.
+    `arms` has for every name in the study its arm under every seed, `cells` what is trained by name, rate and seed,
+    `drops` what every block is worth where an arm depends on it. `examples` is how many items were trained on.
     """
     baseline = []
     tasks: dict[str, list[Tuned]] = {of_name[0].name: [] for of_name in arms}
@@ -81,23 +72,24 @@ def summarise(
         before = answers(model.fingerprint, choice, items)
         baseline.append(Baseline(task=choice.name, items=len(items), accuracy=accuracy(before, study.level)))
         right[choice] = {}
-        for name in tasks:
+        for name, of_name in tasks.items():
             trained = [cells[name, rates[name][0], seed] for seed in study.seeds]
             frames = [answers(cell.fingerprint, choice, items) for cell in trained]
-            right[choice][name] = np.stack([_right(frame) for frame in frames])
+            right[choice][name] = own = np.stack([_right(frame) for frame in frames])
             untuned = np.repeat(_right(before)[None], len(frames), axis=0)
-            tasks[name].append(
+            of_name.append(
                 Tuned(
                     task=choice.name,
                     items=len(items),
-                    accuracy=float(right[choice][name].mean()),
-                    seeds=tuple(accuracy(frame, study.level) for frame in frames),
-                    change=Change(**_change(crossed(right[choice][name], untuned, study.level))),
+                    accuracy=own.mean(),
+                    seeds=[accuracy(frame, study.level) for frame in frames],
+                    change=Change(**_change(own, untuned, study.level)),
                 )
             )
-    entries = tuple(_arm(study, of_name, rates, cells, tasks[of_name[0].name]) for of_name in arms)
+    entries = [_arm(study, of_name, rates, cells, tasks[of_name[0].name]) for of_name in arms]
     differences = differences_of(right[data.choice], study.level)
     blocks = len(model.anatomy.blocks)
+    pool = random_pool(blocks, budget_of(study, blocks), () if drops is None else drops.critical)
     return TuningSummary(
         version=version("lesion"),
         approximate=loops(study.stop_loops).get("approximate"),
@@ -111,19 +103,19 @@ def summarise(
         examples=examples,
         held_out=len(data.validation) if len(study.learning_rates) > 1 else 0,
         layers=drops,
-        random_from=_random_from(study, blocks, drops),
-        baseline=tuple(baseline),
+        random_from=pool if RANDOM in study.arms else None,
+        baseline=baseline,
         arms=entries,
         differences=differences,
         verdict=verdict(entries, differences),
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
 def differences_of(right: Right, level: float) -> tuple[Difference, ...]:
     """The differences of `COMPARED` between the arms that there are, on the same seeds and items."""
     return tuple(
-        Difference(first=first, second=second, **_change(crossed(right[first], right[second], level)))
+        Difference(first=first, second=second, **_change(right[first], right[second], level))
         for first, second in COMPARED
         if first in right and second in right
     )
@@ -139,16 +131,12 @@ def verdict(arms: Sequence[ArmResult], differences: Sequence[Difference]) -> Ver
 def decide(gain: Change, main: Difference, full: Change | None) -> Verdict:
     """Whether tuning the critical blocks pays, by one comparison that is named before anything is measured.
 
-    The comparison is critical minus random blocks, these drawn from the blocks that are not critical where enough are
-    left. It *pays* when the interval of that difference lies above 0 and so does that of the gain itself; it *does not
-    pay* when the whole interval of the difference lies below `WORTH`; otherwise it *cannot tell*. It cannot tell either
-    where the gain of all blocks in full is not sure, nor that of the critical ones: then nothing was learned that
-    could be compared.
+    It *pays* when the interval of critical minus random blocks lies above 0 and so does that of the gain itself; it
+    *does not pay* when the whole interval of the difference lies below `WORTH`; otherwise it *cannot tell*. It cannot
+    tell either where neither the gain of all blocks in full nor that of the critical ones is sure: nothing was learned
+    that could be compared.
 
-    Args:
-        gain: of the critical blocks over the untuned model.
-        main: critical minus random blocks.
-        full: the gain of all blocks in full; None without that arm.
+    `gain` is that of the critical blocks, `full` that of all blocks in full; `main` is critical minus random blocks.
     """
     if full is not None and full.low <= 0 and gain.low <= 0:
         return Verdict(word="cannot tell", reason="nothing learned")
@@ -175,47 +163,28 @@ def _arm(
     tasks: Sequence[Tuned],
 ) -> ArmResult:
     name = arms[0].name
-    rate, validation = rates[name]
-    tried = [
-        TriedRate(rate=rate, validation=float(np.mean(values)), seeds=tuple(values))
-        for rate, values in validation.items()
-    ]
-    curves = [
-        LossCurve(
-            seed=seed,
-            rate=rate,
-            points=tuple(LossPoint(step=point.step, loss=point.loss) for point in cells[name, rate, seed].curve),
-        )
-        for rate in study.learning_rates
-        for seed in study.seeds
-    ]
+    chosen, validation = rates[name]
+    curves = []
+    for rate in study.learning_rates:
+        for seed in study.seeds:
+            points = [LossPoint(step=point.step, loss=point.loss) for point in cells[name, rate, seed].curve]
+            curves.append(LossCurve(seed=seed, rate=rate, points=points))
     return ArmResult(
         name=name,
-        blocks=tuple(arm.blocks for arm in arms),
+        blocks=[arm.blocks for arm in arms],
         rank=arms[0].rank,
         parameters=arms[0].parameters,
-        rate=rate,
-        rates=tuple(tried),
-        tasks=tuple(tasks),
-        curves=tuple(curves),
+        rate=chosen,
+        rates=[TriedRate(rate=rate, validation=np.mean(own), seeds=own) for rate, own in validation.items()],
+        tasks=tasks,
+        curves=curves,
     )
-
-
-def _random_from(study: TuningStudy, blocks: int, drops: Drops | None) -> tuple[int, ...] | None:
-    """The blocks that `random` was drawn from; None where it is no arm."""
-    if RANDOM not in study.arms:
-        return None
-    return random_pool(blocks, budget_of(study, blocks), () if drops is None else drops.critical)
 
 
 def _right(answers: pd.DataFrame) -> Bool[np.ndarray, " items"]:
     return answers["correct"].to_numpy(dtype=bool)
 
 
-def _change(difference: Crossed) -> dict[str, float | tuple[float, ...]]:
-    return {
-        "value": difference.mean,
-        "low": difference.low,
-        "high": difference.high,
-        "seeds": difference.seeds,
-    }
+def _change(first: np.ndarray, second: np.ndarray, level: float) -> dict[str, float | tuple[float, ...]]:
+    difference = crossed(first, second, level)
+    return {"value": difference.mean, "low": difference.low, "high": difference.high, "seeds": difference.seeds}

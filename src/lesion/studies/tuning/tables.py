@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import pandas as pd
 from rich.console import Group, RenderableType
@@ -14,11 +13,12 @@ from lesion.report import wording
 from lesion.report.table import Column, Table, plain, terminal_table, unknown
 from lesion.report.wording import signed
 from lesion.studies.tuning import findings as prose
-from lesion.studies.tuning.result import Accuracy, ArmResult, Change, TuningSummary
+from lesion.studies.tuning.result import Accuracy, Change, TuningSummary
 
+ENDINGS = ("truncated", "looped", "unparsed")
 COLUMNS = (
     *("arm", "blocks", "rank", "parameters", "rate", "seed", "task", "items"),
-    *("baseline_accuracy", "accuracy", "low", "high", "change", "truncated", "looped", "unparsed"),
+    *("baseline_accuracy", "accuracy", "low", "high", "change", *ENDINGS),
 )
 ARMS_CAPTION = (
     "Accuracy and how answers ended on test items, mean over seeds; change: over the untuned model on the same items,"
@@ -42,7 +42,7 @@ def every(summary: TuningSummary) -> Table:
                     | {"parameters": arm.parameters, "rate": arm.rate, "seed": seed}
                     | {"task": task.task, "items": task.items, "baseline_accuracy": before.accuracy.value}
                     | {"accuracy": own.value, "low": own.low, "high": own.high, "change": task.change.seeds[place]}
-                    | {"truncated": own.truncated, "looped": own.looped, "unparsed": own.unparsed}
+                    | own.model_dump(include=set(ENDINGS))
                 )
     return Table(
         "tuning",
@@ -53,7 +53,7 @@ def every(summary: TuningSummary) -> Table:
             Column("seed", "Seed"),
             Column("task", "Task", number=False),
             Column("items", "Items"),
-            Column("accuracy", "Accuracy, %", row=_seed_accuracy),
+            Column("accuracy", "Accuracy, %", row=_with_interval("accuracy", "low", "high")),
             Column("change", "Change, points", signed),
             *_endings(summary),
         ),
@@ -64,28 +64,32 @@ def every(summary: TuningSummary) -> Table:
 
 def arms(summary: TuningSummary) -> Table:
     """A row for the untuned model and for each arm, its numbers means over seeds."""
-    untuned: dict[str, Any] = {"arm": "untuned"}
-    rows = [untuned | summary.baseline[0].accuracy.model_dump(include={"truncated", "looped", "unparsed"})]
+    rows: list[dict[str, object]] = [{"arm": "untuned"} | summary.baseline[0].accuracy.model_dump(include=set(ENDINGS))]
     for number, before in enumerate(summary.baseline):
-        rows[0] |= _accuracy(number, before.accuracy)
+        rows[0] |= _columns(f"accuracy {number}", before.accuracy)
     for arm in summary.arms:
-        first = arm.tasks[0]
-        row: dict[str, Any] = {"arm": arm.label, "blocks": _blocks(arm), "parameters": arm.parameters, "rate": arm.rate}
-        row |= {name: first.rate(name) for name in ("truncated", "looped", "unparsed")}
+        blocks = prose.blocks(arm) + ("" if arm.rank is None else f", rank {arm.rank}")
+        row: dict[str, object] = {"arm": arm.label, "blocks": blocks, "parameters": arm.parameters, "rate": arm.rate}
+        row |= {name: arm.tasks[0].rate(name) for name in ENDINGS}
         for number, task in enumerate(arm.tasks):
-            row |= {f"accuracy {number}": task.accuracy} if summary.several else _accuracy(number, task.seeds[0])
-            row |= {f"change {number}": task.change.value}
-            row |= {f"change {number} low": task.change.low, f"change {number} high": task.change.high}
+            accuracy = f"accuracy {number}"
+            row |= {accuracy: task.accuracy} if summary.several else _columns(accuracy, task.seeds[0])
+            row |= _columns(f"change {number}", task.change)
         rows.append(row)
+    columns = []
+    for number, before in enumerate(summary.baseline):
+        accuracy, change = f"accuracy {number}", f"change {number}"
+        columns.append(Column(accuracy, f"{before.task}, %", row=_with_interval(accuracy)))
+        columns.append(Column(change, "Change, points", row=_with_interval(change, form=signed)))
     return Table(
         "",
         pd.DataFrame(rows),
         (
             Column("arm", "Tuned", number=False),
             Column("blocks", "Blocks", lambda blocks: "" if unknown(blocks) else str(blocks), number=False),
-            Column("parameters", "Parameters", _whole),
+            Column("parameters", "Parameters", lambda count: "" if unknown(count) else plain(int(count))),
             Column("rate", "Rate", lambda rate: "" if unknown(rate) else f"{rate:g}"),
-            *(column for number, before in enumerate(summary.baseline) for column in _of_task(number, before.task)),
+            *columns,
             *_endings(summary),
         ),
         title="Arms",
@@ -93,62 +97,45 @@ def arms(summary: TuningSummary) -> Table:
     )
 
 
-def _blocks(arm: ArmResult) -> str:
-    return prose.blocks(arm) + ("" if arm.rank is None else f", rank {arm.rank}")
+def _columns(name: str, value: Accuracy | Change) -> dict[str, float]:
+    """The columns of a number with its interval."""
+    return {name: value.value, f"{name} low": value.low, f"{name} high": value.high}
 
 
-def _accuracy(number: int, accuracy: Accuracy) -> dict[str, float]:
-    """The columns of an accuracy with its interval, by the place of its task."""
-    name = f"accuracy {number}"
-    return {name: accuracy.value, f"{name} low": accuracy.low, f"{name} high": accuracy.high}
+def _with_interval(
+    name: str, low: str = "", high: str = "", form: Callable[[float], str] = wording.points
+) -> Callable[[Mapping[str, float | None]], str]:
+    """What writes a number of a row with its interval where it has one; empty where it is not known."""
 
+    def write(row: Mapping[str, float | None]) -> str:
+        value = row.get(name)
+        interval = wording.interval(row.get(low or f"{name} low"), row.get(high or f"{name} high"))
+        return "" if value is None else f"{form(value)} {interval}".strip()
 
-def _of_task(number: int, task: str) -> tuple[Column, Column]:
-    accuracy, change = f"accuracy {number}", f"change {number}"
-    return (
-        Column(accuracy, f"{task}, %", row=lambda row: _with_interval(row, accuracy, wording.points)),
-        Column(change, "Change, points", row=lambda row: _with_interval(row, change, signed)),
-    )
-
-
-def _with_interval(row: Mapping[str, Any], name: str, form: Callable[[float], str]) -> str:
-    """A number with its interval where it has one; empty where it is not known."""
-    if row.get(name) is None:
-        return ""
-    return f"{form(row[name])} {wording.interval(row.get(f'{name} low'), row.get(f'{name} high'))}".strip()
+    return write
 
 
 def _endings(summary: TuningSummary) -> list[Column]:
     """How answers ended; looped ones where loops were stopped."""
-    looped = [Column("looped", "Looped, %", wording.points)] if summary.approximate else []
-    truncated = Column("truncated", "Truncated, %", wording.points)
-    return [truncated, *looped, Column("unparsed", "Unparsed, %", wording.points)]
-
-
-def _seed_accuracy(row: Mapping[str, Any]) -> str:
-    return f"{wording.points(row['accuracy'])} {wording.interval(row['low'], row['high'])}"
-
-
-def _whole(value: float | None) -> str:
-    return "" if value is None else plain(int(value))
+    names = [name for name in ENDINGS if name != "looped" or summary.approximate]
+    return [Column(name, f"{name.capitalize()}, %", wording.points) for name in names]
 
 
 def rates(summary: TuningSummary) -> Table:
     """A row per arm, with the accuracy on held-out items under each learning rate."""
-    tried = summary.study.learning_rates
     rows = []
     for arm in summary.arms:
-        validation = {rate.rate: rate.validation for rate in arm.rates}
-        rows.append({"arm": arm.label, "chosen": arm.rate} | {f"{rate:g}": validation.get(rate) for rate in tried})
+        validation = {f"{rate.rate:g}": rate.validation for rate in arm.rates}
+        rows.append({"arm": arm.label, "chosen": f"{arm.rate:g}"} | validation)
 
     def column(rate: float) -> Column:
         name = f"{rate:g}"
-        return Column(name, name, row=lambda row: wording.points(row[name]) + (" ●" if row["chosen"] == rate else ""))
+        return Column(name, name, row=lambda row: wording.points(row[name]) + (" ●" if row["chosen"] == name else ""))
 
     return Table(
         "",
         pd.DataFrame(rows),
-        (Column("arm", "Tuned", number=False), *map(column, tried)),
+        (Column("arm", "Tuned", number=False), *map(column, summary.study.learning_rates)),
         title="Learning rates",
         caption=RATES_CAPTION.format(f"{summary.held_out:,}"),
     )
@@ -162,9 +149,7 @@ def seconds(summary: TuningSummary, training: Mapping[str, float]) -> str:
 def text_tables(summary: TuningSummary, training: Mapping[str, float] | None = None) -> RenderableType:
     """The terminal's account: a row per arm with the change on every task, and the findings.
 
-    Args:
-        summary: of the study.
-        training: seconds that a training of each arm took.
+    `training`: seconds that a training of each arm took.
     """
     study, tasks = summary.study, summary.baseline
     headings = [("tuned", False), ("parameters", True), ("rate", True)]
