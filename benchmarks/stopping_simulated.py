@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from lesion.statistics.sequential import within_effect
 from lesion.statistics.sequential_families import Standing, follow, until_decided
-from lesion.studies.ablation.stopping import FIRST, stretched
+from lesion.studies.ablation.stopping import FIRST, baseline_of, stretched
 
 Differences = Int[np.ndarray, "cells items"]
 Generator = np.random.Generator
@@ -81,8 +81,8 @@ def stopped(differences: Differences, rule: Rule) -> Stopped:
         stops = {("", str(cell)): int(wanted[cell]) for cell in np.flatnonzero(wanted > known)}
         if not stops:
             break
-        reached = {("", str(cell)): items for cell, items in enumerate(known.tolist())}
-        stops = stretched(stops, reached, {"": baseline}, {"": total}, rule.budget)
+        reached = {("", str(cell)): items for cell, items in enumerate(known.tolist())} | {baseline_of(""): baseline}
+        stops = stretched(stops, reached, {"": total}, rule.budget)
         for (_, cell), stop in stops.items():
             known[int(cell)] = stop
         baseline, rounds = max(baseline, *stops.values()), rounds + 1

@@ -101,8 +101,8 @@ def test_the_heat_maps_hold_every_drop_one_map_per_task_where_there_are_several_
     panels = charts.drop_panels(summary.views[0])
     assert [title for title, _ in panels] == ["sums", "facts"]
     for (task, chart), curves in zip(panels, summary.views[0].panels.values(), strict=True):
-        told = {(row["y"], row["x"]): (row["value"], row["marked"], row["edit"]) for row in rows(chart)}
-        assert told == {
+        drawn = {(row["y"], row["x"]): (row["value"], row["marked"], row["edit"]) for row in rows(chart)}
+        assert drawn == {
             (each.label, cell.layer): (pytest.approx(cell.drop.value, abs=1e-5), cell.marked, cell.edit)
             for each in curves
             for cell in each.cells

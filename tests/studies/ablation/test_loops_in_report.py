@@ -78,13 +78,13 @@ def with_loops(summary: Any) -> Any:
         study = summary.study.model_copy(update={"stop_loops": 4})
         return summary.model_copy(update={"study": study, "approximate": loops(4)["approximate"]})
 
-    def told(value: Any) -> Any:
+    def looped(value: Any) -> Any:
         if isinstance(value, dict):
             more = {"looped": LOOPED} if "truncated" in value else {}
-            return {name: told(one) for name, one in value.items()} | more
-        return [told(one) for one in value] if isinstance(value, list) else value
+            return {name: looped(part) for name, part in value.items()} | more
+        return [looped(part) for part in value] if isinstance(value, list) else value
 
-    looping = told(copy.deepcopy(summary))
+    looping = looped(copy.deepcopy(summary))
     if looping.get("kind") == "layers":
         looping["study"]["decoding"]["stop_loops"] = 4
         return looping | {"approximate": loops(4)["approximate"]}
@@ -128,7 +128,7 @@ def test_the_files_for_spreadsheets_have_the_share():
 
 def test_a_loss_of_stopping_is_told_as_one_of_loops_where_they_were_stopped():
     def sentences(summary) -> list[str]:
-        return [" ".join(found.headline + found.sentences) for found in prose.by_model(summary.views)]
+        return [" ".join(finding.headline + finding.sentences) for finding in prose.by_model(summary.views)]
 
     assert any("hit the token limit: part of the loss may be one of stopping" in s for s in sentences(made.study()[0]))
     looping = sentences(made.valid(with_loops(made.form())))

@@ -34,39 +34,39 @@ def store(tmp_path):
 
 
 def test_a_baseline_with_too_few_right_answers_is_told_once_it_is_complete_and_before_the_rest(store):
-    told: list[str] = []
-    keeper = Reach(store, "m", {"t": ITEMS}, EDITS, told.append)
+    warnings: list[str] = []
+    keeper = Reach(store, "m", {"t": ITEMS}, EDITS, warnings.append)
     assert keeper.write(rows(12)[:19]) == 19
     assert keeper.write(rows(0, edit=str(EDITS[0]))) == 20
-    assert told == []
+    assert warnings == []
     keeper.write(rows(12)[19:])
-    assert len(told) == 1
-    assert "12 of 20" in told[0]
+    assert len(warnings) == 1
+    assert "12 of 20" in warnings[0]
     keeper.write(rows(12, edit=str(EDITS[1])))
-    assert len(told) == 1
+    assert len(warnings) == 1
     assert len(keeper.keys()) == 60
 
 
 def test_thirteen_of_twenty_are_enough_for_eight_blocks(store):
-    told: list[str] = []
-    Reach(store, "m", {"t": ITEMS}, EDITS, told.append).write(rows(13))
-    assert told == []
+    warnings: list[str] = []
+    Reach(store, "m", {"t": ITEMS}, EDITS, warnings.append).write(rows(13))
+    assert warnings == []
 
 
 def test_too_few_items_for_any_accuracy_are_told_before_anything_is_asked(store):
-    told: list[str] = []
-    keeper = Reach(store, "m", {"t": ITEMS[:12]}, EDITS, told.append)
-    assert len(told) == 1
-    assert "There are 12 items, and 13 right answers are needed" in told[0]
+    warnings: list[str] = []
+    keeper = Reach(store, "m", {"t": ITEMS[:12]}, EDITS, warnings.append)
+    assert len(warnings) == 1
+    assert "There are 12 items, and 13 right answers are needed" in warnings[0]
     keeper.write(rows(12)[:12])
-    assert len(told) == 1
+    assert len(warnings) == 1
 
 
 def test_a_study_that_goes_on_is_told_before_anything_is_asked(store):
     store.write(rows(3))
-    told: list[str] = []
-    Reach(store, "m", {"t": ITEMS}, EDITS, told.append)
-    assert len(told) == 1
+    warnings: list[str] = []
+    Reach(store, "m", {"t": ITEMS}, EDITS, warnings.append)
+    assert len(warnings) == 1
 
 
 def test_a_baseline_that_is_nearly_never_right_is_told_long_before_it_is_complete(tmp_path):
@@ -74,10 +74,10 @@ def test_a_baseline_that_is_nearly_never_right_is_told_long_before_it_is_complet
     with Store.open(tmp_path, "hash", 'name = "made"') as store:
         store.add_model("fingerprint", "m")
         store.add_items("t", [Item(id=item, question="", gold="") for item in items])
-        told: list[str] = []
-        keeper = Reach(store, "m", {"t": items}, EDITS, told.append)
+        warnings: list[str] = []
+        keeper = Reach(store, "m", {"t": items}, EDITS, warnings.append)
         for item in items:
             keeper.write([replace(ROW, item=item)])
         # By Wilson's formula with z² = 3.84: after k wrong answers the upper limit is z² / (k + z²), below 13 of 200.
-        assert "0 of 56 items right so far" in told[0]
-        assert len(told) == 1
+        assert "0 of 56 items right so far" in warnings[0]
+        assert len(warnings) == 1

@@ -20,7 +20,6 @@ from lesion.errors import LesionError, UsageError
 from lesion.studies.ablation import screening
 from lesion.studies.ablation.result import Amount, Screen, TaskResult
 from lesion.studies.ablation.run import recall, run
-from lesion.studies.ablation.screen_summary import screened
 from lesion.studies.ablation.study import Study
 from tiny import model, tokenizer
 
@@ -71,18 +70,18 @@ def test_solutions_are_scored_as_a_plain_forward_pass_scores_them_and_the_loss_i
             naive[edit][row["item"]] = score
             tokens += len(tail)
     (task,) = outcome.summary.models[0].tasks
-    found = task.screen
-    assert (found.items, found.scored) == (ITEMS, Amount(answers=4 * ITEMS, tokens=tokens))
+    scores = task.screen
+    assert (scores.items, scores.scored) == (ITEMS, Amount(answers=4 * ITEMS, tokens=tokens))
     losses = [sum(naive["baseline"].values()) - sum(naive[edit].values()) for edit in EDITS[1:]]
-    told = [(loss.lost.value, loss.lost_per_answer) for loss in found.losses]
-    for (per_token, per_answer), one in zip(told, losses, strict=True):
-        assert per_token == pytest.approx(4 * one / tokens, abs=1e-5)
-        assert per_answer == pytest.approx(one / ITEMS, abs=1e-4)
-    order = np.argsort([-one for one in losses])
-    assert [found.losses[place].rank for place in order] == [1, 2, 3]
-    assert found.baseline == pytest.approx(4 * sum(naive["baseline"].values()) / tokens, abs=1e-5)
+    pairs = [(loss.lost.value, loss.lost_per_answer) for loss in scores.losses]
+    for (per_token, per_answer), naive_loss in zip(pairs, losses, strict=True):
+        assert per_token == pytest.approx(4 * naive_loss / tokens, abs=1e-5)
+        assert per_answer == pytest.approx(naive_loss / ITEMS, abs=1e-4)
+    order = np.argsort([-naive_loss for naive_loss in losses])
+    assert [scores.losses[place].rank for place in order] == [1, 2, 3]
+    assert scores.baseline == pytest.approx(4 * sum(naive["baseline"].values()) / tokens, abs=1e-5)
     generated = answers[answers["task"] == str(sums)]
-    assert found.generated == Amount(answers=4 * ITEMS, tokens=int(generated["tokens"].sum()))
+    assert scores.generated == Amount(answers=4 * ITEMS, tokens=int(generated["tokens"].sum()))
 
 
 def _ids(rows):
@@ -116,7 +115,6 @@ def test_a_study_run_without_a_screen_may_have_one_later_and_is_the_same_study(s
 
 def test_the_first_items_of_the_draw_are_screened_and_no_more_than_the_cap(sums, tinies, tmp_path, monkeypatch):
     monkeypatch.setattr("lesion.studies.ablation.screening.ITEMS", 5)
-    monkeypatch.setattr("lesion.studies.ablation.screen_summary.ITEMS", 5)
     outcome = run(study(sums), tmp_path / "out", models=tinies, make_engine=Oracle())
     assert outcome.summary.models[0].tasks[0].screen.items == 5
     _, _, answers, items = recall(tmp_path / "out")
@@ -160,7 +158,7 @@ def test_with_stopping_the_screen_changes_no_decision(sums, tinies, tmp_path):
     stop = {"effect": 0.1, "level": 0.05}
     plain = run(study(sums, screen=None, stop=stop), tmp_path / "plain", models=tinies, make_engine=Oracle()).summary
     both = run(study(sums, stop=stop), tmp_path / "both", models=tinies, make_engine=Oracle()).summary
-    (a,), (b,) = (found.models[0].tasks for found in (plain, both))
+    (a,), (b,) = (summary.models[0].tasks for summary in (plain, both))
     assert b.screen is not None
     assert a == b.model_copy(update={"screen": None})
 
@@ -203,52 +201,52 @@ def table(frame: pd.DataFrame, task: str, column: str) -> pd.DataFrame:
 
 def test_the_rank_correlation_is_spearmans_and_its_interval_that_of_a_plain_bootstrap():
     frame, entry = made()
-    found = screened(frame, IDS, entry, level=0.9, seed=1)
+    scores = screening.screened(frame, IDS, entry, level=0.9, seed=1)
     golds, tokens, right = (
         table(frame, *what) for what in (("gold:t", "scores"), ("gold:t", "tokens"), ("t", "correct"))
     )
     edits = [f"{layer}×0" for layer in range(5)]
 
     def both(places) -> tuple[np.ndarray, np.ndarray]:
-        one, count, ok = golds.iloc[places], tokens["baseline"].iloc[places], right.iloc[places]
-        lost = np.array([(one["baseline"] - one[edit]).sum() / count.sum() for edit in edits])
+        drawn, count, ok = golds.iloc[places], tokens["baseline"].iloc[places], right.iloc[places]
+        lost = np.array([(drawn["baseline"] - drawn[edit]).sum() / count.sum() for edit in edits])
         return lost, np.array([(ok["baseline"] - ok[edit]).mean() for edit in edits])
 
     lost, drops = both(np.arange(40))
-    (agreement,) = found.agreement
+    (agreement,) = scores.agreement
     assert agreement.rho.value == pytest.approx(spearmanr(lost, drops).statistic)
-    assert [loss.lost.value for loss in found.losses] == pytest.approx(lost)
+    assert [loss.lost.value for loss in scores.losses] == pytest.approx(lost)
     rng = np.random.default_rng(5)
     draws = [both(rng.integers(0, 40, 40)) for _ in range(400)]
     rhos = [spearmanr(*draw).statistic for draw in draws]
     assert (agreement.rho.low, agreement.rho.high) == pytest.approx(tuple(np.percentile(rhos, [5, 95])), abs=0.11)
-    for place, loss in enumerate(found.losses):
+    for place, loss in enumerate(scores.losses):
         low, high = np.percentile([draw[0][place] for draw in draws], [5, 95])
         assert (loss.lost.low, loss.lost.high) == pytest.approx((low, high), abs=0.2 * (high - low))
 
 
 def test_an_edit_without_a_number_ranks_first_and_has_no_loss():
     frame, entry = made(broken=2)
-    found = screened(frame, IDS, entry, level=0.9, seed=1)
-    lost = {loss.layer: loss for loss in found.losses}
+    scores = screening.screened(frame, IDS, entry, level=0.9, seed=1)
+    lost = {loss.layer: loss for loss in scores.losses}
     assert (lost[1].lost, lost[1].rank) == (Estimate(value=None), 1)
     assert (lost[1].nonfinite, lost[4].rank, lost[0].nonfinite) == (40, 2, 0)
-    assert Screen.model_validate_json(found.model_dump_json()) == found
+    assert Screen.model_validate_json(scores.model_dump_json()) == scores
 
 
 def test_where_the_baseline_has_no_number_on_an_item_it_counts_nowhere():
     frame, entry = made()
     hole = (frame["task"] == "gold:t") & (frame["edit"] == "baseline") & (frame["item"] == "i3")
     frame.loc[hole, "scores"] = pd.Series([(math.nan,)] * int(hole.sum()), index=frame.index[hole], dtype=object)
-    found = screened(frame, IDS, entry, level=0.9, seed=1)
+    scores = screening.screened(frame, IDS, entry, level=0.9, seed=1)
     golds, tokens = (table(frame, "gold:t", column).drop(index="i3") for column in ("scores", "tokens"))
     expected = (golds["baseline"] - golds["4×0"]).sum() / tokens["baseline"].sum()
-    assert found.losses[4].lost.value == pytest.approx(expected)
+    assert scores.losses[4].lost.value == pytest.approx(expected)
 
 
 def test_drops_that_are_all_equal_rank_nothing_and_equal_ones_are_counted():
     frame, _ = made()
-    (agreement,) = screened(frame, IDS, result([0.1] * 5), level=0.9, seed=1).agreement
+    (agreement,) = screening.screened(frame, IDS, result([0.1] * 5), level=0.9, seed=1).agreement
     assert (agreement.rho, agreement.tied, agreement.layers) == (Estimate(value=None), 5, 5)
 
 
@@ -257,16 +255,16 @@ def test_layers_that_stopped_early_count_with_the_items_that_they_were_asked():
     right = table(frame, "t", "correct")
     counts = [8, 40, 16, 40, 8]
     drops = [float((right["baseline"] - right[f"{layer}×0"]).iloc[:n].mean()) for layer, n in enumerate(counts)]
-    found = screened(frame, IDS, result(drops, counts), level=0.9, seed=1)
-    assert found.generated == Amount(answers=40 + sum(counts), tokens=7 * (40 + sum(counts)))
-    lost = [loss.lost.value for loss in found.losses]
-    assert found.agreement[0].rho.value == pytest.approx(spearmanr(lost, drops).statistic)
+    scores = screening.screened(frame, IDS, result(drops, counts), level=0.9, seed=1)
+    assert scores.generated == Amount(answers=40 + sum(counts), tokens=7 * (40 + sum(counts)))
+    lost = [loss.lost.value for loss in scores.losses]
+    assert scores.agreement[0].rho.value == pytest.approx(spearmanr(lost, drops).statistic)
 
 
 def test_without_all_of_the_baselines_scores_there_is_no_screen():
     frame, entry = made()
     hole = (frame["task"] == "gold:t") & (frame["edit"] == "baseline") & (frame["item"] == "i3")
-    assert screened(frame[~hole], IDS, entry, level=0.9, seed=1) is None
+    assert screening.screened(frame[~hole], IDS, entry, level=0.9, seed=1) is None
     other = (frame["task"] == "gold:t") & (frame["edit"] == "2×0") & (frame["item"] == "i3")
-    found = screened(frame[~other], IDS, entry, level=0.9, seed=1)
-    assert [loss.layer for loss in found.losses] == [0, 1, 3, 4]
+    scores = screening.screened(frame[~other], IDS, entry, level=0.9, seed=1)
+    assert [loss.layer for loss in scores.losses] == [0, 1, 3, 4]

@@ -10,8 +10,9 @@ from made_stopped import stopped
 from rich.console import Console
 
 from lesion.report import wording
+from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import report as page
-from lesion.studies.ablation import sensitivity, tables
+from lesion.studies.ablation import tables
 
 
 def with_sensitivity(critical: dict[str, dict[float, list[int]]], loss: float | None = 0.62, *, family: bool = True):
@@ -56,7 +57,7 @@ def test_a_family_that_agrees_at_every_share_or_at_none_is_not_singled_out():
     same = {"base": {0.3: [2], 0.5: [2]}, "child": {0.3: [2], 0.5: [2]}}
     other = {"base": {0.3: [1], 0.5: [1]}, "child": {0.3: [2], 0.5: [2]}}
     for critical in (same, other):
-        assert len(sensitivity.sentences(with_sensitivity(critical)[0])) == 1
+        assert len(prose.sensitivity(with_sensitivity(critical)[0])) == 1
 
 
 def test_the_page_has_a_row_per_model_and_task_with_the_blocks_at_every_share(tmp_path):
@@ -74,12 +75,12 @@ def test_the_page_has_a_row_per_model_and_task_with_the_blocks_at_every_share(tm
 
 def test_where_nothing_can_be_critical_the_page_says_from_how_many_right_answers_on(tmp_path):
     summary, answers, items = with_sensitivity(AGREE_AT_HALF, loss=None, family=False)
-    assert sensitivity.sentences(summary) == []
+    assert prose.sensitivity(summary) == []
     assert "none, from 11 right on" in page.write(tmp_path, summary, answers, items).read_text("utf-8")
 
 
 def test_a_stopped_study_has_none_of_that(tmp_path):
     summary, answers, items = stopped()
-    assert sensitivity.sensitivities(summary) == []
-    assert sensitivity.sentences(summary) == []
+    assert tables.sensitivities(summary) is None
+    assert prose.sensitivity(summary) == []
     assert "at other shares" not in page.write(tmp_path, summary, answers, items).read_text("utf-8")

@@ -91,9 +91,9 @@ def told(summary: AblationSummary) -> dict[tuple[str, int], tuple[str, int]]:
 def test_cells_are_asked_until_they_are_decided_and_the_sure_ones_least(sums, tinies, tmp_path):
     world, listener = World(), Listener()
     outcome = run(study(sums, stop=STOP), tmp_path / "out", watcher=listener, models=tinies, make_engine=world)
-    found = {layer: cell for (_, layer), cell in told(outcome.summary).items()}
-    assert [found[layer][0] for layer in range(3)] == ["exceeds", "exceeds", "not"]
-    assert found[0][1] < found[1][1] < ITEMS
+    decisions = {layer: cell for (_, layer), cell in told(outcome.summary).items()}
+    assert [decisions[layer][0] for layer in range(3)] == ["exceeds", "exceeds", "not"]
+    assert decisions[0][1] < decisions[1][1] < ITEMS
     (task,) = outcome.summary.models[0].tasks
     asked = task.items + sum(cell.items for cell in task.cells)
     assert outcome.asked == outcome.planned == len(world.asked) == listener.count == asked < 4 * ITEMS
@@ -119,8 +119,8 @@ def test_every_number_is_over_the_first_items_of_the_draw_and_its_limits_hold_at
         baseline, accuracy = entry.baseline.accuracy, entry.accuracy
         assert (entry.baseline.items, baseline.value) == (len(ids), pytest.approx(unedited.mean()))
         assert 0 <= baseline.low <= baseline.value <= baseline.high <= 1
-        found = evidence(unedited, edited, 0.1, 0.1)
-        assert (entry.drop.low, entry.drop.high) == pytest.approx((found.low, found.high))
+        sequence = evidence(unedited, edited, 0.1, 0.1)
+        assert (entry.drop.low, entry.drop.high) == pytest.approx((sequence.low, sequence.high))
         assert (entry.drop.p, entry.drop.p_corrected) == (None, None)
         assert entry.critical is None, "only a full table says what is critical"
         assert 0 <= accuracy.low <= accuracy.value <= accuracy.high <= 1

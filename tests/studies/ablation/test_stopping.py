@@ -42,8 +42,13 @@ def fresh(plan: StopPlan = PLAN) -> Stopping:
     return Stopping(plan, ITEMS, EDITS)
 
 
-def asked_in(one: stopping.Slice) -> list[tuple[str, str, str]]:
-    return [(one.task, edit, item) for item in ITEMS[one.task][one.start : one.stop] for edit in one.edits]
+def asked_in(state: Stopping) -> list[tuple[str, str, str]]:
+    """What the next round asks that was not asked before."""
+    return [
+        (task, edit, item)
+        for (task, edit), stop in state.round().items()
+        for item in ITEMS[task][state.reached[task, edit] : stop]
+    ]
 
 
 # Drops on both sides of the effect and a generous level: some cells that are called lean on others that then turn.
@@ -64,24 +69,22 @@ def test_every_round_asks_the_open_cells_the_next_items_the_baseline_too_and_not
     there: dict[tuple[str, str, str], bool] = {}
     state = fresh(GENEROUS if near else PLAN)
     reached = {(task, edit): 0 for task in ITEMS for edit in ALL}
-    while slices := state.round():
+    while stops := state.round():
         assert not state.look(verdicts(there)), "a round counts before it was asked"
-        for one in slices:
-            assert set(one.edits) <= {"baseline", *state.open(one.task)}
-            for edit in one.edits:
-                assert one.start == reached[one.task, edit] < one.stop <= len(ITEMS[one.task])
-                reached[one.task, edit] = one.stop
-            cells = asked_in(one)
-            assert len(cells) == one.answers
-            assert there.keys().isdisjoint(cells)
-            there |= {key: answers[key] for key in cells}
+        for (task, edit), stop in stops.items():
+            assert edit in {"baseline", *state.open(task)}
+            assert reached[task, edit] < stop <= len(ITEMS[task]) or edit == "baseline"
+            reached[task, edit] = stop
+        cells = asked_in(state)
+        assert there.keys().isdisjoint(cells)
+        there |= {key: answers[key] for key in cells}
         for task in ITEMS:
             cells_reached = [reached[task, edit] for edit in map(str, EDITS)]
             assert reached[task, "baseline"] == max(cells_reached), "what the furthest cell is asked, the baseline is"
         assert state.look(verdicts(there))
     assert woken(state) or seed != 36 or not near
     assert state.answers == len(there)
-    assert reached == {**state.reached, **{(task, "baseline"): asked for task, asked in state.asked.items()}}
+    assert reached == state.reached
     for task, ids in ITEMS.items():
         for edit in map(str, EDITS):
             assert state.decided[task, edit] != "open" or state.reached[task, edit] == len(ids)
@@ -125,12 +128,12 @@ def test_answers_beyond_those_of_the_rounds_change_nothing():
     answers = world(3)
     there: dict[tuple[str, str, str], bool] = {}
     alone = fresh()
-    while slices := alone.round():
-        there |= {key: answers[key] for one in slices for key in asked_in(one)}
+    while alone.round():
+        there |= {key: answers[key] for key in asked_in(alone)}
         alone.look(verdicts(there))
     among = fresh().replay(verdicts(answers))
     assert len(there) < len(answers)
-    assert (among.decided, among.reached, among.asked) == (alone.decided, alone.reached, alone.asked)
+    assert (among.decided, among.reached) == (alone.decided, alone.reached)
 
 
 def test_a_round_with_one_answer_missing_is_not_looked_at_and_counts_once_it_is_there():
@@ -138,10 +141,9 @@ def test_a_round_with_one_answer_missing_is_not_looked_at_and_counts_once_it_is_
     whole = fresh().replay(verdicts(answers))
     before = fresh()
     before.look(verdicts(answers))
-    (one, *_) = before.round()
-    lost = asked_in(one)[-1]
+    lost = asked_in(before)[-1]
     state = fresh().replay(verdicts({key: right for key, right in answers.items() if key != lost}))
-    assert (state.decided, state.asked) == (before.decided, before.asked)
+    assert (state.decided, state.reached) == (before.decided, before.reached)
     assert "not decided yet after" in state.told()
     state.replay(verdicts(answers))
     assert (state.decided, state.reached) == (whole.decided, whole.reached)
@@ -151,14 +153,14 @@ def test_rounds_are_few_and_full():
     answers = verdicts(world(5, {0: 1.0, 1: 1.0, 2: 1.0, 3: 0.12}))
     state = fresh()
     sizes = []
-    while slices := state.round():
+    while stops := state.round():
         left = {(task, edit) for task in ITEMS for edit in state.open(task)}
         to_the_end = all(
-            max((one.stop for one in slices if one.task == task and edit in one.edits), default=0) == len(ITEMS[task])
+            stops.get((task, edit), 0) == len(ITEMS[task])
             for task, edit in left
             if state.reached[task, edit] < len(ITEMS[task])
         )
-        sizes.append(sum(one.answers for one in slices))
+        sizes.append(len(asked_in(state)))
         assert sizes[-1] >= stopping.BUDGET or to_the_end
         state.look(answers)
     assert sizes[0] == 2 * (1 + len(EDITS)) * stopping.FIRST
@@ -174,14 +176,14 @@ def test_rounds_are_few_and_full():
 )
 def test_a_stretched_round_is_full_or_asks_all_and_no_cell_less(cells, baseline, budget):
     stops = {cell: max(pair) + 1 for cell, pair in cells.items()}
-    reached = {cell: min(pair) for cell, pair in cells.items()}
-    found = stretched(stops, reached, {"a": baseline, "b": 0}, {"a": 91, "b": 91}, budget)
-    assert found.keys() == stops.keys()
-    assert all(stops[cell] <= stop <= 91 for cell, stop in found.items())
-    answers = sum(stop - reached[cell] for cell, stop in found.items())
+    reached = {cell: min(pair) for cell, pair in cells.items()} | {("a", "baseline"): baseline, ("b", "baseline"): 0}
+    further = stretched(stops, reached, {"a": 91, "b": 91}, budget)
+    assert further.keys() == stops.keys()
+    assert all(stops[cell] <= stop <= 91 for cell, stop in further.items())
+    answers = sum(stop - reached[cell] for cell, stop in further.items())
     for task, asked in (("a", baseline), ("b", 0)):
-        answers += max([asked, *(stop for (of, _), stop in found.items() if of == task)]) - asked
-    assert answers >= budget or set(found.values()) <= {91}
+        answers += max([asked, *(stop for (of, _), stop in further.items() if of == task)]) - asked
+    assert answers >= budget or set(further.values()) <= {91}
 
 
 def test_a_cell_that_cannot_be_told_from_the_effect_is_asked_everything_and_left_open():
@@ -210,4 +212,4 @@ def test_the_sentence_counts_in_evaluations_of_the_base_model(effect):
 
 def test_a_model_without_edits_yet_asks_nothing():
     state = Stopping(PLAN, ITEMS, [])
-    assert (state.round(), state.answers, state.look(verdicts({}))) == ((), 0, False)
+    assert (state.round(), state.answers, state.look(verdicts({}))) == ({}, 0, False)

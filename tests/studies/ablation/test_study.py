@@ -346,11 +346,11 @@ def test_a_fault_is_told_with_its_line_and_what_would_be_right(text, message):
 
 
 def test_all_faults_are_told_at_once_in_the_order_of_the_file():
-    told = _message("[decoding]\ntemperature = -1\n[edits]\nunit = 'head'\nlayers = 'x'\nfactr = 1\n").split("\n")
-    assert told[0] == "f.toml has 6 faults:"
-    assert [line.split(":")[0].strip() for line in told[3:]] == ["line 2", "line 4", "line 5", "line 6"]
-    assert "tasks is missing" in told[1]
-    assert "models is missing" in told[2]
+    lines = _message("[decoding]\ntemperature = -1\n[edits]\nunit = 'head'\nlayers = 'x'\nfactr = 1\n").split("\n")
+    assert lines[0] == "f.toml has 6 faults:"
+    assert [line.split(":")[0].strip() for line in lines[3:]] == ["line 2", "line 4", "line 5", "line 6"]
+    assert "tasks is missing" in lines[1]
+    assert "models is missing" in lines[2]
 
 
 def test_an_unknown_key_with_nothing_near_gets_the_list_of_keys():

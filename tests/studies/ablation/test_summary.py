@@ -52,8 +52,8 @@ def summary(frame: pd.DataFrame, plan: dict[str, list[Scale]] | None = None) -> 
     return summarise(STUDY, plan or {"one": EDITS, "two": EDITS}, frame, items())
 
 
-def tasks(found: AblationSummary) -> list[tuple[str, TaskResult]]:
-    return [(model.model, task) for model in found.models for task in model.tasks]
+def tasks(result: AblationSummary) -> list[tuple[str, TaskResult]]:
+    return [(model.model, task) for model in result.models for task in model.tasks]
 
 
 def cell(frame: pd.DataFrame, model: str, task: str, edit: object) -> dict[str, dict[str, Any]]:
@@ -81,14 +81,14 @@ def check_accuracy(of: Scores, rows: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_every_number_is_that_of_a_plain_recomputation(seed):
     frame = answers(seed)
-    found = tasks(summary(frame))
-    assert [(model, task.task) for model, task in found] == [
+    result = tasks(summary(frame))
+    assert [(model, task.task) for model, task in result] == [
         ("one", "easy"),
         ("one", "hard"),
         ("two", "easy"),
         ("two", "hard"),
     ]
-    for model, task in found:
+    for model, task in result:
         baseline = cell(frame, model, task.task, BASELINE)
         names = [f"i{n}" for n in range(TASKS[task.task])]
         assert task.items == task.baseline.items == len(names)
@@ -125,11 +125,11 @@ def test_p_is_corrected_over_the_layers_of_one_model_task_unit_and_factor():
 
 
 def test_critical_is_what_the_rule_in_the_summary_says():
-    found = summary(answers())
-    assert "at most 0.05" in found.rule
-    assert "more than 50 %" in found.rule
+    result = summary(answers())
+    assert "at most 0.05" in result.rule
+    assert "more than 50 %" in result.rule
     flags = set()
-    for _, task in tasks(found):
+    for _, task in tasks(result):
         for entry in task.cells:
             expected = entry.p_critical_corrected <= 0.05
             assert entry.critical is expected
@@ -154,9 +154,9 @@ def test_an_edit_that_misses_one_answer_is_left_out_and_still_counts_in_the_corr
 def test_a_task_whose_baseline_is_not_complete_is_left_out_and_named():
     frame = answers()
     hole = (frame["model_name"] == "two") & (frame["task"] == "hard") & (frame["edit"] == "baseline")
-    found = summary(frame.drop(frame[hole].index[3]))
-    assert [(model, task.task) for model, task in tasks(found)][-1] == ("two", "easy")
-    assert "two has not answered all items of hard without an edit yet." in found.notes
+    result = summary(frame.drop(frame[hole].index[3]))
+    assert [(model, task.task) for model, task in tasks(result)][-1] == ("two", "easy")
+    assert "two has not answered all items of hard without an edit yet." in result.notes
 
 
 def test_answers_outside_the_plan_count_for_nothing():
@@ -168,8 +168,8 @@ def test_answers_outside_the_plan_count_for_nothing():
 
 def test_a_model_that_has_not_begun_has_no_tasks():
     frame = answers()
-    found = summary(frame[frame["model_name"] == "one"], {"one": EDITS, "two": []})
-    assert [(entry.model, len(entry.tasks)) for entry in found.models] == [("one", 2), ("two", 0)]
+    result = summary(frame[frame["model_name"] == "one"], {"one": EDITS, "two": []})
+    assert [(entry.model, len(entry.tasks)) for entry in result.models] == [("one", 2), ("two", 0)]
 
 
 def test_the_order_of_the_answers_does_not_count():
@@ -187,10 +187,10 @@ def test_answers_that_were_broken_off_are_noted_once_per_edit_with_their_number(
 
 
 def test_the_summary_is_read_back_from_its_json_as_it_was(tmp_path):
-    found = summary(answers())
-    found.write(tmp_path)
-    assert read_layers(tmp_path) == found
-    for _, task in tasks(found):
+    result = summary(answers())
+    result.write(tmp_path)
+    assert read_layers(tmp_path) == result
+    for _, task in tasks(result):
         for entry in task.cells:
             assert 0 <= entry.accuracy.low <= entry.accuracy.value <= entry.accuracy.high <= 1
             assert -1 <= entry.drop.low <= entry.drop.value <= entry.drop.high <= 1

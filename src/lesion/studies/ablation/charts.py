@@ -6,7 +6,6 @@ After Nepal et al. (2025, Figures 1 and 2). A click on a place opens its answers
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -24,9 +23,10 @@ ROOMY = 16
 """Up to so many layers every marked one has room for its own number."""
 LEGIBLE = 40
 """Up to so many layers the cells of a heat map have room for a number."""
-DASHES = [6, 4]
 PIECE = 0.42
 """Half the width of a piece of baseline, in layers."""
+HEAT = ["x", "y", "value", "text", "tip", "marked", "model", "task", "edit"]
+"""The columns of a heat map."""
 
 
 def accuracy(view: View, task: str) -> alt.LayerChart:
@@ -46,10 +46,9 @@ def accuracy(view: View, task: str) -> alt.LayerChart:
         x=plots.x(across), y=plots.y(ACCURACY), color=plots.colour(labels)
     )
     marks = known.encode(shape=plots.shape(labels))
-    chart = plots.curves(points, across, ACCURACY, labels, marks=False)
     layers = [
         *_baselines(curves, labels, across),
-        chart,
+        plots.curves(points, across, ACCURACY, labels, marks=False),
         known.transform_filter("datum.alone").mark_rule(strokeWidth=3, opacity=0.35).encode(
             y=plots.y(ACCURACY, "low"), y2=alt.Y2(field="high")
         ),
@@ -62,44 +61,39 @@ def accuracy(view: View, task: str) -> alt.LayerChart:
     return alt.layer(*layers).resolve_scale(shape="independent")
 
 
-def _point(curve: Curve, layer: int) -> dict[str, Any]:
-    cell = curve.at(layer)
-    if cell is None:
-        return {"series": curve.label, "x": layer, "y": None, "low": None, "high": None}
-    return {
-        "series": curve.label,
-        "x": layer,
-        "y": cell.accuracy.value,
-        "low": cell.accuracy.low,
-        "high": cell.accuracy.high,
-        "marked": cell.marked,
-        "open": cell.decided == "open",
-        "alone": curve.at(layer - 1) is None and curve.at(layer + 1) is None,
-    }
+def _point(curve: Curve, layer: int) -> dict[str, object]:
+    point: dict[str, object] = {"series": curve.label, "x": layer}
+    if (cell := curve.at(layer)) is None:
+        return point
+    accuracy = cell.accuracy
+    alone = curve.at(layer - 1) is None and curve.at(layer + 1) is None
+    point |= {"y": accuracy.value, "low": accuracy.low, "high": accuracy.high}
+    return point | {"marked": cell.marked, "open": cell.decided == "open", "alone": alone}
 
 
 def _baselines(curves: Sequence[Curve], labels: Sequence[str], across: Axis) -> list[alt.Chart]:
     layers: list[alt.Chart] = []
+
+    def rules(rows: list[dict[str, object]]) -> alt.Chart:
+        rule = alt.Chart(pd.DataFrame(rows)).mark_rule(strokeDash=[6, 4], strokeWidth=1.4)
+        return rule.encode(y=plots.y(ACCURACY), color=plots.colour(labels))
+
     whole = [curve for curve in curves if not curve.stopped]
     if whole and len(curves) == 1:
-        of = whole[0].result.baseline.accuracy
-        band = alt.Chart(pd.DataFrame([{"low": of.low, "high": of.high}])).mark_rect(color=theme.SOFT, opacity=0.1)
+        alone = whole[0].result.baseline.accuracy
+        band = alt.Chart(pd.DataFrame([{"low": alone.low, "high": alone.high}]))
+        band = band.mark_rect(color=theme.SOFT, opacity=0.1)
         layers.append(band.encode(y=plots.y(ACCURACY, "low"), y2=alt.Y2(field="high")))
     if whole:
-        rows = [{"series": curve.label, "y": curve.result.baseline.accuracy.value} for curve in whole]
-        rule = alt.Chart(pd.DataFrame(rows)).mark_rule(strokeDash=DASHES, strokeWidth=1.4)
-        layers.append(rule.encode(y=plots.y(ACCURACY), color=plots.colour(labels)))
-    pieces = [
+        layers.append(rules([{"series": curve.label, "y": curve.result.baseline.accuracy.value} for curve in whole]))
+    pieces: list[dict[str, object]] = [
         {"series": curve.label, "x": cell.layer - PIECE, "end": cell.layer + PIECE, "y": cell.baseline.accuracy.value}
         for curve in curves
         for cell in curve.cells
         if cell.baseline is not None
     ]
     if pieces:
-        rule = alt.Chart(pd.DataFrame(pieces)).mark_rule(strokeDash=DASHES, strokeWidth=1.4)
-        layers.append(
-            rule.encode(x=plots.x(across), x2=alt.X2(field="end"), y=plots.y(ACCURACY), color=plots.colour(labels))
-        )
+        layers.append(rules(pieces).encode(x=plots.x(across), x2=alt.X2(field="end")))
     return layers
 
 
@@ -116,8 +110,8 @@ def _numbers(curves: Sequence[Curve], across: Axis, *, dense: bool) -> alt.Chart
         }
         for group in grouped(sorted(lowest), 1 if dense else 0)
     ]
-    text = alt.Text(field="text", type="nominal")
     frame = pd.DataFrame(rows, columns=["x", "y", "text"])
+    text = alt.Text(field="text", type="nominal")
     base = alt.Chart(frame).mark_text(dy=13, fontWeight="bold")
     return base.encode(x=plots.x(across), y=plots.y(ACCURACY), text=text)
 
@@ -139,17 +133,14 @@ def _guide(view: View, curves: Sequence[Curve]) -> pd.DataFrame:
     for layer in view.layers:
         place = wording.place(view.unit, layer)
         lines = [f"{place} switched off" if view.factor == 0 else place]
-        opened: dict[str, str | None] = {"model": None, "task": None, "edit": None}
-        for curve in curves:
-            cell = curve.at(layer)
-            lines.append(f"{curve.label}: {numbers(curve, cell) if cell else 'not measured yet'}")
-            if cell and opened["edit"] is None:
-                opened = named(curve, cell)
+        cells = [(curve, curve.at(layer)) for curve in curves]
+        lines += [f"{curve.label}: {numbers(curve, cell) if cell else 'not measured yet'}" for curve, cell in cells]
+        opened = next((named(curve, cell) for curve, cell in cells if cell), {})
         rows.append({"x": layer, "tip": "\n".join(lines), **opened})
     return pd.DataFrame(rows, columns=["x", "tip", "model", "task", "edit"])
 
 
-def named(curve: Curve, cell: Cell) -> dict[str, str | None]:
+def named(curve: Curve, cell: Cell) -> dict[str, str]:
     """Under which names the answers of a cell are opened."""
     return {"model": curve.model, "task": curve.task, "edit": cell.edit}
 
@@ -175,7 +166,7 @@ def drops(view: View, curves: Sequence[Curve], full: float) -> alt.LayerChart:
     for curve in curves:
         for layer in view.layers:
             cell = curve.at(layer)
-            row: dict[str, Any] = {"x": layer, "y": curve.label if several else curve.task}
+            row: dict[str, object] = {"x": layer, "y": curve.label if several else curve.task}
             if cell is None:
                 rows.append(row | {"text": wording.DASH, "tip": "not measured yet", "marked": False})
                 continue
@@ -187,9 +178,7 @@ def drops(view: View, curves: Sequence[Curve], full: float) -> alt.LayerChart:
             tip = f"{curve.label} · {curve.task} · {place}\n{numbers(curve, cell)}"
             row |= {"value": cell.drop.value, "text": text, "tip": tip, "marked": cell.marked}
             rows.append(row | named(curve, cell))
-    columns = ["x", "y", "value", "text", "tip", "marked", "model", "task", "edit"]
-    frame = pd.DataFrame(rows, columns=columns)
-    height = 40 if view.stopped else 28
+    frame, height = pd.DataFrame(rows, columns=HEAT), 40 if view.stopped else 28
     return plots.heat(frame, wording.axis_name(view.unit, view.factor), "", full=full, height=height)
 
 
@@ -204,38 +193,36 @@ def drop_panels(view: View) -> list[tuple[str, alt.LayerChart]]:
 def by_group(breakdown: Breakdown) -> alt.LayerChart:
     """Accuracy per group of items, without an edit and under each."""
     curve = breakdown.curve
-    columns: dict[int | None, str] = {None: "unedited"} | {cell.layer: str(cell.layer) for cell in curve.cells}
-    edits: dict[int | None, dict[str, str | None]] = {cell.layer: named(curve, cell) for cell in curve.cells}
     rows = []
     for group, size in breakdown.groups.items():
-        for layer, column in columns.items():
-            share = breakdown.shares.get((group, layer))
-            row: dict[str, Any] = {"x": column, "y": f"{group} ({size})", "marked": False}
+        for cell in (None, *curve.cells):
+            share = breakdown.shares.get((group, cell.layer if cell else None))
+            row: dict[str, object] = {"x": str(cell.layer) if cell else "unedited", "y": f"{group} ({size})"}
+            row |= {"marked": False}
             if share is None:
                 rows.append(row | {"text": wording.DASH, "tip": "not measured yet"})
                 continue
             low, high = (wording.points(end, 0) for end in (share.low, share.high))
             text = f"{wording.points(share.accuracy, 0)}\n{low}{wording.DASH}{high}"
-            interval = wording.interval(share.low, share.high)
-            tip = f"{group} · {'unedited' if layer is None else wording.place(curve.unit, layer)}\n"
-            tip += f"{share.right} of {share.n} right: {wording.percent(share.accuracy)} {interval}"
-            rows.append(row | {"value": share.accuracy, "text": text, "tip": tip} | edits.get(layer, {}))
-    frame = pd.DataFrame(rows, columns=["x", "y", "value", "text", "tip", "marked", "model", "task", "edit"])
-    colours = (theme.SHARE, theme.GAIN)
-    axis = wording.axis_name(curve.unit, curve.factor)
-    return plots.heat(frame, axis, "", full=1.25, colours=colours, height=40)
+            tip = f"{group} · {wording.place(curve.unit, cell.layer) if cell else 'unedited'}\n"
+            tip += f"{share.right} of {share.n} right: {wording.percent(share.accuracy)}"
+            tip += f" {wording.interval(share.low, share.high)}"
+            rows.append(
+                row | {"value": share.accuracy, "text": text, "tip": tip} | (named(curve, cell) if cell else {})
+            )
+    frame, axis = pd.DataFrame(rows, columns=HEAT), wording.axis_name(curve.unit, curve.factor)
+    return plots.heat(frame, axis, "", full=1.25, colours=(theme.SHARE, theme.GAIN), height=40)
 
 
 def legend(view: View, level: float) -> tuple[Series, ...]:
     """The series of a view, and what else is drawn."""
     several = len(view.labels) > 1 or view.factor is None
     series = [Series(label, index) for index, label in enumerate(view.labels)] if several else []
-    stopped = view.stopped
     colour = theme.SOFT if several else theme.tone(0)
-    call, kind = ("exceeds the effect", "confidence sequence") if stopped else ("critical", "interval")
+    unedited, kind = ("unedited, same items", "confidence sequence") if view.stopped else ("unedited", "interval")
     return (
         *series,
-        Series(f"unedited{', same items' if stopped else ''}", colour=colour, dashed=True),
-        Series(f"{call}, numbered", colour=colour),
+        Series(unedited, colour=colour, dashed=True),
+        Series(f"{wording.call(view.stopped)}, numbered", colour=colour),
         Series(f"{100 * level:g}{wording.SPACE}% {kind}", colour=colour, area=True),
     )

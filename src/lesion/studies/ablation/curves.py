@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING
 from lesion.edits.edit import Unit
 
 if TYPE_CHECKING:
-    from lesion.studies.ablation.result import AblationSummary, Cell, ModelResult, Scores, TaskResult
+    from lesion.studies.ablation.result import Cell, ModelResult, Scores, TaskResult
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One model on one task under one unit and factor.
+    """One model on one task under one unit and factor, by layer.
 
     Attributes:
         label: its name in a legend.
-        result: of this model and task, with the baseline.
-        cells: by layer, ascending.
         missing: layers that the study will have, or another task of the model has, and this curve has not.
     """
 
@@ -54,19 +52,24 @@ class Curve:
 
     @property
     def finished(self) -> bool:
-        """Whether no more is evaluated of its cells because all is decided or no item is left."""
+        """Whether nothing more is evaluated, because all is decided or no item is left."""
         return self.result.stopping is None or self.result.stopping.finished
 
     @property
-    def fewest(self) -> int:
-        """The items of the cell that has the fewest."""
-        return min((cell.items for cell in self.cells), default=self.items)
+    def counts(self) -> tuple[int, int, int | None]:
+        """The items of the cell that has the fewest, `items` and `drawn`: what `wording.of_drawn` writes."""
+        return min((cell.items for cell in self.cells), default=self.items), self.items, self.drawn
 
     @property
     def marked(self) -> list[Cell]:
         """Its marked cells, the largest drop first."""
         cells = (cell for cell in self.cells if cell.marked)
         return sorted(cells, key=lambda cell: (-(cell.drop.value or 0.0), cell.layer))
+
+    @property
+    def layers(self) -> set[int]:
+        """The layers that it has or will have."""
+        return {*self.missing, *(cell.layer for cell in self.cells)}
 
     def at(self, layer: int) -> Cell | None:
         """The cell of a layer, where there is one."""
@@ -83,7 +86,6 @@ class View:
 
     Attributes:
         slug: the name of its files.
-        panels: task → its curves, in the same order in every panel; absent ones are left out.
         labels: of the curves, in the order of their colours.
         layers: of all curves, the missing ones too, ascending.
     """
@@ -94,6 +96,14 @@ class View:
     panels: dict[str, tuple[Curve, ...]]
     labels: tuple[str, ...]
     layers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, shown: Sequence[Curve], unit: Unit, factor: float | None, slug: str) -> View:
+        """Curves as one view."""
+        tasks = dict.fromkeys(curve.task for curve in shown)
+        panels = {task: tuple(curve for curve in shown if curve.task == task) for task in tasks}
+        labels = tuple(dict.fromkeys(curve.label for curve in shown))
+        return cls(unit, factor, slug, panels, labels, tuple(sorted(set().union(*(curve.layers for curve in shown)))))
 
     @property
     def curves(self) -> tuple[Curve, ...]:
@@ -106,66 +116,37 @@ class View:
         return any(curve.stopped for curve in self.curves)
 
 
-def curves(summary: AblationSummary) -> tuple[Curve, ...]:
-    """Every curve of a summary, in its order: model, task, unit, factor."""
-    return tuple(curve for model in summary.models for curve in _of_model(model))
-
-
-def _of_model(model: ModelResult) -> list[Curve]:
+def of_model(model: ModelResult) -> list[Curve]:
+    """The curves of one model, by task, unit and factor."""
     layers: dict[tuple[Unit, float], set[int]] = {}
+    planned = {layer for result in model.tasks for layer in result.planned}
     for result in model.tasks:
         for cell in result.cells:
-            layers.setdefault((cell.unit, cell.factor), set()).add(cell.layer)
-    planned = {layer for result in model.tasks for layer in result.planned}
+            layers.setdefault((cell.unit, cell.factor), set(planned)).add(cell.layer)
     return [
-        Curve(
-            label=model.model,
-            model=model.model,
-            result=result,
-            unit=unit,
-            factor=factor,
-            cells=cells,
-            missing=tuple(sorted((expected | planned) - {cell.layer for cell in cells})),
-        )
+        Curve(model.model, model.model, result, unit, factor, cells, missing)
         for result in model.tasks
         for (unit, factor), expected in layers.items()
         for cells in [result.of(unit, factor)]
+        for missing in [tuple(sorted(expected - {cell.layer for cell in cells}))]
     ]
 
 
-def views(summary: AblationSummary) -> tuple[View, ...]:
-    """One view per unit and factor; one model with several factors has one per unit, with a curve per factor."""
-    every = summary.curves
-    several_models = len({curve.model for curve in every}) > 1
+def views(every: Sequence[Curve]) -> tuple[View, ...]:
+    """A view per unit and factor; one model with several factors has one per unit, with a curve per factor."""
+    one_model = len({curve.model for curve in every}) < 2
     drawn: list[View] = []
     for unit in dict.fromkeys(curve.unit for curve in every):
-        of_unit = [curve for curve in every if curve.unit == unit]
-        factors = list(dict.fromkeys(curve.factor for curve in of_unit))
-        if len(factors) > 1 and not several_models:
-            labelled = [replace(curve, label=f"factor {curve.factor:g}") for curve in of_unit]
-            drawn.append(view(labelled, unit, None, unit))
-        else:
-            drawn += [
-                view([curve for curve in of_unit if curve.factor == factor], unit, factor, f"{unit}-{factor:g}")
-                for factor in factors
-            ]
+        own = [curve for curve in every if curve.unit == unit]
+        factors = list(dict.fromkeys(curve.factor for curve in own))
+        if len(factors) > 1 and one_model:
+            labelled = [replace(curve, label=f"factor {curve.factor:g}") for curve in own]
+            drawn.append(View.of(labelled, unit, None, unit))
+            continue
+        for factor in factors:
+            shown = [curve for curve in own if curve.factor == factor]
+            drawn.append(View.of(shown, unit, factor, f"{unit}-{factor:g}"))
     return tuple(drawn)
-
-
-def view(shown: Sequence[Curve], unit: Unit, factor: float | None, slug: str) -> View:
-    """Curves as one view."""
-    layers = {layer for curve in shown for layer in (*curve.missing, *(cell.layer for cell in curve.cells))}
-    return View(
-        unit=unit,
-        factor=factor,
-        slug=slug,
-        panels={
-            task: tuple(curve for curve in shown if curve.task == task)
-            for task in dict.fromkeys(curve.task for curve in shown)
-        },
-        labels=tuple(dict.fromkeys(curve.label for curve in shown)),
-        layers=tuple(sorted(layers)),
-    )
 
 
 def full_drop(shown: Iterable[Curve]) -> float:

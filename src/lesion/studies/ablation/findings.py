@@ -9,7 +9,10 @@ from lesion.report import wording
 from lesion.report.finding import Finding
 from lesion.report.wording import STOPPING_SHARE
 from lesion.studies.ablation.curves import Curve, View
-from lesion.studies.ablation.result import AblationSummary, Cell, Scores
+from lesion.studies.ablation.result import AblationSummary, Cell, Scores, Sensitivity
+
+Needed = dict[int, frozenset[str]]
+"""Layer → the tasks it is marked for: critical, or where evaluation stopped, exceeding the effect."""
 
 
 def shared(views: Sequence[View]) -> list[Finding]:
@@ -25,54 +28,77 @@ def by_model(views: Sequence[View]) -> list[Finding]:
 def stopped(summary: AblationSummary) -> list[str]:
     """How much was saved on each model and task, a sentence each; none for a full table."""
     sentences = []
-    for model in summary.models:
-        for result in model.tasks:
-            if result.stopping is None:
-                continue
-            exceeding = result.decided("exceeds")
-            counts = wording.listed(
-                [
-                    f"{exceeding} {wording.called(True, exceeding)}",
-                    f"{result.decided('not')} not",
-                    f"{result.decided('open')} open",
-                ]
-            )
-            full = 1 + len(result.cells)
-            sentences.append(
-                f"{model.model} on {result.task}: {result.answers:,} of {full * result.stopping.items:,} answers, that"
-                f" is {result.answers / result.stopping.items:.1f} evaluations of the unedited model instead of"
-                f" {full:.1f}; of its cells {counts}."
-            )
+    for model, result in summary.results:
+        if result.stopping is None:
+            continue
+        exceeding, spared, undecided = (
+            sum(cell.decided == decision for cell in result.cells) for decision in ("exceeds", "not", "open")
+        )
+        counts = [f"{exceeding} {wording.called(True, exceeding)}", f"{spared} not", f"{undecided} open"]
+        full, drawn = 1 + len(result.cells), result.stopping.items
+        sentences.append(
+            f"{model} on {result.task}: {result.answers:,} of {full * drawn:,} answers, that is"
+            f" {result.answers / drawn:.1f} evaluations of the unedited model instead of {full:.1f}; of its cells"
+            f" {wording.listed(counts)}."
+        )
     return sentences
 
 
 def decided(summary: AblationSummary) -> list[str]:
     """What the decisions and the numbers beside them say, and what not, a sentence each; none for a full table."""
-    results = [result for model in summary.models for result in model.tasks if result.stopping]
-    drawn = sorted({result.stopping.items for result in results if result.stopping})
-    if not drawn:
+    results = [(result, result.stopping) for _, result in summary.results if result.stopping]
+    if not results:
         return []
-    these = f"these {wording.listed([f'{n:,}' for n in drawn], 'or')} items"
-    sentences = [
-        f"Exceeds the effect: the drop does, in {these} and beyond them. Whether the place is critical is another"
-        " question, which only a full table answers.",
-        f"Not: over {these} the drop does not exceed the effect, and that says nothing beyond them;"
-        " the interval beside it is about all such items, of which these were drawn.",
-    ]
+    drawn = [f"{n:,}" for n in sorted({stopping.items for _, stopping in results})]
+    these = f"these {wording.listed(drawn, 'or')} items"
     beyond = sum(
-        cell.decided == "not" and cell.drop.high is not None and cell.drop.high > result.stopping.effect
-        for result in results
-        if result.stopping
+        cell.decided == "not" and cell.drop.high is not None and cell.drop.high > stopping.effect
+        for result, stopping in results
         for cell in result.cells
     )
-    if beyond:
+    at = f"At {wording.counted(beyond, 'cell')} that {'is' if beyond == 1 else 'are'} not"
+    return [
+        f"Exceeds the effect: the drop does, in {these} and beyond them; whether the place is critical, only a full"
+        " table answers.",
+        f"Not: over {these} the drop does not exceed the effect, and that says nothing beyond them;"
+        " the interval beside it is about all such items, of which these were drawn.",
+        *([f"{at}, the interval's upper end exceeds the effect: among all such items the drop may."] if beyond else []),
+        "A drop tends to overshoot when asking stops because of it: for the size of an effect, run the full table.",
+    ]
+
+
+def sensitivity(summary: AblationSummary) -> list[str]:
+    """How large a loss a full table can find, and which families agree at some shares only."""
+    every = [(model, result.task, reach) for model, result in summary.results for reach in result.sensitivity]
+    sentences = []
+    if losses := sorted(reach.smallest_loss for _, _, reach in every if reach.smallest_loss is not None):
+        low, high = (wording.points(loss, 0) for loss in (losses[0], losses[-1]))
         sentences.append(
-            f"At {wording.counted(beyond, 'cell')} that {'is' if beyond == 1 else 'are'} not, the interval's upper end"
-            " exceeds the effect: among all such items the drop may be larger than it."
+            f"The smallest loss that is called critical with {wording.percent(every[0][2].power, 0)} power is"
+            f" {low if low == high else f'{low} to {high}'}{wording.SPACE}% of the baseline's accuracy, for a cut that"
+            " repairs no item and has to pass the first step of Holm's correction."
         )
-    sentences.append(
-        "A drop tends to overshoot when asking stops because of it: for the size of an effect, run the full table."
-    )
+    by_cut: dict[tuple[str, str, float], dict[str, Sensitivity]] = {}
+    for model, task, reach in every:
+        by_cut.setdefault((task, reach.unit, reach.factor), {})[model] = reach
+    for family in summary.invariance.families if summary.invariance else ():
+        for (task, unit, factor), models in by_cut.items():
+            members = [models[member.model] for member in family.finished if member.model in models]
+            if len(members) < 2:
+                continue
+            at_shares = zip(*(member.shares for member in members), strict=True)
+            by_share = [(at[0].share, {each.critical for each in at}) for at in at_shares]
+            equal, unequal = (
+                [wording.points(share, 0) for share, sets in by_share if (len(sets) == 1) is same]
+                for same in (True, False)
+            )
+            if equal and unequal:
+                where = f" ({wording.axis_name(unit, factor)})" if (unit, factor) != ("block", 0.0) else ""
+                sentences.append(
+                    f"{family.family}, {task}{where}: all {len(members)} models have the same critical blocks when the"
+                    f" share that must be lost is {wording.listed(equal, 'or')}{wording.SPACE}%, and not when it is"
+                    f" {wording.listed(unequal, 'or')}{wording.SPACE}%."
+                )
     return sentences
 
 
@@ -89,47 +115,56 @@ def _places(unit: str, layers: Sequence[int]) -> str:
     return f"{prefix}{blocks}{wording.SPACE}{wording.layer_runs(layers, last=' and')}"
 
 
+def _capital(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
+
+
 def _model(view: View, label: str) -> Finding | None:
     curves = [curve for curve in view.curves if curve.label == label and curve.cells]
     if not curves:
         return None
     subject, factor = curves[0].model, curves[0].factor
     if factor != 0:
-        subject += f", {_unit(view)} scaled by {factor:g}"
+        subject += f", {wording.UNIT_NAMES[view.unit]} scaled by {factor:g}"
     elif view.unit != "block" or view.factor is None:
-        subject += f", {_unit(view)} switched off"
-    rare = _selective(curves)
-    sentences = tuple(_task(curve, [layer for layer in rare if curve.task in rare[layer]]) for curve in curves)
-    headline = _by_tasks(_needed([curves], all), curves, "") if len(curves) > 1 else []
-    return Finding(subject, tuple(headline), sentences)
+        subject += f", {wording.UNIT_NAMES[view.unit]} switched off"
+    needed = _needed(curves, all)
+    tasks = {curve.task for curve in curves}
+    selective = {layer: own for layer, own in needed.items() if own != tasks}
+    sentences = [_task(curve, {layer for layer, own in selective.items() if curve.task in own}) for curve in curves]
+    return Finding(subject, tuple(_by_tasks(needed, curves) if len(curves) > 1 else ()), tuple(sentences))
 
 
-def _unit(view: View) -> str:
-    return wording.UNIT_NAMES[view.unit]
-
-
-def _task(curve: Curve, selective: Sequence[int]) -> str:
+def _task(curve: Curve, selective: set[int]) -> str:
     """One task's sentence. Its example is the largest drop, if possible where other tasks lose nothing."""
     if curve.result.baseline.accuracy.value == 0:
         n = wording.counted(curve.items, "item")
         return f"{curve.task} was never answered rightly ({n}), so no cut can show a loss."
     cells = curve.marked
+    undecided = [cell.layer for cell in curve.cells if cell.decided == "open"]
+    open_ = ""
+    if undecided:
+        verb = f"{'is' if len(undecided) == 1 else 'are'} {'left' if curve.finished else 'still'}"
+        open_ = f" {_capital(_places(curve.unit, undecided))} {verb} open."
     if not cells:
         whole = "" if not curve.missing and curve.finished else " so far"
         largest = max(curve.cells, key=lambda cell: cell.drop.value or 0.0)
+        count = wording.asked(largest.items, largest.decided, curve.drawn)
         return (
             f"No {wording.UNIT_NAMES[curve.unit]} {wording.called(curve.stopped)} for {curve.task}{whole}; the largest"
             f" drop is {wording.points(largest.drop.value)} points"
-            f" {wording.interval(largest.drop.low, largest.drop.high)}{_stopped_after(curve, largest)} at"
-            f" {wording.place('block', largest.layer)}.{_open(curve)}"
+            f" {wording.interval(largest.drop.low, largest.drop.high)}{f' ({count})' if count else ''} at"
+            f" {wording.place('block', largest.layer)}.{open_}"
         )
     worst = next((cell for cell in cells if cell.layer in selective), cells[0])
-    verb = wording.called(curve.stopped, len(cells))
-    places = marked_places(curve)
+    items = ""
+    if curve.drawn is not None:
+        every = worst.items == curve.drawn
+        items = f" on {'all' if every else 'the'} {wording.counted(worst.items, 'item')}{'' if every else ' asked'}"
     sentence = (
-        f"{places[0].upper()}{places[1:]} {verb} for {curve.task}: without "
+        f"{_capital(marked_places(curve))} {wording.called(curve.stopped, len(cells))} for {curve.task}: without "
         f"{'it' if len(cells) == 1 else wording.place('block', worst.layer)} accuracy falls from "
-        f"{_share(curve.baseline_of(worst))} to {_share(worst)}{_on(curve, worst)}"
+        f"{_accuracy(curve.baseline_of(worst))} to {_accuracy(worst)}{items}"
     )
     wrong = 1 - (worst.accuracy.value or 0.0)
     if wrong > 0 and worst.truncated >= STOPPING_SHARE * wrong:
@@ -137,100 +172,49 @@ def _task(curve: Curve, selective: Sequence[int]) -> str:
             f" (there {wording.percent(worst.truncated, 0)} of the answers {wording.unended(worst.looped)}: "
             "part of the loss may be one of stopping)"
         )
-    return f"{sentence}.{_open(curve)}"
+    return f"{sentence}.{open_}"
 
 
-def _share(of: Scores) -> str:
-    accuracy = of.accuracy
+def _accuracy(scores: Scores | Cell) -> str:
+    accuracy = scores.accuracy
     return f"{wording.percent(accuracy.value)} {wording.interval(accuracy.low, accuracy.high)}".rstrip()
 
 
-def _on(curve: Curve, cell: Cell) -> str:
-    """` on the 24 items asked` where evaluation stopped, ` on all 30 items` where none was left, else nothing."""
-    if curve.drawn is None:
-        return ""
-    every = cell.items == curve.drawn
-    return f" on {'all' if every else 'the'} {wording.counted(cell.items, 'item')}{'' if every else ' asked'}"
-
-
-def _stopped_after(curve: Curve, cell: Cell) -> str:
-    """` (n = 24, stopped)` where evaluation stopped, else nothing."""
-    stopped = wording.asked(cell.items, cell.decided, curve.drawn)
-    return f" ({stopped})" if stopped else ""
-
-
-def _open(curve: Curve) -> str:
-    """A sentence on the places that are not decided, or nothing."""
-    undecided = [cell.layer for cell in curve.cells if cell.decided == "open"]
-    if not undecided:
-        return ""
-    places, verb = _places(curve.unit, undecided), "is" if len(undecided) == 1 else "are"
-    return f" {places[0].upper()}{places[1:]} {verb} {'left' if curve.finished else 'still'} open."
-
-
-Needed = dict[int, frozenset[str]]
-"""Layer → the tasks it is marked for: critical, or where evaluation stopped, exceeding the effect."""
-
-
-def _needed(models: Sequence[Sequence[Curve]], quantifier: Callable[[Iterable[bool]], bool]) -> Needed:
+def _needed(curves: Sequence[Curve], quantifier: Callable[[Iterable[bool]], bool]) -> Needed:
     """Layers marked for at least one task, with those tasks, in all (or any) of the models.
 
     Only layers that were measured, and not left open, on every task of every model count: of others it is not known.
     """
-    every = [curve for of_model in models for curve in of_model]
-    known = [{cell.layer for cell in curve.cells if cell.decided != "open"} for curve in every]
-    measured = set.intersection(*known) if known else set()
-    tasks = dict.fromkeys(curve.task for curve in every)
-    needed: Needed = {}
-    for layer in sorted(measured):
-        of_layer = frozenset(
-            task
-            for task in tasks
-            if quantifier(
-                any(cell.marked and cell.layer == layer for cell in curve.cells)
-                for curve in every
-                if curve.task == task
-            )
+    known = [{cell.layer for cell in curve.cells if cell.decided != "open"} for curve in curves]
+    marked = [(curve.task, {cell.layer for cell in curve.cells if cell.marked}) for curve in curves]
+    needed = {
+        layer: frozenset(
+            task for task, _ in marked if quantifier(layer in layers for other, layers in marked if other == task)
         )
-        if of_layer:
-            needed[layer] = of_layer
-    return needed
-
-
-def _selective(of_model: Sequence[Curve]) -> Needed:
-    """Layers marked for some task of a model and not for another."""
-    return {
-        layer: tasks
-        for layer, tasks in _needed([of_model], all).items()
-        if len(tasks) < len({curve.task for curve in of_model})
+        for layer in sorted(set.intersection(*known) if known else ())
     }
+    return {layer: tasks for layer, tasks in needed.items() if tasks}
 
 
-def _by_tasks(needed: Needed, curves: Sequence[Curve], prefix: str, elsewhere: Needed | None = None) -> list[str]:
+def _by_tasks(needed: Needed, curves: Sequence[Curve], prefix: str = "", elsewhere: Needed | None = None) -> list[str]:
     """Sentences like `Block 3 is critical for a and b, not for c.`, the most selective places first.
 
-    Args:
-        needed: what the layers are marked for.
-        curves: of every task.
-        prefix: what the sentence begins with.
-        elsewhere: for several models, what the layers are marked for in any of them.
+    `elsewhere` is, for several models, what the layers are marked for in any of them.
     """
     every = list(dict.fromkeys(curve.task for curve in curves))
-    unit = curves[0].unit
     together: dict[tuple[frozenset[str], frozenset[str]], list[int]] = {}
     for layer, tasks in needed.items():
         spared = frozenset(every) - (elsewhere or needed).get(layer, frozenset())
         together.setdefault((tasks, spared), []).append(layer)
     sentences = []
     for (tasks, spared), layers in sorted(together.items(), key=lambda pair: (len(pair[0][0]), pair[1])):
-        places = _places(unit, layers)
         verb = wording.called(any(curve.stopped for curve in curves), len(layers))
         names = "every task" if len(tasks) == len(every) > 1 else wording.listed([t for t in every if t in tasks])
-        sentence = f"{prefix}{places} {verb} for {names}"
+        sentence = f"{prefix}{_places(curves[0].unit, layers)} {verb} for {names}"
         if spared:
             none = ", and in none of them for " if prefix else ", not for "
             sentence += none + wording.listed([task for task in every if task in spared], "or")
-        sentences.append(f"{sentence[0].upper()}{sentence[1:]}.")
+        sentences.append(f"{_capital(sentence)}.")
     return sentences
 
 
@@ -239,28 +223,22 @@ def _shared(view: View) -> list[str]:
 
     Models of different depth are told apart: the same number is another place in a model of another depth.
     """
-    models = [[curve for curve in view.curves if curve.label == label] for label in view.labels]
-    depths = [max(len(curve.cells) + len(curve.missing) for curve in model) for model in models]
-    return [
-        sentence
-        for depth in dict.fromkeys(depths)
-        for sentence in _shared_by(
-            [model for model, own in zip(models, depths, strict=True) if own == depth],
-            f" of {depth} blocks" if len(set(depths)) > 1 else "",
-            view,
-        )
-    ]
-
-
-def _shared_by(models: Sequence[Sequence[Curve]], depth: str, view: View) -> list[str]:
-    if len(models) < 2:
-        return []
-    curves = [curve for model in models for curve in model]
-    named = f"all {len(models)} models{depth}"
-    sentences = _by_tasks(_needed(models, all), curves, f"In {named} ", _needed(models, any))
-    cells = [cell for curve in curves for cell in curve.cells]
-    if not sentences and any(cell.marked for cell in cells) and all(cell.decided != "open" for cell in cells):
-        sentences = [f"No {_unit(view)} {wording.called(view.stopped)} for the same task in {named}."]
+    by_depth: dict[int, list[list[Curve]]] = {}
+    for label in view.labels:
+        model = [curve for curve in view.curves if curve.label == label]
+        by_depth.setdefault(max(len(curve.layers) for curve in model), []).append(model)
+    sentences = []
+    for depth, models in by_depth.items():
+        if len(models) < 2:
+            continue
+        curves = [curve for model in models for curve in model]
+        named = f"all {len(models)} models{f' of {depth} blocks' if len(by_depth) > 1 else ''}"
+        of_depth = _by_tasks(_needed(curves, all), curves, f"In {named} ", _needed(curves, any))
+        cells = [cell for curve in curves for cell in curve.cells]
+        if not of_depth and any(cell.marked for cell in cells) and all(cell.decided != "open" for cell in cells):
+            what = wording.UNIT_NAMES[view.unit]
+            of_depth = [f"No {what} {wording.called(view.stopped)} for the same task in {named}."]
+        sentences += of_depth
     return sentences
 
 
@@ -278,25 +256,22 @@ def missing(
     """
     curves = [curve for view in views for curve in view.curves]
     measured = {(curve.model, curve.task) for curve in curves}
-    gaps = {
-        f"{model} on {task}: no cut measured in full yet.": None
-        for model, task in planned
-        if (model, task) not in measured
-    }
+    gaps = [
+        f"{model} on {task}: no cut measured in full yet." for model, task in planned if (model, task) not in measured
+    ]
     for curve in curves:
         where = f"{curve.model} on {curve.task}"
         if curve.stopped:
             if not curve.finished:
-                gaps[f"{where}: not all is decided after {curve.items:,} of {curve.drawn:,} items."] = None
+                gaps.append(f"{where}: not all is decided after {curve.items:,} of {curve.drawn:,} items.")
             continue
         how = "" if curve.factor == 0 else f", factor {curve.factor:g}"
         if curve.missing:
-            gaps[f"{where}: {_places(curve.unit, curve.missing)}{how} not measured yet."] = None
-        edits = {str(BASELINE): "the unedited model"} | {
-            cell.edit: _places(curve.unit, [cell.layer]) + how for cell in curve.cells
-        }
+            gaps.append(f"{where}: {_places(curve.unit, curve.missing)}{how} not measured yet.")
+        edits = {str(BASELINE): "the unedited model"}
+        edits |= {cell.edit: _places(curve.unit, [cell.layer]) + how for cell in curve.cells}
         for edit, place in edits.items():
             n = answered.get((curve.model, curve.task, edit), curve.items if not answered else 0)
             if 0 < n < curve.items:
-                gaps[f"{where}: {place} with {n} of {wording.counted(curve.items, 'item')} so far."] = None
-    return list(gaps)
+                gaps.append(f"{where}: {place} with {n} of {wording.counted(curve.items, 'item')} so far.")
+    return list(dict.fromkeys(gaps))

@@ -15,6 +15,7 @@ from lesion.studies.ablation.curves import Curve
 
 MOST_GROUPS = 24
 """More groups than this are labels of items rather than groups of them: no table is made."""
+CELL = ["model_name", "task", "edit"]
 
 
 @dataclass(frozen=True)
@@ -52,32 +53,25 @@ def breakdowns(
     if answers.empty or items.empty or "group" not in items:
         return ()
     known = items.assign(group=items["group"].fillna("").astype(str)).drop_duplicates(["task", "item"])
-    counts = known[known["group"] != ""].groupby("task")["group"].nunique()
-    grouped = {str(task) for task, count in counts.items() if 2 <= count <= MOST_GROUPS}
-    if not grouped:
-        return ()
-    key = ["model_name", "task", "edit", "item"]
-    verdicts = answers.loc[answers["task"].isin(grouped), [*key, "correct"]].drop_duplicates(key)
-    merged = verdicts.merge(known[["task", "item", "group"]], on=["task", "item"], how="inner")
-    right: Counter[tuple[str, ...]] = Counter()
-    counted: Counter[tuple[str, ...]] = Counter()
-    columns = [merged[name] for name in ("model_name", "task", "edit", "group", "correct")]
-    for *cell, correct in zip(*columns, strict=True):
-        right[tuple(cell)] += bool(correct)
-        counted[tuple(cell)] += 1
+    known = known.loc[known["group"] != "", ["task", "item", "group"]]
+    groups = {task: sorted(set(labels), key=natural) for task, labels in known.groupby("task")["group"]}
+    verdicts = answers[[*CELL, "item", "correct"]].drop_duplicates([*CELL, "item"]).merge(known, on=["task", "item"])
+    counts = verdicts.astype({"correct": bool}).groupby([*CELL, "group"])["correct"].agg(["sum", "count"])
+    counted = {cell: (int(right), int(n)) for cell, right, n in counts.itertuples()}
     of_curves = []
     for curve in curves:
-        if curve.task not in grouped or curve.stopped:
+        labels = groups.get(curve.task, [])
+        if curve.stopped or not 2 <= len(labels) <= MOST_GROUPS:
             continue
-        groups = sorted(set(known.loc[known["task"] == curve.task, "group"]) - {""}, key=natural)
         edits: dict[int | None, str] = {None: str(BASELINE)} | {cell.layer: cell.edit for cell in curve.cells}
         shares = {
-            (group, layer): _share(right[place], n, level)
-            for group in groups
+            (label, layer): Share(right, n, right / n, *wilson(right, n, level))
+            for label in labels
             for layer, edit in edits.items()
-            if (n := counted[place := (curve.model, curve.task, edit, group)])
+            if (cell := (curve.model, curve.task, edit, label)) in counted
+            for right, n in [counted[cell]]
         }
-        sizes = {group: shares[group, None].n for group in groups if (group, None) in shares}
+        sizes = {label: shares[label, None].n for label in labels if (label, None) in shares}
         if sizes:
             of_curves.append(Breakdown(curve, sizes, shares))
     return tuple(of_curves)
@@ -85,14 +79,8 @@ def breakdowns(
 
 def answered(answers: pd.DataFrame) -> dict[tuple[str, str, str], int]:
     """(model, task, edit) → number of items answered."""
-    cell = ["model_name", "task", "edit"]
-    each = answers.drop_duplicates([*cell, "item"])
-    return dict(Counter(zip(*(each[name].astype(str) for name in cell), strict=True)))
-
-
-def _share(right: int, n: int, level: float) -> Share:
-    low, high = wilson(right, n, level)
-    return Share(right, n, right / n, low, high)
+    each = answers.drop_duplicates([*CELL, "item"])
+    return dict(Counter(zip(*(each[name].astype(str) for name in CELL), strict=True)))
 
 
 def natural(label: str) -> list[tuple[int, int, str]]:

@@ -1,13 +1,12 @@
 """Reach: a warning, while there is still something to ask, where no place can be critical whatever is cut.
 
-An engine answers all edits of a prompt together, so the baseline is complete only when nearly all has been asked. So
-the warning comes as soon as the accuracy so far makes it likely, and at the latest when the baseline is complete;
-where there are too few items for any accuracy, it comes before anything is asked.
+An engine answers all edits of a prompt together, so the baseline is complete only when nearly everything is. The
+warning therefore comes as soon as the accuracy so far makes it likely, at the latest with the complete baseline, and
+before anything is asked where there are too few items for any accuracy.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from lesion.core.row import Row
@@ -15,24 +14,34 @@ from lesion.core.store import Store
 from lesion.edits.edit import BASELINE, Scale
 from lesion.statistics.critical import fewest_right, out_of_reach
 from lesion.statistics.paired import wilson
+from lesion.studies.ablation.sweep import by_kind
 
-EARLY = 30
-"""Items of the baseline from which on a warning may come before all are answered."""
-SURE = 0.95
-"""Level of the interval of the accuracy so far that has to be too low as a whole."""
+EARLY = 30  # items of the baseline from which on a warning may come before all are answered
+SURE = 0.95  # level of the interval of the accuracy so far that has to be too low as a whole
 
 
-class Reach:
-    """A keeper of answers (`asking.Keeper`) that warns once for each task whose baseline has too few right answers.
+class Relay:
+    """A keeper of answers (`core.inference.Keeper`) that writes to a store and passes on what it wrote."""
 
-    What the store has of the baseline is looked at first, so that a study that goes on warns before it asks.
+    def __init__(self, store: Store, heard: Callable[[Sequence[Row]], None]) -> None:
+        self._store, self._heard = store, heard
 
-    Args:
-        store: where answers are kept.
-        model: its name.
-        items: the ids of each task's items.
-        edits: the cells of every task.
-        warn: is given the sentence.
+    def keys(self) -> set[str]:
+        """The keys of all stored answers."""
+        return self._store.keys()
+
+    def write(self, rows: Iterable[Row]) -> int:
+        """Keep answers; how many of them were new."""
+        rows = list(rows)
+        new = self._store.write(rows)
+        self._heard(rows)
+        return new
+
+
+class Reach(Relay):
+    """A keeper of answers that warns once for each task whose baseline has too few right answers.
+
+    Stored answers are looked at first, so that a continued study warns before it asks.
     """
 
     def __init__(
@@ -43,57 +52,38 @@ class Reach:
         edits: Sequence[Scale],
         warn: Callable[[str], None],
     ) -> None:
-        self._store, self._model, self._warn = store, model, warn
+        super().__init__(store, lambda rows: self._look((row.edit, row.task, row.item, row.correct) for row in rows))
+        self._model, self._warn = model, warn
         self._items = {task: set(ids) for task, ids in items.items()}
-        self._tests = max(Counter((edit.unit, edit.factor) for edit in edits).values(), default=0)
+        self._tests = max(map(len, by_kind(edits)), default=0)
         self._right: dict[str, dict[str, bool]] = {task: {} for task in items}
-        there = store.answers(model=model)
-        there = there[there["edit"] == str(BASELINE)]
-        self._look(zip(there["task"], there["item"], there["correct"], strict=True))
+        stored = store.answers(model=model)
+        self._look(zip(*(stored[column] for column in ("edit", "task", "item", "correct")), strict=True))
 
-    def keys(self) -> set[str]:
-        """The keys of all answers that there are."""
-        return self._store.keys()
-
-    def write(self, rows: Iterable[Row]) -> int:
-        """Keep answers; how many of them were new."""
-        rows = list(rows)
-        new = self._store.write(rows)
-        self._look((row.task, row.item, row.correct) for row in rows if row.edit == str(BASELINE))
-        return new
-
-    def _look(self, verdicts: Iterable[tuple[str, str, bool]]) -> None:
-        """Take in verdicts on the baseline, and warn where one is complete now."""
-        for task, item, correct in verdicts:
-            if item in self._items.get(task, ()):
+    def _look(self, verdicts: Iterable[tuple[str, str, str, bool]]) -> None:
+        """Take in verdicts (edit, task, item, correct), and warn where the baseline has too few."""
+        for edit, task, item, correct in verdicts:
+            if edit == str(BASELINE) and item in self._items.get(task, ()):
                 self._right[task][item] = bool(correct)
-        for task in [task for task in self._items if self._tests]:
-            items, known, right = len(self._items[task]), len(self._right[task]), sum(self._right[task].values())
-            if known < items < fewest_right(self._tests):
-                warning: str | None = self._too_few(task, items)
-            elif not known:
-                continue
-            elif known == items:
-                warning = out_of_reach(self._model, task, right, items, self._tests)
-                del self._items[task]
-            else:
-                warning = self._likely(task, right, known, items)
+        for task, ids in list(self._items.items()) if self._tests else ():
+            known, right = len(self._right[task]), sum(self._right[task].values())
+            warning = self._warning(task, right, known, len(ids))
             if warning is not None:
-                self._items.pop(task, None)
                 self._warn(warning)
+            if warning is not None or known == len(ids):
+                del self._items[task]
 
-    def _too_few(self, task: str, items: int) -> str:
-        """A warning where even a model that is always right has too few items."""
+    def _warning(self, task: str, right: int, known: int, items: int) -> str | None:
+        """A warning where `right` of `known` answers leave too few right ones among all items; else None."""
         needed = fewest_right(self._tests)
-        return (
-            f"{self._model}, {task}: nothing can be critical here. There are {items} items, and {needed} right answers"
-            f" are needed for an edit that leaves none right to be critical ({self._tests} layers are tested). Give"
-            " more with --items."
-        )
-
-    def _likely(self, task: str, right: int, known: int, items: int) -> str | None:
-        """A warning where the accuracy so far, with its interval, leaves too few right answers among all items."""
-        needed = fewest_right(self._tests)
+        if known < items < needed:
+            return (
+                f"{self._model}, {task}: nothing can be critical here. There are {items} items, and {needed} right"
+                f" answers are needed for an edit that leaves none right to be critical ({self._tests} layers are"
+                " tested). Give more with --items."
+            )
+        if known == items:
+            return out_of_reach(self._model, task, right, items, self._tests) if items else None
         if known < EARLY or items * wilson(right, known, SURE)[1] >= needed:
             return None
         return (

@@ -5,24 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from lesion.core.values import SUMMARY, Estimate, Number, Summary, Value, read_summary
+from lesion.core.values import Estimate, Number, Summary, Value, read_summary, summary_kind
 from lesion.edits.edit import SCALES, Unit
-from lesion.files import read_object
 from lesion.statistics.critical import rule
 from lesion.statistics.sequential import Decision
-from lesion.studies.ablation.curves import Curve, View, curves, views
+from lesion.studies.ablation.curves import Curve, View, of_model, views
 from lesion.studies.ablation.invariance.result import Invariance
 from lesion.studies.ablation.study import StopPlan, Study
 
 
 class Scores(Value):
-    """Accuracy over items, and how their answers ended, as shares in 0…1.
-
-    Attributes:
-        truncated: answers that hit the token limit or were ended in a loop; `looped`: the latter among them.
-        unparsed: answers in which none could be read.
-        nonfinite: answers that were broken off because logits were not finite.
-    """
+    """Accuracy over items, and how their answers ended: the shares that `core.rates.rates` gives."""
 
     items: int
     accuracy: Estimate
@@ -38,9 +31,9 @@ class Cell(Scores):
     Attributes:
         drop: baseline accuracy minus that under the edit, on the same items; p of "the edit changes nothing".
         p_critical: of "the edit takes at most half of the accuracy"; `p_critical_corrected`: by Holm over the layers.
-        critical: None where evaluation stopped: only a full table says it.
-        decided: where evaluation stopped, whether the drop exceeds the effect; None in a full table.
-        baseline: where evaluation stopped, the unedited model on the items of this cell; None in a full table.
+        critical: only of a full table.
+        decided: where evaluation stopped, whether the drop exceeds the effect.
+        baseline: where evaluation stopped, the unedited model on the items of this cell.
     """
 
     layer: int
@@ -72,15 +65,12 @@ class AtShare(Value):
 
 
 class Sensitivity(Value):
-    """What the rule can find under one unit and factor.
+    """What the rule can find under one unit and factor (`statistics.critical`).
 
     Attributes:
         tests: layers over which Holm's correction goes.
         right: items that the baseline has right.
-        fewest_right: how many of them are needed before anything can be critical.
-        smallest_loss: the smallest share of the baseline's accuracy whose loss is found with a chance of `power`; None
-            where nothing can be critical.
-        shares: what is critical at other shares than a half.
+        smallest_loss: a share of the baseline's accuracy; None where nothing can be critical.
     """
 
     unit: Unit
@@ -94,13 +84,7 @@ class Sensitivity(Value):
 
 
 class Stopped(Value):
-    """How a task was evaluated that stops a cell once it is decided.
-
-    Attributes:
-        effect, level: of `StopPlan`.
-        items: how many were drawn.
-        finished: whether no more is evaluated: everything is decided, or all items have been used.
-    """
+    """How a task was evaluated that stops a cell once it is decided: `items` were drawn; `finished`: none is left."""
 
     effect: float
     level: float
@@ -113,7 +97,6 @@ class Loss(Value):
 
     Attributes:
         lost: log-probability per token in nats; no value where some item has none under the edit.
-        lost_per_answer: likewise per solution.
         rank: 1 where most is lost, among the layers of one unit and factor.
         nonfinite: items without a number under the edit.
     """
@@ -154,9 +137,8 @@ class Screen(Value):
 
     Attributes:
         items: how many gold solutions were scored, under no edit and under each.
-        scored: all of that; `generated`: what was generated for the table.
+        generated: what was generated for the table.
         baseline: log-probability per token without an edit, in nats.
-        losses: per layer; agreement: per unit and factor, with the drops in the table.
     """
 
     items: int
@@ -196,10 +178,6 @@ class TaskResult(Value):
         chosen = (cell for cell in self.cells if (cell.unit, cell.factor) == (unit, factor))
         return tuple(sorted(chosen, key=lambda cell: cell.layer))
 
-    def decided(self, decision: Decision) -> int:
-        """How many cells were decided so."""
-        return sum(cell.decided == decision for cell in self.cells)
-
 
 class ModelResult(Value):
     """One model on all tasks of which its baseline is complete."""
@@ -214,7 +192,7 @@ class AblationSummary(Summary):
     Attributes:
         engine: what the answers were decoded with.
         approximate: what makes the numbers approximate, as sentences.
-        invariance: how far models of one family agree; None where there are none, or evaluation stopped.
+        invariance: None where no models are of one family, or evaluation stopped.
     """
 
     kind: Literal["layers"] = "layers"
@@ -233,17 +211,28 @@ class AblationSummary(Summary):
     @property
     def stopped(self) -> bool:
         """Whether cells were evaluated only until they were decided."""
-        return any(task.stopping for model in self.models for task in model.tasks)
+        return any(result.stopping for _, result in self.results)
+
+    @property
+    def results(self) -> list[tuple[str, TaskResult]]:
+        """Every model's name with each of its tasks."""
+        return [(model.model, result) for model in self.models for result in model.tasks]
 
     @property
     def curves(self) -> tuple[Curve, ...]:
         """Every model on every task under one unit and factor, in the order of the summary."""
-        return curves(self)
+        return tuple(curve for model in self.models for curve in of_model(model))
+
+    @property
+    def several(self) -> tuple[bool, bool]:
+        """Whether there are several models, and several units or factors."""
+        curves = self.curves
+        return len({curve.model for curve in curves}) > 1, len({(curve.unit, curve.factor) for curve in curves}) > 1
 
     @property
     def views(self) -> tuple[View, ...]:
         """What is drawn together."""
-        return views(self)
+        return views(self.curves)
 
 
 def read_layers(folder: Path) -> AblationSummary | None:
@@ -252,8 +241,7 @@ def read_layers(folder: Path) -> AblationSummary | None:
     Raises:
         LesionError: the file is damaged.
     """
-    path = Path(folder) / SUMMARY
-    if not path.is_file() or read_object(path).get("kind") != "layers":
+    if summary_kind(folder) != "layers":
         return None
     return read_summary(AblationSummary, folder, f"`lesion report {folder}` writes it anew")
 

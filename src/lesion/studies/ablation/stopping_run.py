@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from lesion.core.database import FILE
 from lesion.core.inference import Cell, ask
-from lesion.core.row import Row
 from lesion.core.store import Store
 from lesion.core.study_file import TaskChoice
 from lesion.engines.engine import Engine
 from lesion.errors import UsageError
 from lesion.models.load import Model
+from lesion.studies.ablation.reach import Relay
 from lesion.studies.ablation.stopping import Stopping, Verdicts
 from lesion.studies.ablation.study import StopPlan
 from lesion.tasks.task import Task
 
 
 def refuse_scored(tasks: Mapping[TaskChoice, Task]) -> None:
-    """A task whose answers are log-probabilities has no accuracy that could be decided on.
-
-    Raises:
-        UsageError: there is one.
-    """
+    """Raise `UsageError` where a task's answers are log-probabilities: it has no accuracy that could be decided on."""
     for choice, task in tasks.items():
         if task.kind == "score":
             raise UsageError(
@@ -35,15 +30,11 @@ def refuse_scored(tasks: Mapping[TaskChoice, Task]) -> None:
 
 
 def asked_otherwise(folder: Path, plan: StopPlan) -> list[str]:
-    """Notes where answers were looked at before under another effect or level than `plan` has.
-
-    Raises:
-        LesionError: the store is damaged.
-    """
+    """Notes where stored answers were looked at before under another effect or level than `plan` has."""
     if not (folder / FILE).exists():
         return []
     with Store.read(folder) as store:
-        before = _stop(store)
+        before = tomllib.loads(store.study[1]).get("stop") if len(store) else None
     if before is None or (before["effect"], before["level"]) == (plan.effect, plan.level):
         return []
     return [
@@ -52,62 +43,27 @@ def asked_otherwise(folder: Path, plan: StopPlan) -> list[str]:
     ]
 
 
-def _stop(store: Store) -> dict[str, Any] | None:
-    """The table `stop` of a stored study that has answers."""
-    found: dict[str, Any] | None = tomllib.loads(store.study[1]).get("stop") if len(store) else None
-    return found
-
-
-class _Remembering:
-    """A store that notes in `verdicts` what is written to it."""
-
-    def __init__(self, store: Store, verdicts: Verdicts) -> None:
-        self._store, self._verdicts = store, verdicts
-
-    def keys(self) -> set[str]:
-        return self._store.keys()
-
-    def write(self, rows: Iterable[Row]) -> int:
-        rows = list(rows)
-        new = self._store.write(rows)
-        for row in rows:
-            self._verdicts.add(row)
-        return new
-
-
-def stored_verdicts(store: Store, model: str) -> Verdicts:
-    """What the store has of a model, by the model's name."""
-    there = store.answers(model=model)
-    return Verdicts(zip(*(there[column] for column in ("task", "edit", "item", "correct")), strict=True))
-
-
 def ask_until_decided(
     stopping: Stopping, engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], store: Store
 ) -> Iterator[int]:
     """Ask round after round until all is decided or all items have been asked; how many answers were stored at a time.
 
-    Args:
-        stopping: at its start.
-        engine: that answers.
-        model: the model itself.
-        name: the model, as the study names it.
-        cells: every cell of the full table that has no answer yet, by its key (`asking.missing`).
-        store: where answers are kept.
+    `cells` are those of the full table that have no answer yet, by their key (`inference.missing`).
     """
-    verdicts = stored_verdicts(store, name)
-    keeper = _Remembering(store, verdicts)
+    stored = store.answers(model=name)
+    verdicts = Verdicts(zip(*(stored[column] for column in ("task", "edit", "item", "correct")), strict=True))
+    keeper = Relay(store, verdicts.add)
     keys = {(cell.choice.name, str(cell.edit), cell.item.id): key for key, cell in cells.items()}
-    while slices := stopping.round():
+    while stops := stopping.round():
         wanted = (
             keys.get((task, edit, item))
             for task, items in stopping.items.items()
             for place, item in enumerate(items)
-            for one in slices
-            if one.task == task and one.start <= place < one.stop
-            for edit in one.edits
+            for (other, edit), stop in stops.items()
+            if other == task and stopping.reached[task, edit] <= place < stop
         )
-        asked = {key: cells[key] for key in wanted if key is not None}
-        if asked:
-            yield from ask(engine, model, name, asked, keeper)
+        pending = {key: cells[key] for key in wanted if key is not None}
+        if pending:
+            yield from ask(engine, model, name, pending, keeper)
         if not stopping.look(verdicts):
             break

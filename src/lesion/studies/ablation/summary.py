@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from jaxtyping import Bool
 
 from lesion.core.rates import loops, rates
 from lesion.core.values import Estimate
@@ -16,7 +15,6 @@ from lesion.edits.edit import BASELINE, Scale
 from lesion.statistics.critical import (
     POWER,
     SHARES,
-    Pairs,
     critical,
     critical_cells,
     fewest_right,
@@ -26,6 +24,7 @@ from lesion.statistics.critical import (
     smallest_loss,
 )
 from lesion.statistics.paired import holm, mcnemar_exact, paired_drop, wilson
+from lesion.statistics.sequential import evidence
 from lesion.studies.ablation.result import (
     AblationSummary,
     AtShare,
@@ -33,12 +32,15 @@ from lesion.studies.ablation.result import (
     ModelResult,
     Scores,
     Sensitivity,
+    Stopped,
     TaskResult,
 )
-from lesion.studies.ablation.screen_summary import screened
-from lesion.studies.ablation.screening import no_screen
-from lesion.studies.ablation.stopped_summary import replayed, stopped_task
+from lesion.studies.ablation.screening import no_screen, screened
+from lesion.studies.ablation.stopping import Stopping, Verdicts, baseline_of
 from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.sweep import by_edit, by_kind, complete
+
+Right = Bool[np.ndarray, " items"]
 
 
 def summarise(
@@ -56,43 +58,43 @@ def summarise(
         items: from `Store.items`.
     """
     notes: list[str] = []
-    scored: dict[str, None] = {}
-    unscreened: dict[str, None] = {}
+    scored: list[str] = []
+    unscreened: list[str] = []
     models = []
+    drawn = {choice.name: list(items["item"][items["task"] == choice.name]) for choice in study.tasks}
     for model, edits in plan.items():
         tasks = []
         of_model = answers[answers["model_name"] == model]
-        stopping = replayed(study, edits, items, of_model) if study.stop is not None else None
-        if stopping is not None and stopping.answers:
-            notes.append(f"{model}: {stopping.told()}")
-        for choice in study.tasks:
-            ids = list(items["item"][items["task"] == choice.name])
-            of_task = of_model[of_model["task"] == choice.name]
+        stopping = None
+        if study.stop is not None:
+            columns = (of_model[column] for column in ("task", "edit", "item", "correct"))
+            stopping = Stopping(study.stop, drawn, edits).replay(Verdicts(zip(*columns, strict=True)))
+            notes += [f"{model}: {stopping.told()}"] if stopping.answers else []
+        for task, ids in drawn.items():
+            of_task = of_model[of_model["task"] == task]
             if stopping is None:
-                result = _task(study, choice.name, ids, of_task, edits)
-                begun = "all items"
+                result = _full_task(study, task, ids, of_task, edits)
             else:
-                result = stopped_task(study, choice.name, of_task, edits, stopping)
-                begun = "the items of the first round"
+                result = _stopped_task(study, task, of_task, edits, stopping)
             if result is None:
-                notes.append(f"{model} has not answered {begun} of {choice.name} without an edit yet.")
+                begun = "all items" if stopping is None else "the items of the first round"
+                notes.append(f"{model} has not answered {begun} of {task} without an edit yet.")
                 continue
             if study.screen:
                 screen = screened(of_model, ids, result, level=study.level, seed=study.seed)
                 result = result.model_copy(update={"screen": screen})
-                unscreened |= {choice.name: None} if any(map(len, of_task["scores"])) else {}
+                unscreened += [task] if any(map(len, of_task["scores"])) else []
             tasks.append(result)
-            notes += _nonfinite(model, choice.name, of_task, edits)
+            notes += _nonfinite(model, task, of_task, edits)
             notes += _unreachable(model, result)
-            if _scored(of_task):
-                scored[choice.name] = None
+            scored += [task] if _scored(of_task) else []
         models.append(ModelResult(model=model, tasks=tasks))
     notes += [
         f"{task} is scored, not judged: the accuracy says only how often its log-probability was a finite number. "
         f"`lesion evaluate` compares log-probabilities."
-        for task in scored
+        for task in dict.fromkeys(scored)
     ]
-    notes += map(no_screen, unscreened)
+    notes += map(no_screen, dict.fromkeys(unscreened))
     engines = list(dict.fromkeys(answers["engine"])) if "engine" in answers else []
     if len(engines) > 1:
         notes.append(
@@ -108,35 +110,26 @@ def summarise(
     )
 
 
-def _task(
+def _full_task(
     study: Study, task: str, ids: Sequence[str], answers: pd.DataFrame, edits: Sequence[Scale]
 ) -> TaskResult | None:
-    by_edit = {str(edit): frame.set_index("item") for edit, frame in answers.groupby("edit", sort=False)}
-
-    def complete(edit: str) -> pd.DataFrame | None:
-        frame = by_edit.get(edit)
-        return frame.loc[list(ids)] if frame is not None and set(ids) <= set(frame.index) else None
-
-    baseline = complete(str(BASELINE))
-    if baseline is None or not ids:
+    """The result of a task; None where the baseline is not complete."""
+    frames = complete(answers, ids)
+    baseline = frames.get(str(BASELINE))
+    if baseline is None:
         return None
-    families: dict[tuple[str, float], list[Scale]] = {}
-    for edit in edits:
-        families.setdefault((edit.unit, edit.factor), []).append(edit)
     cells: dict[Scale, Cell] = {}
     sensitivity = []
-    for family in families.values():
-        answered = {edit: frame for edit in family if (frame := complete(str(edit))) is not None}
-        counts = {edit: pairs(_right(baseline), _right(frame)) for edit, frame in answered.items()}
-        # Edits that are still missing answers count as tests too: the correction is that of the finished study.
-        missing = len(family) - len(counts)
-        cells |= _cells(baseline, answered, counts, missing, study.level)
-        if counts:
-            sensitivity.append(_sensitivity(int(_right(baseline).sum()), counts, missing))
+    for kind in by_kind(edits):
+        done = {edit: frames[str(edit)] for edit in kind if str(edit) in frames}
+        if done:
+            of_kind, reach = _cells(baseline, done, len(kind), study.level)
+            cells |= of_kind
+            sensitivity.append(reach)
     return TaskResult(
         task=task,
         items=len(ids),
-        baseline=Scores(**_scores(baseline, study.level)),
+        baseline=_scores(baseline, study.level),
         cells=[cells[edit] for edit in edits if edit in cells],
         planned=sorted({edit.layer for edit in edits}),
         sensitivity=sensitivity,
@@ -144,50 +137,111 @@ def _task(
 
 
 def _cells(
-    baseline: pd.DataFrame,
-    answered: Mapping[Scale, pd.DataFrame],
-    counts: Mapping[Scale, Pairs],
-    missing: int,
-    level: float,
-) -> dict[Scale, Cell]:
-    """The cells of one unit and factor, with p-values corrected over them and the `missing` ones."""
-    p = [mcnemar_exact(each.lost, each.won) for each in counts.values()]
-    p_loss = [p_critical(each) for each in counts.values()]
+    baseline: pd.DataFrame, answered: Mapping[Scale, pd.DataFrame], tests: int, level: float
+) -> tuple[dict[Scale, Cell], Sensitivity]:
+    """The cells of one unit and factor, and what the rule can find in them.
+
+    p-values are corrected over all `tests` of the finished study: an edit that is still missing answers counts.
+    """
+    right = _right(baseline)
+    counts = [pairs(right, _right(frame)) for frame in answered.values()]
+    missing = tests - len(counts)
+    p = [mcnemar_exact(each.lost, each.won) for each in counts]
+    p_loss = [p_critical(each) for each in counts]
     corrected, loss_corrected = (holm([*values, *[1.0] * missing]) for values in (p, p_loss))
     cells = {}
     for place, (edit, frame) in enumerate(answered.items()):
-        drop = paired_drop(_right(baseline), _right(frame), level)
+        drop = paired_drop(right, _right(frame), level)
         cells[edit] = Cell(
+            **dict(_scores(frame, level)),
             layer=edit.layer,
             unit=edit.unit,
             factor=edit.factor,
-            **_scores(frame, level),
             drop=Estimate(value=drop.drop, low=drop.low, high=drop.high, p=p[place], p_corrected=corrected[place]),
             p_critical=p_loss[place],
             p_critical_corrected=loss_corrected[place],
             critical=critical(loss_corrected[place]),
         )
-    return cells
-
-
-def _sensitivity(right: int, counts: Mapping[Scale, Pairs], missing: int) -> Sensitivity:
-    """What the rule can find in the cells of one unit and factor, and what it would find at other shares."""
-    tests = len(counts) + missing
-    edit = next(iter(counts))
-    return Sensitivity(
-        unit=edit.unit,
-        factor=edit.factor,
+    shares = []
+    for share in SHARES:
+        calls = critical_cells(counts, missing, share)
+        layers = [edit.layer for edit, called in zip(answered, calls, strict=True) if called]
+        shares.append(AtShare(share=share, critical=layers))
+    first = next(iter(answered))
+    return cells, Sensitivity(
+        unit=first.unit,
+        factor=first.factor,
         tests=tests,
-        right=right,
+        right=int(right.sum()),
         fewest_right=fewest_right(tests),
         power=POWER,
-        smallest_loss=smallest_loss(right, tests),
-        shares=[
-            AtShare(share=share, critical=[edit.layer for edit, called in zip(counts, calls, strict=True) if called])
-            for share in SHARES
-            for calls in [critical_cells(list(counts.values()), missing, share)]
-        ],
+        smallest_loss=smallest_loss(int(right.sum()), tests),
+        shares=shares,
     )
+
+
+def _stopped_task(
+    study: Study, task: str, answers: pd.DataFrame, edits: Sequence[Scale], stopping: Stopping
+) -> TaskResult | None:
+    """The result of a task that stops cells once they are decided; None where its first round is not answered yet.
+
+    Every number is over the items that the cell was evaluated on until it was decided, whatever else is stored.
+    Intervals are confidence sequences, which hold at whatever number of items evaluation stopped. There are no
+    p-values, and `critical` is None: that is a question for a full table. The baseline of the task is over all items
+    that any cell has.
+    """
+    reached, ids = stopping.reached[baseline_of(task)], stopping.items[task]
+    if not reached:
+        return None
+    frames, decisions = by_edit(answers), stopping.decided
+    counts = {reached, *(stopping.reached[task, str(edit)] for edit in edits)}
+    unedited = {count: frames[str(BASELINE)].loc[list(ids[:count])] for count in counts}
+    baselines = {count: _scores(frame, study.level, stopped=True) for count, frame in unedited.items()}
+    cells = []
+    for edit in edits:
+        count = stopping.reached[task, str(edit)]
+        edited = frames[str(edit)].loc[list(ids[:count])]
+        drop = evidence(_right(unedited[count]), _right(edited), stopping.plan.effect, 1 - study.level)
+        cells.append(
+            Cell(
+                **dict(_scores(edited, study.level, stopped=True)),
+                layer=edit.layer,
+                unit=edit.unit,
+                factor=edit.factor,
+                drop=Estimate(value=drop.drop, low=drop.low, high=drop.high),
+                decided=decisions[task, str(edit)],
+                baseline=baselines[count],
+            )
+        )
+    return TaskResult(
+        task=task,
+        items=reached,
+        baseline=baselines[reached],
+        cells=cells,
+        planned=sorted({edit.layer for edit in edits}),
+        stopping=Stopped(
+            effect=stopping.plan.effect,
+            level=stopping.plan.level,
+            items=len(ids),
+            finished=all(cell.decided != "open" or cell.items == len(ids) for cell in cells),
+        ),
+    )
+
+
+def _right(frame: pd.DataFrame) -> Right:
+    return frame["correct"].to_numpy(dtype=bool)
+
+
+def _scores(frame: pd.DataFrame, level: float, *, stopped: bool = False) -> Scores:
+    """Accuracy with Wilson's interval, or where evaluation stopped with a confidence sequence, and rates."""
+    right = _right(frame)
+    if stopped:
+        # Right minus wrong is 1 or −1, with the mean 2p − 1 for an accuracy of p; the effect is of no account.
+        mean = evidence(right, ~right, 0.5, 1 - level)
+        low, high = (1 + mean.low) / 2, (1 + mean.high) / 2
+    else:
+        low, high = wilson(int(right.sum()), len(right), level)
+    return Scores(items=len(right), accuracy=Estimate(value=float(right.mean()), low=low, high=high), **rates(frame))
 
 
 def _scored(answers: pd.DataFrame) -> bool:
@@ -197,32 +251,20 @@ def _scored(answers: pd.DataFrame) -> bool:
     return any(len(scores) == 1 and not text for scores, text in zip(answers["scores"], answers["text"], strict=True))
 
 
-def _right(frame: pd.DataFrame) -> NDArray[np.bool_]:
-    return frame["correct"].to_numpy(dtype=bool)
-
-
-def _scores(frame: pd.DataFrame, level: float) -> dict[str, Any]:
-    """The fields of `Scores`: accuracy with Wilson's interval, and rates."""
-    right = _right(frame)
-    low, high = wilson(int(right.sum()), len(right), level)
-    accuracy = Estimate(value=float(right.mean()), low=low, high=high)
-    return {"items": len(right), "accuracy": accuracy, **rates(frame)}
-
-
 def _unreachable(model: str, result: TaskResult) -> list[str]:
     """A note where nothing can be critical for a task."""
-    tests = max((each.tests for each in result.sensitivity), default=0)
-    right = result.sensitivity[0].right if tests else 0
-    note = out_of_reach(model, result.task, right, result.items, tests) if tests else None
+    if not result.sensitivity:
+        return []
+    tests = max(each.tests for each in result.sensitivity)
+    note = out_of_reach(model, result.task, result.sensitivity[0].right, result.items, tests)
     return [] if note is None else [note]
 
 
 def _nonfinite(model: str, task: str, answers: pd.DataFrame, edits: Sequence[Scale]) -> list[str]:
     broken = answers["edit"][answers["finish"] == "nonfinite"].value_counts()
-    planned = [str(BASELINE), *map(str, edits)]
     return [
         f"{model}, {task}, edit {edit}: {broken[edit]} answers were broken off because logits were not finite; they"
         " count as wrong."
-        for edit in planned
+        for edit in [str(BASELINE), *map(str, edits)]
         if edit in broken
     ]

@@ -1,12 +1,10 @@
-"""Layer importance: switch off (or scale) one place at a time and watch each skill (Nepal et al. 2025).
-
-The edits of a sweep, and the name under which the answers to each are found again. The paper's driver never ran block
-0; a sweep here begins with it.
-"""
+"""The edits of a layer study (Nepal et al. 2025; their driver never ran block 0), and the answers to each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
 
 from lesion.edits.edit import SCALES, Scale, Unit
 from lesion.errors import UsageError
@@ -15,12 +13,6 @@ from lesion.models.anatomy import Anatomy
 
 def sweep(anatomy: Anatomy, units: Sequence[Unit], layers: Sequence[int], factors: Sequence[float]) -> list[Scale]:
     """One edit per unit, factor and layer, in that order.
-
-    Args:
-        anatomy: of the model that the edits are for.
-        units: what of each block is scaled.
-        layers: indices of blocks.
-        factors: 0 is the paper's zero ablation.
 
     Raises:
         UsageError: the model has no such block, or no such branch is known in it.
@@ -34,3 +26,22 @@ def sweep(anatomy: Anatomy, units: Sequence[Unit], layers: Sequence[int], factor
                     f" `lesion show {anatomy.name}` for what is known."
                 )
     return [SCALES[unit](layer, factor) for unit in units for factor in factors for layer in layers]
+
+
+def by_kind(edits: Iterable[Scale]) -> list[list[Scale]]:
+    """The edits of each unit and factor: those over which tests are corrected together."""
+    kinds: dict[tuple[Unit, float], list[Scale]] = {}
+    for edit in edits:
+        kinds.setdefault((edit.unit, edit.factor), []).append(edit)
+    return list(kinds.values())
+
+
+def by_edit(answers: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The answers to one task under each edit, indexed by item."""
+    return {str(edit): frame.set_index("item") for edit, frame in answers.groupby("edit", sort=False)}
+
+
+def complete(answers: pd.DataFrame, items: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """The answers to these items, in this order, of each edit that has them all; none without items."""
+    frames = by_edit(answers) if items else {}
+    return {edit: frame.loc[list(items)] for edit, frame in frames.items() if set(items) <= set(frame.index)}

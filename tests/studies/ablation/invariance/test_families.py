@@ -6,6 +6,7 @@ import pytest
 
 from lesion.core.study_file import ModelChoice
 from lesion.studies.ablation.invariance.families import families, step_of
+from lesion.studies.ablation.invariance.result import axes
 
 
 def found(*choices: str | dict[str, str], blocks: dict[str, int] | None = None):
@@ -32,12 +33,11 @@ def test_the_step_is_the_number_in_the_name_and_a_commit_is_none(revision, step)
 
 def test_bundled_models_are_grouped_by_their_names_with_the_base_first():
     llama, qwen = found("bundled:llama-rlvr", "bundled:qwen2-base", "bundled:llama-base", "bundled:qwen2-instruct")
-    assert (llama.name, qwen.name) == ("llama", "qwen2")
+    assert (llama.family, qwen.family) == ("llama", "qwen2")
     assert [member.variant for member in llama.members] == ["base", "rlvr"]
-    assert llama.base is not None
-    assert llama.base.model == "bundled:llama-base"
+    assert llama.base == "bundled:llama-base"
     assert [child.model for child in llama.children] == ["bundled:llama-rlvr"]
-    assert llama.axes == ()
+    assert axes(llama.members) == []
 
 
 def test_models_without_labels_are_no_family():
@@ -50,7 +50,7 @@ def test_labels_make_a_family_and_another_parent_is_no_child():
         {"source": "b", "family": "f", "variant": "distill", "parent": "c"},
         {"source": "d", "family": "f", "variant": "instruct"},
     )
-    assert [member.model for member in family.variants] == ["a", "b", "d"]
+    assert [member.model for member in family.finished] == ["a", "b", "d"]
     assert [child.model for child in family.children] == ["d"]
 
 
@@ -58,17 +58,17 @@ def test_revisions_of_one_source_are_a_time_axis_by_step_with_the_model_at_the_e
     (family,) = found(
         *({"source": "out/model", "revision": f"step{step}"} for step in (100, 20, 3)), "out/model", "elsewhere"
     )
-    assert family.name == "out/model"
-    (axis,) = family.axes
+    assert family.family == "out/model"
+    (axis,) = axes(family.members)
     assert [checkpoint.step for checkpoint in axis.checkpoints] == [3, 20, 100]
     assert axis.end.model == "out/model"
-    assert family.variants == (axis.end,)
+    assert family.finished == [axis.end]
     assert family.base is None
 
 
 def test_without_the_final_model_the_last_checkpoint_is_the_end():
     (family,) = found("owner/model@step1", "owner/model@step10", "owner/model@step2")
-    (axis,) = family.axes
+    (axis,) = axes(family.members)
     assert [checkpoint.model for checkpoint in axis.checkpoints] == ["owner/model@step1", "owner/model@step2"]
     assert (axis.end.model, axis.end.step) == ("owner/model@step10", None)
     assert [member.model for member in family.members] == [f"owner/model@step{step}" for step in (10, 1, 2)]
@@ -82,7 +82,7 @@ def test_a_labelled_training_belongs_to_its_family():
         {"source": "b", "family": "f", "variant": "rlvr"},
         blocks={"a": 4, "b": 4, "a@step5": 4},
     )
-    assert family.base is family.axes[0].end
+    assert family.base == axes(family.members)[0].end.model
     assert [member.model for member in family.members] == ["a", "b", "a@step5"]
     assert [member.blocks for member in family.members] == [4, 4, 4]
 
@@ -92,7 +92,7 @@ def test_a_revision_alone_pins_a_model_and_is_no_moment_of_its_training():
         {"source": "a", "revision": "step143000", "family": "f", "variant": "base"},
         {"source": "b", "revision": "v2", "family": "f", "variant": "instruct"},
     )
-    assert family.axes == ()
+    assert axes(family.members) == []
     assert [member.step for member in family.members] == [None, None]
 
 

@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
-from lesion.studies.ablation.invariance.onset import onsets
-from lesion.studies.ablation.invariance.result import Onset
+from lesion.studies.ablation.invariance.measured import Measured
+from lesion.studies.ablation.invariance.result import Axis, Member, Onset, Skill
+from lesion.studies.ablation.invariance.summary import onsets
 
-MODELS = ["a@1", "a@2", "a@4", "a@8", "a"]
-STEPS = [1, 2, 4, 8, None]
+MEMBERS = [
+    *(Member(model=f"a@{step}", source="a", step=step) for step in (1, 2, 4, 8)), Member(model="a", source="a"),
+]  # fmt: skip
+AXIS = Axis("a", tuple(MEMBERS[:-1]), MEMBERS[-1])
 
 
-def told(able: str, critical: list[set[int]]) -> dict[int, Onset]:
-    found = onsets("a", MODELS, STEPS, [letter == "+" for letter in able], critical, [0, 1, 2, 3])
-    assert [entry.source for entry in found] == ["a"] * 4
-    return {entry.layer: entry for entry in found}
+def measured(model: str, able: bool, critical: set[int]) -> Measured:
+    skill = Skill(model=model, accuracy=0.5, able=able, critical=sorted(critical))
+    return Measured(skill, items=10, layers=(0, 1, 2, 3), harmless=(), profile=None)
+
+
+def found(able: str, critical: list[set[int]]) -> dict[int, Onset]:
+    own = {
+        member.model: measured(member.model, letter == "+", layers)
+        for member, letter, layers in zip(MEMBERS, able, critical, strict=True)
+    }
+    entries = onsets(AXIS, own)
+    assert [entry.source for entry in entries] == ["a"] * 4
+    return {entry.layer: entry for entry in entries}
 
 
 def test_a_layer_is_critical_from_the_first_checkpoint_after_which_it_never_was_not():
-    found = told("-++++", [set(), {0, 1}, {0, 2}, {0, 1, 2}, {0, 1, 3}])
-    assert [found[layer].model for layer in range(4)] == ["a@2", "a@8", None, "a"]
-    assert [found[layer].step for layer in range(4)] == [2, 8, None, None]
-    assert [found[layer].after for layer in range(4)] == [1, 4, None, 8]
-    assert found[2].critical_at == (4, 8)
-    assert {(entry.able_from, entry.able_after) for entry in found.values()} == {(2, 1)}
+    onset = found("-++++", [set(), {0, 1}, {0, 2}, {0, 1, 2}, {0, 1, 3}])
+    assert [onset[layer].model for layer in range(4)] == ["a@2", "a@8", None, "a"]
+    assert [onset[layer].step for layer in range(4)] == [2, 8, None, None]
+    assert [onset[layer].after for layer in range(4)] == [1, 4, None, 8]
+    assert onset[2].critical_at == (4, 8)
+    assert {(entry.able_from, entry.able_after) for entry in onset.values()} == {(2, 1)}
 
 
 def test_a_checkpoint_without_the_skill_begins_the_count_anew():
-    found = told("++-++", [{0}, {0}, {0}, {0}, {0}])
-    assert (found[0].step, found[0].after, found[0].able_from) == (8, 4, 8)
+    onset = found("++-++", [{0}] * 5)[0]
+    assert (onset.step, onset.after, onset.able_from) == (8, 4, 8)
 
 
 def test_without_the_skill_at_the_end_there_is_no_onset():
-    found = told("++++-", [{0}] * 5)
-    assert (found[0].model, found[0].able_from) == (None, None)
+    onset = found("++++-", [{0}] * 5)[0]
+    assert (onset.model, onset.able_from) == (None, None)
 
 
 def test_from_the_first_checkpoint_on_there_is_none_before():
-    found = told("+++++", [{0}] * 5)
-    assert (found[0].step, found[0].after, found[0].able_after) == (1, None, None)
+    onset = found("+++++", [{0}] * 5)[0]
+    assert (onset.step, onset.after, onset.able_after) == (1, None, None)
+
+
+def test_before_the_end_has_answered_there_is_none():
+    assert onsets(AXIS, {"a@8": measured("a@8", True, {0})}) == []

@@ -20,13 +20,13 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 
 @pytest.fixture(scope="module")
-def told():
+def layer_study():
     return made_invariance.study()
 
 
 @pytest.fixture(scope="module")
-def text(told):
-    return page.page(*told)
+def text(layer_study):
+    return page.page(*layer_study)
 
 
 def rows(chart) -> list[dict]:
@@ -39,8 +39,8 @@ def part(text):
     return " ".join(re.sub(r"<[^>]*>", " ", section).replace(SPACE, " ").split())
 
 
-def family(told, name) -> charts.OfFamily:
-    return next(of for of in charts.families(told[0]) if of.family.family == name)
+def family(layer_study, name) -> charts.OfFamily:
+    return next(of for of in charts.families(layer_study[0]) if of.family.family == name)
 
 
 def changed(summary, change) -> AblationSummary:
@@ -57,24 +57,24 @@ def test_a_study_without_families_has_no_such_section():
     assert charts.families(made.study()[0]) == []
 
 
-def test_every_family_has_its_word_and_its_paragraph(told, text):
-    for entry in told[0].invariance.families:
+def test_every_family_has_its_word_and_its_paragraph(layer_study, text):
+    for entry in layer_study[0].invariance.families:
         verdict = entry.verdict
         assert f"{entry.family}: {verdict.word} {verdict.text.partition('. ')[0]}." in part(text)
         for task, word in verdict.by_task.items():
             assert f"{task}: {word}" in part(text)
 
 
-def test_all_variants_of_a_family_are_on_one_plot_per_task_and_checkpoints_are_not(told):
-    llama, qwen = charts.families(told[0])
+def test_all_variants_of_a_family_are_on_one_plot_per_task_and_checkpoints_are_not(layer_study):
+    llama, qwen = charts.families(layer_study[0])
     assert tuple(llama.finished.panels) == made_invariance.TASKS
     assert llama.finished.labels == ("base", "instruct", "rlvr")
     assert qwen.finished.labels == ("base", "instruct")
     assert all(len(curves) == 3 for curves in llama.finished.panels.values())
 
 
-def test_the_strip_is_coloured_where_and_only_where_a_block_is_critical(told):
-    for of in charts.families(told[0]):
+def test_the_strip_is_coloured_where_and_only_where_a_block_is_critical(layer_study):
+    for of in charts.families(layer_study[0]):
         for task in of.family.tasks:
             drawn = rows(charts.critical(of, task))
             for member in of.family.finished:
@@ -86,8 +86,8 @@ def test_the_strip_is_coloured_where_and_only_where_a_block_is_critical(told):
                 assert own[2]["text"] == f"{100 * lost:.0f}"
 
 
-def test_the_matrix_holds_every_pair_of_variants_once(told):
-    llama, qwen = charts.families(told[0])
+def test_the_matrix_holds_every_pair_of_variants_once(layer_study):
+    llama, qwen = charts.families(layer_study[0])
     drawn = rows(charts.correlations(llama, llama.family.tasks[0]))
     assert [(row["x"], row["y"]) for row in drawn] == [("base", "instruct"), ("base", "rlvr"), ("instruct", "rlvr")]
     (pair,) = qwen.family.tasks[0].pairs
@@ -96,10 +96,10 @@ def test_the_matrix_holds_every_pair_of_variants_once(told):
     assert cell["marked"] == (pair.rho.p_corrected <= 0.05)
 
 
-def test_over_training_rows_go_by_step_and_the_onset_is_marked_where_a_block_becomes_critical_for_good(told):
-    of = family(told, "llama")
+def test_over_training_rows_go_by_step_and_the_onset_is_marked_where_a_block_becomes_critical_for_good(layer_study):
+    of = family(layer_study, "llama")
     task = of.family.tasks[0]
-    (training,) = charts.trainings(of, task)
+    (training,) = charts.trainings(of, task).values()
     drawn = rows(charts.over_time(of, task, training))
     labels = list(dict.fromkeys(row["y"] for row in drawn))
     assert labels == ["step 8, cannot do it", "step 64", "end (base)"]
@@ -107,19 +107,19 @@ def test_over_training_rows_go_by_step_and_the_onset_is_marked_where_a_block_bec
     names = of.family.labels | {"bundled:llama-base": "end (base)"}
     assert marked == {(names[onset.model], str(onset.layer)) for onset in task.onset if onset.model}
     assert marked
-    qwen = family(told, "qwen2")
-    assert charts.trainings(qwen, qwen.family.tasks[0]) == []
+    qwen = family(layer_study, "qwen2")
+    assert charts.trainings(qwen, qwen.family.tasks[0]) == {}
 
 
-def test_one_task_stands_against_another_with_what_both_lose_there(told, text):
-    of = family(told, "llama")
+def test_one_task_stands_against_another_with_what_both_lose_there(layer_study, text):
+    of = family(layer_study, "llama")
     entry = next(e for e in of.family.between_tasks if e.model == "bundled:llama-base")
     assert f"{100 * entry.relative_a:.0f} %" in part(text)
     assert "one task against another in the same model" in part(text)
 
 
-def test_figures_are_one_per_family_and_one_more_per_training_and_task(told):
-    blocks = flat(invariance.section(told[0]).blocks)
+def test_figures_are_one_per_family_and_one_more_per_training_and_task(layer_study):
+    blocks = flat(invariance.section(layer_study[0]).blocks)
     assert [block.name for block in blocks if isinstance(block, Figure) and block.name] == [
         "invariance-llama",
         "invariance-time-llama-primer-arithmetic",
@@ -128,12 +128,12 @@ def test_figures_are_one_per_family_and_one_more_per_training_and_task(told):
     ]
 
 
-def test_models_of_different_depth_lie_over_their_relative_depth(told):
+def test_models_of_different_depth_lie_over_their_relative_depth(layer_study):
     def deeper(entry):
         if entry["family"] == "qwen2":
             entry["members"][1]["blocks"] = 12
 
-    of = family((changed(told[0], deeper),), "qwen2")
+    of = family((changed(layer_study[0], deeper),), "qwen2")
     assert of.family.depths_differ
     drawn = rows(charts.by_depth(of, "primer:atlas"))
     assert [row["x"] for row in drawn if row["series"] == "base"] == pytest.approx([n / 5 for n in range(6)], abs=1e-5)
@@ -150,11 +150,11 @@ def test_variants_that_share_a_word_go_by_their_names():
     ]  # fmt: skip
     verdict = {"word": "cannot tell", "text": "", "reasons": (), "by_task": {}, "between": None}
     empty = {"notes": (), "tasks": (), "between_tasks": (), "base": "a"}
-    found = FamilyResult(family="f", members=members, verdict=verdict, **empty)
-    assert found.labels == {"a": "base", "b": "b", "c": "c", "d": "d", "a@step5": "step 5"}
+    family_result = FamilyResult(family="f", members=members, verdict=verdict, **empty)
+    assert family_result.labels == {"a": "base", "b": "b", "c": "c", "d": "d", "a@step5": "step 5"}
 
 
-def test_numbers_that_are_not_known_are_dashes_and_break_nothing(told):
+def test_numbers_that_are_not_known_are_dashes_and_break_nothing(layer_study):
     def unknown(entry):
         nothing = {"value": None, "low": None, "high": None, "p": None, "p_corrected": None}
         for task in entry["tasks"]:
@@ -164,10 +164,10 @@ def test_numbers_that_are_not_known_are_dashes_and_break_nothing(told):
         for between in entry["between_tasks"]:
             between |= {"rho": nothing, "true": nothing, "difference": nothing, "relative_b": None}
 
-    assert "None" not in part(page.page(changed(told[0], unknown), *told[1:]))
+    assert "None" not in part(page.page(changed(layer_study[0], unknown), *layer_study[1:]))
 
 
-def test_hostile_names_and_sentences_stay_text(told, text):
+def test_hostile_names_and_sentences_stay_text(layer_study, text):
     def hostile(entry):
         entry["family"] = HOSTILE[0]
         entry["notes"] = HOSTILE[:5]
@@ -175,8 +175,8 @@ def test_hostile_names_and_sentences_stay_text(told, text):
         for member in entry["members"]:
             member["variant"] = f"{member['variant']}{HOSTILE[6]}"
 
-    summary = changed(told[0], hostile)
-    elements = Elements(page.page(summary, *told[1:]))
+    summary = changed(layer_study[0], hostile)
+    elements = Elements(page.page(summary, *layer_study[1:]))
     assert {tag for tag, _ in elements.found} == {tag for tag, _ in Elements(text).found}
     assert not [a for _, a in elements.found if any(name.startswith("on") for name in a)]
     names = [
@@ -186,8 +186,8 @@ def test_hostile_names_and_sentences_stay_text(told, text):
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
 
 
-def test_an_interval_that_is_not_there_is_called_not_measurable_and_a_rho_at_its_ceiling_so(told):
-    of = family(told, "qwen2")
+def test_an_interval_that_is_not_there_is_called_not_measurable_and_a_rho_at_its_ceiling_so(layer_study):
+    of = family(layer_study, "qwen2")
     (pair,) = of.family.tasks[0].pairs
 
     def shown(rho, low, high, corrected=None):

@@ -27,8 +27,8 @@ def entries(model, *steps):
 
 def test_all_checkpoints_stand_before_the_model_in_the_order_of_their_steps(trained):
     model = str(trained / "model")
-    found, notes = over_time([model], "all")
-    assert found == entries(model, 3, 20)
+    models, notes = over_time([model], "all")
+    assert models == entries(model, 3, 20)
     assert len(notes) == 1
     assert "model@step100 has the very weights" in notes[0]
 
@@ -41,8 +41,8 @@ def test_names_by_commas_or_in_a_list_choose_some(trained):
 
 def test_models_without_checkpoints_stand_beside_those_that_have_some(trained):
     model, alone = str(trained / "model"), str(trained / "alone" / "model")
-    found, _ = over_time(["bundled:llama-base", alone, model], "step3")
-    assert found == ["bundled:llama-base", alone, *entries(model, 3)]
+    models, _ = over_time(["bundled:llama-base", alone, model], "step3")
+    assert models == ["bundled:llama-base", alone, *entries(model, 3)]
 
 
 def test_those_of_a_hub_id_are_taken_by_their_names():

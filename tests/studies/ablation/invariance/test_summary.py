@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.statistics.agreement import agreement
-from lesion.studies.ablation.invariance import tasks as invariance_tasks
+from lesion.studies.ablation.invariance import measured
 from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask, Invariance
 from lesion.studies.ablation.invariance.summary import invariance
 from lesion.studies.ablation.result import AblationSummary
@@ -51,8 +51,8 @@ def told(
                 if (model, str(edit)) == missing:
                     kept = kept[:-1]
                 rows += [
-                    {"model_name": model, "task": task, "edit": str(edit), "item": f"i{n}", "correct": bool(one)}
-                    for n, one in enumerate(kept)
+                    {"model_name": model, "task": task, "edit": str(edit), "item": f"i{n}", "correct": bool(entry)}
+                    for n, entry in enumerate(kept)
                 ]
     frame = pd.DataFrame(rows).assign(finish="stop", parsed="1", text="1")
     frame = frame.sample(frac=1, random_state=1)  # the order of the answers says nothing
@@ -62,10 +62,10 @@ def told(
 
 
 def family(profiles: Mapping[str, Mapping[str, list[float] | None]], **values: Any) -> FamilyResult:
-    found, _ = told(profiles, **values)
-    assert found is not None
-    assert Invariance.model_validate_json(found.model_dump_json()) == found
-    return found.families[0]
+    result, _ = told(profiles, **values)
+    assert result is not None
+    assert Invariance.model_validate_json(result.model_dump_json()) == result
+    return result.families[0]
 
 
 def same(*models: str) -> dict[str, dict[str, list[float] | None]]:
@@ -77,8 +77,8 @@ def invariant() -> FamilyResult:
     return family(same("base", "instruct", "rlvr"))
 
 
-def task(found: FamilyResult, name: str = MATHS) -> FamilyTask:
-    return next(entry for entry in found.tasks if entry.task == name)
+def task(result: FamilyResult, name: str = MATHS) -> FamilyTask:
+    return next(entry for entry in result.tasks if entry.task == name)
 
 
 def test_children_with_the_profile_of_their_base_are_invariant(invariant):
@@ -94,36 +94,36 @@ def test_children_with_the_profile_of_their_base_are_invariant(invariant):
 
 
 def test_a_child_with_other_critical_blocks_breaks_it():
-    found = family({**same("base", "instruct"), "rlvr": {MATHS: OTHER, RECALL: FIRST}})
-    assert found.verdict.word == "does not hold"
-    sets = next(one for one in task(found).overlaps if (one.a, one.b) == ("base", "rlvr"))
+    result = family({**same("base", "instruct"), "rlvr": {MATHS: OTHER, RECALL: FIRST}})
+    assert result.verdict.word == "does not hold"
+    sets = next(entry for entry in task(result).overlaps if (entry.a, entry.b) == ("base", "rlvr"))
     # Block 6, which takes 40 % of the base's accuracy, may take half of it: whether it is new is open.
     assert (sets.lost, sets.gained, sets.shared) == ((0, 2, 5, 7), (1, 3, 4), ())
     assert 6 in sets.second
-    assert any("rlvr" in reason for reason in found.verdict.reasons)
+    assert any("rlvr" in reason for reason in result.verdict.reasons)
 
 
 def test_a_child_that_cannot_do_the_task_says_nothing_either_way():
-    found = family({**same("base", "instruct"), "rlvr": {MATHS: None, RECALL: FIRST}})
-    assert found.verdict.word == "cannot tell"
-    assert any("rlvr cannot do it (0 % right)" in reason for reason in found.verdict.reasons)
-    pair = next(one for one in task(found).pairs if (one.a, one.b) == ("base", "rlvr"))
+    result = family({**same("base", "instruct"), "rlvr": {MATHS: None, RECALL: FIRST}})
+    assert result.verdict.word == "cannot tell"
+    assert any("rlvr cannot do it (0 % right)" in reason for reason in result.verdict.reasons)
+    pair = next(entry for entry in task(result).pairs if (entry.a, entry.b) == ("base", "rlvr"))
     assert pair.rho == Estimate(value=None)
     assert (pair.true.low, pair.true.high) == (None, None)
 
 
 def test_a_base_that_cannot_do_the_task_has_nothing_to_hand_down():
-    found = family({**same("instruct", "rlvr"), "base": {MATHS: None, RECALL: FIRST}})
-    assert found.verdict.word == "cannot tell"
-    assert "base cannot do it" in found.verdict.text
+    result = family({**same("instruct", "rlvr"), "base": {MATHS: None, RECALL: FIRST}})
+    assert result.verdict.word == "cannot tell"
+    assert "base cannot do it" in result.verdict.text
 
 
 def test_pairs_are_spearmans_of_the_drops_in_the_summary_corrected_by_holm():
-    found, summary = told(same("base", "instruct", "rlvr"))
-    assert found is not None
+    result, summary = told(same("base", "instruct", "rlvr"))
+    assert result is not None
     drops = {model.model: [cell.drop.value for cell in model.tasks[0].cells] for model in summary.models}
-    pairs = task(found.families[0]).pairs
-    assert [(one.a, one.b, one.kind) for one in pairs] == [
+    pairs = task(result.families[0]).pairs
+    assert [(entry.a, entry.b, entry.kind) for entry in pairs] == [
         ("base", "instruct", "variant"),
         ("base", "rlvr", "variant"),
         ("instruct", "rlvr", "variant"),
@@ -139,7 +139,7 @@ def test_the_losses_of_recall_are_those_at_the_blocks_of_arithmetic():
         each.task: [cell.drop.value / each.baseline.accuracy.value for cell in each.cells]
         for each in summary.models[0].tasks
     }
-    entry = next(one for one in shared.families[0].between_tasks if one.model == "base")
+    entry = next(entry for entry in shared.families[0].between_tasks if entry.model == "base")
     assert (entry.a, entry.b, entry.layers, entry.critical_shared) == (MATHS, RECALL, (0, 2, 5, 7), (0,))
     for value, name in ((entry.relative_a, MATHS), (entry.relative_b, RECALL)):
         assert value == pytest.approx(np.mean([relative[name][layer] for layer in (0, 2, 5, 7)]))
@@ -153,38 +153,38 @@ def test_the_losses_of_recall_are_those_at_the_blocks_of_arithmetic():
 
 
 def test_blocks_that_are_critical_for_everything_are_no_place_of_arithmetic():
-    found = family({model: {MATHS: STEEP, RECALL: STEEP} for model in ("base", "instruct", "rlvr")})
-    assert found.verdict.word == "holds"
-    assert found.verdict.between == "does not hold"
-    assert "do not all lose less than 50 %" in found.verdict.text
+    result = family({model: {MATHS: STEEP, RECALL: STEEP} for model in ("base", "instruct", "rlvr")})
+    assert result.verdict.word == "holds"
+    assert result.verdict.between == "does not hold"
+    assert "do not all lose less than 50 %" in result.verdict.text
 
 
 def test_a_model_with_another_parent_is_shown_and_not_judged():
     models = [BASE, CHILDREN[0], {**CHILDREN[1], "parent": "elsewhere"}]
-    found = family({**same("base", "instruct"), "rlvr": {MATHS: OTHER, RECALL: FIRST}}, models=models)
-    assert "rlvr" in {skill.model for skill in task(found).skills}
-    assert not any("rlvr" in reason for reason in found.verdict.reasons)
-    assert any("rlvr was trained from elsewhere" in note for note in found.notes)
+    result = family({**same("base", "instruct"), "rlvr": {MATHS: OTHER, RECALL: FIRST}}, models=models)
+    assert "rlvr" in {skill.model for skill in task(result).skills}
+    assert not any("rlvr" in reason for reason in result.verdict.reasons)
+    assert any("rlvr was trained from elsewhere" in note for note in result.notes)
 
 
 def test_models_without_labels_have_no_such_section():
-    found, _ = told(same("a", "b"), models=["a", "b"])
-    assert found is None
+    result, _ = told(same("a", "b"), models=["a", "b"])
+    assert result is None
 
 
 def test_models_of_different_depth_lie_beside_each_other_and_are_not_correlated():
     deep = {MATHS: [*STEEP, 0.1, 0.9], RECALL: [*FIRST, 0.0, 0.0]}
-    found = family({**same("base"), "instruct": deep}, models=[BASE, CHILDREN[0]])
-    assert task(found).pairs == ()
-    assert found.depths_differ
-    assert found.verdict.word == "cannot tell"
-    assert any("8 and 10 blocks" in note for note in found.notes)
+    result = family({**same("base"), "instruct": deep}, models=[BASE, CHILDREN[0]])
+    assert task(result).pairs == ()
+    assert result.depths_differ
+    assert result.verdict.word == "cannot tell"
+    assert any("8 and 10 blocks" in note for note in result.notes)
 
 
 def test_checkpoints_are_compared_with_the_end_and_tell_when_a_block_became_critical():
     models = [{"source": "m", "revision": f"step{step}"} for step in (1, 20, 300)] + ["m"]
     early = [0.97, *STEEP[1:2], 0.1, *STEEP[3:5], 0.1, *STEEP[6:]]
-    found = family(
+    result = family(
         {
             "m@step1": {MATHS: None, RECALL: FIRST},
             "m@step20": {MATHS: early, RECALL: FIRST},
@@ -193,29 +193,29 @@ def test_checkpoints_are_compared_with_the_end_and_tell_when_a_block_became_crit
         },
         models=models,
     )
-    assert (found.family, found.base) == ("m", None)
-    assert [(one.a, one.b, one.kind) for one in task(found).pairs] == [
+    assert (result.family, result.base) == ("m", None)
+    assert [(entry.a, entry.b, entry.kind) for entry in task(result).pairs] == [
         (f"m@step{step}", "m", "time") for step in (1, 20, 300)
     ]
-    onset = {one.layer: one for one in task(found).onset}
+    onset = {entry.layer: entry for entry in task(result).onset}
     assert [onset[layer].step for layer in (0, 7, 2, 5)] == [20, 20, 300, 300]
     assert onset[1].model is None
     assert onset[2].able_from == 20
-    text = found.verdict.text
+    text = result.verdict.text
     assert "the model comes to do primer:arithmetic between step 1 and step 20." in text
     assert "Blocks 0 and 7 are critical at step 20 already." in text
     assert "Block 2 becomes critical between step 20 and step 300." in text
 
 
 def test_what_is_not_answered_yet_is_left_out():
-    found = family(same("base", "instruct", "rlvr"), missing=("rlvr", "3×0"))
-    sets = next(one for one in task(found).overlaps if (one.a, one.b) == ("base", "rlvr"))
+    result = family(same("base", "instruct", "rlvr"), missing=("rlvr", "3×0"))
+    sets = next(entry for entry in task(result).overlaps if (entry.a, entry.b) == ("base", "rlvr"))
     assert 3 not in sets.second
-    pair = next(one for one in task(found).pairs if one.b == "rlvr")
+    pair = next(entry for entry in task(result).pairs if entry.b == "rlvr")
     assert pair.rho.value is not None
-    found = family(same("base", "instruct", "rlvr"), missing=("rlvr", "baseline"))
-    assert "rlvr" not in {skill.model for skill in task(found).skills}
-    assert found.verdict.word == "cannot tell"
+    result = family(same("base", "instruct", "rlvr"), missing=("rlvr", "baseline"))
+    assert "rlvr" not in {skill.model for skill in task(result).skills}
+    assert result.verdict.word == "cannot tell"
 
 
 def test_the_same_answers_give_the_same_numbers_and_another_seed_other_draws():
@@ -233,17 +233,17 @@ def test_the_seed_of_the_study_draws_the_orders_between_tasks(monkeypatch):
         seen.append(values[3])
         return agreement(*values)
 
-    monkeypatch.setattr(invariance_tasks, "agreement", noted)
+    monkeypatch.setattr(measured, "agreement", noted)
     told(same("base", "instruct"), models=[BASE, CHILDREN[0]], items=50, seed=7)
     assert seen == [7, 7]
 
 
 def test_whole_blocks_at_factor_zero_are_compared_where_there_are_others():
     edits = {"unit": ["mlp", "block"], "factor": [0.5, 0]}
-    found, _ = told(same("base", "instruct"), models=[BASE, CHILDREN[0]], items=50, edits=edits)
-    assert found is not None
-    assert (found.unit, found.factor) == ("block", 0.0)
-    assert len(task(found.families[0]).pairs) == 1
+    result, _ = told(same("base", "instruct"), models=[BASE, CHILDREN[0]], items=50, edits=edits)
+    assert result is not None
+    assert (result.unit, result.factor) == ("block", 0.0)
+    assert len(task(result.families[0]).pairs) == 1
 
 
 def test_some_blocks_alone_can_be_compared_too():
@@ -251,7 +251,7 @@ def test_some_blocks_alone_can_be_compared_too():
         return [0.0] * 8 + (drops or [])
 
     profiles = {model: {MATHS: upper(STEEP), RECALL: upper(FIRST)} for model in ("base", "instruct", "rlvr")}
-    found = family(profiles, first=8, edits={"layers": "8-15"})
-    assert task(found).joint.kept_by_all == (8, 10, 13, 15)
-    assert found.verdict.word == "holds"
-    assert found.members[0].blocks is None  # how many blocks there are is not known from these
+    result = family(profiles, first=8, edits={"layers": "8-15"})
+    assert task(result).joint.kept_by_all == (8, 10, 13, 15)
+    assert result.verdict.word == "holds"
+    assert result.members[0].blocks is None  # how many blocks there are is not known from these

@@ -8,12 +8,11 @@ import pytest
 
 from lesion.core.values import Estimate
 from lesion.statistics.paired import ALPHA
-from lesion.studies.ablation.invariance.families import Family
-from lesion.studies.ablation.invariance.result import FamilyTask, Joint, Member, Onset, Overlap, Pair, Skill
+from lesion.studies.ablation.invariance.result import Family, FamilyTask, Joint, Member, Onset, Overlap, Pair, Skill
 from lesion.studies.ablation.invariance.verdict import AGREE, MOST, RELIABLE, RULE, THRESHOLDS, verdict
 
 BASE, CHILD = (Member(model=name, source=name, variant=name, blocks=8) for name in ("base", "rlvr"))
-FAMILY = Family("f", (BASE, CHILD), BASE, ())
+FAMILY = Family(family="f", base="base", members=(BASE, CHILD))
 PAIR = {
     **{"a": "base", "b": "rlvr", "kind": "variant", "rho": 0.9, "low": 0.8, "high": 1.0, "p": 0.001, "p_least": 0.001},
     **{"p_corrected": 0.001, "ceiling": 0.95},
@@ -73,9 +72,9 @@ def word(**changes: Any) -> str:
 
 
 def test_everything_in_favour_holds():
-    found = verdict(FAMILY, [told()], [])
-    assert (found.word, found.by_task, found.between) == ("holds", {"gsm8k": "holds"}, None)
-    assert "It holds" in found.text
+    outcome = verdict(FAMILY, [told()], [])
+    assert (outcome.word, outcome.by_task, outcome.between) == ("holds", {"gsm8k": "holds"}, None)
+    assert "It holds" in outcome.text
 
 
 def test_a_p_that_could_not_be_smaller_is_said_to_be_the_smallest_possible():
@@ -129,10 +128,10 @@ MUTE = {"low": None, "high": None}
 def test_a_child_whose_order_says_nothing_must_keep_critical_blocks_itself(sets, reason):
     """The joint p stays small: it comes from other children."""
     assert word(sets=sets) == "holds"  # its order is that of the base
-    found = verdict(FAMILY, [told(order=MUTE, sets=sets)], [])
-    assert found.word == "cannot tell"
-    assert any(reason in one for one in found.reasons)
-    assert reason in found.text
+    outcome = verdict(FAMILY, [told(order=MUTE, sets=sets)], [])
+    assert outcome.word == "cannot tell"
+    assert any(reason in sentence for sentence in outcome.reasons)
+    assert reason in outcome.text
     assert word(order=MUTE) == "holds"
 
 
@@ -145,16 +144,16 @@ def test_p_values_are_corrected_over_the_children_of_the_base_alone():
     task = told(order={"p": 0.03, "p_corrected": 0.09})
     others = [pair(a="rlvr", b="other", p=0.04), pair(a="early", kind="time")]
     task = more(task, pairs=others)
-    found = verdict(FAMILY, [task], [])
-    assert found.word == "holds"
-    assert "p at most 0.030 by Holm over the children" in found.text
+    outcome = verdict(FAMILY, [task], [])
+    assert outcome.word == "holds"
+    assert "p at most 0.030 by Holm over the children" in outcome.text
     second = Member(model="distill", source="distill", variant="distill", blocks=8)
     overlaps = [Overlap(**{**SETS, "b": "distill"})]
     task = more(task, pairs=[pair(b="distill", p=0.03)], overlaps=overlaps, skills=[skill("distill")])
     task = task.model_copy(update={"joint": Joint(**{**JOINT, "children": ["rlvr", "distill"]})})
-    found = verdict(Family("f", (BASE, CHILD, second), BASE, ()), [task], [])
-    assert found.word == "cannot tell"  # each of the two times two
-    assert "p = 0.060" in found.text
+    outcome = verdict(Family(family="f", base="base", members=(BASE, CHILD, second)), [task], [])
+    assert outcome.word == "cannot tell"  # each of the two times two
+    assert "p = 0.060" in outcome.text
 
 
 @pytest.mark.parametrize(
@@ -172,9 +171,9 @@ def test_the_ceiling_is_an_estimate_that_a_correlation_may_reach(order, sentence
 
 def test_an_order_without_an_interval_is_called_not_measurable():
     assert "not measurable in rlvr" in verdict(FAMILY, [told(order=MUTE)], []).text
-    found = verdict(FAMILY, [told()], [])
-    assert "not measurable" not in found.text
-    assert any("with the noise taken out 0.80 to 1.00" in reason for reason in found.reasons)
+    outcome = verdict(FAMILY, [told()], [])
+    assert "not measurable" not in outcome.text
+    assert any("with the noise taken out 0.80 to 1.00" in reason for reason in outcome.reasons)
 
 
 @pytest.mark.parametrize(
@@ -195,25 +194,25 @@ def test_a_moment_lies_between_two_checkpoints(after, step, moment):
 
 def test_the_word_of_a_family_is_that_of_its_mathematics():
     broken = {"order": {"high": 0.2, "low": 0.0}}
-    found = verdict(FAMILY, [told(), told(name="triviaqa", **broken)], [])
-    assert (found.word, found.by_task["triviaqa"]) == ("holds", "does not hold")
-    assert "triviaqa: does not hold" in found.text
-    found = verdict(FAMILY, [told(), told(name="math500", **broken)], [])
-    assert found.word == "does not hold"
+    outcome = verdict(FAMILY, [told(), told(name="triviaqa", **broken)], [])
+    assert (outcome.word, outcome.by_task["triviaqa"]) == ("holds", "does not hold")
+    assert "triviaqa: does not hold" in outcome.text
+    outcome = verdict(FAMILY, [told(), told(name="math500", **broken)], [])
+    assert outcome.word == "does not hold"
     assert verdict(FAMILY, [told(name="triviaqa", **broken)], []).word == "does not hold"
 
 
 @pytest.mark.parametrize(
     ("family", "lacks"),
     [
-        (Family("f", (CHILD,), None, ()), "no model labelled base"),
-        (Family("f", (BASE,), BASE, ()), "no child of its base"),
+        (Family(family="f", base=None, members=(CHILD,)), "no model labelled base"),
+        (Family(family="f", base="base", members=(BASE,)), "no child of its base"),
     ],
 )
 def test_without_base_or_child_it_says_what_is_lacking(family, lacks):
-    found = verdict(family, [told()], [])
-    assert found.word == "cannot tell"
-    assert lacks in found.text
+    outcome = verdict(family, [told()], [])
+    assert outcome.word == "cannot tell"
+    assert lacks in outcome.text
 
 
 def test_exceptions_are_told_beside_a_verdict_that_holds():

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 import pandas as pd
 
 from lesion.report import plots, theme, wording
 from lesion.report.plots import Axis
-from lesion.studies.ablation.curves import Curve, View, full_drop, view
-from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask, Invariance, Member, Pair
-from lesion.studies.ablation.invariance.wording import smallest
+from lesion.studies.ablation.charts import HEAT, named
+from lesion.studies.ablation.curves import Curve, View, full_drop
+from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask, Member, Pair, axes
+from lesion.studies.ablation.invariance.verdict_text import smallest
 
 if TYPE_CHECKING:
     from lesion.studies.ablation.result import AblationSummary, Cell
 
-ALPHA = 0.05
 DEPTH = Axis("depth of the block switched off", -0.03, 1.03, form=".0%")
 ACCURACY = Axis("accuracy", -0.03, 1.03, form=".0%", ticks=(0.0, 0.25, 0.5, 0.75, 1.0))
 ONSET = "◆"
-HEAT = ["x", "y", "value", "text", "tip", "marked", "model", "task", "edit"]
 
 
 @dataclass(frozen=True)
@@ -37,22 +37,29 @@ class OfFamily:
     finished: View
     curves: dict[tuple[str, str], Curve]
 
+    @property
+    def axis(self) -> str:
+        """The name of the axis of blocks."""
+        return wording.axis_name(self.finished.unit, self.finished.factor)
+
 
 def families(summary: AblationSummary) -> list[OfFamily]:
     """Every family of a summary with its curves; none without invariance."""
     shared = summary.invariance
-    return [] if shared is None else [_with_curves(family, shared, summary.curves) for family in shared.families]
-
-
-def _with_curves(family: FamilyResult, shared: Invariance, every: tuple[Curve, ...]) -> OfFamily:
-    names = family.labels
-    curves = {
-        (curve.model, curve.task): replace(curve, label=names[curve.model])
-        for curve in every
-        if (curve.unit, curve.factor) == (shared.unit, shared.factor) and curve.model in names and curve.cells
-    }
-    shown = [curve for member in family.finished for (model, _), curve in curves.items() if model == member.model]
-    return OfFamily(family, view(shown, shared.unit, shared.factor, family.family), curves)
+    if shared is None:
+        return []
+    compared = [curve for curve in summary.curves if (curve.unit, curve.factor) == (shared.unit, shared.factor)]
+    of_families = []
+    for family in shared.families:
+        names = family.labels
+        curves = {
+            (curve.model, curve.task): replace(curve, label=names[curve.model])
+            for curve in compared
+            if curve.model in names and curve.cells
+        }
+        shown = [curve for member in family.finished for (model, _), curve in curves.items() if model == member.model]
+        of_families.append(OfFamily(family, View.of(shown, shared.unit, shared.factor, family.family), curves))
+    return of_families
 
 
 def by_depth(of: OfFamily, task: str) -> alt.LayerChart:
@@ -60,16 +67,14 @@ def by_depth(of: OfFamily, task: str) -> alt.LayerChart:
     blocks = {member.model: member.blocks for member in of.family.members}
     rows = []
     for curve in of.finished.panels[task]:
-        depth = blocks[curve.model]
-        for cell in curve.cells if depth and depth > 1 else ():
-            accuracy, share = cell.accuracy, cell.layer / ((depth or 2) - 1)
-            tip = (
-                f"{curve.label}, {wording.place(curve.unit, cell.layer)} of {depth}\n{wording.percent(accuracy.value)}"
-            )
+        depth = blocks[curve.model] or 0
+        for cell in curve.cells if depth > 1 else ():
+            accuracy, place = cell.accuracy, wording.place(curve.unit, cell.layer)
+            tip = f"{curve.label}, {place} of {depth}\n{wording.percent(accuracy.value)}"
             tip += f" {wording.interval(accuracy.low, accuracy.high)}" + (", critical" if cell.critical else "")
             rows.append(
-                {"series": curve.label, "x": share, "y": accuracy.value, "low": accuracy.low, "high": accuracy.high}
-                | {"tip": tip, "model": curve.model, "task": task, "edit": cell.edit}
+                {"series": curve.label, "x": cell.layer / (depth - 1), "tip": tip}
+                | {"y": accuracy.value, "low": accuracy.low, "high": accuracy.high, **named(curve, cell)}
             )
     columns = ["series", "x", "y", "low", "high", "tip", "model", "task", "edit"]
     return plots.curves(pd.DataFrame(rows, columns=columns), DEPTH, ACCURACY, of.finished.labels, spread="bars")
@@ -85,11 +90,9 @@ def critical(of: OfFamily, task: FamilyTask) -> alt.LayerChart:
             tip = f"{_cell(curve, cell)}\n{wording.percent(lost, 0)} of the accuracy lost; {_drop(cell)}"
             rows.append(
                 {"x": cell.layer, "y": curve.label, "value": lost if cell.critical else None}
-                | {"text": wording.points(lost, 0), "tip": tip, "marked": bool(cell.critical)}
-                | {"model": curve.model, "task": curve.task, "edit": cell.edit}
+                | {"text": wording.points(lost, 0), "tip": tip, "marked": bool(cell.critical), **named(curve, cell)}
             )
-    frame, axis = pd.DataFrame(rows, columns=HEAT), wording.axis_name(of.finished.unit, of.finished.factor)
-    return plots.heat(frame, axis, "", full=1.25, columns=of.finished.layers)
+    return plots.heat(pd.DataFrame(rows, columns=HEAT), of.axis, "", full=1.25, columns=of.finished.layers)
 
 
 def _cell(curve: Curve, cell: Cell) -> str:
@@ -111,14 +114,13 @@ def correlations(of: OfFamily, task: FamilyTask) -> alt.LayerChart | None:
     for pair in pairs:
         first, second = sorted((names[pair.a], names[pair.b]), key=used.index)
         p = pair.rho.p if pair.rho.p_corrected is None else pair.rho.p_corrected
-        limits_text = limits(pair.true.low, pair.true.high)
+        interval = limits(pair.true.low, pair.true.high)
         rows.append(
             {"x": first, "y": second, "value": pair.rho.value, "tip": pair_text(pair, names)}
-            | {"text": f"{wording.rho(pair.rho.value)}\n{limits_text}\np {wording.p_value(p)}"}
-            | {"marked": p is not None and p <= ALPHA}
+            | {"text": f"{wording.rho(pair.rho.value)}\n{interval}\np {wording.p_value(p)}"}
+            | {"marked": p is not None and p <= wording.ALPHA}
         )
-    frame = pd.DataFrame(rows, columns=HEAT[:6])
-    colours = (theme.SHARE, theme.GAIN)
+    frame, colours = pd.DataFrame(rows, columns=HEAT[:6]), (theme.SHARE, theme.GAIN)
     return plots.heat(frame, "", "", full=1.25, columns=used[:-1], rows=used[1:], colours=colours, height=54)
 
 
@@ -129,23 +131,21 @@ def pair_text(pair: Pair, names: dict[str, str]) -> str:
         text += f"; as high as two measurements of one profile reach (about {wording.rho(pair.ceiling)})"
     elif pair.ceiling is not None:
         text += f"; as noisy as they are, two equal profiles would reach about {wording.rho(pair.ceiling)}"
-    text += "\nof the true profiles "
+    true = "not measurable: too much noise, or too many blocks cost the same"
     if pair.true.low is not None:
-        text += (
-            f"{wording.rho(pair.true.value)} {limits(pair.true.low, pair.true.high)}, the noise that lowers ρ taken out"
-        )
-    else:
-        text += "not measurable: too much noise, or too many blocks cost the same"
-    text += f"\np {p_text(pair.rho.p, pair.p_least)}, corrected {wording.p_value(pair.rho.p_corrected)}"
+        interval = limits(pair.true.low, pair.true.high)
+        true = f"{wording.rho(pair.true.value)} {interval}, the noise that lowers ρ taken out"
+    p = f"{p_text(pair.rho.p, pair.p_least)}, corrected {wording.p_value(pair.rho.p_corrected)}"
     same = "yes" if pair.same_top else "no"
-    return f"{text}\nlargest drop in the same block: {same}; of the two largest shared: {pair.top_two}"
+    largest = f"largest drop in the same block: {same}; of the two largest shared: {pair.top_two}"
+    return f"{text}\nof the true profiles {true}\np {p}\n{largest}"
 
 
 def limits(low: float | None, high: float | None) -> str:
     """The interval of a rank correlation: `[.62, 1]`; noise or ties may leave no order to measure."""
-    return (
-        "not measurable" if low is None or high is None else f"[{wording.rho(low)},{wording.SPACE}{wording.rho(high)}]"
-    )
+    if low is None or high is None:
+        return "not measurable"
+    return f"[{wording.rho(low)},{wording.SPACE}{wording.rho(high)}]"
 
 
 def p_text(p: float | None, least: float | None) -> str:
@@ -153,51 +153,31 @@ def p_text(p: float | None, least: float | None) -> str:
     return wording.p_value(p) + (", the smallest possible" if smallest(p, least) else "")
 
 
-@dataclass(frozen=True)
-class Training:
-    """The checkpoints of one training that have answered a task, by step, the end last."""
-
-    source: str
-    members: tuple[Member, ...]
-
-
-def trainings(of: OfFamily, task: FamilyTask) -> list[Training]:
-    """Every training of a family with checkpoints that have answered the task."""
-    there = {skill.model for skill in task.skills}
-    ends = {pair.a: pair.b for pair in task.pairs if pair.kind == "time"}
-    by_source: dict[str, list[Member]] = {}
-    for member in of.family.members:
-        if member.step is not None and member.model in there:
-            by_source.setdefault(member.source, []).append(member)
-    found = []
-    for source, checkpoints in by_source.items():
-        checkpoints.sort(key=lambda member: member.step or 0)
-        own = {ends.get(member.model) for member in checkpoints}
-        last = [
-            member for member in of.family.finished
-            if member.model in there and member.source == source and (member.model == source or member.model in own)
-        ]  # fmt: skip
-        found.append(Training(source, (*checkpoints, *last[:1])))
-    return found
+def trainings(of: OfFamily, task: FamilyTask) -> dict[str, list[Member]]:
+    """By source, the checkpoints of a training that have answered the task, by step, and its end if it has."""
+    by_source = {}
+    for axis in axes(of.family.members):
+        members = [member for member in (*axis.checkpoints, axis.end) if task.skill(member.model)]
+        if any(member.step is not None for member in members):
+            by_source[axis.source] = members
+    return by_source
 
 
-def over_time(of: OfFamily, task: FamilyTask, training: Training) -> alt.LayerChart:
+def over_time(of: OfFamily, task: FamilyTask, training: list[Member]) -> alt.LayerChart:
     """Drops over a training: a row per checkpoint, a column per layer, with the baseline and ρ with the end."""
     names = of.family.labels
-    curves = [(member, of.curves[member.model, task.task]) for member in training.members]
-    layers = sorted({cell.layer for _, curve in curves for cell in curve.cells})
     onset = {(each.model, each.layer) for each in task.onset if each.model is not None}
     with_end = {pair.a: pair.rho.value for pair in task.pairs if pair.kind == "time"}
-    rows: list[dict[str, Any]] = []
+    curves = [of.curves[member.model, task.task] for member in training]
+    rows: list[Mapping[str, object]] = []
     labels = []
-    for member, curve in curves:
+    for member, curve in zip(training, curves, strict=True):
         label = names[member.model] if member.step is not None else f"end ({names[member.model]})"
         skill = task.skill(member.model)
-        able = skill is None or skill.able
-        label += "" if able else ", cannot do it"
+        label += "" if skill is None or skill.able else ", cannot do it"
         labels.append(label)
         baseline = wording.points(curve.result.baseline.accuracy.value, 0)
-        plain = {"y": label, "marked": False}
+        plain: dict[str, object] = {"y": label, "marked": False}
         rows.append(plain | {"x": "unedited", "text": baseline, "tip": f"{label} · unedited: {baseline} %"})
         for cell in curve.cells:
             begins = (member.model, cell.layer) in onset
@@ -205,12 +185,10 @@ def over_time(of: OfFamily, task: FamilyTask, training: Training) -> alt.LayerCh
             tip += "\ncritical from here on" if begins else ""
             rows.append(
                 {"x": str(cell.layer), "y": label, "value": cell.drop.value, "tip": tip, "marked": bool(cell.critical)}
-                | {"text": wording.points(cell.drop.value, 0) + (f"\n{ONSET}" if begins else "")}
-                | {"model": curve.model, "task": curve.task, "edit": cell.edit}
+                | {"text": wording.points(cell.drop.value, 0) + (f"\n{ONSET}" if begins else ""), **named(curve, cell)}
             )
         order = wording.rho(with_end.get(member.model))
         rows.append(plain | {"x": "ρ", "text": order, "tip": f"{label} · ρ with the end: {order}"})
-    columns = ["unedited", *map(str, layers), "ρ"]
-    full = full_drop(curve for _, curve in curves)
-    axis = wording.axis_name(of.finished.unit, of.finished.factor)
-    return plots.heat(pd.DataFrame(rows, columns=HEAT), axis, "", full=full, columns=columns, rows=labels, height=34)
+    layers = sorted({cell.layer for curve in curves for cell in curve.cells})
+    columns, frame = ["unedited", *map(str, layers), "ρ"], pd.DataFrame(rows, columns=HEAT)
+    return plots.heat(frame, of.axis, "", full=full_drop(curves), columns=columns, rows=labels, height=34)

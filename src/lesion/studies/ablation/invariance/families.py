@@ -9,56 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from lesion.core.study_file import ModelChoice
-from lesion.studies.ablation.invariance.result import Member
+from lesion.studies.ablation.invariance.result import BASE, Family, Member, axes
 
-BASE = "base"
 _STEP = re.compile(r"step[-_ ]?([0-9]+)", re.IGNORECASE)
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One training over time.
-
-    Attributes:
-        source: which model was trained.
-        checkpoints: by step.
-        end: what the training ended in; the last checkpoint where that is not in the study.
-    """
-
-    source: str
-    checkpoints: tuple[Member, ...]
-    end: Member
-
-
-@dataclass(frozen=True)
-class Family:
-    """Models that come from one base, or checkpoints of one training.
-
-    Attributes:
-        name: as labelled, or the source of the training.
-        members: variants with the base first, then checkpoints.
-        base: the member labelled base; None where there is none.
-        axes: the trainings of which there are checkpoints.
-    """
-
-    name: str
-    members: tuple[Member, ...]
-    base: Member | None
-    axes: tuple[Axis, ...]
-
-    @property
-    def variants(self) -> tuple[Member, ...]:
-        """The members at the end of their training."""
-        return tuple(member for member in self.members if member.step is None)
-
-    @property
-    def children(self) -> tuple[Member, ...]:
-        """The variants that were trained from the base."""
-        return tuple(member for member in self.variants if member.variant != BASE and member.parent is None)
 
 
 def step_of(revision: str | None) -> int | None:
@@ -79,25 +35,29 @@ def families(models: Sequence[ModelChoice], blocks: Mapping[str, int]) -> list[F
         models: of the study.
         blocks: the number of blocks by model name, as far as known.
     """
-    sources = [_parted(chosen)[0] for chosen in models]
+    parted = [_parted(chosen) for chosen in models]
+    sources = [source for source, _ in parted]
     groups: dict[tuple[bool, str], list[Member]] = {}
-    for chosen, source in zip(models, sources, strict=True):
+    for chosen, (source, revision) in zip(models, parted, strict=True):
         family, variant = chosen.lineage
-        revision = _parted(chosen)[1]
-        # Alone, a revision is the model that is meant, not a moment of its training.
-        step = step_of(revision) if sources.count(source) > 1 else None
         member = Member(
             model=chosen.name,
             source=source,
             variant=variant,
             revision=revision,
-            step=step,
+            # Alone, a revision is the model that is meant, not a moment of its training.
+            step=step_of(revision) if sources.count(source) > 1 else None,
             parent=chosen.parent,
             blocks=blocks.get(chosen.name),
         )
         groups.setdefault((family is not None, family or source), []).append(member)
-    families = (_family(name, members, labelled) for (labelled, name), members in groups.items())
-    return [family for family in families if family is not None]
+    return [
+        family
+        for (labelled, name), members in groups.items()
+        if labelled or any(member.step is not None for member in members)
+        for family in [_family(name, members)]
+        if len(family.members) > 1
+    ]
 
 
 def _parted(chosen: ModelChoice) -> tuple[str, str | None]:
@@ -108,29 +68,12 @@ def _parted(chosen: ModelChoice) -> tuple[str, str | None]:
     return source, tag
 
 
-def _family(name: str, members: Sequence[Member], labelled: bool) -> Family | None:
-    over_time = any(member.step is not None for member in members)
-    if len(members) < 2 or not (labelled or over_time):
-        return None
-    axes = []
-    for source in dict.fromkeys(member.source for member in members if member.step is not None):
-        of_source = [member for member in members if member.source == source]
-        checkpoints = sorted(
-            (member for member in of_source if member.step is not None), key=lambda member: member.step or 0
-        )
-        ends = [member for member in of_source if member.step is None]
-        if not ends:
-            # The last checkpoint stands for the model that the training ended in.
-            ends = [checkpoints.pop().model_copy(update={"step": None})]
-        if checkpoints:
-            axes.append(Axis(source, tuple(checkpoints), ends[0]))
-    finished = [
-        *(member for member in members if member.step is None),
-        *(axis.end for axis in axes if axis.end not in members),
-    ]
-    bases = [member for member in finished if member.variant == BASE]
-    finished.sort(key=lambda member: member not in bases[:1])
-    timed = [checkpoint for axis in axes for checkpoint in axis.checkpoints]
-    if len(finished) + len(timed) < 2:
-        return None
-    return Family(name, (*finished, *timed), bases[0] if bases else None, tuple(axes))
+def _family(name: str, members: Sequence[Member]) -> Family:
+    """The variants, with the base first, and then the checkpoints of trainings."""
+    trainings = axes(members)
+    finished = [member for member in members if member.step is None]
+    finished += [axis.end for axis in trainings if axis.end not in members]
+    base = next((member for member in finished if member.variant == BASE), None)
+    finished.sort(key=lambda member: member is not base)
+    timed = [checkpoint for axis in trainings for checkpoint in axis.checkpoints]
+    return Family(family=name, base=base.model if base else None, members=(*finished, *timed))

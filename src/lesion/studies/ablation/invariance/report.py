@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from lesion.report import theme, wording
 from lesion.report.blocks import Block, Chapter, Figure, Findings, Folded, Panel, Prose, Section, Series
 from lesion.report.finding import Finding
+from lesion.report.table import Column, Table, decimals
 from lesion.studies.ablation import charts as ablation_charts
-from lesion.studies.ablation.invariance import charts, tables
-from lesion.studies.ablation.invariance.charts import OfFamily, Training
+from lesion.studies.ablation.invariance import charts
+from lesion.studies.ablation.invariance.charts import OfFamily, limits, p_text
 from lesion.studies.ablation.invariance.result import FamilyResult, FamilyTask
 
 if TYPE_CHECKING:
@@ -24,17 +27,20 @@ def section(summary: AblationSummary) -> Section | None:
     if shared is None:
         return None
     every = charts.families(summary)
-    findings = Findings(tuple(finding(of.family) for of in every))
     notes = tuple(note for of in every for note in of.family.notes)
-    blocks: list[Block] = [findings, *([Prose(notes)] if notes else [])]
-    reasons = [f"{of.family.family}, {reason}" for of in every for reason in of.family.verdict.reasons]
-    blocks.append(Folded("Reasons, and how the words are chosen", (Prose((shared.rule,), tuple(reasons)),)))
+    reasons = tuple(f"{of.family.family}, {reason}" for of in every for reason in of.family.verdict.reasons)
+    blocks: list[Block] = [
+        Findings(tuple(finding(of.family) for of in every)),
+        *([Prose(notes)] if notes else []),
+        Folded("Reasons, and how the words are chosen", (Prose((shared.rule,), reasons),)),
+    ]
     taken: set[str] = set()
     for of in every:
         parts = _family(of, summary.study.level, taken)
-        label = f"{of.family.family}: curves, critical blocks, agreement"
-        heading = [Prose(title=of.family.family)] if len(every) == 2 else []
-        blocks += [Folded(label, tuple(parts))] if len(every) > 2 else [*heading, *parts]
+        if len(every) > 2:
+            blocks.append(Folded(f"{of.family.family}: curves, critical blocks, agreement", tuple(parts)))
+        else:
+            blocks += [*([Prose(title=of.family.family)] if len(every) == 2 else []), *parts]
     return Section("Invariance", "The same blocks in all of them?", tuple(blocks))
 
 
@@ -53,19 +59,12 @@ def chapter(summary: AblationSummary) -> Chapter:
 
 def finding(family: FamilyResult) -> Finding:
     """The verdict on a family: its first sentence leads, what it rests on and the words of every task follow."""
-    lead, rest = lead_and_rest(family)
-    words = [f"{task}: {word}" for task, word in family.verdict.by_task.items()]
-    if family.verdict.between is not None:
-        words.append(f"other tasks lose far less there: {family.verdict.between}")
-    sentences = [rest] if rest else []
-    sentences += [f"{'; '.join(words)}."] if words else []
-    return Finding(f"{family.family}: {family.verdict.word}", (lead,), tuple(sentences))
-
-
-def lead_and_rest(family: FamilyResult) -> tuple[str, str]:
-    """The first sentence of the verdict, and the others."""
-    lead, stop, rest = family.verdict.text.partition(". ")
-    return lead + stop.strip(), rest
+    verdict = family.verdict
+    lead, stop, rest = verdict.text.partition(". ")
+    words = [f"{task}: {word}" for task, word in verdict.by_task.items()]
+    words += [f"other tasks lose far less there: {verdict.between}"] if verdict.between is not None else []
+    sentences = [rest, f"{'; '.join(words)}." if words else ""]
+    return Finding(f"{family.family}: {verdict.word}", (lead + stop.strip(),), tuple(filter(None, sentences)))
 
 
 def slug(name: str, taken: Container[str] = ()) -> str:
@@ -93,8 +92,7 @@ def _family(of: OfFamily, level: float, taken: set[str]) -> list[Block]:
                 "",
                 tuple(Panel((charts.critical(of, task),), task.task) for task in family.tasks),
                 f"{family.family}, critical blocks. Coloured and boxed: critical. The number is the share of the"
-                " model's own accuracy that is lost without the block, in %, so that variants of different strength can"
-                " be compared; below 0 it answers better.",
+                " model's own accuracy that is lost without the block, in %.",
             )
         )
     matrices = [(task.task, matrix) for task in family.tasks if (matrix := charts.correlations(of, task)) is not None]
@@ -104,26 +102,32 @@ def _family(of: OfFamily, level: float, taken: set[str]) -> list[Block]:
                 "",
                 tuple(Panel((matrix,), task) for task, matrix in matrices),
                 f"{family.family}, ranks. Spearman's ρ of the drops over blocks as measured. In brackets: the"
-                f" {percent} interval for the true profiles, whose noise is taken out, so that it may lie above ρ; not"
-                " measurable: too much noise, or too many blocks that cost the same. p is one-sided (agreement), from"
-                " all or 10,000 orders of the blocks, corrected by Holm's method over the pairs of the task (in the"
-                " verdict over those with the base). Boxed: at most .05. Among blocks whose drops are all small, ranks"
-                " are noise.",
+                f" {percent} interval for the true profiles, without their noise, so that it may lie above ρ; not"
+                " measurable: too much noise, or too many ties. p is one-sided, from all or 10,000 orders of the"
+                " blocks, corrected by Holm's method over the pairs of the task (in the verdict over those with the"
+                " base). Boxed: at most .05. Among blocks whose drops are all small, ranks are noise.",
                 small=True,
             )
         )
-    overlaps = tables.overlaps(family)
-    if len(overlaps.frame):
-        joint = tuple(sentence for task in family.tasks if (sentence := tables.joint(task, family.labels)))
-        blocks.append(Folded("Overlap of the critical sets, against chance", (Prose(items=joint), overlaps)))
-    blocks += [
-        _training(of, task, training, name("invariance-time", family.family, task.task))
-        for task in family.tasks
-        for training in charts.trainings(of, task)
-    ]
+    if any(each.kind == "variant" for task in family.tasks for each in task.overlaps):
+        joint = tuple(sentence for task in family.tasks if (sentence := _joint(task, family.labels)))
+        blocks.append(Folded("Overlap of the critical sets, against chance", (Prose(items=joint), _overlaps(family))))
+    for task in family.tasks:
+        for source, training in charts.trainings(of, task).items():
+            panel = Panel((charts.over_time(of, task, training),), f"{task.task} over the training of {source}")
+            blocks.append(
+                Figure(
+                    name("invariance-time", family.family, task.task),
+                    (panel,),
+                    "Drop in points without each block, a row per checkpoint; first the accuracy of the unedited model"
+                    " in %, last the rank correlation with the end. Where the model cannot do the task yet, nothing can"
+                    f" be critical. {charts.ONSET}: the block became critical between the checkpoint above and this.",
+                    (Series("lost", colour=theme.LOSS, area=True), Series("gained", colour=theme.GAIN, area=True)),
+                )
+            )
     if family.between_tasks:
-        heading = Prose(title=f"{family.family}: one task against another in the same model")
-        blocks += [heading, tables.between(family, percent)]
+        blocks += [Prose(title=f"{family.family}: one task against another in the same model")]
+        blocks += [_between(family, percent)]
     return blocks
 
 
@@ -131,9 +135,9 @@ def _curves(of: OfFamily, level: float, name: str) -> Figure:
     """Accuracy of all variants; models of different depth over their relative depth."""
     family, percent = of.family, f"{100 * level:g}{wording.SPACE}%"
     tasks = [task for task in family.tasks if of.finished.panels.get(task.task)]
-    series = tuple(Series(label, index) for index, label in enumerate(of.finished.labels))
     if family.depths_differ:
         panels = [charts.by_depth(of, task.task) for task in tasks]
+        series = tuple(Series(label, index) for index, label in enumerate(of.finished.labels))
         caption = f"models of different depth: 0 % is the first block, 100 % the last. Bars: {percent} intervals."
     else:
         panels = [ablation_charts.accuracy(of.finished, task.task) for task in tasks]
@@ -152,12 +156,88 @@ def _curves(of: OfFamily, level: float, name: str) -> Figure:
     )
 
 
-def _training(of: OfFamily, task: FamilyTask, training: Training, name: str) -> Figure:
-    return Figure(
-        name,
-        (Panel((charts.over_time(of, task, training),), f"{task.task} over the training of {training.source}"),),
-        "Drop in points without each block, a row per checkpoint; the first column is the accuracy of the unedited"
-        " model in %, the last the rank correlation with the end. Where the model cannot do the task yet, nothing can"
-        f" be critical. {charts.ONSET}: the block became critical between the checkpoint above and this one.",
-        (Series("lost", colour=theme.LOSS, area=True), Series("gained", colour=theme.GAIN, area=True)),
+def _layers(numbers: Sequence[int]) -> str:
+    """`2, 5–7`, or a dash."""
+    return wording.layer_runs(numbers) or wording.DASH
+
+
+def _joint(task: FamilyTask, names: Mapping[str, str]) -> str:
+    """The base's critical layers against those of all children together, as a sentence; empty without children."""
+    together = task.joint
+    if together is None or not together.children:
+        return ""
+    children = wording.listed([names[model] for model in together.children])
+    kept = f"critical in all of them: {_layers(together.kept_by_all)}" if together.kept_by_all else ""
+    return (
+        f"{task.task}: the critical blocks of {names[together.base]} are among those of {children}"
+        f" {wording.counted(together.shared, 'time')} in all, by chance {together.expected:.1f}"
+        f" (p{wording.SPACE}{p_text(together.p, together.p_least)}); {kept or 'none is critical in all of them'}."
+    )
+
+
+def _overlaps(family: FamilyResult) -> Table:
+    """The critical sets of every two finished models, against chance."""
+    names = family.labels
+    rows = [
+        {"task": task.task, "models": f"{names[each.a]}, {names[each.b]}", "shared": _layers(each.shared)}
+        | {"first": f"{_layers(each.first)}; {_layers(each.second)}", "expected": each.expected}
+        | {"p": each.p, "p_text": p_text(each.p, each.p_least)}
+        | {"lost": _layers(each.lost), "gained": _layers(each.gained)}
+        for task in family.tasks
+        for each in task.overlaps
+        if each.kind == "variant"
+    ]
+    return Table(
+        "",
+        pd.DataFrame(rows),
+        (
+            Column("task", "Task", number=False),
+            Column("models", "Models", number=False),
+            Column("first", "Critical in each", number=False),
+            Column("shared", "Shared", number=False),
+            Column("expected", "By chance", decimals(1)),
+            Column("p", "p", row=lambda row: str(row["p_text"])),
+            Column("lost", "Surely lost", number=False),
+            Column("gained", "Surely new", number=False),
+        ),
+        title=f"Overlap of critical blocks of {family.family}",
+        caption="By chance: how many blocks two random sets of these sizes share on average; p: the chance of as many"
+        " (hypergeometric). Surely lost: critical in the first, and in the second the whole interval of its drop is too"
+        " small. Surely new: the other way round.",
+    )
+
+
+def _between(family: FamilyResult, level: str) -> Table:
+    """Every two tasks of one model."""
+    rows = []
+    for each in family.between_tasks:
+        difference, interval = each.difference, wording.interval(each.difference.low, each.difference.high, 0)
+        rows.append(
+            {"model": family.labels[each.model], "tasks": f"{each.a} against {each.b}", "word": each.word}
+            | {"layers": f"{_layers(each.layers)}; {_layers(each.critical_shared)}"}
+            | {"relative_a": each.relative_a, "relative_b": each.relative_b, "difference": difference.value}
+            | {"difference_text": f"{wording.points(difference.value, 0)} {interval}".rstrip(), "rho": each.rho.value}
+            | {"rho_text": f"{wording.rho(each.rho.value)} {limits(each.true.low, each.true.high)}"}
+        )
+
+    def share(value: float | None) -> str:
+        return wording.percent(value, 0)
+
+    return Table(
+        "",
+        pd.DataFrame(rows),
+        (
+            Column("model", "Model", number=False),
+            Column("tasks", "Task against another", number=False),
+            Column("layers", "Critical; for both", number=False),
+            Column("relative_a", "Lost there", share),
+            Column("relative_b", "By the other", share),
+            Column("difference", "Difference", row=lambda row: str(row["difference_text"])),
+            Column("rho", "ρ of all blocks", row=lambda row: str(row["rho_text"])),
+            Column("word", "Other loses far less", number=False),
+        ),
+        title=f"Tasks against each other in {family.family}",
+        caption="Lost there: the share of the model's accuracy on each of the two tasks that is lost without a block,"
+        " on average over the blocks that are critical for the first; their difference in points with its"
+        f" {level} interval. In brackets behind ρ: the interval for the true profiles, without their noise.",
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from lesion.core.values import Estimate, Number, Value
 from lesion.edits.edit import Unit
 
 Word = Literal["holds", "does not hold", "cannot tell"]
 Subject = Literal["mathematics", "recall", "reading"]
+BASE = "base"
+"""The variant from which the others of a family were trained."""
 Kind = Literal["variant", "time"]
 """Of a pair: two finished models, or a checkpoint with the end of its training."""
 
@@ -17,13 +20,11 @@ class Member(Value):
     """A model in its family.
 
     Attributes:
-        model: its name in the study.
         source: as typed, without the revision.
-        variant: base, instruct, …; None where nothing says.
-        revision: of a checkpoint over training or a pinned model.
+        variant: base, instruct, …
         step: the number in the revision's name where this is a checkpoint before the end of a training, else None.
         parent: what it was trained from, where not the family's base.
-        blocks: how many blocks it has; None where not known.
+        blocks: how many it has, where known.
     """
 
     model: str
@@ -35,12 +36,73 @@ class Member(Value):
     blocks: int | None = None
 
 
+class Axis(NamedTuple):
+    """One training over time: the model that was trained, its checkpoints by step, and what it ended in."""
+
+    source: str
+    checkpoints: tuple[Member, ...]
+    end: Member
+
+
+def axes(members: Sequence[Member]) -> list[Axis]:
+    """The trainings of which there are checkpoints; the last one stands for an end that is missing."""
+    trainings = []
+    for source in dict.fromkeys(member.source for member in members if member.step is not None):
+        own = [member for member in members if member.source == source]
+        checkpoints = sorted((member for member in own if member.step is not None), key=lambda member: member.step or 0)
+        ends = [member for member in own if member.step is None]
+        end = ends[0] if ends else checkpoints.pop().model_copy(update={"step": None})
+        if checkpoints:
+            trainings.append(Axis(source, tuple(checkpoints), end))
+    return trainings
+
+
+class Family(Value):
+    """Models that come from one base, or checkpoints of one training.
+
+    Attributes:
+        family: its name as labelled, or the source of the training.
+        base: the model labelled base.
+        members: variants with the base first, then checkpoints.
+    """
+
+    family: str
+    base: str | None
+    members: tuple[Member, ...]
+
+    @property
+    def finished(self) -> list[Member]:
+        """The members at the end of their training."""
+        return [member for member in self.members if member.step is None]
+
+    @property
+    def children(self) -> list[Member]:
+        """The finished members that were trained from the base."""
+        return [member for member in self.finished if member.variant != BASE and member.parent is None]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The name of each model in charts: its variant, or its own name where variants do not tell it."""
+        variants = [member.variant for member in self.finished]
+
+        def label(member: Member) -> str:
+            if member.step is not None:
+                return f"step {member.step:,}"
+            return member.variant if member.variant and variants.count(member.variant) == 1 else member.model
+
+        return {member.model: label(member) for member in self.members}
+
+    @property
+    def depths_differ(self) -> bool:
+        """Whether the finished models have different numbers of blocks."""
+        return len({member.blocks for member in self.finished if member.blocks}) > 1
+
+
 class Skill(Value):
     """How well one model does a task, and what its cells can tell.
 
     Attributes:
-        accuracy: of the unedited model.
-        able: whether that is above `FLOOR` beyond doubt; a model that cannot do a task has none to lose.
+        able: whether its accuracy is above `FLOOR` beyond doubt; a model that cannot do a task has none to lose.
         critical: layers.
         reliability: expected rank correlation of two such measurements of its drops; None where they rank nothing.
     """
@@ -53,16 +115,12 @@ class Skill(Value):
 
 
 class Pair(Value):
-    """The order of layers in two models.
+    """The order of layers in two models (`statistics.agreement.Agreement`).
 
     Attributes:
         rho: Spearman's, as measured, with its one-sided p; corrected over the pairs of the family, task and kind.
         true: that of the true profiles, corrected for noise, so that it may lie above `rho`; no interval where it is
             not measurable.
-        p_least: the least p that ties allow.
-        ceiling: what two measurements of one profile as noisy as these reach.
-        same_top: whether one layer costs most in both; top_two: how many of the two costliest are shared; top_share:
-            how often, over resampled items, the costliest is the same.
     """
 
     a: str
@@ -78,13 +136,11 @@ class Pair(Value):
 
 
 class Overlap(Value):
-    """The critical layers of two models against chance.
+    """The critical layers of two models against chance (`statistics.agreement.Overlap`).
 
     Attributes:
         first, second: critical in a and in b, of the layers that both have.
-        expected: how many two random sets of these sizes share.
-        p: of as many shared (hypergeometric); p_least: the least that the sizes allow.
-        lost: critical in a, and beyond doubt not in b; gained: the other way round.
+        lost: critical in a, and beyond doubt not in b; `gained`: the other way round.
     """
 
     a: str
@@ -116,7 +172,6 @@ class Onset(Value):
     """From which checkpoint on a layer is critical at all later ones, and the model able.
 
     Attributes:
-        source: name of the training.
         model, step: of that checkpoint; model None: not critical at the end; step None with a model: only at the end.
         after: step of the checkpoint before it, so that it became critical between the two.
         able_from: step of the first checkpoint from which on the model is able; None: only at the end, or never.
@@ -161,11 +216,10 @@ class BetweenTasks(Value):
     """Two tasks of one model.
 
     Attributes:
-        rho, true, ceiling: as of `Pair`.
-        layers: critical for a; critical_shared: for both.
+        layers: critical for a; `critical_shared`: for both.
         relative_a, relative_b: share of the accuracy of each that is lost, on average over `layers`.
         alone_a, alone_b: likewise over those of them that are not critical for b.
-        difference: relative_a − relative_b; ratio: relative_b / relative_a.
+        difference: relative_a − relative_b; `ratio`: relative_b / relative_a.
         word: whether b loses far less there.
     """
 
@@ -187,12 +241,9 @@ class BetweenTasks(Value):
 
 
 class Verdict(Value):
-    """Whether the claim holds in a family.
+    """Whether the claim holds in a family, in a paragraph that begins with it, and a sentence per deciding fact.
 
     Attributes:
-        text: one paragraph, the verdict in its first sentence.
-        reasons: a sentence per fact that decided.
-        by_task: the word of every task.
         between: whether other tasks lose far less at those layers; None where there is nothing to compare.
     """
 
@@ -203,47 +254,17 @@ class Verdict(Value):
     between: Word | None
 
 
-class FamilyResult(Value):
-    """Models that come from one base, or checkpoints of one training."""
+class FamilyResult(Family):
+    """A family with its comparisons, and what follows from them."""
 
-    family: str
-    base: str | None
-    members: tuple[Member, ...]
     notes: tuple[str, ...]
     tasks: tuple[FamilyTask, ...]
     between_tasks: tuple[BetweenTasks, ...]
     verdict: Verdict
 
-    @property
-    def finished(self) -> list[Member]:
-        """The members at the end of their training."""
-        return [member for member in self.members if member.step is None]
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """The name of each model in charts: its variant, or its own name where variants do not tell it."""
-        variants = [member.variant for member in self.finished]
-
-        def label(member: Member) -> str:
-            if member.step is not None:
-                return f"step {member.step:,}"
-            return member.variant if member.variant and variants.count(member.variant) == 1 else member.model
-
-        return {member.model: label(member) for member in self.members}
-
-    @property
-    def depths_differ(self) -> bool:
-        """Whether the finished models have different numbers of blocks."""
-        return len({member.blocks for member in self.finished if member.blocks}) > 1
-
 
 class Invariance(Value):
-    """How far the models of each family agree.
-
-    Attributes:
-        unit, factor: of the edits that are compared.
-        thresholds: by name; rule: how the words are chosen, as sentences.
-    """
+    """How far the models of each family agree under edits of one unit and factor; `rule`: how the words are chosen."""
 
     unit: Unit
     factor: float

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import filecmp
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from lesion.errors import UsageError, nearest
 from lesion.models.source import BUNDLED, CHECKPOINTS, find, revisions
@@ -13,7 +12,7 @@ from lesion.models.source import BUNDLED, CHECKPOINTS, find, revisions
 ALL = "all"
 
 
-def over_time(models: Sequence[str], wanted: str | Sequence[str]) -> tuple[list[str | dict[str, Any]], list[str]]:
+def over_time(models: Sequence[str], wanted: str | Sequence[str]) -> tuple[list[str | dict[str, str]], list[str]]:
     """Each model behind its checkpoints, as entries of a study.
 
     A folder without checkpoints and a bundled model stay as they are, as long as one of the models has some. A
@@ -30,24 +29,26 @@ def over_time(models: Sequence[str], wanted: str | Sequence[str]) -> tuple[list[
         UsageError: no model has checkpoints, a checkpoint is not there, a model names a revision already, or those
             of a hub id are not named.
     """
-    named = _names(wanted)
-    entries: list[str | dict[str, Any]] = []
+    names = [name.strip() for name in wanted.split(",")] if isinstance(wanted, str) else list(wanted)
+    if not names or not all(names):
+        raise UsageError("--revisions takes all, or names of checkpoints by commas: step23,step256.")
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise UsageError(f"--revisions names {twice} twice; name it once.")
+    entries: list[str | dict[str, str]] = []
     notes: list[str] = []
-    followed = 0
     for model in models:
         folder = Path(model).expanduser()
         known = revisions(folder) if folder.is_dir() else {}
-        for revision in _chosen(model, named, known):
-            same = known and _same_weights(known[revision], Path(find(model).place))
-            if same:
+        for revision in _chosen(model, None if names == [ALL] else names, known):
+            if known and _same_weights(known[revision], Path(find(model).place)):
                 notes.append(
                     f"{model}@{revision} has the very weights of {model}: it is shown as the end of the training."
                 )
             else:
                 entries.append({"source": model, "revision": revision})
-            followed += 1
         entries.append(model)
-    if not followed:
+    if len(entries) + len(notes) == len(models):
         raise UsageError(
             f"--revisions follows a training, and there are no checkpoints of {' or '.join(models)}: those of a folder "
             f"are the models in {CHECKPOINTS}/REVISION below or beside it; `lesion lab lineage --out DIR` keeps them."
@@ -55,21 +56,8 @@ def over_time(models: Sequence[str], wanted: str | Sequence[str]) -> tuple[list[
     return entries, notes
 
 
-def _names(wanted: str | Sequence[str]) -> list[str] | None:
-    """The names asked for; None for all."""
-    names = [name.strip() for name in wanted.split(",")] if isinstance(wanted, str) else list(wanted)
-    if names == [ALL]:
-        return None
-    if not names or not all(names):
-        raise UsageError("--revisions takes all, or names of checkpoints by commas: step23,step256.")
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
-    if twice is not None:
-        raise UsageError(f"--revisions names {twice} twice; name it once.")
-    return names
-
-
-def _chosen(model: str, named: list[str] | None, known: dict[str, Path]) -> list[str]:
-    """The checkpoints of a model that are asked for."""
+def _chosen(model: str, named: list[str] | None, known: Mapping[str, Path]) -> list[str]:
+    """The checkpoints of a model that are asked for; `named` is None for all."""
     folder = Path(model).expanduser().is_dir()
     if not folder and "@" in model:
         raise UsageError(f"{model} names a revision already: give {model.partition('@')[0]} and --revisions.")

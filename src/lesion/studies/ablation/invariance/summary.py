@@ -20,10 +20,11 @@ from lesion.core.values import Estimate
 from lesion.edits.edit import Unit
 from lesion.statistics.agreement import Agreement, agreement, joint_overlap, overlap
 from lesion.statistics.paired import holm
-from lesion.studies.ablation.invariance.families import Axis, Family, families
-from lesion.studies.ablation.invariance.model_summary import FEWEST, Measured, read
-from lesion.studies.ablation.invariance.onset import onsets
+from lesion.studies.ablation.invariance.families import families
+from lesion.studies.ablation.invariance.measured import FEWEST, Measured, between, read, subject, true
 from lesion.studies.ablation.invariance.result import (
+    Axis,
+    Family,
     FamilyResult,
     FamilyTask,
     Invariance,
@@ -33,9 +34,8 @@ from lesion.studies.ablation.invariance.result import (
     Onset,
     Overlap,
     Pair,
-    Skill,
+    axes,
 )
-from lesion.studies.ablation.invariance.tasks import between, subject, true
 from lesion.studies.ablation.invariance.verdict import RULE, THRESHOLDS, verdict
 from lesion.studies.ablation.study import Study
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lesion.studies.ablation.result import AblationSummary
 
 ByModel = Mapping[str, Measured]
+"""What was measured on one task."""
 
 
 def invariance(
@@ -66,10 +67,11 @@ def invariance(
     """
     unit: Unit = "block" if "block" in study.edits.unit else study.edits.unit[0]
     factor = 0.0 if 0.0 in study.edits.factor else study.edits.factor[0]
-    members = families(study.models, dict(_blocks(study, summary), **(blocks or {})))
-    names = {member.model for family in members for member in family.members}
+    depths = {model: 1 + max(result.planned) for model, result in summary.results if result.planned}
+    members = families(study.models, {**(depths if study.edits.layers == "all" else {}), **(blocks or {})})
     if not members:
         return None
+    names = {member.model for family in members for member in family.members}
     measured = read(study, summary, answers, items, unit, factor, names)
     return Invariance(
         unit=unit,
@@ -81,37 +83,21 @@ def invariance(
     )
 
 
-def _blocks(study: Study, summary: AblationSummary) -> dict[str, int]:
-    if study.edits.layers != "all":
-        return {}
-    return {
-        model.model: 1 + max(result.planned) for model in summary.models for result in model.tasks[:1] if result.planned
-    }
-
-
 def _family(study: Study, family: Family, measured: Mapping[tuple[str, str], Measured]) -> FamilyResult:
-    of_tasks = (_task(study, family, choice.name, measured) for choice in study.tasks)
-    tasks = [task for task in of_tasks if task is not None]
+    by_task: dict[str, dict[str, Measured]] = {}
+    for choice in study.tasks:
+        names = [member.model for member in family.members if (member.model, choice.name) in measured]
+        if names:
+            by_task[choice.name] = {name: measured[name, choice.name] for name in names}
+    tasks = [_task(study, family, task, own) for task, own in by_task.items()]
     across = []
-    for member in family.variants:
-        own = {task.task: measured[member.model, task.task] for task in tasks if (member.model, task.task) in measured}
+    for member in family.finished:
+        own = {task: of_task[member.model] for task, of_task in by_task.items() if member.model in of_task}
         across += between(member.model, own, study.level, study.seed)
-    return FamilyResult(
-        family=family.name,
-        base=family.base.model if family.base else None,
-        members=family.members,
-        notes=_notes(family),
-        tasks=tasks,
-        between_tasks=across,
-        verdict=verdict(family, tasks, across),
-    )
-
-
-def _notes(family: Family) -> list[str]:
     notes = [
         f"{member.model} was trained from {member.parent}, not from the base of this family: it is shown, and the "
         "verdict leaves it out."
-        for member in family.variants
+        for member in family.finished
         if member.parent is not None
     ]
     depths = sorted({member.blocks for member in family.members if member.blocks})
@@ -120,61 +106,80 @@ def _notes(family: Family) -> list[str]:
             f"The models have {', '.join(map(str, depths[:-1]))} and {depths[-1]} blocks: layers are compared between "
             "models of equal depth only; the curves of the others lie beside each other by relative depth."
         )
-    return notes
+    return FamilyResult(
+        **dict(family),
+        notes=notes,
+        tasks=tasks,
+        between_tasks=across,
+        verdict=verdict(family, tasks, across),
+    )
 
 
-def _task(study: Study, family: Family, task: str, measured: Mapping[tuple[str, str], Measured]) -> FamilyTask | None:
-    own = {member.model: measured[member.model, task] for member in family.members if (member.model, task) in measured}
-    if not own:
-        return None
+def _task(study: Study, family: Family, task: str, own: ByModel) -> FamilyTask:
     joined = _joined(family, own)
     return FamilyTask(
         task=task,
         subject=subject(task),
-        items=next(iter(own.values())).result.items,
+        items=next(iter(own.values())).items,
         layers=sorted({layer for each in own.values() for layer in each.layers}),
-        skills=[
-            Skill(
-                model=model,
-                accuracy=each.accuracy,
-                able=each.able,
-                critical=each.critical,
-                reliability=each.profile.reliability if each.profile else None,
-            )
-            for model, each in own.items()
-        ],
+        skills=[each.skill for each in own.values()],
         pairs=_pairs(study, joined, own),
         overlaps=[_overlap(a, b, kind, own) for a, b, kind in joined],
         joint=_joint(family, own),
-        onset=[onset for axis in family.axes for onset in _onset(axis, own)],
+        onset=[onset for axis in axes(family.members) for onset in onsets(axis, own)],
     )
 
 
-def _onset(axis: Axis, own: ByModel) -> list[Onset]:
-    moments = [(member, own[member.model]) for member in (*axis.checkpoints, axis.end) if member.model in own]
-    if not moments or moments[-1][0] is not axis.end:
+def onsets(axis: Axis, own: ByModel) -> list[Onset]:
+    """Per layer the first checkpoint from which on it is critical at all later ones, where the model is able.
+
+    A model that cannot do a task has nothing to lose, so nothing is critical at such a checkpoint: the onset then
+    says when the skill came. `able_from` tells the two apart: it is the first checkpoint from which on the model is
+    able at all later ones. There are none before the end of the training has answered.
+    """
+    members = [member for member in (*axis.checkpoints, axis.end) if member.model in own]
+    if not members or members[-1] is not axis.end:
         return []
-    return onsets(
-        axis.source,
-        [member.model for member, _ in moments],
-        [member.step for member, _ in moments],
-        [each.able for _, each in moments],
-        [each.critical for _, each in moments],
-        moments[-1][1].layers,
-    )
+    steps, measured = [member.step for member in members], [own[member.model] for member in members]
+    skilled = _since([each.skill.able for each in measured])
+    entries = []
+    for layer in measured[-1].layers:
+        since = _since([each.skill.able and layer in each.skill.critical for each in measured])
+        at = [step for step, each in zip(steps, measured, strict=True) if layer in each.skill.critical]
+        entries.append(
+            Onset(
+                source=axis.source,
+                layer=layer,
+                step=None if since is None else steps[since],
+                model=None if since is None else members[since].model,
+                after=steps[since - 1] if since else None,
+                able_from=None if skilled is None else steps[skilled],
+                able_after=steps[skilled - 1] if skilled else None,
+                critical_at=[step for step in at if step is not None],
+            )
+        )
+    return entries
+
+
+def _since(holds: Sequence[bool]) -> int | None:
+    """The place from which on it holds everywhere; None where it does not hold at the last."""
+    place = len(holds)
+    while place and holds[place - 1]:
+        place -= 1
+    return place if place < len(holds) else None
 
 
 def _joined(family: Family, own: ByModel) -> list[tuple[str, str, Kind]]:
     """The pairs of models to compare: all variants of equal depth, the base first; checkpoints with their end."""
-    variants: list[tuple[Member, Member, Kind]] = [
-        (a, b, "variant") for a, b in itertools.combinations(family.variants, 2)
-    ]
-    checkpoints: list[tuple[Member, Member, Kind]] = [
-        (checkpoint, axis.end, "time") for axis in family.axes for checkpoint in axis.checkpoints
-    ]
+    timed = [(checkpoint, axis.end) for axis in axes(family.members) for checkpoint in axis.checkpoints]
+    kinds: dict[Kind, list[tuple[Member, Member]]] = {
+        "variant": list(itertools.combinations(family.finished, 2)),
+        "time": timed,
+    }
     return [
         (a.model, b.model, kind)
-        for a, b, kind in variants + checkpoints
+        for kind, pairs in kinds.items()
+        for a, b in pairs
         if a.model in own and b.model in own and a.blocks == b.blocks and _common(own[a.model], own[b.model])
     ]
 
@@ -197,9 +202,8 @@ def _pairs(study: Study, joined: Sequence[tuple[str, str, Kind]], own: ByModel) 
     corrected: dict[tuple[str, str], float] = {}
     for of_kind in ("variant", "time"):
         # A profile that ranks nothing has no p: there is no test to correct for.
-        tested = [(a, b, order.p) for a, b, kind, order in compared if kind == of_kind and not math.isnan(order.p)]
-        values = holm(p for _, _, p in tested)
-        corrected |= {(a, b): value for (a, b, _), value in zip(tested, values, strict=True)}
+        p = {(a, b): order.p for a, b, kind, order in compared if kind == of_kind and not math.isnan(order.p)}
+        corrected |= zip(p, holm(p.values()), strict=True)
     return [
         Pair(
             a=a,
@@ -219,19 +223,16 @@ def _pairs(study: Study, joined: Sequence[tuple[str, str, Kind]], own: ByModel) 
 
 def _overlap(a: str, b: str, kind: Kind, own: ByModel) -> Overlap:
     common = set(_common(own[a], own[b]))
-    first, second = ([layer for layer in own[model].critical if layer in common] for model in (a, b))
+    first, second = ([layer for layer in own[model].skill.critical if layer in common] for model in (a, b))
     both = overlap(len(common), first, second)
-    able = own[a].able and own[b].able
+    able = own[a].skill.able and own[b].skill.able
     return Overlap(
         a=a,
         b=b,
         kind=kind,
         first=first,
         second=second,
-        shared=both.shared,
-        expected=both.expected,
-        p=both.p,
-        p_least=both.p_least,
+        **vars(both),
         lost=sorted(set(first) & set(own[b].harmless)) if able else (),
         gained=sorted(set(second) & set(own[a].harmless)) if able else (),
     )
@@ -239,25 +240,25 @@ def _overlap(a: str, b: str, kind: Kind, own: ByModel) -> Overlap:
 
 def _joint(family: Family, own: ByModel) -> Joint | None:
     """The critical layers of the base against those of all children together."""
-    if family.base is None or family.base.model not in own:
+    if family.base is None or family.base not in own:
         return None
-    base = own[family.base.model]
+    base = own[family.base]
     children = [
         child.model
         for child in family.children
         if child.model in own
-        and child.blocks == family.base.blocks
-        and own[child.model].able
-        and _common(base, own[child.model]) == tuple(base.layers)
+        and child.blocks == family.members[0].blocks
+        and own[child.model].skill.able
+        and _common(base, own[child.model]) == base.layers
     ]
     # By their places among the layers that were ablated, which need not be all.
-    sets = [[base.layers.index(layer) for layer in own[model].critical] for model in (family.base.model, *children)]
+    sets = [[base.layers.index(layer) for layer in own[model].skill.critical] for model in (family.base, *children)]
     together = joint_overlap(len(base.layers), sets[0], sets[1:])
     return Joint(
-        base=family.base.model,
+        base=family.base,
         children=children,
         kept_by_all=[base.layers[place] for place in together.shared],
-        shared=sum(len(set(base.critical) & set(own[child].critical)) for child in children),
+        shared=sum(len(set(base.skill.critical) & set(own[child].skill.critical)) for child in children),
         expected=together.expected,
         p=together.p,
         p_least=together.p_least,

@@ -1,19 +1,8 @@
 """The verdict on invariance: holds, does not hold or cannot tell, by rules with names, in one paragraph of words.
 
-For one task, every child of the base is compared with it.
-
-*Does not hold* when one child is enough: the interval of the rank correlation ends below `AGREE`, where the order of
-layers can be measured at all (ceiling at least `RELIABLE`); or beyond doubt more than `MOST` of the base's critical
-layers are not critical in it.
-
-*Holds* when everything speaks for it: base and children can do the task; the base has critical layers; those of all
-children together coincide with them beyond chance (p ≤ `ALPHA`); in every child whose order can be measured the p,
-Holm-corrected over the children, is at most `ALPHA` and the interval begins at `AGREE` at least; and every other child
-shares critical layers with the base and has lost none of them beyond doubt.
-
-*Cannot tell* is everything else. Ranks of layers that cost next to nothing are noise: a small ceiling says so, or ties
-leave no order that could be beyond chance (`p_least`); then the critical layers alone decide, and of each child: those
-of the children together may be beyond chance by the others alone.
+For one task, every child of the base is compared with it, by `RULE`. Ranks of layers that cost next to nothing are
+noise: a small ceiling says so, or ties leave no order that could be beyond chance (`p_least`); then the critical layers
+alone decide, and of each child: those of the children together may be beyond chance by the others alone.
 
 The word of a family is that of its mathematics tasks, which the claim is about; of all tasks where none is one.
 """
@@ -21,15 +10,15 @@ The word of a family is that of its mathematics tasks, which the claim is about;
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from lesion.statistics.critical import SHARE
 from lesion.statistics.paired import ALPHA, holm
 from lesion.studies.ablation.invariance import verdict_text as prose
-from lesion.studies.ablation.invariance.families import Family
-from lesion.studies.ablation.invariance.model_summary import FLOOR
+from lesion.studies.ablation.invariance.measured import FAR, FLOOR
 from lesion.studies.ablation.invariance.result import (
     BetweenTasks,
+    Family,
     FamilyTask,
     Joint,
     Overlap,
@@ -37,25 +26,16 @@ from lesion.studies.ablation.invariance.result import (
     Verdict,
     Word,
 )
-from lesion.studies.ablation.invariance.tasks import FAR
-from lesion.studies.ablation.invariance.wording import are, blocks, over_time, percent, probability
+from lesion.studies.ablation.invariance.verdict_text import are, blocks, percent, probability
 
 HOLDS: Word = "holds"
 DOES_NOT: Word = "does not hold"
 CANNOT: Word = "cannot tell"
-
 AGREE = 0.5
 RELIABLE = 0.8
 MOST = 0.5
-THRESHOLDS = {
-    "alpha": ALPHA,
-    "agree": AGREE,
-    "reliable": RELIABLE,
-    "most": MOST,
-    "floor": FLOOR,
-    "far": FAR,
-    "critical": SHARE,
-}
+THRESHOLDS = {"alpha": ALPHA, "agree": AGREE, "reliable": RELIABLE, "most": MOST, "floor": FLOOR, "far": FAR}
+THRESHOLDS |= {"critical": SHARE}
 RULE = (
     f"Holds: the critical blocks of all children together coincide with the base's beyond chance (p ≤ {ALPHA:g}), and "
     f"wherever the order of blocks can be measured (ceiling ≥ {RELIABLE:g}, few ties) it agrees beyond chance "
@@ -69,12 +49,15 @@ RULE = (
 )
 
 
-@dataclass(frozen=True)
-class WithBase:
+Reason = tuple[Literal["against", "open", "favour"], str]
+"""What a fact speaks for, and the fact as a sentence."""
+
+
+class WithBase(NamedTuple):
     """The order of layers in a child and in its base.
 
     Attributes:
-        p: corrected over the children of the base alone, which the claim is of; None where there is none.
+        p: corrected over the children of the base alone, which the claim is about.
         measurable: whether the noise leaves an order that can be judged, and ties one that could be beyond chance.
     """
 
@@ -84,25 +67,20 @@ class WithBase:
 
 
 def verdict(family: Family, tasks: Sequence[FamilyTask], across: Sequence[BetweenTasks]) -> Verdict:
-    """Word, paragraph and reasons for a family, from its numbers.
-
-    Args:
-        family: who is in it.
-        tasks: of the family.
-        across: its pairs of tasks.
-    """
+    """Word, paragraph and reasons for a family, from the numbers of its tasks, and of their pairs."""
     judged = {task.task: _judge(family, task) for task in tasks}
     by_task = {task: word for task, (word, _) in judged.items()}
-    claimed = [task.task for task in tasks if task.subject == "mathematics"] or list(judged)
+    claims = [task for task in tasks if task.subject == "mathematics"] or list(tasks)
+    claimed = [task.task for task in claims]
     word = _joined([by_task[task] for task in claimed])
     relevant = [entry for entry in across if entry.a in claimed and entry.b not in claimed and entry.layers]
     far = _joined([entry.word for entry in relevant]) if relevant else None
     sentences = [
-        *prose.headline(family, word, claimed),
-        *(sentence for task in tasks if task.task in claimed for sentence in _task_text(family, task, judged)),
+        prose.headline(family, word, claimed),
+        *(sentence for task in claims for sentence in _task_text(family, task, *judged[task.task])),
         *prose.others(by_task, claimed),
         *prose.across(relevant, far),
-        *(sentence for task in tasks if task.task in claimed for sentence in over_time(task)),
+        *(sentence for task in claims for sentence in prose.over_time(task)),
     ]
     return Verdict(
         word=word,
@@ -123,7 +101,7 @@ def _joined(words: Sequence[str]) -> Word:
 def _judge(family: Family, task: FamilyTask) -> tuple[Word, list[str]]:
     """The word for a task, with the reasons that decided it."""
     skills = {skill.model: skill for skill in task.skills}
-    base = family.base.model if family.base else None
+    base = family.base
     children = [child.model for child in family.children if child.model in skills]
     if base is None:
         return CANNOT, ["no model of the family is labelled base."]
@@ -131,41 +109,29 @@ def _judge(family: Family, task: FamilyTask) -> tuple[Word, list[str]]:
         return CANNOT, [f"{base} has not answered everything yet."]
     if not children:
         return CANNOT, ["no child of the base is in the study."]
-    against: list[str] = []
-    open_: list[str] = []
-    favour: list[str] = []
     if not skills[base].able:
         return CANNOT, [f"{base} cannot do it ({percent(skills[base].accuracy)} right), so no block can cost it."]
+    every: list[Reason] = []
     if len(children) < len(family.children):
-        open_.append("not every child has answered everything yet.")
-    pairs, joint = with_base(base, children, task), task.joint
+        every.append(("open", "not every child has answered everything yet."))
+    pairs = with_base(base, children, task)
+    overlaps = {overlap.b: overlap for overlap in task.overlaps if overlap.a == base}
     for child in children:
+        pair, sets = pairs.get(child), overlaps.get(child)
         if not skills[child].able:
-            open_.append(f"{child} cannot do it ({percent(skills[child].accuracy)} right): nothing to lose.")
-            continue
-        pair = pairs.get(child)
-        sets = next((overlap for overlap in task.overlaps if (overlap.a, overlap.b) == (base, child)), None)
-        if pair is None or sets is None:
-            open_.append(f"{child} cannot be compared block by block with {base}.")
-            continue
-        ranks = _by_rank(child, pair)
-        alone = not any(side == "favour" for side, _ in ranks)
-        for side, reason in [*ranks, *_by_sets(child, sets, joint, alone)]:
-            {"against": against, "open": open_, "favour": favour}[side].append(reason)
-    if not task.critical(base):
-        open_.append(f"no block of {base} is critical, so there is none to be kept.")
-    elif joint is None or joint.p is None or joint.p > ALPHA:
-        known = joint is not None and joint.p is not None
-        p = f"p = {probability(joint.p, joint.p_least)}" if joint is not None and known else "cannot be tested"
-        open_.append(f"the overlap of the critical blocks is no more than chance allows ({p}).")
-    else:
-        favour.append(
-            f"{joint.shared} critical blocks of the children are critical in the base, {joint.expected:.1f} "
-            f"expected by chance (p = {probability(joint.p, joint.p_least)})."
-        )
-    if against:
-        return DOES_NOT, against
-    return (CANNOT, open_) if open_ else (HOLDS, favour)
+            every.append(("open", f"{child} cannot do it ({percent(skills[child].accuracy)} right): nothing to lose."))
+        elif pair is None or sets is None:
+            every.append(("open", f"{child} cannot be compared block by block with {base}."))
+        else:
+            ranks = _by_rank(child, pair)
+            every += ranks
+            every += _by_sets(child, sets, task.joint, alone=all(side != "favour" for side, _ in ranks))
+    every.append(_by_joint(base, task))
+    word, deciding = HOLDS, "favour"
+    for side, decision in (("open", CANNOT), ("against", DOES_NOT)):
+        if any(other == side for other, _ in every):
+            word, deciding = decision, side
+    return word, [reason for side, reason in every if side == deciding]
 
 
 def with_base(base: str, children: Sequence[str], task: FamilyTask) -> dict[str, WithBase]:
@@ -188,7 +154,7 @@ def with_base(base: str, children: Sequence[str], task: FamilyTask) -> dict[str,
     }
 
 
-def _by_rank(child: str, order: WithBase) -> list[tuple[str, str]]:
+def _by_rank(child: str, order: WithBase) -> list[Reason]:
     """What the order of blocks says of a child; where it cannot be measured it speaks neither for nor against."""
     rho, low, high, p = order.pair.rho.value, order.pair.true.low, order.pair.true.high, order.p
     if not order.measurable or rho is None or low is None or high is None or p is None:
@@ -204,52 +170,60 @@ def _by_rank(child: str, order: WithBase) -> list[tuple[str, str]]:
     return [("favour", f"the order of blocks in {child} is that of the base ({numbers}; p = {probability(p)}).")]
 
 
-def _by_sets(child: str, sets: Overlap, joint: Joint | None, alone: bool) -> list[tuple[str, str]]:
+def _by_sets(child: str, sets: Overlap, joint: Joint | None, *, alone: bool) -> list[Reason]:
     """What the critical blocks say of a child; `alone`: its order says nothing in favour, so they must."""
-    lost = sets.lost
-    if sets.first and len(lost) > MOST * len(sets.first):
-        return [("against", f"{blocks(lost)}, critical in the base, {are(lost)} not in {child}.")]
-    if not alone:
-        return []
+    missing = f"{blocks(sets.lost)}, critical in the base, {are(sets.lost)} not in {child}"
+    if sets.first and len(sets.lost) > MOST * len(sets.first):
+        return [("against", f"{missing}.")]
     lead = "and no order of blocks speaks for it"
-    if joint is not None and child not in joint.children:
+    if alone and joint is not None and child not in joint.children:
         return [("open", f"not every block of {child} is answered yet, {lead}.")]
-    if not sets.first:
-        return []  # none to be kept, which is said of the base
+    if not alone or not sets.first:
+        return []  # without critical blocks of the base none can be kept, which is said of the base
     if not sets.second:
         return [("open", f"no block of {child} is critical, {lead}.")]
     if not sets.shared:
         return [("open", f"{child} shares no critical block with the base, {lead}.")]
-    if lost:
-        return [("open", f"{blocks(lost)}, critical in the base, {are(lost)} not in {child}, {lead}.")]
-    return []
+    return [("open", f"{missing}, {lead}.")] if sets.lost else []
 
 
-def _task_text(family: Family, task: FamilyTask, judged: dict[str, tuple[Word, list[str]]]) -> list[str]:
+def _by_joint(base: str, task: FamilyTask) -> Reason:
+    """What the critical blocks of all children together say."""
+    joint = task.joint
+    if not task.critical(base):
+        return "open", f"no block of {base} is critical, so there is none to be kept."
+    if joint is None or joint.p is None:
+        return "open", "the overlap of the critical blocks is no more than chance allows (cannot be tested)."
+    p = f"p = {probability(joint.p, joint.p_least)}"
+    if joint.p > ALPHA:
+        return "open", f"the overlap of the critical blocks is no more than chance allows ({p})."
+    return "favour", (
+        f"{joint.shared} critical blocks of the children are critical in the base, {joint.expected:.1f} expected by"
+        f" chance ({p})."
+    )
+
+
+def _task_text(family: Family, task: FamilyTask, word: Word, reasons: Sequence[str]) -> list[str]:
     """The numbers of a task in sentences: critical blocks, what each child keeps, ranks, the overlap, the doubts."""
-    skill = task.skill(family.base.model) if family.base else None
-    word, reasons = judged[task.task]
-    if family.base is None or skill is None or not family.children:
+    skill = task.skill(family.base) if family.base else None
+    if skill is None or not family.children:
         return []
     if not skill.able:
         return [" ".join(reasons)]
-    base, critical = family.base.model, skill.critical
-    sentences = [
-        f"Critical for {task.task} in the base: {blocks(critical)}."
-        if critical
-        else f"No block of the base is critical for {task.task}."
-    ]
-    overlaps = {each.b: each for each in task.overlaps if each.a == base and each.kind == "variant"}
+    overlaps = {each.b: each for each in task.overlaps if each.a == skill.model and each.kind == "variant"}
     children = [child.model for child in family.children if child.model in overlaps]
-    orders = with_base(base, children, task)
-    if critical:
+    if skill.critical:
+        sentences = [f"Critical for {task.task} in the base: {blocks(skill.critical)}."]
         sentences += [prose.kept(child, overlaps[child]) for child in children]
-    measured = [orders[child] for child in children if child in orders and orders[child].pair.rho.value is not None]
-    if measured:
+    else:
+        sentences = [f"No block of the base is critical for {task.task}."]
+    orders = with_base(skill.model, children, task)
+    if measured := [order for order in orders.values() if order.pair.rho.value is not None]:
         sentences.append(prose.ranks([order.pair for order in measured], [order.p for order in measured]))
-    mute = [child for child in children if child in orders and not orders[child].measurable]
-    if mute:
-        sentences.append(prose.not_measurable(mute))
+    if mute := [child for child in children if child in orders and not orders[child].measurable]:
+        sentences.append(
+            f"The order of blocks is not measurable in {prose.listed(mute)}: too much noise, or too many ties."
+        )
     if task.joint and task.joint.p is not None:
         sentences.append(prose.joint(task.joint))
     if word != HOLDS and reasons:

@@ -1,33 +1,29 @@
-"""The sentences of a verdict on invariance."""
+"""The sentences of a verdict on invariance, and how its numbers are written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
-from lesion.studies.ablation.invariance.families import Family
-from lesion.studies.ablation.invariance.result import BetweenTasks, Joint, Overlap, Pair, Word
-from lesion.studies.ablation.invariance.tasks import FAR
-from lesion.studies.ablation.invariance.wording import between, blocks, listed, probability, span
+from lesion.report import wording
+from lesion.studies.ablation.invariance.measured import FAR
+from lesion.studies.ablation.invariance.result import BetweenTasks, Family, FamilyTask, Joint, Overlap, Pair, Word
 
 
-def headline(family: Family, word: Word, claimed: Sequence[str]) -> list[str]:
+def headline(family: Family, word: Word, claimed: Sequence[str]) -> str:
     """The verdict in one sentence."""
     tasks = listed(claimed)
     if not family.children or family.base is None:
         lacking = "no model labelled base" if family.base is None else "no child of its base"
-        return [f"Whether the critical blocks of {tasks} survive fine-tuning cannot be told: the study has {lacking}."]
-    base = family.base.model
-    children = listed([child.model for child in family.children])
-    if word == "holds":
-        return [f"It holds: the blocks on which {tasks} hangs in {base} are those of {children} too."]
-    if word == "does not hold":
-        return [f"It does not hold: the blocks on which {tasks} hangs in {base} are not those of all of {children}."]
-    return [f"It cannot be told from these numbers whether {tasks} hangs on the same blocks in {base} and {children}."]
-
-
-def not_measurable(children: Sequence[str]) -> str:
-    """Of which children the order of blocks cannot be judged."""
-    return f"The order of blocks is not measurable in {listed(children)}: too much noise, or too many ties."
+        return f"Whether the critical blocks of {tasks} survive fine-tuning cannot be told: the study has {lacking}."
+    base, children = family.base, listed([child.model for child in family.children])
+    return {
+        "holds": f"It holds: the blocks on which {tasks} hangs in {base} are those of {children} too.",
+        "does not hold": f"It does not hold: the blocks on which {tasks} hangs in {base} are not those of all of"
+        f" {children}.",
+        "cannot tell": f"It cannot be told from these numbers whether {tasks} hangs on the same blocks in {base} and"
+        f" {children}.",
+    }[word]
 
 
 def joint(joint: Joint) -> str:
@@ -40,20 +36,18 @@ def joint(joint: Joint) -> str:
 
 def kept(child: str, sets: Overlap) -> str:
     """Which critical blocks of the base a child keeps, loses and gains."""
-    first, second, shared = set(sets.first), set(sets.second), set(sets.shared)
-    lost, gained = set(sets.lost), set(sets.gained)
+    first, second, shared, lost, gained = map(set, (sets.first, sets.second, sets.shared, sets.lost, sets.gained))
     if first == second:
         return f"{child} has the same."
-    parts = [f"of these {blocks(shared)}" if shared else "none of these"]
-    if lost:
-        parts.append(f"no longer {blocks(lost)}")
-    if first - shared - lost:
-        parts.append(f"{blocks(first - shared - lost)} perhaps")
-    if gained:
-        parts.append(f"newly {blocks(gained)}")
-    if second - first - gained:
-        parts.append(f"and, perhaps in the base as well, {blocks(second - first - gained)}")
-    return f"{child} has {', '.join(parts)}."
+    parts = [
+        ("of these {}", shared),
+        ("no longer {}", lost),
+        ("{} perhaps", first - shared - lost),
+        ("newly {}", gained),
+        ("and, perhaps in the base as well, {}", second - first - gained),
+    ]
+    named = [form.format(blocks(layers)) for form, layers in parts if layers]
+    return f"{child} has {', '.join(named if shared else ['none of these', *named])}."
 
 
 def ranks(pairs: Sequence[Pair], corrected: Sequence[float | None]) -> str:
@@ -64,17 +58,16 @@ def ranks(pairs: Sequence[Pair], corrected: Sequence[float | None]) -> str:
     ]
     reached, ceilings = sum(rho >= ceiling for rho, ceiling in known), [ceiling for _, ceiling in known]
     p = [value for value in corrected if value is not None]
-    parts = [f"The rank correlation of the drops with the base's is {between(rhos)}"]
+    text = f"The rank correlation of the drops with the base's is {_between(rhos)}"
     if known and reached == len(known):
-        parts[0] += f", as high as two measurements of one profile reach (about {between(ceilings)})"
+        text += f", as high as two measurements of one profile reach (about {_between(ceilings)})"
     elif known:
-        parts[0] += f", where equal profiles would show about {between(ceilings)}"
-        parts[0] += f", as an estimate, and {reached} of {len(known)} do" if reached else ", as an estimate"
+        text += f", where equal profiles would show about {_between(ceilings)}, as an estimate"
+        text += f", and {reached} of {len(known)} do" if reached else ""
     if p:
-        parts.append(f"p at most {probability(max(p))} by Holm over the children")
+        text += f"; p at most {probability(max(p))} by Holm over the children"
     same = sum(pair.same_top for pair in pairs)
-    parts.append(f"the block that costs most is the same in {same} of {len(pairs)}")
-    return "; ".join(parts) + "."
+    return f"{text}; the block that costs most is the same in {same} of {len(pairs)}."
 
 
 def others(by_task: Mapping[str, Word], claimed: Sequence[str]) -> list[str]:
@@ -90,27 +83,16 @@ def across(relevant: Sequence[BetweenTasks], far: Word | None) -> list[str]:
     others = list(dict.fromkeys(entry.b for entry in relevant))
     skill = listed(list(dict.fromkeys(entry.a for entry in relevant)))
     loses = {
-        "holds": f"lose less than {100 * FAR:g} % of what {skill} loses",
-        "does not hold": f"do not all lose less than {100 * FAR:g} % of what {skill} loses",
-        "cannot tell": f"may or may not lose less than {100 * FAR:g} % of what {skill} loses",
+        "holds": "lose less than",
+        "does not hold": "do not all lose less than",
+        "cannot tell": "may or may not lose less than",
     }[far]
-    numbers = []
-    for other in others:
-        losses = [entry for entry in relevant if entry.b == other]
-        theirs, mine = [entry.relative_b or 0.0 for entry in losses], [entry.relative_a or 0.0 for entry in losses]
-        numbers.append(f"{other} {span(theirs)} of its accuracy against {span(mine)}")
     sentences = [
-        f"At the blocks critical for {skill}, {listed(others)} {loses}: {'; '.join(numbers)}, on average over these"
-        " blocks."
+        f"At the blocks critical for {skill}, {listed(others)} {loses} {100 * FAR:g} % of what {skill} loses:"
+        f" {_losses(relevant, '', 'relative', 0)}, on average over these blocks."
     ]
-    apart = [entry for entry in relevant if entry.critical_shared and entry.alone_b is not None]
-    if apart:
-        numbers = []
-        for other in dict.fromkeys(entry.b for entry in apart):
-            losses = [entry for entry in apart if entry.b == other]
-            theirs, mine = [entry.alone_b or 0.0 for entry in losses], [entry.alone_a or 0.0 for entry in losses]
-            numbers.append(f"{other} loses {span(theirs, 1)} of its accuracy against {span(mine, 1)}")
-        sentences.append(f"Without the blocks critical for both, {'; '.join(numbers)}.")
+    if apart := [entry for entry in relevant if entry.critical_shared and entry.alone_b is not None]:
+        sentences.append(f"Without the blocks critical for both, {_losses(apart, ' loses', 'alone', 1)}.")
     models = {entry.model for entry in relevant}
     for layer in sorted({layer for entry in relevant for layer in entry.critical_shared}):
         both = [entry for entry in relevant if layer in entry.critical_shared]
@@ -119,3 +101,88 @@ def across(relevant: Sequence[BetweenTasks], far: Word | None) -> list[str]:
         where = f" in {count} of {len(models)} models" if len(models) > 1 else ""
         sentences.append(f"Block {layer} is critical for {tasks} as well{where}, so it is not specific to {skill}.")
     return sentences
+
+
+def _losses(entries: Sequence[BetweenTasks], verb: str, name: Literal["relative", "alone"], digits: int) -> str:
+    """What each other task loses of its accuracy, against what the first one does."""
+    parts = []
+    for other in dict.fromkeys(entry.b for entry in entries):
+        own = [entry for entry in entries if entry.b == other]
+        theirs, mine = (_span([getattr(entry, f"{name}_{side}") or 0.0 for entry in own], digits) for side in "ba")
+        parts.append(f"{other}{verb} {theirs} of its accuracy against {mine}")
+    return "; ".join(parts)
+
+
+def over_time(task: FamilyTask) -> list[str]:
+    """Since when the layers that are critical at the end are."""
+    sentences = []
+    for source in dict.fromkeys(onset.source for onset in task.onset):
+        ending = [onset for onset in task.onset if onset.source == source and onset.model is not None]
+        if not ending:
+            sentences.append(f"At the end of the training of {source} no block is critical for {task.task}.")
+            continue
+        able = ending[0].able_from
+        at_once = [onset.layer for onset in ending if onset.step == able]
+        learnt = _moment(ending[0].able_after, able)
+        sentences.append(f"Over the training of {source}, the model comes to do {task.task} {learnt}.")
+        if at_once:
+            already = "at its end" if able is None else f"at step {able} already"
+            sentences.append(f"{blocks(at_once).capitalize()} {are(at_once)} critical {already}.")
+        sentences += [
+            f"Block {onset.layer} becomes critical {_moment(onset.after, onset.step)}."
+            for onset in ending
+            if onset.step != able
+        ]
+    return sentences
+
+
+def _moment(after: int | None, step: int | None) -> str:
+    """When something came about that is not so at the checkpoint `after`, and is from `step` on."""
+    if after is None:
+        return "before the end, the only moment measured" if step is None else f"before step {step}, the first measured"
+    return f"between step {after} and " + ("the end" if step is None else f"step {step}")
+
+
+def _between(values: Sequence[float]) -> str:
+    """`0.85 to 0.96`, or the one correlation."""
+    low, high = (f"{value:.2f}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _span(shares: Sequence[float], digits: int) -> str:
+    """`20 to 24 %`, or the one share."""
+    low, high = (f"{100 * share:.{digits}f}" for share in (min(shares), max(shares)))
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def percent(share: float) -> str:
+    """`20 %`."""
+    return f"{100 * share:.0f} %"
+
+
+def probability(p: float | None, least: float | None = None) -> str:
+    """`0.018`, of very small ones `6e-4`; `0.018, the smallest possible` where it is `least`, which a test can give."""
+    if p is None:
+        return "not known"
+    text = f"{p:.3f}" if p >= 0.001 else f"{p:.0e}".replace("e-0", "e-")
+    return f"{text}, the smallest possible" if smallest(p, least) else text
+
+
+def smallest(p: float | None, least: float | None) -> bool:
+    """Whether a p is the least that a test can give, up to rounding: agreement could not have given a smaller one."""
+    return p is not None and least is not None and p <= least * (1 + 1e-9)
+
+
+def blocks(layers: Collection[int]) -> str:
+    """`block 3`, `blocks 0, 2 and 5`."""
+    return ("block " if len(layers) == 1 else "blocks ") + listed([str(layer) for layer in sorted(layers)])
+
+
+def are(layers: Collection[int]) -> str:
+    """The verb that goes with so many."""
+    return "is" if len(layers) == 1 else "are"
+
+
+def listed(words: Sequence[str]) -> str:
+    """The words with commas and an `and`."""
+    return wording.listed(words) or "nothing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lesion.studies.ablation.invariance.tasks import subject
+from lesion.studies.ablation.invariance.measured import subject
 
 
 @pytest.mark.parametrize(
