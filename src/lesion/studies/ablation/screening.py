@@ -132,8 +132,7 @@ def screened(
         answers: of one model, from `Store.answers`.
         ids: of the task's items, in the order of the draw.
         result: of the task, with its cells.
-        level: of the bootstrap intervals over items.
-        seed: of the bootstrap.
+        level, seed: of the bootstrap over items.
     """
     items = list(ids)[:ITEMS]
     golds = complete(answers[answers["task"] == gold_name(result.task)], items)

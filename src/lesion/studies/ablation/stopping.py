@@ -159,10 +159,7 @@ def stretched(
         reached: up to which it has been asked, and the baselines.
         totals: how many items each task has.
         budget: answers of the round at least, those of the baseline too; by default `BUDGET`, or a `SHARE`-th of the
-            stored answers if that is more.
-
-    Returns:
-        Such stops that there are enough, or that nothing is left to ask of these cells.
+            stored answers if that is more. The round has fewer where nothing is left to ask of these cells.
     """
     if budget is None:
         budget = max(BUDGET, sum(reached.values()) // SHARE)

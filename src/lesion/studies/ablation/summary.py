@@ -54,8 +54,7 @@ def summarise(
     Args:
         study: what is evaluated.
         plan: the edits of each model, by the model's name.
-        answers: from `Store.answers`.
-        items: from `Store.items`.
+        answers, items: from `Store.answers` and `Store.items`.
     """
     notes: list[str] = []
     scored: list[str] = []

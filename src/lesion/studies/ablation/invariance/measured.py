@@ -115,13 +115,7 @@ def between(model: str, by_task: Mapping[str, Measured], level: float, seed: int
 
     `word` is "holds" where b loses, beyond doubt, less than `FAR` of what a loses at the layers that are critical for
     a, "does not hold" where it loses more beyond doubt, else "cannot tell". The items of two tasks are drawn
-    independently; within a task the baseline and all layers are drawn together.
-
-    Args:
-        model: its name.
-        by_task: what was measured.
-        level: of the intervals.
-        seed: of the permutations where they are drawn.
+    independently; within a task the baseline and all layers are drawn together. `seed` is that of the permutations.
     """
     ordered = sorted(by_task, key=lambda task: subject(task) != "mathematics")  # stable: else as the study names them
     entries = []

@@ -13,17 +13,10 @@ ALL = "all"
 
 
 def over_time(models: Sequence[str], wanted: str | Sequence[str]) -> tuple[list[str | dict[str, str]], list[str]]:
-    """Each model behind its checkpoints, as entries of a study.
+    """Each model behind its checkpoints, `all` or those named, as entries of a study; and notes on those left out.
 
     A folder without checkpoints and a bundled model stay as they are, as long as one of the models has some. A
     checkpoint that holds the very weights of its model is left out: the end of the training is there already.
-
-    Args:
-        models: sources as typed.
-        wanted: `all`, names by commas, or names; in the order of their steps they stand before the model.
-
-    Returns:
-        The models of the study, and a note for each checkpoint that was left out.
 
     Raises:
         UsageError: no model has checkpoints, a checkpoint is not there, a model names a revision already, or those

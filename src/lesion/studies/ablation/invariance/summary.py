@@ -56,14 +56,8 @@ def invariance(
     """How far the models of each family agree; None where no two models of the study belong to one family.
 
     Of the edits of the study, those of whole blocks at factor 0 are compared where there are any, else the first unit
-    and factor. A model and task without complete answers is left out until it has them.
-
-    Args:
-        study: what is evaluated.
-        summary: from `summarise`.
-        answers: from `Store.answers`.
-        items: from `Store.items`.
-        blocks: number of blocks by model name; where all layers are ablated, their number says it.
+    and factor. A model and task without complete answers is left out until it has them. `blocks` is the number of
+    blocks by model name; where all layers are ablated, their number says it.
     """
     unit: Unit = "block" if "block" in study.edits.unit else study.edits.unit[0]
     factor = 0.0 if 0.0 in study.edits.factor else study.edits.factor[0]
