@@ -31,10 +31,9 @@ def stopped(summary: AblationSummary) -> list[str]:
     for model, result in summary.results:
         if result.stopping is None:
             continue
-        exceeding, spared, undecided = (
-            sum(cell.decided == decision for cell in result.cells) for decision in ("exceeds", "not", "open")
-        )
-        counts = [f"{exceeding} {wording.called(True, exceeding)}", f"{spared} not", f"{undecided} open"]
+        exceeding = result.decided("exceeds")
+        counts = [f"{exceeding} {wording.called(True, exceeding)}"]
+        counts += [f"{result.decided('not')} not", f"{result.decided('open')} open"]
         full, drawn = 1 + len(result.cells), result.stopping.items
         sentences.append(
             f"{model} on {result.task}: {result.answers:,} of {full * drawn:,} answers, that is"

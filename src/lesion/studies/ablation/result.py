@@ -173,6 +173,10 @@ class TaskResult(Value):
         """Answers behind the table."""
         return self.items + sum(cell.items for cell in self.cells)
 
+    def decided(self, decision: Decision) -> int:
+        """How many cells were decided so."""
+        return sum(cell.decided == decision for cell in self.cells)
+
     def of(self, unit: Unit, factor: float) -> tuple[Cell, ...]:
         """The cells of one unit and factor by layer."""
         chosen = (cell for cell in self.cells if (cell.unit, cell.factor) == (unit, factor))
