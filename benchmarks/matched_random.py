@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from lesion.studies.isolation.evaluate import evaluate
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -32,7 +33,6 @@ from lesion.edits.selections.selection import Selection
 from lesion.models.load import Model, load
 from lesion.progress import Silent
 from lesion.statistics.paired import paired_drop, wilson
-from lesion.studies.isolation.evaluate import evaluate
 from lesion.studies.isolation.evaluation_items import calibrated_on
 from lesion.studies.isolation.plan import Candidate, Roles, plan
 from lesion.studies.isolation.study import EvaluationStudy

@@ -22,8 +22,7 @@ import torch
 from torch.nn import functional as F
 
 from lesion.models.load import Model, load
-from lesion.studies.truncation.run import run_truncation
-from lesion.studies.truncation.study import TruncationStudy
+from lesion.studies.truncation.study import METHOD, TruncationStudy
 from lesion.tasks.catalogue import find
 from lesion.tasks.continuations import encode_contrast
 from lesion.tasks.contrast import TEMPTING
@@ -94,7 +93,7 @@ def searched(model: Model, noise: float, seed: int, folder: Path) -> dict[str, A
         compose=True,
         seed=seed,
     )
-    summary = run_truncation(study, place / "search").summary
+    summary = METHOD.run(study, place / "search").summary
     values = summary.model_dump(mode="json")
     return {
         "cells": len(summary.cells),

@@ -47,8 +47,7 @@ from lesion.edits.edit import Truncate
 from lesion.edits.lowrank import Factors
 from lesion.models.load import Model
 from lesion.studies.truncation.grid import KEEP
-from lesion.studies.truncation.run import run_truncation
-from lesion.studies.truncation.study import TruncationStudy
+from lesion.studies.truncation.study import METHOD, TruncationStudy
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.prompts import encode
 from sweep import machine
@@ -151,8 +150,9 @@ def search(work: Workload, size: Size, screened: bool) -> Search:
     spectra._OF_NETWORK.pop(work.model.network, None)
     validation = {item for item, _ in validated(work, size)}
     with tempfile.TemporaryDirectory(prefix="lesion-benchmark-") as folder, timed_factors(work.model) as factors:
+        study = study_of(work, size, screened)
         began = clock(work.model)
-        summary = run_truncation(study_of(work, size, screened), Path(folder), model=work.model).summary
+        summary = METHOD.run(study, Path(folder), models={study.model.name: work.model}).summary
         seconds = clock(work.model) - began
         with Store.read(folder) as store:
             answers = store.answers()

@@ -22,6 +22,7 @@ from lesion.errors import UsageError
 from lesion.labs.recall.study_file import RecallStudy
 from lesion.outputs import kind_of, own
 from lesion.registry import load_study
+from lesion.report.blocks import Page
 from lesion.studies.ablation.study import Study
 from lesion.studies.isolation.study import IsolationStudy
 from lesion.studies.truncation.study import TruncationStudy
@@ -118,31 +119,31 @@ class OtherStudy(StudyFile):
 class OtherResult(StudyResult):
     """Its result."""
 
-    def report(self):
-        return self.folder / "report.html"
+    @classmethod
+    def run(cls, study, run):
+        run.folder.mkdir()
+        (run.folder / "other.txt").write_text(study.name)
+        return cls(run.folder, Summary(kind="other"))
+
+    @classmethod
+    def recall(cls, folder):
+        return cls(folder, Summary(kind="other")) if (folder / "other.txt").exists() else None
+
+    def page(self):
+        return Page("Other", "other", ())
 
     def text(self):
         return "what was found"
 
 
-class Other(Method[OtherStudy]):
-    """Its method, which asks nobody."""
+class TwinStudy(OtherStudy):
+    """A study that calls itself as one of this package."""
 
-    kind, study, distributed = "other", OtherStudy, False
-
-    def run(self, study, folder, watcher, make_engine, models=None):
-        folder.mkdir()
-        (folder / "other.txt").write_text(study.name)
-        return OtherResult(folder, Summary())
-
-    def recall(self, folder):
-        return OtherResult(folder, Summary()) if (folder / "other.txt").exists() else None
+    kind: Literal["drift"] = "drift"
 
 
-class Twin(Other):
-    """One that calls itself as a method of this package."""
-
-    kind = "drift"
+OTHER = Method(study=OtherStudy, result=f"{__name__}:OtherResult", distributed=False)
+TWIN = Method(study=TwinStudy, result=f"{__name__}:OtherResult")
 
 
 def registered(monkeypatch, value):
@@ -151,7 +152,7 @@ def registered(monkeypatch, value):
 
 
 def test_a_method_from_outside_runs_from_python_and_command_and_is_recalled(monkeypatch, tmp_path, capsys):
-    registered(monkeypatch, Other)
+    registered(monkeypatch, lambda: OTHER)
     (tmp_path / "s.toml").write_text('kind = "other"\nname = "far"\n')
     assert load_study(tmp_path / "s.toml") == OtherStudy(name="far")
     assert isinstance(lesion.study(tmp_path / "s.toml", tmp_path / "one"), OtherResult)
@@ -163,7 +164,7 @@ def test_a_method_from_outside_runs_from_python_and_command_and_is_recalled(monk
     assert (refused.code, "leave --workers and --ray out" in refused.complaint) == (2, True)
 
 
-@pytest.mark.parametrize("value", [lambda: 1 / 0, object, Twin], ids=["broken", "no method", "twin"])
+@pytest.mark.parametrize("value", [lambda: 1 / 0, object, lambda: TWIN], ids=["broken", "no method", "twin"])
 def test_what_another_package_registers_wrongly_is_named_and_takes_nothing_else_with_it(
     monkeypatch, tmp_path, value, capsys
 ):
@@ -177,7 +178,7 @@ def test_what_another_package_registers_wrongly_is_named_and_takes_nothing_else_
 
 
 def test_the_folder_of_another_kind_is_no_folder_for_a_method_from_outside(monkeypatch, tmp_path, capsys):
-    registered(monkeypatch, Other)
+    registered(monkeypatch, lambda: OTHER)
     (tmp_path / "s.toml").write_text('kind = "other"\nname = "far"\n')
     (tmp_path / "layers").mkdir()
     own(tmp_path / "layers", "layers")

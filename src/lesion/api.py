@@ -6,12 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from lesion.arguments import validated
-from lesion.core.method import carried_out
 from lesion.core.result import StudyResult
 from lesion.core.study_file import StudyFile
 from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
-from lesion.engines.transformers.engine import TransformersEngine
 from lesion.progress import Watcher
 from lesion.registry import load_study, method_of
 
@@ -45,7 +43,7 @@ def study(
     plan = source if isinstance(source, StudyFile) else load_study(source)
     method = method_of(plan)
     if not method.distributed:
-        return carried_out(method, plan, Path(out), watcher, TransformersEngine)
+        return method.run(plan, Path(out), watcher=watcher)
     engine = getattr(plan, "engine", None) or "transformers"
     with opened(replace(workers or EngineChoice(), engine=engine), watcher) as make_engine:
-        return carried_out(method, plan, Path(out), watcher, make_engine)
+        return method.run(plan, Path(out), watcher=watcher, make_engine=make_engine)

@@ -23,14 +23,24 @@ from lesion.plain import short
 
 GROUP = "lesion.studies"
 _OWN = (
-    "lesion.studies.ablation.method",
-    "lesion.studies.isolation.method",
-    "lesion.studies.truncation.method",
-    "lesion.studies.drift.method",
-    "lesion.studies.tuning.method",
-    "lesion.labs.recall.method",
-    "lesion.labs.memory.method",
+    "lesion.studies.ablation.study:METHOD",
+    "lesion.studies.isolation.study:METHOD",
+    "lesion.studies.isolation.study:EVALUATION",
+    "lesion.studies.truncation.study:METHOD",
+    "lesion.studies.drift.study:METHOD",
+    "lesion.studies.tuning.study:METHOD",
+    "lesion.studies.overlay.study:METHOD",
+    "lesion.labs.recall.study_file:METHOD",
+    "lesion.labs.memory.study:METHOD",
 )
+
+
+def _own_methods() -> dict[str | None, Method[Any]]:
+    known = {}
+    for module, _, name in (place.partition(":") for place in _OWN):
+        method = getattr(import_module(module), name)
+        known[method.kind] = method
+    return known
 
 
 def methods() -> dict[str | None, Method[Any]]:
@@ -38,7 +48,7 @@ def methods() -> dict[str | None, Method[Any]]:
 
     A package whose method cannot be used takes nothing else with it: see `faults`.
     """
-    known = {method.kind: method for method in (import_module(module).METHOD for module in _OWN)}
+    known = _own_methods()
     for entry in entry_points(group=GROUP):
         method = _loaded(entry)
         if isinstance(method, Method) and _fault(method, known) is None:
@@ -48,7 +58,7 @@ def methods() -> dict[str | None, Method[Any]]:
 
 def faults() -> list[str]:
     """What is wrong with methods of other packages, a sentence each; those are left out of `methods`."""
-    known: dict[str | None, Method[Any]] = {method.kind: method for method in (import_module(m).METHOD for m in _OWN)}
+    known = _own_methods()
     found = []
     for entry in entry_points(group=GROUP):
         method = _loaded(entry)
@@ -99,9 +109,10 @@ def recall(folder: Path) -> StudyResult:
     """
     kind, known = kind_of(folder), methods()
     of_kind = [method for method in known.values() if method.folder_kind == kind]
-    own = [method for method in known.values() if type(method).__module__ in _OWN]
+    own_kinds = _own_methods()
+    own = [method for method in known.values() if method.kind in own_kinds]
     # A folder without a note is tried as each of this package's own; a layer study's is what is no other's.
-    others = [method for method in known.values() if method not in own]
+    others = [method for method in known.values() if method.kind not in own_kinds]
     for method in of_kind or [*sorted(own, key=lambda method: method.kind is None), *others]:
         result = method.recall(folder)
         if result is not None:

@@ -106,15 +106,15 @@ def test_texts_alone_and_texts_together_differ_by_float_noise_only(family):
 
 
 @pytest.mark.parametrize("chunk", [1, 30, 1 << 22])
-@pytest.mark.parametrize("way", ["by_row", "at_once"])  # on the CPU, and on an accelerator
-def test_of_the_same_activations_the_vectors_equal_numpy_float64_to_the_bit(way, chunk, monkeypatch):
+@pytest.mark.parametrize("ways", [("row_sums", "row_counts"), ("sums_at_once", "counts_at_once")])  # CPU, accelerator
+def test_of_the_same_activations_the_vectors_equal_numpy_float64_to_the_bit(ways, chunk, monkeypatch):
     generator = torch.Generator().manual_seed(1)
     values = torch.randn(5, 11, 7, generator=generator)
     batch = Batch((11, 4, 9, 1, 7), 11)
     for row, length in enumerate(batch.lengths):
         values[row, length:] = torch.nan  # padding never enters, whatever it is
     monkeypatch.setattr(token_sums, "CHUNK", chunk)
-    sums, counts = (getattr(token_sums, f"_{what}_{way}")(values, batch) for what in ("sums", "counts"))
+    sums, counts = (getattr(token_sums, way)(values, batch) for way in ways)
     exact = [values[row, :length].numpy().astype(np.float64) for row, length in enumerate(batch.lengths)]
     expected = np.stack([(x**2).sum(axis=0) for x in exact])
     np.testing.assert_array_equal(np.sqrt(sums.numpy()).astype(np.float32), np.sqrt(expected).astype(np.float32))

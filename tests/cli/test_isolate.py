@@ -224,11 +224,11 @@ def test_wrong_use_of_isolate_is_one_paragraph_and_exits_with_2(more, said, caps
     [
         (["--factor", "two"], 2, "--factor takes numbers by commas"),
         (["--factor", "inf"], 2, "finite"),
-        (["--validation", "1"], 2, "--validation is a share of the items between 0 and 1, not 1"),
+        (["--validation", "1"], 2, "validation must be a share of the items between 0 and 1, not 1"),
         (["--items", "99"], 2, "99 items were asked for"),
         (["--items", "some"], 2, "items"),
         (["--task", "gsm9k"], 2, "no task 'gsm9k'"),
-        (["--random-controls", "-1"], 2, "random-controls"),
+        (["--random-controls", "-1"], 2, "random_controls must be a whole number from 0"),
         (["--edit", "absent.edit"], 2, "absent.edit"),
         (["--level", "2"], 2, "level"),
     ],
@@ -315,8 +315,8 @@ def test_ctrl_c_leaves_with_130_and_says_what_is_kept(ours, capsys, checkpoint, 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    place = "activation_cache.observe" if ours == "isolate" else "evaluate.ask"
-    monkeypatch.setattr(f"lesion.studies.isolation.{place}", interrupted)
+    place = "studies.isolation.activation_cache.observe" if ours == "isolate" else "core.run.ask"
+    monkeypatch.setattr(f"lesion.{place}", interrupted)
     command = isolating if ours == "isolate" else evaluating
     done = lesion(capsys, *command(checkpoint, data, tmp_path / "out"))
     assert (done.code, done.complaint) == (130, "interrupted.\n")

@@ -44,7 +44,7 @@ def test_an_overlay_leaves_page_and_tables_and_report_writes_it_anew(capsys, fol
 @pytest.mark.parametrize(
     ("which", "out", "says"),
     [
-        ([0, 1], "drift", "is one of the studies"),
+        ([0, 1], "drift", "summary.json is there already"),
         ([0, 0], "out", "named twice"),
         ([0], "out", "Only one profile"),
         ([0, 1], "strange", "summary.json is there already"),

@@ -164,6 +164,6 @@ def test_a_damaged_summary_is_told_when_it_is_to_be_reported(capsys, checkpoint,
     out = tmp_path / "out"
     assert lesion(capsys, *searching(checkpoint, pairs, out, "--layers", 0)).code == 0
     (out / "summary.json").write_text("{")
-    refused(lesion(capsys, "report", out), 1, "summary.json is damaged", "run `lesion truncate` again")
+    refused(lesion(capsys, "report", out), 1, "summary.json is damaged", "run the same command again")
     assert lesion(capsys, *searching(checkpoint, pairs, out, "--layers", 0)).code == 0
     assert lesion(capsys, "report", out).code == 0

@@ -13,6 +13,7 @@ from searching import Known, Say, chance, contrasts, luck, questions, study
 from commandline import write
 from lesion.core.cached_answers import Recollection, gold_of, gold_tasks
 from lesion.core.inference import identity
+from lesion.core.run import Evaluation, Run
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE, Truncate
 from lesion.engines.engine import Response
@@ -40,7 +41,9 @@ class Round:
         drawn = {self.choice: self.items}
         self.store = Store.open(folder, identity(self.what, self.tasks, drawn), self.what.to_toml())
         self.listener = Listener()
-        self.model = Recollection(self.what, self.what.model, llama, engine, self.store, self.listener)
+        run = Run.at(folder, "layers", self.listener, lambda *_: engine)
+        self.evaluation = Evaluation(run, self.what, self.store, self.tasks, drawn)
+        self.model = Recollection(self.evaluation, self.what.model, llama)
 
     def ask(self, count: int | None = None, *, gold: bool = False) -> None:
         tasks = gold_tasks(self.tasks) if gold else self.tasks
@@ -68,10 +71,10 @@ def test_a_round_asks_the_baseline_and_the_edits_and_the_next_only_what_is_new(r
     assert sorted({(edit, item) for edit, item, _ in engine.asked}) == sorted(
         (edit, item.id) for edit in ("baseline", str(EDIT)) for item in one.items[:4]
     )
-    assert (one.model.asked, len(one.model.wanted), len(one.model.keys())) == (8, 8, 8)
+    assert (one.evaluation.asked, len(one.model.wanted), len(one.model.keys())) == (8, 8, 8)
     one.ask(7)
     one.ask(7)
-    assert len(engine.asked) == one.model.asked == one.listener.count == len(one.store) == 14
+    assert len(engine.asked) == one.evaluation.asked == one.listener.count == len(one.store) == 14
     assert one.listener.begun == [("tiny:llama", 8, 0), ("tiny:llama", 14, 8)]
 
 

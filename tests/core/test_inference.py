@@ -18,11 +18,11 @@ from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.engines.engine import Decoding, Response
 from lesion.errors import LesionError
 from lesion.models.load import Model, load
-from lesion.studies.ablation import run as running
 from lesion.studies.ablation.study import Study
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.task import Answer
 from oneencoding import contrasted
+from runs import run_ablation
 
 ITEMS = 5
 
@@ -41,7 +41,7 @@ def logits(model: Model, text: str | list[int], edit) -> np.ndarray:
 
 def answers(stories: Model, task: str, folder):
     study = Study.make(models=["m"], tasks=[task], items=ITEMS, edits={"layers": "0,4"})
-    outcome = running.run(study, folder, models={"m": stories})
+    outcome = run_ablation(study, folder, models={"m": stories})
     with Store.read(folder) as store:
         return outcome, store.answers()
 
@@ -94,7 +94,7 @@ def test_an_item_without_a_tempting_token_stops_the_run_before_anything_is_asked
     path.write_text('{"id": "seven", "prompt": "Once upon", "answer": "a time", "tempting": "a"}', encoding="utf-8")
     study = Study.make(models=["m"], tasks=[str(path)], items="all")
     with pytest.raises(LesionError, match=r"item seven .* has no tempting token apart from the right one"):
-        running.run(study, tmp_path / "out", models={"m": stories})
+        run_ablation(study, tmp_path / "out", models={"m": stories})
 
 
 def cell(task: str) -> Cell:

@@ -12,13 +12,14 @@ from lesion.core.rates import loops, rates, truncated
 from lesion.engines.loops import LEAST, Loop
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
-from lesion.studies.ablation.run import recall, run
+from lesion.studies.ablation.run import recall
 from lesion.studies.ablation.study import Study
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.isolation.study import EvaluationStudy
 from lesion.studies.truncation.study import TruncationStudy
 from lesion.studies.tuning.study import TuningStudy
 from lesion.tasks.task import Finish
+from runs import run_ablation as run
 from tiny import model
 
 ENDINGS: tuple[Finish, ...] = ("stop", "length", "loop", "nonfinite")

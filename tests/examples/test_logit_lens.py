@@ -47,7 +47,7 @@ def folder(installed, tmp_path_factory) -> Path:
     words = ("bundled:llama-base", "--task", "primer:arithmetic", "--items", 4, "--out", out)
     done = driven(installed, "logit-lens", *words)
     assert done.returncode == 0, done.stderr
-    assert "evaluated 72 of 72 answers" in done.stdout  # 9 layers × 4 items, said and scored
+    assert "asked 72 of 72 answers" in done.stdout  # 9 layers × 4 items, said and scored
     return out
 
 
@@ -107,7 +107,7 @@ def test_what_is_there_is_not_evaluated_again_and_a_further_item_is_only_itself(
     before = (folder / "summary.json").read_bytes()
     done = driven(installed, "run", file, "--out", folder)
     assert done.returncode == 0, done.stderr
-    assert "evaluated 0 of 72 answers; 72 were stored already" in done.stdout
+    assert "asked 0 of 72 answers; 72 were stored already" in done.stdout
     assert (folder / "summary.json").read_bytes() == before
     again = driven(installed, "report", folder)
     assert again.returncode == 0, again.stderr

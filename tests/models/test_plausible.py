@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from transformers import PreTrainedTokenizerBase
 
 import tiny
 from commandline import save
@@ -47,7 +48,10 @@ def test_a_tokenizer_of_more_words_than_the_embedding_has_rows_is_refused():
     network, tokenizer = tiny.tiny("llama"), tiny.tokenizer()
     refuse_foreign_tokenizer(tokenizer, network, "m")
 
-    class Larger:
+    class Larger(PreTrainedTokenizerBase):
+        def __init__(self) -> None:
+            pass
+
         vocab_size = network.get_input_embeddings().weight.shape[0] + 1
 
     with pytest.raises(LesionError, match="tokenizer of another model"):

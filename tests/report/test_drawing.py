@@ -137,8 +137,9 @@ def test_parts_of_several_pictures_have_names_of_their_own():
 
 
 def test_the_script_that_draws_is_kept_in_the_cache(cache_of_the_tests):
+    script = drawing.bundle()
     kept = next(cache_of_the_tests.glob("vega-*.js"))
-    assert kept.read_text("utf-8") == drawing.bundle()
+    assert kept.read_text("utf-8") == script
 
 
 def test_without_a_cache_the_script_is_put_together_anew(tmp_path, monkeypatch):

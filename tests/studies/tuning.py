@@ -49,8 +49,8 @@ def known(name: str):
 
 def teach(patch: pytest.MonkeyPatch) -> None:
     """Let studies find the tasks of this file."""
-    for place in ("tuning.data", "ablation.run"):
-        patch.setattr(f"lesion.studies.{place}.find", known)
+    for place in ("studies.tuning.data", "studies.ablation.run", "core.run"):
+        patch.setattr(f"lesion.{place}.find", known)
 
 
 def study(**values) -> TuningStudy:

@@ -1,18 +1,51 @@
-"""The page of a logit lens, as values in reading order."""
+"""The result of a logit lens: its numbers, and the page over them as values in reading order."""
 
 from __future__ import annotations
 
-import pandas as pd
+from pathlib import Path
 
+import pandas as pd
+from rich.console import RenderableType
+
+from lesion.core.result import StudyResult, recalled
+from lesion.core.run import Run
 from lesion.report import plots, wording
 from lesion.report.blocks import Facts, Figure, Findings, Page, Panel, Prose, Section, Series
 from lesion.report.finding import Finding
 from lesion.report.plots import Axis
 from lesion.report.table import Column, Table, decimals
-from lesion_logit_lens.study import LensSummary, LensTask
+from lesion_logit_lens.study import LensStudy, LensSummary, LensTask, run_lens
 
 MEASURES = {"accuracy": "accuracy", "log_probability": "log-probability of the gold answer, nats"}
 READING = "Layer 0 is what enters block 0, layer l the output of block l − 1; the last layer is the model as it is."
+
+
+class LensResult(StudyResult[LensSummary]):
+    """What the lens showed."""
+
+    @classmethod
+    def run(cls, study: LensStudy, run: Run) -> LensResult:
+        """Run the study into the folder of the run."""
+        return cls(run.folder, *run_lens(study, run))
+
+    @classmethod
+    def recall(cls, folder: Path) -> LensResult | None:
+        """The result in a folder."""
+        summary = recalled(LensSummary, folder, "logit-lens")
+        return None if summary is None else cls(folder, summary)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row per model, task and layer, as `logit-lens.csv`."""
+        return table(self.summary).frame
+
+    def page(self) -> Page:
+        """The page."""
+        return page(self.summary)
+
+    def text(self) -> RenderableType:
+        """The table for a terminal."""
+        return table(self.summary).terminal()
 
 
 def page(summary: LensSummary) -> Page:

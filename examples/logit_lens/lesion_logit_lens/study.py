@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import Field
 from scipy.stats import t
 
+from lesion.core.method import Method
 from lesion.core.options import option
-from lesion.core.study_file import MODEL, ModelChoice, Questions, different, listed, table_of
+from lesion.core.study_file import MODEL, OneModel, Questions, Several
 from lesion.core.values import Estimate, Summary, Value
 from lesion.statistics.paired import wilson
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lesion.core.run import Run
     from lesion.edits.edit import Edit
-    from lesion.engines.engine import MakeEngine
-    from lesion.models.load import Model
-    from lesion.progress import Watcher
 
 
 class LensStudy(Questions):
@@ -32,12 +29,7 @@ class LensStudy(Questions):
     SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "kind", "models")
 
     kind: Literal["logit-lens"] = Field(default="logit-lens", description="logit-lens")
-    models: Annotated[
-        tuple[Annotated[ModelChoice, table_of("source")], ...],
-        BeforeValidator(listed),
-        Field(min_length=1),
-        AfterValidator(different),
-    ] = option(help=MODEL, must="a list of at least one model", many="repeat", argument="MODEL")
+    models: Several[OneModel] = option(help=MODEL, must="a list of at least one model", many="repeat", argument="MODEL")
 
 
 class LensLayer(Value):
@@ -78,34 +70,27 @@ def lens(layer: int, blocks: int) -> Edit:
     return Compose(tuple(ScaleBlock(block, 0.0) for block in range(layer, blocks)))
 
 
-def run_lens(
-    study: LensStudy,
-    folder: Path,
-    watcher: Watcher | None,
-    make_engine: MakeEngine,
-    models: Mapping[str, Model] | None = None,
-) -> tuple[LensSummary, int, int]:
+def run_lens(study: LensStudy, run: Run) -> tuple[LensSummary, int, int]:
     """Evaluate every layer; what the folder has is not evaluated again.
 
     Returns:
-        The result, how many answers were given now, and of how many.
+        The numbers, how many answers were given now, and of how many.
     """
     from lesion.core.cached_answers import gold_tasks
-    from lesion.core.run import Run
 
     parts = []
-    with Run.opened(study, folder, "logit-lens", watcher, make_engine, models) as run:
-        for chosen, model in run.models():
+    with run.evaluation(study) as evaluation:
+        for chosen, model in evaluation.models():
             blocks = len(model.anatomy.blocks)
             edits = [lens(layer, blocks) for layer in range(blocks)]
-            run.evaluate(chosen, model, edits)
-            run.evaluate(chosen, model, edits, gold_tasks(run.tasks), what="gold answers")
-            answers = run.answers()
+            evaluation.evaluate(chosen, model, edits)
+            evaluation.evaluate(chosen, model, edits, gold_tasks(evaluation.tasks), what="gold answers")
+            answers = evaluation.store.answers()
             for choice in study.tasks:
                 parts.append(_task(study, chosen.name, choice.name, blocks, answers))
         summary = LensSummary(version=version("lesion-logit-lens"), study=study, tasks=parts)
-        summary.write(folder)
-        return summary, run.evaluated, run.planned
+        summary.write(run.folder)
+    return summary, evaluation.asked, evaluation.planned
 
 
 def _task(study: LensStudy, model: str, task: str, blocks: int, answers: pd.DataFrame) -> LensTask:
@@ -132,3 +117,11 @@ def _mean(values: np.ndarray, level: float) -> Estimate:
     mean, spread = float(values.mean()), float(values.std(ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else np.nan
     reach = float(t.ppf((1 + level) / 2, len(values) - 1)) * spread if len(values) > 1 else np.nan
     return Estimate(value=mean, low=mean - reach, high=mean + reach)
+
+
+METHOD = Method(
+    study=LensStudy,
+    result="lesion_logit_lens.report:LensResult",
+    command="logit-lens",
+    help="Read the answers that a model would give after each of its blocks.",
+)

@@ -72,9 +72,13 @@ def row_sums(values: Float[Tensor, "rows width in"], batch: Batch) -> Float[Tens
     if values.device.type == "cpu":
         # In float64 without a copy of the whole, which squares in place.
         return _by_row(values, batch, torch.float64, lambda part, out: out.copy_(part).square_())
+    return sums_at_once(values, batch)
+
+
+def sums_at_once(values: Float[Tensor, "rows width in"], batch: Batch) -> Float[Tensor, "rows in"]:
+    """`row_sums` by few large kernels: a loop over rows would keep an accelerator waiting."""
     rows, width, size = values.shape
     sums = torch.zeros(rows, size, dtype=torch.float64, device=values.device)
-    # Few large kernels: a loop over rows would keep an accelerator waiting.
     step = max(1, CHUNK * 2 // (width * size))
     for start in range(0, rows, step):
         part = values[start : start + step].double()
@@ -89,6 +93,11 @@ def row_counts(values: Float[Tensor, "rows width in"], batch: Batch) -> Float[Te
     if values.device.type == "cpu":
         # Ones in float32 are added up several times as fast as booleans, and exactly up to 2²⁴ of them.
         return _by_row(values, batch, torch.float32, lambda part, out: torch.gt(part, 0, out=out))
+    return counts_at_once(values, batch)
+
+
+def counts_at_once(values: Float[Tensor, "rows width in"], batch: Batch) -> Float[Tensor, "rows in"]:
+    """`row_counts` by few large kernels."""
     positive = values > 0
     if batch.padded:
         positive &= batch.mask(values.device)[:, :, None]

@@ -35,12 +35,12 @@ def command(method: Method[Any]) -> Callable[..., None]:
         given = [one for one in options if not (values[one.name] in (None, []) or values[one.name] is False)]
         chosen = {one.name: _value(one, values[one.name]) for one in given}
         chosen = method.expanded(chosen, lambda text: say(f"note: {text}"))
-        study = method.study.from_options(name=method.default_name, **chosen)
+        study = method.study.from_options(name=method.default_name or method.kind, **chosen)
         engine = getattr(study, "engine", None) or "transformers"
         run(method, study, out, EngineChoice(engine, **workers))
 
     run_method.__doc__ = method.help
-    run_method.__name__ = method.command
+    run_method.__name__ = method.command.rpartition(" ")[2]
     run_method.__signature__ = inspect.Signature(_parameters(method, options))  # type: ignore[attr-defined]
     return run_method
 

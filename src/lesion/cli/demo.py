@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,14 +15,18 @@ from lesion.errors import LesionError
 from lesion.files import reason
 from lesion.plain import plain
 
+if TYPE_CHECKING:
+    from lesion.report.blocks import Chapter
+
 TITLE = "Which blocks arithmetic depends on in two small families of language models"
 STUDIES = {
     "layers": ("demo", "every block of eight models is switched off in turn"),
     "drift": ("demo-drift", "the drift of tokens from layer to layer"),
     "isolation": ("demo-isolation", "the weights that arithmetic alone needs"),
     "truncation": ("demo-truncation", "parts of spectra are removed"),
+    "overlay": (None, "all of them compared, block by block"),
 }
-"""By folder: the shipped study, and what it does."""
+"""By folder: the shipped study (None: the comparison of those before), and what it does."""
 
 
 def demo(
@@ -31,37 +35,34 @@ def demo(
     ),
 ) -> None:
     """Run all methods on the bundled models and write one report; takes minutes."""
-    from lesion.core.method import carried_out
-    from lesion.engines.transformers.engine import TransformersEngine
     from lesion.outputs import own
     from lesion.registry import load_study, method_of
     from lesion.report.publishing import publish
     from lesion.report.story import story
-    from lesion.studies.overlay.api import overlay
+    from lesion.studies.overlay.study import OverlayStudy
 
     try:
         out.mkdir(parents=True, exist_ok=True)
         own(out, "demo")
     except OSError as error:
         raise LesionError(f"{out} cannot be written: {reason(error)}; give another folder with --out.") from error
-    chapters = []
+    chapters: dict[str, Chapter | None] = {}
     with Bar() as bar:
         try:
             for number, (folder, (name, what)) in enumerate(STUDIES.items(), start=1):
                 bar.say(f"{number} of {len(STUDIES)}: {what}")
-                study = load_study(name)
+                study = (
+                    OverlayStudy(folders=[str(out / other) for other in chapters]) if name is None else load_study(name)
+                )
                 if folder == "drift":  # its hinges and steps are compared with the critical blocks found here
                     study = study.model_copy(update={"study": str(out / "layers")})
-                result = carried_out(method_of(study), study, out / folder, bar, TransformersEngine)
+                result = method_of(study).run(study, out / folder, watcher=bar)
                 result.report()
-                chapters.append((result.chapter(), f"{folder}/report.html"))
+                chapters[folder] = result.chapter()
         except KeyboardInterrupt:
             bar.say(f"Stopped. Every answer so far is kept in {out}; the same command goes on from there.")
             raise
-    compared = overlay(*(out / folder for folder in STUDIES))
-    compared.report(out / "overlay")
-    chapters.append((compared.chapter(), "overlay/report.html"))
-    shown = [(chapter, page) for chapter, page in chapters if chapter is not None]
+    shown = [(chapter, f"{folder}/report.html") for folder, chapter in chapters.items() if chapter is not None]
     path = publish(out, "demo", story(TITLE, "demo", version("lesion"), shown))
     for chapter, _ in shown:
         say("")

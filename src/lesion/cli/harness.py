@@ -8,7 +8,6 @@ import typer
 
 from lesion.errors import UsageError
 from lesion.files import reason
-from lesion.tasks.harness.library import need_harness
 
 # Options of the harness that name a model; its other commands take none.
 _MODEL = ("--model", "-M", "--config", "-C")
@@ -19,6 +18,8 @@ SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 def lm_eval(context: typer.Context) -> None:
     """Run lm-evaluation-harness (`lm_eval`) with `--model lesion`; all arguments are its own."""
+    from lesion.tasks.harness.library import need_harness
+
     need_harness()
     from lm_eval.__main__ import cli_evaluate
 

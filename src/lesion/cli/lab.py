@@ -71,39 +71,6 @@ def lineage(
 
 @app.command()
 @checked
-def memory(
-    out: Annotated[Path, typer.Option(help="Output folder.")],
-    classes: Annotated[int, typer.Option(help="Number of target classes, without the common class.")] = 20,
-    inputs: Annotated[
-        int | None, typer.Option(help="Number of inputs to remember; default: the number of classes.")
-    ] = None,
-    width: Annotated[int, typer.Option(help="Dimension of the codes.")] = 128,
-    noise: Annotated[float, typer.Option(help="Probability that the common class replaces the target.")] = 0.6,
-    codes: Annotated[str, typer.Option(help="Codes: orthonormal or gaussian.")] = "orthonormal",
-    steps: Annotated[int, typer.Option(help="Number of steps of full-batch gradient descent.")] = 20_000,
-    draws: Annotated[int, typer.Option(help="Number of draws of every random control.")] = 16,
-    seed: Annotated[int, typer.Option(help="Random seed of codes, controls and batches.")] = 0,
-) -> None:
-    """Train an associative memory with noise; show where in its spectrum the noise lies and what truncation does."""
-    from lesion.cli import memory as memory_command
-    from lesion.labs.memory.study import MemoryStudy
-
-    study = MemoryStudy.make(
-        name="memory",
-        classes=classes,
-        inputs=inputs,
-        width=width,
-        noise=noise,
-        codes=codes,
-        steps=steps,
-        draws=draws,
-        seed=seed,
-    )
-    memory_command.train(study, out)
-
-
-@app.command()
-@checked
 def recall(
     out: Annotated[Path, typer.Option(help="Output folder; running again into it continues the training.")],
     preset: Annotated[str, typer.Option(help="Preset: quick, released or paper.")] = "quick",

@@ -30,7 +30,7 @@ def app() -> typer.Typer:
     import typer
 
     # Imported here, so that an error in importing a library is shown as any other.
-    from lesion.cli import apply, demo, edit, evaluate, harness, lab, overlay, show, study
+    from lesion.cli import apply, demo, edit, harness, lab, show, study
     from lesion.cli.arguments import checked
     from lesion.cli.commands import command
     from lesion.registry import methods
@@ -46,10 +46,9 @@ def app() -> typer.Typer:
     made.command("demo")(checked(demo.demo))
     made.command("show")(checked(show.show))
     for method in methods().values():
-        if method.command:
-            made.command(method.command)(checked(command(method)))
-    made.command("evaluate")(checked(evaluate.evaluate))
-    made.command("overlay")(checked(overlay.overlay))
+        *group, name = method.command.split() or [""]
+        if name:
+            (lab.app if group else made).command(name)(checked(command(method)))
     made.command("apply")(checked(apply.apply))
     made.command("run")(checked(study.run_study))
     made.command("report")(checked(study.report))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lesion.cli.progress import Bar
 from lesion.cli.running import show
-from lesion.labs.recall.method import METHOD
+from lesion.labs.recall.study_file import METHOD
 
 if TYPE_CHECKING:
     from lesion.labs.recall.recipe import Recipe

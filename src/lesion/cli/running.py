@@ -8,7 +8,7 @@ from typing import Any
 
 from lesion.cli.progress import Bar
 from lesion.cli.terminal import Terminal, say
-from lesion.core.method import Method, carried_out
+from lesion.core.method import Method
 from lesion.core.result import StudyResult
 from lesion.core.study_file import StudyFile
 from lesion.engines.config import EngineChoice
@@ -30,7 +30,7 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
     with Bar() as bar:
         try:
             with opened(choice, bar) as make_engine:
-                result = carried_out(method, study, folder, bar, make_engine)
+                result = method.run(study, folder, watcher=bar, make_engine=make_engine)
         except KeyboardInterrupt:
             bar.say(f"Stopped. {method.kept.replace('{folder}', str(folder))}")
             raise

@@ -57,7 +57,7 @@ def run_study(
 def _print_schema(kind: str | None) -> None:
     from lesion.registry import methods
 
-    known = {method.folder_kind: method for method in methods().values()}
+    known = {kind or "layers": method for kind, method in methods().items()}
     if kind not in known:
         near = nearest(kind, known) if kind else ""
         raise UsageError(f"Say which kind of study: --schema {' or '.join(known)}{near}.")
@@ -71,15 +71,8 @@ def _print(text: str) -> None:
 
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of a study.")]) -> None:
     """Regenerate report.html from an output folder."""
+    from lesion.registry import recall
     from lesion.report.files import received
 
     with received(folder):
-        _report(folder)
-
-
-def _report(folder: Path) -> None:
-    from lesion.cli import overlay
-    from lesion.registry import recall
-
-    if not overlay.show(folder):
         show(recall(folder))

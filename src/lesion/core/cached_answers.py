@@ -9,14 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lesion.core.inference import ask, clamped, missing
 from lesion.core.row import Row, storable
-from lesion.core.store import Store
-from lesion.core.study_file import ModelChoice, Questions, TaskChoice
+from lesion.core.run import Evaluation
+from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
-from lesion.engines.engine import Engine
 from lesion.models.load import Model
-from lesion.progress import Watcher
 from lesion.tasks.gold import Gold
 from lesion.tasks.task import Item, Task
 
@@ -54,36 +51,21 @@ class Recollection:
     """Asks one model, keeps every answer in the store, and remembers it.
 
     Args:
-        study: how items are put.
+        evaluation: asks for answers that its store does not have.
         chosen: the model, as the study names it.
         model: the model itself.
-        engine: that answers for it.
-        store: where answers are kept; those that it has are not asked again.
-        watcher: is told how it goes.
 
     Attributes:
-        asked: how many answers were asked for.
         wanted: fingerprint, edit, task and item of every answer that was wanted, whether or not it was stored already.
     """
 
-    def __init__(
-        self,
-        study: Questions,
-        chosen: ModelChoice,
-        model: Model,
-        engine: Engine,
-        store: Store,
-        watcher: Watcher,
-    ) -> None:
+    def __init__(self, evaluation: Evaluation, chosen: ModelChoice, model: Model) -> None:
         self.model = model
-        self.asked = 0
         self.wanted: set[tuple[str, str, str, str]] = set()
-        self._study, self._chosen, self._engine, self._store = study, chosen, engine, store
-        self._watcher = watcher
-        self._keys = store.keys()
+        self._evaluation, self._chosen, self._store = evaluation, chosen, evaluation.store
+        self._keys = self._store.keys()
         self._said: dict[tuple[str, str, str], Said] = {}
-        self._told: set[str] = set()
-        stored = store.answers(model=chosen.name)
+        stored = self._store.answers(model=chosen.name)
         columns = ("edit", "task", "item", "correct", "parsed", "scores", "ranks")
         for edit, task, item, *said in zip(*(stored[column] for column in columns), strict=True):
             self._said[edit, task, item] = Said(bool(said[0]), *said[1:])
@@ -118,21 +100,11 @@ class Recollection:
             edits: beside the baseline.
             what: the answers are for, for the watcher.
         """
-        cells = missing(self._study, self._chosen, self.model, tasks, items, edits, self)
+        pending = self._evaluation.pending(self._chosen, self.model, edits, tasks, items, self)
         texts = {str(BASELINE), *map(str, edits)}
-        total = len(texts) * sum(len(items[choice]) for choice in tasks)
-        self.asked += len(cells)
-        named = ((choice.name, item.id) for choice in tasks for item in items[choice])
-        self.wanted |= {(self.model.fingerprint, text, *one) for one in named for text in texts}
-        if not cells:
-            return
-        self._watcher.begin(self._chosen.name, total, total - len(cells), what)
-        for text in clamped(self.model, cells.values()):
-            if text not in self._told:
-                self._told.add(text)
-                self._watcher.note(text)
-        for count in ask(self._engine, self.model, self._chosen.name, cells, self):
-            self._watcher.answered(count)
+        names = ((choice.name, item.id) for choice in tasks for item in items[choice])
+        self.wanted |= {(self.model.fingerprint, text, *name) for name in names for text in texts}
+        self._evaluation.answer(self._chosen, self.model, pending, what, keeper=self)
 
     def answers(self, task: TaskChoice, items: Sequence[Item], edit: Edit) -> Answers:
         """What the model said under an edit; all of it must have been asked.

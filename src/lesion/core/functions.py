@@ -12,10 +12,10 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
-from lesion.core.method import Method, carried_out
+from lesion.core.method import Method
 from lesion.core.options import options_of
 from lesion.core.temporary_folder import folder_of
 from lesion.edits.apply import as_it_is
@@ -58,9 +58,9 @@ def runs(method: Method[Any]) -> Callable[[F], F]:
                 options["models"] = options.pop("model")
             options, loaded = _named(options)
             options = method.expanded(options, (watcher or Silent()).note)
-            study = method.study.from_options(name=method.default_name, **options)
+            study = method.study.from_options(name=method.default_name or method.kind, **options)
             with folder_of(out) as folder, opened(choice, watcher) as make_engine:
-                return carried_out(method, study, folder, watcher, make_engine, loaded)
+                return method.run(study, folder, watcher=watcher, make_engine=make_engine, models=loaded)
 
         run.__doc__ = documented(signature_only.__doc__ or "", signature, method)
         return run  # type: ignore[return-value]
@@ -80,8 +80,15 @@ def _named(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Model]
             names = [model.name if isinstance(model, Model) else model for model in several]
             named[name] = names[0] if single else names
         elif value is not None:
-            named[name] = os.fspath(value) if isinstance(value, os.PathLike) else value
+            named[name] = _path_texts(value)
     return named, loaded
+
+
+def _path_texts(value: object) -> object:
+    """A path as text; a collection with its paths as text."""
+    if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
+        return [_path_texts(entry) for entry in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def documented(text: str, signature: inspect.Signature, method: Method[Any]) -> str:

@@ -8,6 +8,7 @@ import re
 import stat
 import sys
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 from lesion.errors import LesionError
@@ -134,3 +135,13 @@ def _forget_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_in_child)
+
+
+@contextlib.contextmanager
+def locked(folder: Path, kind: str) -> Iterator[None]:
+    """Let one process at a time write in a folder (`FolderLock`)."""
+    lock = FolderLock(folder, kind)
+    try:
+        yield
+    finally:
+        lock.release()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lesion.core.study_file import StudyFile
-from lesion.outputs import own, refuse_another_kind
+from lesion.outputs import own
 
 if TYPE_CHECKING:  # `lesion --help` need not wait for torch
     from lesion.core.result import StudyResult
@@ -19,91 +20,91 @@ if TYPE_CHECKING:  # `lesion --help` need not wait for torch
 S = TypeVar("S", bound=StudyFile)
 
 
-class Method(ABC, Generic[S]):
-    """One kind of study. A package from outside names an instance under the entry-point group `lesion.studies`.
+def _unchanged(options: dict[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
+    return options
+
+
+@dataclass(frozen=True)
+class Method(Generic[S]):
+    """One kind of study. A package from outside names one under the entry-point group `lesion.studies`.
 
     Attributes:
-        kind: what study files write as `kind`; None for layer studies, which have no kind.
         study: the class of its study files; their fields are the options of the command.
-        command: of the command line, `logit-lens`; empty: there is none but `lesion run`.
+        result: `module:Class` of its `StudyResult`, which runs a study and reads one back.
+        folder: the kind that output folders are noted to belong to; empty: `kind`.
+        command: of the command line, `logit-lens` or `lab memory`; empty: there is none but `lesion run`.
         help: what the command does, one sentence.
-        default_name: the name of studies from the command line and Python.
+        default_name: the name of studies from the command line and Python; empty: `kind`.
         options: names of the study's options that the command has; None: all.
         needs_out: whether the command has no folder of its own to write into.
         kept: what an interrupted run has kept, and how to go on; `{folder}` stands for the folder.
         distributed: whether other processes can answer.
+        expanded: puts into options what they stand for; called with the options and a function for notes.
     """
 
-    kind: ClassVar[str | None]
     study: type[S]
-    command: ClassVar[str] = ""
-    help: ClassVar[str] = ""
-    default_name: ClassVar[str] = "study"
-    options: ClassVar[tuple[str, ...] | None] = None
-    needs_out: ClassVar[bool] = True
-    kept: ClassVar[str] = "Every answer so far is kept in {folder}; the same command goes on from there."
-    distributed: ClassVar[bool] = True
+    result: str
+    folder: str = ""
+    command: str = ""
+    help: str = ""
+    default_name: str = ""
+    options: tuple[str, ...] | None = None
+    needs_out: bool = True
+    kept: str = "Every answer so far is kept in {folder}; the same command goes on from there."
+    distributed: bool = True
+    expanded: Callable[[dict[str, Any], Callable[[str], None]], dict[str, Any]] = _unchanged
+
+    @property
+    def kind(self) -> str | None:
+        """What study files write as `kind`; None for layer studies, which have no kind."""
+        field = self.study.model_fields.get("kind")
+        return None if field is None else (field.default if not field.is_required() else field.description)
 
     @property
     def folder_kind(self) -> str:
-        """What the folder of a study is noted to belong to."""
-        return self.kind or "layers"
+        """The kind that output folders are noted to belong to."""
+        return self.folder or self.kind or "layers"
 
-    def expanded(self, options: dict[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
-        """The options as given, with what they stand for put in; what the person should know is noted.
+    def result_class(self) -> type[StudyResult]:
+        """The class of results, imported now."""
+        module, _, name = self.result.partition(":")
+        loaded: type[StudyResult] = getattr(import_module(module), name)
+        return loaded
 
-        Raises:
-            UsageError: an option names what does not exist.
-        """
-        return options
-
-    @abstractmethod
     def run(
         self,
         study: S,
         folder: Path,
-        watcher: Watcher | None,
-        make_engine: MakeEngine,
+        *,
+        watcher: Watcher | None = None,
+        make_engine: MakeEngine | None = None,
         models: Mapping[str, Model] | None = None,
     ) -> StudyResult:
-        """Run a study into a folder; what is stored there already is not evaluated again.
+        """Run a study into a folder, which then belongs to its kind; what is stored there is not evaluated again.
 
         Args:
-            study: what is asked.
+            study: what is evaluated.
             folder: made when absent.
             watcher: is told how it goes.
-            make_engine: the engine for a model and a batch size.
+            make_engine: the engine for a model and a batch size; by default `TransformersEngine`.
             models: those that are loaded already, by the name that the study gives them.
 
         Raises:
-            UsageError: a task, a model or a place does not exist.
+            UsageError: a task, a model or a place does not exist, or the folder belongs to another kind of study.
             LesionError: a model cannot be loaded, or the folder belongs to another study or cannot be written.
         """
+        from lesion.core.run import Run
+        from lesion.engines.transformers.engine import TransformersEngine
 
-    @abstractmethod
+        run = Run.at(folder, self.folder_kind, watcher, make_engine or TransformersEngine, models)
+        result = self.result_class().run(study, run)
+        own(result.folder, self.folder_kind, adopt=True)
+        return result
+
     def recall(self, folder: Path) -> StudyResult | None:
         """The result of a folder as far as it has got; None where the folder holds none of this kind.
 
         Raises:
-            LesionError: what lies there is damaged.
+            LesionError: what lies there is damaged, or has no result yet.
         """
-
-
-def carried_out(
-    method: Method[S],
-    study: S,
-    folder: Path,
-    watcher: Watcher | None,
-    make_engine: MakeEngine,
-    models: Mapping[str, Model] | None = None,
-) -> StudyResult:
-    """Run a study into a folder that then belongs to its kind (`Method.run`).
-
-    Raises:
-        UsageError: the folder belongs to another kind of study; or as `Method.run`.
-        LesionError: as `Method.run`.
-    """
-    refuse_another_kind(Path(folder), method.folder_kind)
-    result = method.run(study, folder, watcher, make_engine, models)
-    own(result.folder, method.folder_kind, adopt=True)
-    return result
+        return self.result_class().recall(Path(folder))

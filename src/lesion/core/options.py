@@ -84,7 +84,7 @@ class Option:
     @property
     def default_text(self) -> str:
         """The default for `--help`; empty where there is none to show."""
-        if self.shown or self.required or self.default in (None, (), False):
+        if self.shown or self.required or self.default in (None, ()) or self.default is False:
             return self.shown
         values = self.default if isinstance(self.default, tuple) else (self.default,)
         return ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +12,16 @@ from typing import TYPE_CHECKING, Any, Generic
 from rich.console import RenderableType
 from typing_extensions import TypeVar
 
-from lesion.core.values import Summary
+from lesion.arguments import validated
+from lesion.core.values import Summary, read_summary, summary_kind
+from lesion.errors import LesionError, UsageError, nearest
+from lesion.outputs import kind_of, refuse_another_kind
+from lesion.plain import short
 
 if TYPE_CHECKING:
-    from lesion.report.blocks import Chapter
+    from lesion.core.run import Run
+    from lesion.report.blocks import Chapter, Page
+    from lesion.report.drawing import Drawing
 
 S = TypeVar("S", bound=Summary, default=Any)
 
@@ -26,22 +33,84 @@ class StudyResult(ABC, Generic[S]):
     Attributes:
         folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
         summary: all numbers: what `summary.json` holds.
+        asked: answers that this run evaluated, without those stored before.
+        planned: answers that the study consists of; 0 where it was not run now.
     """
 
     folder: Path
     summary: S
+    asked: int = 0
+    planned: int = 0
 
+    @classmethod
     @abstractmethod
-    def report(self) -> Path:
-        """Write the report into the folder and return the path of `report.html`.
+    def run(cls, study: Any, run: Run) -> StudyResult[S]:
+        """Run a study of this kind; what its folder holds already is not evaluated again.
 
         Raises:
-            LesionError: the folder cannot be written.
+            UsageError: a task, a model or a place does not exist.
+            LesionError: a model cannot be loaded, or the folder belongs to another study or cannot be written.
         """
+
+    @classmethod
+    @abstractmethod
+    def recall(cls, folder: Path) -> StudyResult[S] | None:
+        """The result of a folder as far as it has got (`recalled`); None where the folder holds none of this kind.
+
+        Raises:
+            LesionError: what lies there is damaged, or has no result yet.
+        """
+
+    @abstractmethod
+    def page(self) -> Page:
+        """What the report holds, in reading order."""
 
     @abstractmethod
     def text(self) -> RenderableType:
         """The tables and findings for a terminal; no text of a model or file in them acts on it."""
+
+    @validated
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report: `report.html`, `summary.json`, figures as PNG and SVG, tables as CSV.
+
+        Args:
+            path: the folder; the study's own by default.
+
+        Returns:
+            The path of `report.html`.
+
+        Raises:
+            UsageError: the folder belongs to another study.
+            LesionError: the folder cannot be written.
+        """
+        from lesion.report.publishing import publish
+
+        folder = self.folder if path is None else Path(path)
+        if folder != self.folder:
+            refuse_another_kind(folder, self.summary.kind)
+        written = publish(folder, self.summary.kind, self.page())
+        self.summary.write(folder)
+        return written
+
+    @validated
+    def plot(self, name: str | None = None) -> Drawing:
+        """A figure of the report: shown interactively by a notebook, or saved as PNG or SVG.
+
+        Args:
+            name: of the figure, as of its files in `figures`; the first of the page by default.
+
+        Raises:
+            UsageError: the page has no such figure.
+        """
+        from lesion.report.blocks import Figure
+        from lesion.report.drawing import Drawing
+
+        figures = {block.name: block for block in self.page().blocks() if isinstance(block, Figure) and block.name}
+        chosen = next(iter(figures), None) if name is None else name
+        if chosen not in figures:
+            known = f"it has {', '.join(figures)}" if figures else "it has none"
+            raise UsageError(f"The report has no figure '{short(str(name))}'{nearest(str(name), figures)}: {known}.")
+        return Drawing.of(figures[chosen])
 
     def chapter(self) -> Chapter | None:
         """What the study adds to a page over several studies; None: nothing."""
@@ -54,7 +123,7 @@ class StudyResult(ABC, Generic[S]):
 
     def done(self) -> list[str]:
         """Lines on what this run did and left; none for a result that was read from its folder."""
-        return []
+        return [progress_line("asked", self.asked, self.planned, " answers")] if self.planned else []
 
 
 def progress_line(verb: str, done: int, planned: int, what: str = "", already: str = "stored already") -> str:
@@ -62,3 +131,40 @@ def progress_line(verb: str, done: int, planned: int, what: str = "", already: s
     before = planned - done
     rest = f"; {before:,} were {already}" if before > 0 else ""
     return f"{verb} {done:,} of {planned:,}{what}{rest}"
+
+
+T = TypeVar("T", bound=Summary)
+
+
+def recalled(summary_class: type[T], folder: Path, kind: str) -> T | None:
+    """The summary of a study in a folder, as far as it has got; None: the folder has no study of this kind.
+
+    Args:
+        summary_class: of the kind.
+        folder: of the study.
+        kind: as the folder is noted.
+
+    Raises:
+        LesionError: the file is damaged, or the study has no result yet.
+    """
+    if (kind_of(folder) or summary_kind(folder)) != kind:
+        return None
+    summary = read_summary(summary_class, folder, "run the same command again")
+    if summary is None:
+        _refuse_unfinished(folder, kind)
+    return summary
+
+
+def _refuse_unfinished(folder: Path, kind: str) -> None:
+    from lesion.core.store import Store  # commands import this module, and `lesion --help` need not wait for pandas
+
+    try:
+        with Store.read(folder) as store:
+            stored_kind, count = tomllib.loads(store.study[1]).get("kind"), len(store)
+    except (LesionError, tomllib.TOMLDecodeError):
+        return
+    if stored_kind == kind:
+        raise LesionError(
+            f"The {kind} study in {folder} is not finished: {count:,} answers are stored, and there is no result yet."
+            f" Run the same command with --out {folder} again; it goes on from there."
+        )

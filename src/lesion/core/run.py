@@ -1,30 +1,29 @@
-"""A run: the machinery that evaluates edits of models on items of tasks, into a folder where nothing is done twice.
+"""A run: what every study needs while it works on a folder, and the evaluation of edits of models on items of tasks.
 
-A study says which edits of which models are evaluated on which tasks; the run draws the items, loads one model after
-the other, evaluates what the folder does not have yet, and keeps every answer as it comes.
+A study says which edits of which models are evaluated on which tasks; the rest is done here:
 
-    with Run.opened(study, folder, "logit-lens", watcher, make_engine, models) as run:
-        for chosen, model in run.models():
-            run.evaluate(chosen, model, edits_of(model), run.tasks)
-            run.evaluate(chosen, model, edits_of(model), gold_tasks(run.tasks))
-        answers = run.answers()
+    def run(study, run):
+        with run.evaluation(study) as evaluation:
+            for chosen, model in evaluation.models():
+                evaluation.evaluate(chosen, model, edits_of(model))
+            answers = evaluation.store.answers()
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-import pandas as pd
-
-from lesion.core.inference import ask, clamped, identity, load_chosen, missing
+from lesion.core.inference import Cell, Keeper, ask, clamped, identity, load_chosen, missing
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
-from lesion.edits.edit import Edit
+from lesion.edits.edit import BASELINE, Edit
 from lesion.engines.engine import Engine, MakeEngine
-from lesion.models.load import Model
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.models.load import Model, refuse_not_finite
 from lesion.outputs import refuse_another_kind
 from lesion.progress import Silent, Watcher
 from lesion.tasks.catalogue import draw, find
@@ -33,78 +32,226 @@ from lesion.tasks.task import Item, Task
 
 @dataclass
 class Run:
-    """A study that is being run; made by `Run.opened`.
+    """A study at work on a folder.
 
     Attributes:
-        study: which tasks, with which items, decoded how; its models are `study.models`, or the one `study.model`.
-        store: where every answer is kept.
-        tasks: what the study evaluates.
-        items: of every task, in the order of the draw.
-        evaluated: answers given in this run; planned: answers that the study consists of.
+        folder: of the study; made when absent.
+        kind: of study, as the folder is noted.
+        watcher: is told how it goes.
+        make_engine: the engine for a model and a batch size.
+        loaded: models that are loaded already, by the name that the study gives them.
     """
 
-    study: Questions
-    store: Store
-    tasks: dict[TaskChoice, Task]
-    items: dict[TaskChoice, Sequence[Item]]
+    folder: Path
+    kind: str
     watcher: Watcher
     make_engine: MakeEngine
-    loaded: Mapping[str, Model]
-    evaluated: int = 0
-    planned: int = 0
-    _engines: dict[str, Engine] = field(default_factory=dict)
-    _noted: set[str] = field(default_factory=set)
+    loaded: Mapping[str, Model] = field(default_factory=dict)
 
     @classmethod
-    @contextmanager
-    def opened(
+    def at(
         cls,
-        study: Questions,
-        folder: Path,
+        folder: str | Path,
         kind: str,
-        watcher: Watcher | None,
-        make_engine: MakeEngine,
-        models: Mapping[str, Model] | None = None,
-    ) -> Iterator[Run]:
-        """A run into a folder, alone there until it ends.
-
-        Args:
-            study: what is evaluated.
-            folder: made when absent; what it has already is not evaluated again.
-            kind: of the study, as its folder is noted.
-            watcher: is told how it goes.
-            make_engine: the engine for a model and a batch size.
-            models: those that are loaded already, by the name that the study gives them.
+        watcher: Watcher | None = None,
+        make_engine: MakeEngine = TransformersEngine,
+        loaded: Mapping[str, Model] | None = None,
+    ) -> Run:
+        """A run into a folder.
 
         Raises:
-            UsageError: a task or a number of items does not exist, or the folder belongs to another kind of study.
-            LesionError: the folder belongs to other questions or another process, or cannot be written.
+            UsageError: the folder belongs to another kind of study.
         """
         refuse_another_kind(Path(folder), kind)
-        tasks = {choice: find(choice.name) for choice in study.tasks}
-        items: dict[TaskChoice, Sequence[Item]] = {
-            choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()
-        }
-        with Store.open(folder, identity(study, tasks, items), study.to_toml(), kind) as store:
-            for choice, drawn in items.items():
-                store.add_items(choice.name, drawn)
-            yield cls(study, store, tasks, items, watcher or Silent(), make_engine, models or {})
+        return cls(Path(folder), kind, watcher or Silent(), make_engine, loaded or {})
+
+    def load(self, study: Questions, chosen: ModelChoice, *, finite: bool = False) -> Model:
+        """A model of the study: the one that is loaded already, or loaded now.
+
+        Args:
+            study: its dtype and device.
+            chosen: the model.
+            finite: refuse weights that are not finite; otherwise they are noted.
+
+        Raises:
+            LesionError: the model cannot be loaded, or its weights are not finite.
+        """
+        model = self.loaded.get(chosen.name) or load_chosen(study, chosen, self.make_engine)
+        if finite:
+            refuse_not_finite(model, chosen.name)
+        elif model.not_finite:
+            self.watcher.note(model.complaint(chosen.name))
+        return model
+
+    @contextmanager
+    def evaluation(
+        self,
+        study: Questions,
+        items: Mapping[TaskChoice, Sequence[Item]] | None = None,
+        *,
+        tasks: Mapping[TaskChoice, Task] | None = None,
+        text: str | None = None,
+        study_hash: str | None = None,
+    ) -> Iterator[Evaluation]:
+        """The store of the folder, open and alone there, with the study's tasks and items.
+
+        Args:
+            study: which tasks, with which items, decoded how.
+            items: of every task, where they are not the study's own draw.
+            tasks: where they have been found already.
+            text: the study as TOML, where it is not that of `study`.
+            study_hash: what its answers belong to, where these items do not decide it.
+
+        Raises:
+            UsageError: a task or a number of items does not exist.
+            LesionError: the folder belongs to other questions or another process, or cannot be written.
+        """
+        tasks = tasks or {choice: find(choice.name) for choice in study.tasks}
+        items = drawn(study, tasks) if items is None else items
+        study_hash = study_hash or identity(study, tasks, items)
+        with Store.open(self.folder, study_hash, text or study.to_toml(), self.kind) as store:
+            for choice, of_task in items.items():
+                store.add_items(choice.name, of_task)
+            yield Evaluation(self, study, store, tasks, items)
+
+
+def drawn(study: Questions, tasks: Mapping[TaskChoice, Task] | None = None) -> dict[TaskChoice, Sequence[Item]]:
+    """The items that a study draws of its tasks.
+
+    Raises:
+        UsageError: a task or a number of items does not exist.
+    """
+    tasks = tasks or {choice: find(choice.name) for choice in study.tasks}
+    return {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
+
+
+class Pending(NamedTuple):
+    """Answers that are wanted: how many there are, and those that have not been given, by key."""
+
+    total: int
+    cells: dict[str, Cell]
+
+
+Answering = Callable[[Engine, Mapping[str, Cell]], Iterator[int]]
+
+
+@dataclass
+class Evaluation:
+    """Edits of models evaluated on items of tasks, every answer stored as it comes; made by `Run.evaluation`.
+
+    Attributes:
+        run: the folder, the engine and the progress.
+        study: how items are put and answers decoded.
+        store: where every answer is kept.
+        tasks: what the study evaluates; items: of every task, in the order of the draw.
+        asked: answers given in this run; planned: answers that the study consists of.
+    """
+
+    run: Run
+    study: Questions
+    store: Store
+    tasks: Mapping[TaskChoice, Task]
+    items: Mapping[TaskChoice, Sequence[Item]]
+    asked: int = 0
+    planned: int = 0
+    _latest: tuple[Model, Engine] | None = None
+    _noted: set[str] = field(default_factory=set)
 
     def models(self) -> Iterator[tuple[ModelChoice, Model]]:
-        """Every model of the study, loaded one at a time.
+        """Every model of the study, loaded one at a time and noted in the store.
 
         Raises:
             LesionError: a model cannot be loaded.
         """
         for chosen in self.study.chosen_models:
-            model = self.loaded.get(chosen.name) or load_chosen(self.study, chosen, self.make_engine)
-            if model.not_finite:
-                self.watcher.note(model.complaint(chosen.name))
-            dtype = str(model.dtype).removeprefix("torch.")
-            about = {"blocks": len(model.anatomy.blocks), "family": model.anatomy.family, "dtype": dtype}
-            self.store.add_model(model.fingerprint, chosen.name, about)
+            model = self.run.load(self.study, chosen)
+            self.add(chosen.name, model)
             yield chosen, model
-            self._engines.clear()  # makes room for the next
+            self._latest = None  # makes room for the next
+
+    def add(self, name: str, model: Model, **about: object) -> None:
+        """Note a model in the store (`Store.add_model`), with what else is to be known about it."""
+        dtype = str(model.dtype).removeprefix("torch.")
+        known = {"blocks": len(model.anatomy.blocks), "family": model.anatomy.family, "dtype": dtype}
+        self.store.add_model(model.fingerprint, name, {**known, **about})
+
+    def engine(self, model: Model) -> Engine:
+        """The engine of a model; one is kept at a time."""
+        if self._latest is None or self._latest[0] is not model:
+            self._latest = None
+            self._latest = model, self.run.make_engine(model, self.study.batch_size)
+        return self._latest[1]
+
+    def pending(
+        self,
+        chosen: ModelChoice,
+        model: Model,
+        edits: Sequence[Edit],
+        tasks: Mapping[TaskChoice, Task] | None = None,
+        items: Mapping[TaskChoice, Sequence[Item]] | None = None,
+        keeper: Keeper | None = None,
+    ) -> Pending:
+        """The answers of the unedited model and every edit of it to items of tasks.
+
+        Args:
+            chosen: the model, as the study names it.
+            model: the model itself.
+            edits: beside the baseline.
+            tasks: those of the study by default; those of `gold_tasks` are about the same items.
+            items: of these tasks; those of the study by default.
+            keeper: what knows which answers there are; the store by default.
+
+        Raises:
+            LesionError: a prompt does not fit.
+        """
+        tasks = self.tasks if tasks is None else tasks
+        if items is None:
+            items = {choice: self._items_of(choice) for choice in tasks}
+            for choice in tasks.keys() - self.items.keys():
+                self.store.add_items(choice.name, items[choice])
+        cells = missing(self.study, chosen, model, tasks, items, edits, keeper or self.store)
+        texts = {str(BASELINE), *map(str, edits)}
+        return Pending(len(texts) * sum(len(items[choice]) for choice in tasks), cells)
+
+    def answer(
+        self,
+        chosen: ModelChoice,
+        model: Model,
+        pending: Pending,
+        what: str = "answers",
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        keeper: Keeper | None = None,
+        by: Answering | None = None,
+    ) -> None:
+        """Have a model give the answers that are pending.
+
+        Args:
+            chosen: the model, as the study names it.
+            model: the model itself.
+            pending: of that model.
+            what: the answers are called, for the watcher.
+            name: of the model in the store, where it is not that of `chosen`.
+            title: of the work, for the watcher; by default the model's name.
+            keeper: what keeps the answers; the store by default.
+            by: gives answers, by default all of them, and yields how many at a time.
+
+        Raises:
+            LesionError: the folder cannot be written. Every answer until then is kept.
+        """
+        cells, watcher, name = pending.cells, self.run.watcher, name or chosen.name
+        if not cells and by is None:
+            return
+        watcher.begin(title or name, pending.total, pending.total - len(cells), what)
+        for text in clamped(model, cells.values()):
+            if text not in self._noted:
+                self._noted.add(text)
+                watcher.note(text)
+        engine = self.engine(model)
+        for count in by(engine, cells) if by else ask(engine, model, name, cells, keeper or self.store):
+            self.asked += count
+            watcher.answered(count)
 
     def evaluate(
         self,
@@ -116,40 +263,14 @@ class Run:
     ) -> None:
         """Have the unedited model and every edit of it answer the items of tasks, as far as they have not.
 
-        Args:
-            chosen: the model, as the study names it.
-            model: the model itself.
-            edits: beside the baseline.
-            tasks: those of the study by default; those of `gold_tasks` are about the same items.
-            what: the answers are called, for the watcher.
-
         Raises:
             LesionError: a prompt does not fit, or the folder cannot be written. Every answer until then is kept.
         """
-        tasks = self.tasks if tasks is None else tasks
-        drawn = {choice: self._items_of(choice) for choice in tasks}
-        for choice, items in drawn.items():
-            self.store.add_items(choice.name, items)
-        pending = missing(self.study, chosen, model, tasks, drawn, edits, self.store)
-        total = (len(edits) + 1) * sum(map(len, drawn.values()))
-        self.planned += total
-        if not pending:
-            return
-        self.watcher.begin(chosen.name, total, total - len(pending), what)
-        for text in clamped(model, pending.values()):
-            if text not in self._noted:
-                self._noted.add(text)
-                self.watcher.note(text)
-        engine = self._engines.setdefault(chosen.name, self.make_engine(model, self.study.batch_size))
-        for count in ask(engine, model, chosen.name, pending, self.store):
-            self.evaluated += count
-            self.watcher.answered(count)
+        pending = self.pending(chosen, model, edits, tasks)
+        self.planned += pending.total
+        self.answer(chosen, model, pending, what)
 
     def _items_of(self, choice: TaskChoice) -> Sequence[Item]:
         """The items of a task, also of `gold:` of it."""
         plain = choice.model_copy(update={"name": choice.name.removeprefix("gold:")})
         return self.items[choice] if choice in self.items else self.items[plain]
-
-    def answers(self) -> pd.DataFrame:
-        """Every stored answer (`Store.answers`)."""
-        return self.store.answers()

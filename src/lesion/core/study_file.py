@@ -87,6 +87,35 @@ def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
+T = TypeVar("T")
+Listed = Annotated[tuple[T, ...], BeforeValidator(listed), AfterValidator(different)]
+"""A list of different values, or one value that stands for such a list."""
+Several = Annotated[tuple[T, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)]
+"""Such a list of at least one."""
+
+
+# Options that several studies have.
+PROMPT_STYLE = option(None, help=STYLE, must="the name of a prompt style", panel=DECODING)
+LEVEL_OPTION = option(0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
+BATCHES = option("auto", help=BATCH_SIZE, must="a whole number from 1, or auto", panel=HARDWARE)
+DTYPES = option("auto", help="Data type of the weights.", must=DTYPE, panel=HARDWARE)
+DEVICES = option("auto", help="Device: auto, cpu, cuda, cuda:1, …", must=DEVICE, panel=HARDWARE)
+ENGINES = option(
+    None,
+    help="Inference backend: transformers or vllm.",
+    must="transformers or vllm",
+    panel=HARDWARE,
+    shown="transformers",
+)
+LOOP_STOP = option(None, help=STOP_LOOPS, must=LOOPS, panel=DECODING)
+MOST_TOKENS = option(
+    None,
+    help="Maximum length of an answer in tokens; default: the task's own.",
+    must="a whole number from 1",
+    panel=DECODING,
+)
+
+
 class Table(BaseModel):
     """A table of a study file: keys that it does not know are faults."""
 
@@ -148,6 +177,10 @@ class TaskChoice(Table):
     )
 
 
+OneModel = Annotated[ModelChoice, table_of("source")]
+OneTask = Annotated[TaskChoice, table_of("name")]
+
+
 class DecodingPlan(Table):
     """How answers are decoded: greedy at temperature 0, else sampled under the study's seed.
 
@@ -161,13 +194,8 @@ class DecodingPlan(Table):
     top_p: Annotated[Number, Field(gt=0, le=1)] = option(
         1.0, help="Nucleus (top-p) of sampling.", must="a number above 0 and at most 1", panel=DECODING
     )
-    max_new_tokens: Annotated[Whole, Field(ge=1)] | None = option(
-        None,
-        help="Maximum length of an answer in tokens; default: the task's own.",
-        must="a whole number from 1",
-        panel=DECODING,
-    )
-    stop_loops: StopLoops = option(None, help=STOP_LOOPS, must=LOOPS, panel=DECODING)
+    max_new_tokens: Count | None = MOST_TOKENS
+    stop_loops: StopLoops = LOOP_STOP
 
 
 S = TypeVar("S", bound="StudyFile")
@@ -293,12 +321,7 @@ class Questions(StudyFile):
     SILENT: ClassVar[tuple[str, ...]] = ("name", "title", "level", "batch_size", "device")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("tasks",),)
 
-    tasks: Annotated[
-        tuple[Annotated[TaskChoice, table_of("name")], ...],
-        BeforeValidator(listed),
-        Field(min_length=1),
-        AfterValidator(different),
-    ] = option(
+    tasks: Several[OneTask] = option(
         help="Task: gsm8k, math500, triviaqa, TASK:PATH, questions.jsonl, primer:arithmetic, …; repeatable.",
         must="a list of at least one task: strings, or tables with a name",
         name="task",
@@ -314,15 +337,12 @@ class Questions(StudyFile):
         0, help="Random seed: of the draw of items, of sampling, and of all else that is drawn.", must=SEED,
         panel=STATISTICS,
     )  # fmt: skip
-    prompt_style: Text | None = option(None, help=STYLE, must="the name of a prompt style", panel=DECODING)
-    level: Level = option(0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
-    batch_size: BatchSize = option("auto", help=BATCH_SIZE, must="a whole number from 1, or auto", panel=HARDWARE)
-    dtype: Dtype = option("auto", help="Data type of the weights.", must=DTYPE, panel=HARDWARE)
-    device: Text = option("auto", help="Device: auto, cpu, cuda, cuda:1, …", must=DEVICE, panel=HARDWARE)
-    engine: EngineName = option(
-        None, help="Inference backend: transformers or vllm.", must="transformers or vllm", panel=HARDWARE,
-        shown="transformers",
-    )  # fmt: skip
+    prompt_style: Text | None = PROMPT_STYLE
+    level: Level = LEVEL_OPTION
+    batch_size: BatchSize = BATCHES
+    dtype: Dtype = DTYPES
+    device: Text = DEVICES
+    engine: EngineName = ENGINES
     decoding: DecodingPlan = flat(DecodingPlan(), must="a table [decoding]")
 
     @property

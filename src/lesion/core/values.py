@@ -84,9 +84,11 @@ class Summary(Value):
     """All numbers of a study: what `summary.json` holds.
 
     Attributes:
+        kind: of the study, as its folder is noted.
         notes: what a reader should know of them, as sentences.
     """
 
+    kind: str
     notes: tuple[str, ...] = ()
 
     def text(self) -> str:
@@ -94,13 +96,15 @@ class Summary(Value):
         return self.model_dump_json(indent=1, by_alias=True) + "\n"
 
     def write(self, folder: Path) -> None:
-        """Write `summary.json`, whole or not at all.
+        """Write `summary.json`, whole or not at all; one that holds it already is left as it is.
 
         Raises:
             LesionError: the folder cannot be written.
         """
+        path, text = folder / SUMMARY, self.text()
         try:
-            replace(folder / SUMMARY, self.text())
+            if not path.is_file() or path.read_bytes() != text.encode():
+                replace(path, text)
         except OSError as error:
             raise LesionError(
                 f"{folder} cannot be written: {error.strerror or error}; give another with --out."

@@ -6,12 +6,14 @@ its tables as CSV. Every text in a value is plain text and is escaped where it i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from lesion.plain import visible
+from lesion.report import wording
 from lesion.report.browser import NOTHING, Carried
 from lesion.report.finding import Finding
 from lesion.report.table import Table

@@ -63,9 +63,8 @@ def settings(model: Model, out: Path, rows: int, steps: int) -> dict[str, Any]:
 
 
 class Quiet:
-    """What is left out of both trainers, and how they go through their data; stands before TRL's class."""
+    """What is left out of both trainers; stands before TRL's class."""
 
-    train_dataset: Any
     point: Mapping[str, float]
 
     def _send_telemetry(self) -> None:
@@ -80,9 +79,6 @@ class Quiet:
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         raise AssertionError("trainings are saved by lesion.training.resume, without pickles")
-
-    def _get_train_sampler(self, dataset: Any = None) -> SequentialSampler:
-        return SequentialSampler(self.train_dataset)
 
     def measured(self) -> Mapping[str, float]:
         """What was measured at the last step."""
@@ -147,6 +143,9 @@ class Supervised(Quiet, SFTTrainer):
     On a CPU, TRL puts every position through the output head. Here a hook lets only the positions before a completion
     token into the head; what the model does behind it, such as capping logits, it still does.
     """
+
+    def _get_train_sampler(self, dataset: Any = None) -> SequentialSampler:
+        return SequentialSampler(self.train_dataset)
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None

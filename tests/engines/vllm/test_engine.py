@@ -68,22 +68,6 @@ def test_an_answer_is_what_the_network_says_alone(model, vllm):
             assert told[f"{index} {edit} {Decoding(12)}"].token_ids == greedy(model, text, edit, 12)
 
 
-def test_edits_one_after_another(model, vllm, plain, monkeypatch):
-    asked = generations(prompts(model), places(model)[:4])
-    monkeypatch.setattr(vllm, "gates", False)
-    seen = []
-    run = vllm.jobs.run
-
-    def watched(jobs):
-        jobs = list(jobs)
-        seen.append({job.column for job in jobs})
-        return run(jobs)
-
-    monkeypatch.setattr(vllm.jobs, "run", watched)
-    assert_same(answers(vllm, asked), answers(plain, asked))
-    assert max(map(len, seen)) == 1
-
-
 def test_edits_of_weights_and_what_is_left_after_them(model, vllm, plain):
     before = answers(vllm, generations(prompts(model), [BASELINE, ScaleBlock(2)]))
     weights = {name: tensor.clone() for name, tensor in model.network.state_dict().items()}

@@ -98,7 +98,7 @@ def test_a_folder_of_anything_else_is_refused_and_left_as_it_was(name, content, 
     assert left.code == 2
     assert f"{name} is there already" in left.complaint
     assert (tmp_path / name).read_text() == content
-    assert {file.name for file in tmp_path.iterdir()} == {name, "lock"}
+    assert {file.name for file in tmp_path.iterdir()} == {name}
 
 
 def test_its_own_folder_is_only_read_again_and_another_recipe_refused(tmp_path, capsys, monkeypatch):

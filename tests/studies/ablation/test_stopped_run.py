@@ -17,9 +17,10 @@ from lesion.engines.engine import Response
 from lesion.errors import LesionError
 from lesion.statistics.sequential import evidence
 from lesion.studies.ablation.result import AblationSummary, Stopped
-from lesion.studies.ablation.run import recall, run
+from lesion.studies.ablation.run import recall
 from lesion.studies.ablation.study import StopPlan, Study
 from lesion.tasks.task import Answer
+from runs import run_ablation as run
 from tiny import model
 
 ITEMS = 90

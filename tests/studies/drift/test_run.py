@@ -20,10 +20,10 @@ from lesion.models.load import load
 from lesion.studies.drift import measurement as drift_measuring
 from lesion.studies.drift.cells import CELLS
 from lesion.studies.drift.result import DriftSummary
-from lesion.studies.drift.run import recall_drift, run_drift
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.drift.texts import draw_runs
 from lesion.tasks.catalogue import find
+from runs import recall_drift, run_drift
 from tiny import model, tokenizer
 
 NAMES = ("tiny:llama", "tiny:gpt2")
@@ -84,7 +84,7 @@ def test_an_interrupted_study_goes_on_and_ends_as_one_that_was_not(tinies, file,
     monkeypatch.setattr(drift_measuring, "drift", stops)
     with pytest.raises(KeyboardInterrupt):
         run_drift(what, tmp_path / "out", models=tinies)
-    with pytest.raises(LesionError, match=r"no finished model yet.*goes on from there"):
+    with pytest.raises(LesionError, match=r"is not finished: .* answers are stored.*goes on from there"):
         recall_drift(tmp_path / "out")
     monkeypatch.setattr(drift_measuring, "drift", real)
     listener = Listener()
@@ -290,7 +290,7 @@ def test_a_folder_without_a_drift_has_none_and_a_broken_one_says_so(tmp_path):
     (tmp_path / "summary.json").write_text("{}")
     assert recall_drift(tmp_path) is None
     (tmp_path / "summary.json").write_text('{"kind": "drift", "models": []}')
-    with pytest.raises(LesionError, match=r"summary\.json is damaged \(version: Field required\); run `lesion drift`"):
+    with pytest.raises(LesionError, match=r"summary\.json is damaged \(version: Field required\); run the same"):
         recall_drift(tmp_path)
 
 

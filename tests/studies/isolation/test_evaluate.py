@@ -11,6 +11,7 @@ import torch
 from oracle import Listener, Oracle, observed
 
 from commandline import questions, write
+from lesion.core.run import Run
 from lesion.core.store import Store
 from lesion.edits.apply import applied
 from lesion.edits.edit import ScaleParameters
@@ -19,8 +20,8 @@ from lesion.edits.selections.selection import count
 from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
-from lesion.studies.isolation.evaluate import evaluate
 from lesion.studies.isolation.plan import Candidate, Roles, plan, read_plan
+from lesion.studies.isolation.run import evaluate
 from lesion.studies.isolation.study import EvaluationStudy
 from tiny import model, tiny, tokenizer
 
@@ -53,7 +54,8 @@ def planned(llama, *selections, factors=(0.0,), controls: int = 2, note=lambda t
 
 def asked(llama, folder: Path, what: EvaluationStudy, made, engine=None, roles=None, watcher=None):
     entries, edits = made
-    return evaluate(what, what.model, llama, entries, edits, folder, watcher or Listener(), roles, engine or Oracle())
+    run = Run.at(folder, "isolation", watcher or Listener(), engine or Oracle())
+    return evaluate(what, what.model, llama, entries, edits, run, roles)
 
 
 def test_every_edit_under_every_factor_is_planned_with_its_random_controls(llama):
@@ -244,7 +246,7 @@ def test_answers_are_those_of_plain_generation_with_one_edit_at_a_time(llama, tm
     made = planned(llama, mathneuro(llama, 0.3), factors=(0.0, 3.0), controls=1)
     entries, edits = made
     what = study(task, items="all", decoding={"max_new_tokens": 6})
-    evaluate(what, what.model, llama, entries, edits, tmp_path / "out", Listener())
+    evaluate(what, what.model, llama, entries, edits, Run.at(tmp_path / "out", "isolation", Listener()))
     with Store.read(tmp_path / "out") as store:
         found = store.answers()
     told = {(row["edit"], row["question"]): row["text"] for row in found.to_dict("records")}
@@ -266,7 +268,7 @@ def test_running_text_is_scored_under_every_edit_as_plain_logits_say(llama, tmp_
     made = planned(llama, mathneuro(llama, 0.3), controls=0)
     what = study(f"text:{tmp_path / 'prose.txt'}", items="all")
     entries, edits = made
-    summary, _, _ = evaluate(what, what.model, llama, entries, edits, tmp_path / "out", Listener())
+    summary, _, _ = evaluate(what, what.model, llama, entries, edits, Run.at(tmp_path / "out", "isolation", Listener()))
     ids = torch.tensor([tokenizer()(("once there was a fox. it ran.\n\n" * 3).strip()).input_ids])
 
     def loss() -> float:
@@ -288,7 +290,7 @@ def test_an_edit_that_breaks_the_model_everywhere_is_told_and_the_others_are_not
     made = planned(llama, mathneuro(llama, 0.3), factors=(0.0, 1e30), controls=0)
     what = study(f"text:{tmp_path / 'prose.txt'}", sums, items="all")
     entries, edits = made
-    summary, _, _ = evaluate(what, what.model, llama, entries, edits, tmp_path / "out", Listener())
+    summary, _, _ = evaluate(what, what.model, llama, entries, edits, Run.at(tmp_path / "out", "isolation", Listener()))
     text, numbers = summary.tasks
     assert text.cells[0].result.value is not None
     assert (text.cells[1].result.value, text.cells[1].rates.nonfinite) == (None, 1)

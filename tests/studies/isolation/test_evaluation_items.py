@@ -14,9 +14,9 @@ from lesion.edits.files.artefact import read_edit
 from lesion.models.load import load
 from lesion.studies.isolation.activation_cache import draw_texts
 from lesion.studies.isolation.evaluation_items import draw_items
-from lesion.studies.isolation.run import run_evaluation, run_isolation
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.tasks.catalogue import draw, find, source
+from runs import run_evaluation, run_isolation
 from tiny import model
 
 STUDIES = sorted(

@@ -8,7 +8,7 @@ import math
 import made_isolation as made
 import pandas as pd
 import pytest
-from page_checks import HOSTILE, Elements, assert_asks_for_nothing, scripts
+from page_checks import HOSTILE, Elements, assert_asks_for_nothing, inflated, scripts
 from rich.console import Console
 
 from lesion.errors import LesionError
@@ -45,7 +45,7 @@ def page(summary):
 
 
 def data(text):
-    return json.loads(Elements(text).inside["script"][0])
+    return json.loads(inflated(text, "data"))
 
 
 def test_a_whole_study_becomes_a_page_tables_and_figures(tmp_path):

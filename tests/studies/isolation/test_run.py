@@ -22,8 +22,9 @@ from lesion.edits.selections.topk import Magnitude
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.studies.isolation.result import IsolationSummary
-from lesion.studies.isolation.run import recall_isolation, run_evaluation, run_isolation
+from lesion.studies.isolation.run import recall_isolation
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
+from runs import run_evaluation, run_isolation
 from tiny import model, tiny, tokenizer
 
 ITEMS = 6
@@ -316,8 +317,7 @@ sys.path[:0] = {paths!r}
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.core import inference
 from lesion.studies.isolation.result import IsolationSummary
-from lesion.studies.isolation.run import run_isolation
-from lesion.studies.isolation.study import IsolationStudy
+from lesion.studies.isolation.study import METHOD, IsolationStudy
 inference.COMMIT_EVERY = 0.0
 class Slow:
     def __init__(self, model, batch_size):
@@ -327,7 +327,7 @@ class Slow:
             yield response
             time.sleep(0.05)
 study = IsolationStudy.load(sys.argv[1])
-run_isolation(study, Path(sys.argv[2]), make_engine=Slow)
+METHOD.run(study, Path(sys.argv[2]), make_engine=Slow)
 """
 
 

@@ -14,6 +14,7 @@ from lesion.report.publishing import html
 from lesion.studies.overlay import charts, tables
 from lesion.studies.overlay import findings as prose
 from lesion.studies.overlay import report as page
+from lesion.studies.overlay.api import OverlayResult
 from lesion.studies.overlay.result import Correlation, ModelProfiles, OverlaySummary, Profile
 from lesion.studies.overlay.summary import corrected, correlations
 
@@ -67,7 +68,7 @@ def printed(summary: OverlaySummary, width: int = 100) -> str:
 
 def test_an_overlay_becomes_a_page_tables_and_figures(tmp_path):
     summary = overlay(made())
-    written = page.write(tmp_path / "deep" / "out", summary)
+    written = OverlayResult(tmp_path / "deep" / "out", summary).report()
     files = {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")}
     assert files == {
         *("lesion.json", "report.html", "summary.json", "overlay.csv", "correlations.csv"),

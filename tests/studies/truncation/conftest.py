@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from searching import Known, questions, study
 
-from lesion.studies.truncation.run import run_truncation
+from runs import run_truncation
 from tiny import model
 
 

@@ -23,8 +23,8 @@ from lesion.edits.files.artefact import read_edit
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load
 from lesion.studies.truncation import report as truncation
-from lesion.studies.truncation.run import recall_truncation, run_truncation
 from rounding import assert_same_to_rounding
+from runs import recall_truncation, run_truncation
 from tiny import model, tiny, tokenizer
 
 CELLS = 6
@@ -47,7 +47,7 @@ def test_the_summary_is_json_that_the_folder_remembers(llama, file, tmp_path):
     json.dumps(outcome.summary.model_dump(mode="json"), allow_nan=False)
     assert recall_truncation(tmp_path) is None
     (tmp_path / "out" / "summary.json").write_text('{"kind": "truncation"}')
-    with pytest.raises(LesionError, match=r"is damaged.*run `lesion truncate` again"):
+    with pytest.raises(LesionError, match=r"is damaged.*run the same command again"):
         recall_truncation(tmp_path / "out")
 
 
@@ -58,7 +58,7 @@ def test_when_the_engine_dies_the_next_run_asks_the_rest_and_ends_with_the_same_
     assert whole.asked > 120
     with pytest.raises(RuntimeError, match="the engine died"):
         run_truncation(what, tmp_path / "out", model=llama, make_engine=Known(chance(2), lives=lives))
-    with pytest.raises(LesionError, match=rf"The search in .*out is not finished: {lives} answers are stored"):
+    with pytest.raises(LesionError, match=rf"study in .*out is not finished: {lives} answers are stored"):
         recall_truncation(tmp_path / "out")
     engine = Known(chance(2))
     rest = run_truncation(what, tmp_path / "out", model=llama, make_engine=engine)

@@ -25,7 +25,7 @@ from searching import (
 
 from commandline import write
 from lesion.edits.edit import parse
-from lesion.studies.truncation.run import run_truncation
+from runs import run_truncation
 from tiny import model
 
 LAYERS = (0, 1, 2)

@@ -13,10 +13,10 @@ from searching import Known, Say, chance, contrasts, luck, order, study, validat
 from lesion.core.cached_answers import Answers
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, Truncate
-from lesion.studies.truncation.run import run_truncation
 from lesion.studies.truncation.search import SearchOutcome, collapsed
 from lesion.studies.truncation.study import Screen
 from lesion.studies.truncation.summary import screen_outcome
+from runs import run_truncation
 
 EDIT = "1.mlp.up top 0.5"
 

@@ -19,8 +19,8 @@ from lesion.models.load import load
 from lesion.studies.tuning.data import prepare
 from lesion.studies.tuning.folder import recall_tuning
 from lesion.studies.tuning.result import Drops
-from lesion.studies.tuning.run import run_tuning
 from lesion.tasks.prompts import encode
+from runs import run_tuning
 from tiny import model
 
 

@@ -66,6 +66,9 @@ class EditFile:
     thresholds: Mapping[str, Thresholds] = field(repr=False)
     data: bytes = field(repr=False)
 
+    def __fspath__(self) -> str:
+        return str(self.path)
+
     @property
     def digest(self) -> str:
         """16 hexadecimal digits that tell this file from another."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from lesion.core.lock import FolderLock
+from lesion.core.lock import locked
 from lesion.core.values import read_summary
 from lesion.errors import LesionError, UsageError
 from lesion.labs.memory import orthonormal, sizes, slopes
@@ -35,8 +35,7 @@ def run_memory(study: MemoryStudy, folder: Path, watcher: Watcher | None = None)
         LesionError: another process writes in it, it cannot be written, or what it holds is damaged.
     """
     folder = Path(folder)
-    lock = FolderLock(folder, KIND)
-    try:
+    with locked(folder, KIND):
         summary = read_summary(MemorySummary, folder, _AGAIN)
         if summary is None:
             summary = measured(study, watcher)
@@ -44,8 +43,6 @@ def run_memory(study: MemoryStudy, folder: Path, watcher: Watcher | None = None)
         else:
             _refuse_another(folder, summary.study, study)
         return summary
-    finally:
-        lock.release()
 
 
 def recall_memory(folder: Path) -> MemorySummary | None:

@@ -6,6 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from lesion.core.method import Method
+from lesion.core.options import option
 from lesion.core.study_file import COUNT, SEED, Count, Number, Seed, StudyFile, Whole
 
 MOST_CLASSES = 256
@@ -27,20 +29,28 @@ class MemoryStudy(StudyFile):
     FORM: ClassVar[str] = "lesion memory"
 
     kind: Literal["memory"] = Field(default="memory", description="memory")
-    classes: Annotated[Whole, Field(ge=2, le=MOST_CLASSES)] = Field(
-        default=20, description=f"a whole number of target classes from 2 to {MOST_CLASSES}"
+    classes: Annotated[Whole, Field(ge=2, le=MOST_CLASSES)] = option(
+        20,
+        help="Number of target classes, without the common class.",
+        must=f"a whole number of target classes from 2 to {MOST_CLASSES}",
     )
-    inputs: Annotated[Whole, Field(ge=2, le=MOST_INPUTS)] = Field(
-        default=None,
-        validate_default=True,
-        description=f"a whole number from the number of classes to {MOST_INPUTS}",
+    inputs: Annotated[Whole, Field(ge=2, le=MOST_INPUTS, validate_default=True)] = option(
+        None,
+        help="Number of inputs to remember; default: the number of classes.",
+        must=f"a whole number from the number of classes to {MOST_INPUTS}",
     )
-    noise: Annotated[Number, Field(ge=0, lt=1)] = Field(default=0.6, description="a probability from 0 to below 1")
-    codes: Literal["orthonormal", "gaussian"] = Field(default="orthonormal", description="orthonormal or gaussian")
-    width: Count = Field(default=128, validate_default=True, description=COUNT)
-    steps: Count = Field(default=20_000, description=COUNT)
-    draws: Count = Field(default=16, description=COUNT)
-    seed: Seed = Field(default=0, description=SEED)
+    noise: Annotated[Number, Field(ge=0, lt=1)] = option(
+        0.6,
+        help="Probability that the common class replaces the target.",
+        must="a probability from 0 to below 1",
+    )
+    codes: Literal["orthonormal", "gaussian"] = option(
+        "orthonormal", help="Codes: orthonormal or gaussian.", must="orthonormal or gaussian"
+    )
+    width: Annotated[Count, Field(validate_default=True)] = option(128, help="Dimension of the codes.", must=COUNT)
+    steps: Count = option(20_000, help="Number of steps of full-batch gradient descent.", must=COUNT)
+    draws: Count = option(16, help="Number of draws of every random control.", must=COUNT)
+    seed: Seed = option(0, help="Random seed of codes, controls and batches.", must=SEED)
 
     @field_validator("inputs", mode="before")
     @classmethod
@@ -72,3 +82,13 @@ class MemoryStudy(StudyFile):
                 f" {inputs} inputs); give a width of at least {needed}, or gaussian codes."
             )
         return value
+
+
+METHOD = Method(
+    study=MemoryStudy,
+    result="lesion.labs.memory.api:MemoryResult",
+    command="lab memory",
+    help="Train an associative memory with noise; show where in its spectrum the noise lies and what truncation does.",
+    kept="Nothing is kept of an unfinished memory; the same command starts it anew.",
+    distributed=False,
+)

@@ -9,17 +9,32 @@ from rich.console import RenderableType
 from typing_extensions import override
 
 from lesion.core.result import StudyResult
+from lesion.core.run import Run
 from lesion.labs.recall import report as page
 from lesion.labs.recall import tables
 from lesion.labs.recall.result import RecallSummary
 from lesion.labs.recall.run import KIND, read_training
-from lesion.labs.recall.study import STUDY_KIND, read_study
+from lesion.labs.recall.study import STUDY_KIND, read_study, run_recall
+from lesion.labs.recall.study_file import RecallStudy
 from lesion.labs.recall.study_result import RecallStudySummary
 from lesion.outputs import kind_of
+from lesion.report.blocks import Page
 
 
 class RecallResult(StudyResult[RecallSummary | RecallStudySummary]):
     """A training of the recall laboratory and its truncations, or the trainings of a study gathered over seeds."""
+
+    @classmethod
+    @override
+    def run(cls, study: RecallStudy, run: Run) -> RecallResult:
+        return cls(run.folder, run_recall(study, run.folder, run.watcher))
+
+    @classmethod
+    @override
+    def recall(cls, folder: Path) -> RecallResult | None:
+        kind = kind_of(folder)
+        summary = read_training(folder) if kind == KIND else read_study(folder) if kind == STUDY_KIND else None
+        return None if summary is None else cls(folder, summary)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -29,20 +44,9 @@ class RecallResult(StudyResult[RecallSummary | RecallStudySummary]):
         return pd.concat([tables.group(group).frame for group in self.summary.groups], ignore_index=True)
 
     @override
-    def report(self) -> Path:
-        return page.write(self.folder, self.summary)
+    def page(self) -> Page:
+        return page.report(self.summary)
 
     @override
     def text(self) -> RenderableType:
         return tables.text(self.summary)
-
-
-def recall(folder: Path) -> RecallResult | None:
-    """The training or the study in a folder; None where the folder has neither.
-
-    Raises:
-        LesionError: its summary is damaged.
-    """
-    kind = kind_of(folder)
-    summary = read_training(folder) if kind == KIND else read_study(folder) if kind == STUDY_KIND else None
-    return None if summary is None else RecallResult(folder, summary)

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from lesion.atomic import replace
-from lesion.core.lock import FolderLock
+from lesion.core.lock import locked
 from lesion.core.values import SUMMARY, read_summary
 from lesion.errors import LesionError, UsageError
 from lesion.labs.recall import language as languages
@@ -71,11 +71,8 @@ def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None)
     language_of(max(planned, key=lambda recipe: recipe.vocabulary), study.corpus)
     folder = Path(folder)
     _refuse(folder, planned)
-    lock = FolderLock(folder, STUDY_KIND)
-    try:
+    with locked(folder, STUDY_KIND):
         return _run(study, planned, folder, watcher or Silent())
-    finally:
-        lock.release()
 
 
 def read_study(folder: Path) -> RecallStudySummary | None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, TypeVar, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import Field
 
-from lesion.core.study_file import COUNT, SEED, Count, Number, Seed, StudyFile, Text, Whole, different, listed
+from lesion.core.method import Method
+from lesion.core.study_file import COUNT, Count, Listed, Number, Seed, Several, StudyFile, Text, Whole
 
 Preset = Literal["quick", "released", "paper"]
 FeedForward = Literal["mlp", "linear", "none"]
 Optimiser = Literal["sgd", "adam"]
 SMALLEST = 4
 """The smallest vocabulary in which a trigger, a noise token and two answers are all different."""
-
-T = TypeVar("T")
-Several = Annotated[tuple[T, ...], BeforeValidator(listed), AfterValidator(different)]
-"""One value or a list of different ones."""
 
 
 class RecallStudy(StudyFile):
@@ -35,26 +32,24 @@ class RecallStudy(StudyFile):
 
     kind: Literal["recall"] = Field(description="recall")
     preset: Preset = Field(default="quick", description=", ".join(get_args(Preset)))
-    noise: Several[Annotated[Number, Field(ge=0, lt=1)]] = Field(
+    noise: Listed[Annotated[Number, Field(ge=0, lt=1)]] = Field(
         default=(), description="a probability from 0 to below 1, or a list of them"
     )
-    vocabulary: Several[Annotated[Whole, Field(ge=SMALLEST)]] = Field(
+    vocabulary: Listed[Annotated[Whole, Field(ge=SMALLEST)]] = Field(
         default=(), description=f"a whole number from {SMALLEST}, or a list of them"
     )
-    width: Several[Annotated[Whole, Field(ge=2)]] = Field(
+    width: Listed[Annotated[Whole, Field(ge=2)]] = Field(
         default=(), description="a whole number from 2, or a list of them"
     )
-    feed_forward: Several[FeedForward] = Field(
+    feed_forward: Listed[FeedForward] = Field(
         default=(), description=f"{', '.join(get_args(FeedForward))}, or a list of these"
     )
-    optimiser: Several[Optimiser] = Field(
+    optimiser: Listed[Optimiser] = Field(
         default=(), description=f"{', '.join(get_args(Optimiser))}, or a list of these"
     )
-    steps: Several[Annotated[Whole, Field(ge=0)]] = Field(
-        default=(), description="a whole number from 0, or a list of them"
-    )
-    seed: Annotated[Several[Seed], Field(min_length=1)] = Field(default=(0,), description=f"{SEED}, or a list of them")
-    keep: Several[Annotated[Number, Field(ge=0, le=1)]] = Field(
+    steps: Listed[Seed] = Field(default=(), description="a whole number from 0, or a list of them")
+    seed: Several[Seed] = Field(default=(0,), description="a whole number from 0, or a list of them")
+    keep: Listed[Annotated[Number, Field(ge=0, le=1)]] = Field(
         default=(), description="a kept fraction from 0 to 1, or a list of them"
     )
     length: Annotated[Whole, Field(ge=3)] | None = Field(default=None, description="a whole number from 3")
@@ -62,3 +57,12 @@ class RecallStudy(StudyFile):
     measured: Count | None = Field(default=None, description=COUNT)
     corpus: Text | None = Field(default=None, description="a text file")
     device: Text = Field(default="auto", description="auto, cpu, cuda or cuda:N")
+
+
+METHOD = Method(
+    study=RecallStudy,
+    result="lesion.labs.recall.api:RecallResult",
+    folder="recall-sweep",
+    kept="What is trained is kept in {folder}; the same command goes on from there.",
+    distributed=False,
+)

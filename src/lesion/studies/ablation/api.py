@@ -10,40 +10,41 @@ from typing import Literal
 import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
+from typing_extensions import override
 
 from lesion.arguments import validated
 from lesion.core import cost
 from lesion.core.functions import runs
-from lesion.core.result import StudyResult, progress_line
+from lesion.core.result import StudyResult
+from lesion.core.run import Run
 from lesion.edits.edit import Unit
 from lesion.engines.config import EngineChoice
 from lesion.models.load import Model
-from lesion.outputs import refuse_another_kind
 from lesion.plain import plain
 from lesion.progress import Watcher
-from lesion.report.blocks import Chapter
+from lesion.report.blocks import Chapter, Page
 from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
 from lesion.studies.ablation.invariance import report as invariance
-from lesion.studies.ablation.method import METHOD
 from lesion.studies.ablation.result import AblationSummary
-from lesion.studies.ablation.run import answers_and_items
+from lesion.studies.ablation.run import answers_and_items, recall, run_ablation
 from lesion.studies.ablation.screening import ASKING
+from lesion.studies.ablation.study import METHOD, Study
 
 
 @dataclass(frozen=True)
 class AblationResult(StudyResult[AblationSummary]):
-    """A study that has been run: its numbers, and every answer behind them.
+    """A layer study: its numbers, and every answer behind them."""
 
-    Attributes:
-        folder: where the store lies; a temporary one, removed when Python ends, unless it was named.
-        summary: what `summary.json` holds.
-        asked: answers asked for by this run, without those stored before.
-        planned: answers that the study consists of; 0 where it was not run now.
-    """
+    @classmethod
+    @override
+    def run(cls, study: Study, run: Run) -> AblationResult:
+        return cls(run.folder, *run_ablation(study, run))
 
-    asked: int = 0
-    planned: int = 0
+    @classmethod
+    @override
+    def recall(cls, folder: Path) -> AblationResult:
+        return cls(folder, recall(folder)[1])
 
     @property
     def table(self) -> pd.DataFrame:
@@ -55,33 +56,20 @@ class AblationResult(StudyResult[AblationSummary]):
         """Every stored answer with its item, verdict and how it ended."""
         return answers_and_items(self.folder)[0]
 
-    @validated
-    def report(self, path: str | Path | None = None) -> Path:
-        """Write the report into a folder (the study's own by default) and return the path of `report.html`.
+    @override
+    def page(self) -> Page:
+        seconds = cost.read(self.folder).get(ASKING) or {}
+        return page.report(self.summary, *answers_and_items(self.folder), seconds=seconds)
 
-        Raises:
-            UsageError: the folder belongs to another study.
-            LesionError: the folder cannot be written.
-        """
-        answers, items = answers_and_items(self.folder)
-        folder = self.folder if path is None else Path(path)
-        if folder != self.folder:
-            refuse_another_kind(folder, "layers")
-        return page.write(folder, self.summary, answers, items)
-
+    @override
     def text(self) -> RenderableType:
-        """The tables for a terminal, and for every family of models whether the same layers matter in all of them."""
         families = self.summary.invariance.families if self.summary.invariance else ()
         verdicts = [Text("\n" + plain(f"{family.family}: {family.verdict.text}")) for family in families]
         return Group(tables.text(self.summary, cost.read(self.folder).get(ASKING) or {}), *verdicts)
 
+    @override
     def chapter(self) -> Chapter:
-        """What the study adds to a page over several studies."""
         return invariance.chapter(self.summary)
-
-    def done(self) -> list[str]:
-        """How many answers were asked for."""
-        return [progress_line("asked", self.asked, self.planned, " answers")] if self.planned else []
 
 
 @validated

@@ -1,24 +1,21 @@
-"""Running a study: plan → engine → judge → store, asking only for what is missing."""
+"""Running a layer study: which edits are evaluated, in which order, and the numbers of the answers so far."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 import pandas as pd
 
-from lesion.core.inference import ask, clamped, identity, load_chosen, missing
+from lesion.core.inference import Cell, ask
 from lesion.core.layers import parse_layers
-from lesion.core.outcome import Outcome
+from lesion.core.run import Evaluation, Run, drawn
 from lesion.core.store import Store
-from lesion.core.study_file import ModelChoice, TaskChoice
-from lesion.edits.edit import Scale
-from lesion.engines.engine import MakeEngine
-from lesion.engines.transformers.engine import TransformersEngine
+from lesion.core.study_file import ModelChoice
+from lesion.edits.edit import Scale, parse
+from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
-from lesion.outputs import refuse_another_kind
-from lesion.progress import Silent, Watcher
 from lesion.studies.ablation.invariance.families import families
 from lesion.studies.ablation.invariance.summary import invariance
 from lesion.studies.ablation.reach import Reach
@@ -29,105 +26,68 @@ from lesion.studies.ablation.stopping_run import ask_until_decided, asked_otherw
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 from lesion.studies.ablation.sweep import sweep
-from lesion.tasks.catalogue import draw, find
-from lesion.tasks.task import Item, Task
+from lesion.tasks.catalogue import find
 
 
-def run(
-    study: Study,
-    folder: Path,
-    *,
-    watcher: Watcher | None = None,
-    models: Mapping[str, Model] | None = None,
-    make_engine: MakeEngine = TransformersEngine,
-) -> Outcome[AblationSummary]:
-    """Run a study into a folder; what is stored there already is not asked again.
+def run_ablation(study: Study, run: Run) -> tuple[AblationSummary, int, int]:
+    """Evaluate every place of every model.
 
-    Args:
-        study: what to ask.
-        folder: of the store; made when absent.
-        watcher: is told how it goes.
-        models: models that are loaded already, by the name the study gives them.
-        make_engine: the engine for a model and a batch size.
+    Returns:
+        The numbers; how many answers were given now, and of how many. Where evaluation stopped, those that its table
+        looks at.
 
     Raises:
-        UsageError: a task, a layer or a number of items does not exist; nothing has been asked then.
+        UsageError: a task, a layer or a number of items does not exist; nothing has been evaluated then.
         LesionError: a model cannot be loaded, a prompt does not fit, the folder belongs to another study or process,
             or cannot be written. Every answer given until then is stored.
     """
-    watcher = watcher or Silent()
-    refuse_another_kind(Path(folder), "layers")
-    tasks = {choice: find(choice.name) for choice in study.tasks}
-    drawn = {choice: draw(task, study.items_of(choice), study.seed) for choice, task in tasks.items()}
+    items = drawn(study)
     refuse_doubled(study)
     if study.stop is not None:
-        refuse_scored(tasks)
-        for note in asked_otherwise(Path(folder), study.stop):
-            watcher.note(note)
-    _look_ahead(study, models or {})
-    asked = planned = 0
+        refuse_scored({choice: find(choice.name) for choice in study.tasks})
+        for note in asked_otherwise(run.folder, study.stop):
+            run.watcher.note(note)
+    _look_ahead(study, run.loaded)
     plan: dict[str, Sequence[Scale]] = {}
-    with Store.open(folder, identity(study, tasks, drawn), study.to_toml(), "layers") as store:
-        for choice, items in drawn.items():
-            store.add_items(choice.name, items)
+    with run.evaluation(study, items) as evaluation:
         for chosen in study.models:
-            model = (models or {}).get(chosen.name) or load_chosen(study, chosen, make_engine)
-            if model.not_finite:
-                watcher.note(model.complaint(chosen.name))
+            model = run.load(study, chosen)
             layers = parse_layers(study.edits.layers, len(model.anatomy.blocks), chosen.name)
-            plan[chosen.name] = sweep(model.anatomy, study.edits.unit, layers, study.edits.factor)
-            _note_model(store, chosen.name, model, plan[chosen.name])
-            more, there = _ask(study, chosen, model, tasks, drawn, plan[chosen.name], make_engine, store, watcher)
-            asked, planned = asked + more, planned + there
-        summary, _, _ = _summary(study, plan, store)
-    return Outcome(Path(folder), summary, asked, planned)
+            edits = plan[chosen.name] = sweep(model.anatomy, study.edits.unit, layers, study.edits.factor)
+            complaint = {"complaint": model.complaint(chosen.name)} if model.not_finite else {}
+            evaluation.add(chosen.name, model, edits=[str(edit) for edit in edits], **complaint)
+            _evaluate(study, evaluation, chosen, model, edits)
+            del model  # makes room for the next
+        summary, _, _ = _summary(study, plan, evaluation.store)
+    return summary, evaluation.asked, evaluation.planned
 
 
-def _ask(
-    study: Study,
-    chosen: ModelChoice,
-    model: Model,
-    tasks: Mapping[TaskChoice, Task],
-    drawn: Mapping[TaskChoice, Sequence[Item]],
-    edits: Sequence[Scale],
-    make_engine: MakeEngine,
-    store: Store,
-    watcher: Watcher,
-) -> tuple[int, int]:
-    """Ask one model all that has no answer yet; how many answers came, and how many its tables look at."""
-    # What is wrong with an item is told before anything is asked.
-    cells = missing(study, chosen, model, tasks, drawn, edits, store)
-    total = (len(edits) + 1) * sum(map(len, drawn.values()))
-    engine = make_engine(model, study.batch_size)
-    asked = planned = 0
+def _evaluate(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Sequence[Scale]) -> None:
+    """Have one model give all answers that it has not given."""
+    # What is wrong with an item is said before anything is evaluated.
+    pending = evaluation.pending(chosen, model, edits)
     if study.screen:
-        asked, planned = screen(study, chosen, model, tasks, drawn, edits, engine, store, watcher)
-    what = "answers" if study.stop is None else "answers at most, fewer where all is decided sooner"
-    watcher.begin(chosen.name, total, total - len(cells), what)
-    for text in clamped(model, cells.values()):
-        watcher.note(text)
-    stopping: Stopping | None = None
-    ids = {choice.name: [item.id for item in items] for choice, items in drawn.items()}
-    if study.stop is None:
-        keeper = Reach(store, chosen.name, ids, edits, watcher.note)
-        coming = ask(engine, model, chosen.name, cells, keeper)
-    else:
+        screen(evaluation, chosen, model, edits)
+    ids = {choice.name: [item.id for item in items] for choice, items in evaluation.items.items()}
+    note, store, stopping = evaluation.run.watcher.note, evaluation.store, None
+    if study.stop is not None:
         stopping = Stopping(study.stop, ids, edits)
-        coming = ask_until_decided(stopping, engine, model, chosen.name, cells, store)
-    with timed(store.folder, chosen.name, "study") if study.screen else nullcontext() as done:
-        for count in coming:
-            asked += count
-            watcher.answered(count)
-            if done is not None:
-                done(count)
-    if stopping is None:
-        return asked, planned + total
-    watcher.note(f"{chosen.name}: {stopping.told()}")
-    return asked, planned + stopping.answers
+
+    def answers(engine: Engine, cells: Mapping[str, Cell]) -> Iterator[int]:
+        if stopping is not None:
+            return ask_until_decided(stopping, engine, model, chosen.name, cells, store)
+        return ask(engine, model, chosen.name, cells, Reach(store, chosen.name, ids, edits, note))
+
+    what = "answers" if stopping is None else "answers at most, fewer where all is decided sooner"
+    with timed(evaluation, chosen.name, "study") if study.screen else nullcontext():
+        evaluation.answer(chosen, model, pending, what, by=answers)
+    if stopping is not None:
+        note(f"{chosen.name}: {stopping.told()}")
+    evaluation.planned += pending.total if stopping is None else stopping.answers
 
 
 def _look_ahead(study: Study, loaded: Mapping[str, Model]) -> None:
-    """What is wrong with a later model is told before the first one works for hours."""
+    """What is wrong with a later model is said before the first one works for hours."""
     for chosen in study.models[1:]:
         blocks = None if chosen.name in loaded else peek(chosen.source, revision=chosen.revision)
         if blocks is not None:
@@ -142,8 +102,6 @@ def recall(folder: Path) -> tuple[Study, AblationSummary, pd.DataFrame, pd.DataF
     Raises:
         LesionError: there is no store in the folder, or it is damaged.
     """
-    from lesion.edits.edit import parse
-
     plan: dict[str, Sequence[Scale]] = {}
     with Store.read(folder) as store:
         study = Study.parse(store.study[1], "The stored study")
@@ -166,8 +124,8 @@ def answers_and_items(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def _answers_and_items(study: Study, store: Store) -> tuple[pd.DataFrame, pd.DataFrame]:
     items = store.items()
-    drawn = items["task"].isin([choice.name for choice in study.tasks])  # none that only a screen looks at
-    return store.answers(), items[drawn].reset_index(drop=True)
+    of_tasks = items["task"].isin([choice.name for choice in study.tasks])  # none that only a screen looks at
+    return store.answers(), items[of_tasks].reset_index(drop=True)
 
 
 def _summary(
@@ -190,17 +148,3 @@ def _summary(
     blocks = {name: number for name, number in numbers.items() if isinstance(number, int)}
     shared = invariance(study, summary, answers, items, blocks)
     return summary.model_copy(update={"notes": tuple(notes), "invariance": shared}), answers, items
-
-
-def _note_model(store: Store, name: str, model: Model, edits: Sequence[Scale]) -> None:
-    store.add_model(
-        model.fingerprint,
-        name,
-        {
-            "blocks": len(model.anatomy.blocks),
-            "family": model.anatomy.family,
-            "dtype": str(model.dtype).removeprefix("torch."),
-            "edits": [str(edit) for edit in edits],
-            **({"complaint": model.complaint(name)} if model.not_finite else {}),
-        },
-    )

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,20 +19,16 @@ from scipy.stats import rankdata
 
 from lesion.core import cost
 from lesion.core.cached_answers import gold_name, gold_of, gold_tasks
-from lesion.core.inference import ask, missing
-from lesion.core.store import Store
-from lesion.core.study_file import ModelChoice, TaskChoice
+from lesion.core.run import Evaluation
+from lesion.core.study_file import ModelChoice
 from lesion.core.values import Estimate
 from lesion.edits.edit import BASELINE, Scale
-from lesion.engines.engine import Engine
 from lesion.errors import UsageError
 from lesion.models.load import Model
-from lesion.progress import Watcher
 from lesion.statistics.paired import rank_agreement
 from lesion.studies.ablation.result import Agreement, Amount, Cell, Loss, Screen, TaskResult
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.sweep import by_edit, complete
-from lesion.tasks.task import Item, Task
 
 ITEMS = 100  # of a task that are screened at most: the first of the draw
 ASKING = "asking"
@@ -56,41 +51,23 @@ def refuse_doubled(study: Study) -> None:
         )
 
 
-def screen(
-    study: Study,
-    chosen: ModelChoice,
-    model: Model,
-    tasks: Mapping[TaskChoice, Task],
-    drawn: Mapping[TaskChoice, Sequence[Item]],
-    edits: Sequence[Scale],
-    engine: Engine,
-    store: Store,
-    watcher: Watcher,
-) -> tuple[int, int]:
+def screen(evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Sequence[Scale]) -> None:
     """Score the gold solutions of the tasks that generate, under no edit and under each, and keep them as `gold:TASK`.
-
-    Returns:
-        How many answers were asked for, and how many the screen has, with those stored before.
 
     Raises:
         LesionError: an item has neither solution nor gold answer, or its prompt leaves no room for it.
     """
-    generating = {choice: task for choice, task in tasks.items() if task.kind == "generate"}
-    for choice in tasks:
+    generating = {choice: task for choice, task in evaluation.tasks.items() if task.kind == "generate"}
+    for choice in evaluation.tasks:
         if choice not in generating:
-            watcher.note(no_screen(choice.name))
-    items = {gold_of(choice): drawn[choice][:ITEMS] for choice in generating}
-    for choice, some in items.items():
-        store.add_items(choice.name, some)
-    cells = missing(study, chosen, model, gold_tasks(generating), items, edits, store)
-    total = (1 + len(edits)) * sum(map(len, items.values()))
-    if cells:
-        watcher.begin(chosen.name, total, total - len(cells), "answers of the screen")
-        with timed(store.folder, chosen.name, "screen") as done:
-            for count in ask(engine, model, chosen.name, cells, store):
-                done(count)
-                watcher.answered(count)
-    return len(cells), total
+            evaluation.run.watcher.note(no_screen(choice.name))
+    items = {gold_of(choice): evaluation.items[choice][:ITEMS] for choice in generating}
+    for choice, first in items.items():
+        evaluation.store.add_items(choice.name, first)
+    pending = evaluation.pending(chosen, model, edits, gold_tasks(generating), items)
+    evaluation.planned += pending.total
+    with timed(evaluation, chosen.name, "screen"):
+        evaluation.answer(chosen, model, pending, "answers of the screen")
 
 
 def no_screen(task: str) -> str:
@@ -99,27 +76,24 @@ def no_screen(task: str) -> str:
 
 
 @contextmanager
-def timed(folder: Path, model: str, part: str) -> Iterator[Callable[[int], None]]:
-    """Measure how long the answers of a part (`screen` or `study`) take, and add it to what earlier runs measured.
+def timed(evaluation: Evaluation, model: str, part: str) -> Iterator[None]:
+    """Measure how long answers take, and add it to what earlier runs into the folder measured.
 
-    Yields:
-        A function to call with how many answers have come.
+    Args:
+        evaluation: that gives the answers.
+        model: name of the model.
+        part: `screen` or `study`.
     """
-    count = 0
-
-    def done(more: int) -> None:
-        nonlocal count
-        count += more
-
-    began = time.monotonic()
+    folder, asked, began = evaluation.run.folder, evaluation.asked, time.monotonic()
     try:
-        yield done
+        yield
     finally:
+        count = evaluation.asked - asked
         if count:
             known = cost.read(folder).get(ASKING) or {}
             before = known.setdefault(model, {}).get(part, {"answers": 0, "seconds": 0.0})
-            spent = before["seconds"] + time.monotonic() - began
-            known[model][part] = {"answers": before["answers"] + count, "seconds": round(spent, 3)}
+            seconds = round(before["seconds"] + time.monotonic() - began, 3)
+            known[model][part] = {"answers": before["answers"] + count, "seconds": seconds}
             cost.note(folder, ASKING, known)
 
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
 from lesion.core.layers import LAYERS, LAYERS_FORM, Layers
+from lesion.core.method import Method
 from lesion.core.options import STATISTICS, WHAT, Option, flat, option
 from lesion.core.study_file import (
     MODEL,
     ModelChoice,
     Number,
+    OneModel,
     Questions,
+    Several,
     Table,
     TaskChoice,
-    different,
-    listed,
     shipped,
-    table_of,
 )
 from lesion.edits.edit import Unit
 from lesion.errors import UsageError
@@ -30,20 +31,18 @@ __all__ = ["EditPlan", "Layers", "ModelChoice", "StopPlan", "Study", "TaskChoice
 class EditPlan(Table):
     """The edits of the study: every unit × layer × factor, one at a time, beside the baseline."""
 
-    unit: Annotated[tuple[Unit, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = option(
+    unit: Several[Unit] = option(
         ("block",),
         help="Part of each block to scale: block, attention or mlp; repeatable.",
         must="block, attention or mlp, or a list of these",
         many="repeat",
     )
     layers: Layers = option("all", help=LAYERS, must=LAYERS_FORM)
-    factor: Annotated[tuple[Number, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
-        option(
-            (0.0,),
-            help="Scale factor: 0 ablates, 1 changes nothing; comma-separated list.",
-            must="a finite number or a list of them",
-            many="comma",
-        )
+    factor: Several[Number] = option(
+        (0.0,),
+        help="Scale factor: 0 ablates, 1 changes nothing; comma-separated list.",
+        must="a finite number or a list of them",
+        many="comma",
     )
 
 
@@ -73,12 +72,7 @@ class Study(Questions):
     SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "stop", "screen")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("models",), ("tasks",), ("edits", "unit"), ("edits", "factor"))
 
-    models: Annotated[
-        tuple[Annotated[ModelChoice, table_of("source")], ...],
-        BeforeValidator(listed),
-        Field(min_length=1),
-        AfterValidator(different),
-    ] = option(
+    models: Several[OneModel] = option(
         help=MODEL,
         must="a list of at least one model: strings, or tables with a source",
         many="repeat",
@@ -141,3 +135,30 @@ class Study(Questions):
         wrong = min(chosen, 1 - chosen)
         stop = {"when": stop_when, "level": wrong, **({} if effect is None else {"effect": effect})}
         return super().from_options(**options, level=1 - wrong, stop=stop)
+
+
+def _expanded(options: dict[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
+    """Models at several revisions in the place of one, and notes on revisions that were left out."""
+    from lesion.studies.ablation.invariance.revisions import over_time
+
+    wanted = options.pop("revisions", None)
+    if not wanted:
+        return options
+    given = options["models"]
+    models, notes = over_time([given] if isinstance(given, str) else given, wanted)
+    for text in notes:
+        note(text)
+    return {**options, "models": models}
+
+
+METHOD = Method(
+    study=Study,
+    result="lesion.studies.ablation.api:AblationResult",
+    command="ablate",
+    help="Ablate one block at a time and measure, with intervals, what each task loses.",
+    default_name="ablation",
+    needs_out=False,
+    kept="Every answer so far is kept in {folder}; the same command goes on from there, and `lesion report {folder}`"
+    " shows what there is.",
+    expanded=_expanded,
+)

@@ -12,15 +12,17 @@ from typing_extensions import override
 
 from lesion.arguments import validated
 from lesion.core.functions import runs
-from lesion.core.result import StudyResult, progress_line
+from lesion.core.result import StudyResult, progress_line, recalled
+from lesion.core.run import Run
 from lesion.engines.config import EngineChoice
 from lesion.models.load import Model
 from lesion.progress import Watcher
-from lesion.report.blocks import Chapter
+from lesion.report.blocks import Chapter, Page
 from lesion.studies.drift import report as page
 from lesion.studies.drift import tables
-from lesion.studies.drift.method import METHOD
 from lesion.studies.drift.result import DriftSummary
+from lesion.studies.drift.run import run_drift
+from lesion.studies.drift.study import METHOD, DriftStudy
 
 
 @dataclass(frozen=True)
@@ -28,14 +30,24 @@ class DriftResult(StudyResult[DriftSummary]):
     """A drift study: its numbers.
 
     Attributes:
-        asked: own solutions asked for by this run, without those stored before.
-        measured: runs of a model under a number of clusters that were clustered now.
-        planned: of these, how many the study consists of; 0 where it was not run now.
+        asked: own solutions that this run generated, without those stored before.
+        planned: runs of a model under a number of clusters that the study consists of; 0 where it was not run now.
+        measured: of these, how many were clustered now.
     """
 
-    asked: int = 0
     measured: int = 0
-    planned: int = 0
+
+    @classmethod
+    @override
+    def run(cls, study: DriftStudy, run: Run) -> DriftResult:
+        summary, asked, measured, planned = run_drift(study, run)
+        return cls(run.folder, summary, asked, planned, measured)
+
+    @classmethod
+    @override
+    def recall(cls, folder: Path) -> DriftResult | None:
+        summary = recalled(DriftSummary, folder, "drift")
+        return None if summary is None else cls(folder, summary)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -52,8 +64,8 @@ class DriftResult(StudyResult[DriftSummary]):
         return tables.tokens(self.summary).frame
 
     @override
-    def report(self) -> Path:
-        return page.write(self.folder, self.summary)
+    def page(self) -> Page:
+        return page.report(self.summary)
 
     @override
     def text(self) -> RenderableType:

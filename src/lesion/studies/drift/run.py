@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from lesion.core.inference import load_chosen
 from lesion.core.rates import loops
-from lesion.core.store import Store
+from lesion.core.run import Evaluation, Run
 from lesion.core.study_file import ModelChoice
-from lesion.core.values import read_summary, summary_kind
-from lesion.engines.engine import MakeEngine
-from lesion.engines.transformers.engine import TransformersEngine
+from lesion.core.values import read_summary
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import Model, peek, quiet, refuse_not_finite
+from lesion.models.load import Model, peek, quiet
 from lesion.models.source import find as find_source
 from lesion.models.tokenizer import read_tokenizer
-from lesion.outputs import kind_of, refuse_another_kind
-from lesion.progress import Silent, Watcher
 from lesion.studies.drift import summary as drift_summary
 from lesion.studies.drift.critical_blocks import Critical, read_critical
 from lesion.studies.drift.measurement import CLASS, in_part, labels_of, measure, occurrences_of, refuse_few, spooling
-from lesion.studies.drift.result import DriftOfModel, DriftSummary, Run
+from lesion.studies.drift.result import DriftOfModel, DriftSummary
+from lesion.studies.drift.result import Run as DriftRun
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.drift.texts import Texts, ask_own, draw_runs, read_texts, seed_of, speaks
 from lesion.studies.drift.token_drift import token_drift
@@ -32,41 +26,11 @@ from lesion.tasks.catalogue import find
 from lesion.tasks.task import Item, Task
 
 
-@dataclass(frozen=True)
-class DriftOutcome:
-    """What a run left behind.
+def run_drift(study: DriftStudy, run: Run) -> tuple[DriftSummary, int, int, int]:
+    """Measure the drift of every model; solutions and cells (a run under a number of clusters) are kept as they come.
 
-    Attributes:
-        folder: of the study.
-        summary: the numbers, as in `summary.json`.
-        asked: own solutions asked for in this run, without those stored before.
-        measured: cells (a run of a model under a number of clusters) measured now; `planned`: of the whole study.
-    """
-
-    folder: Path
-    summary: DriftSummary
-    asked: int
-    measured: int
-    planned: int
-
-
-def run_drift(
-    study: DriftStudy,
-    folder: Path,
-    *,
-    watcher: Watcher | None = None,
-    models: Mapping[str, Model] | None = None,
-    make_engine: MakeEngine = TransformersEngine,
-) -> DriftOutcome:
-    """Run a drift study into a folder; what it has already, solutions or cells, is not made again.
-
-    Args:
-        study: whose hidden states, on what, clustered how.
-        folder: made when absent; the same questions may be put there to further models, in further runs and under
-            other numbers of clusters.
-        watcher: is told how it goes.
-        models: models that are loaded already, by the name the study gives them.
-        make_engine: the engine for a model and a batch size.
+    Returns:
+        The numbers; how many solutions were generated now, how many cells were measured now, and of how many cells.
 
     Raises:
         UsageError: a task, model, layer, prompt style or number of items does not exist, a run has fewer tokens than
@@ -74,64 +38,36 @@ def run_drift(
         LesionError: a model cannot be loaded, its states are not finite, or the folder belongs to other questions or
             another process, or cannot be written. Every solution and cell until then is kept.
     """
-    watcher = watcher or Silent()
-    folder = Path(folder)
-    refuse_another_kind(folder, "drift")
+    folder = run.folder
     task = find(study.task.name)
     runs = draw_runs(study, task)
-    critical = None if study.study is None else read_critical(study.study, [each.name for each in study.models])
-    _look_ahead(study, models or {})
+    critical = None if study.study is None else read_critical(study.study, [chosen.name for chosen in study.models])
+    _look_ahead(study, run.loaded)
     _refuse_another(folder, study)
     asked = measured = 0
     finished: list[DriftOfModel] = []
     notes = _notes(study, task, critical)
-    with Store.open(folder, study.identity(), study.to_toml(), "drift") as store, spooling(folder):
-        store.add_items(study.task.name, {item.id: item for run in runs for item in run}.values())
+    questions = study.questions()
+    items = {study.task: list({item.id: item for items in runs for item in items}.values())}
+    with (
+        run.evaluation(questions, items, text=study.to_toml(), study_hash=study.identity()) as evaluation,
+        spooling(folder),
+    ):
         for number, chosen in enumerate(study.models, start=1):
-            model = (models or {}).get(chosen.name) or load_chosen(study.questions(), chosen, make_engine)
-            refuse_not_finite(model, chosen.name)
-            # What is wrong with the two layers asked for is told before anything is evaluated.
+            model = run.load(questions, chosen, finite=True)
+            # What is wrong with the two layers is said before anything is evaluated.
             drift_summary.between(study, len(model.anatomy.blocks), None, chosen.name)
-            _note(store, chosen, model)
-            entry, more, made, remarks = _model(
-                study, chosen, model, task, runs, store, folder, watcher, critical, make_engine
-            )
+            evaluation.add(chosen.name, model)
+            entry, more, made, remarks = _model(study, chosen, model, task, runs, evaluation, critical)
             finished.append(entry)
             asked, measured, notes = asked + more, measured + made, notes + remarks
             del model  # makes room for the next
             summary = _summary(study, finished, notes, study.models[number:])
             summary.write(folder)
-    return DriftOutcome(folder, summary, asked, measured, len(study.models) * study.runs * len(study.clusters))
-
-
-def recall_drift(folder: Path) -> DriftSummary | None:
-    """The summary of a drift study in a folder, as far as it has got; None: the folder has none.
-
-    Raises:
-        LesionError: the file is damaged, or no model of the study is finished.
-    """
-    if (kind_of(Path(folder)) or summary_kind(Path(folder))) != "drift":
-        return None
-    summary = read_summary(DriftSummary, folder, _AGAIN)
-    if summary is None:
-        _refuse_unfinished(Path(folder))
-    return summary
+    return summary, asked, measured, len(study.models) * study.runs * len(study.clusters)
 
 
 _AGAIN = "run `lesion drift` again"
-
-
-def _refuse_unfinished(folder: Path) -> None:
-    try:
-        with Store.read(folder) as store:
-            kind, count = tomllib.loads(store.study[1]).get("kind"), len(store)
-    except (LesionError, tomllib.TOMLDecodeError):
-        return  # whatever it is, it is no drift study
-    if kind == "drift":
-        raise LesionError(
-            f"The drift study in {folder} has no finished model yet; {count:,} solutions are stored. Run the same"
-            f" `lesion drift` (or `lesion run`) with --out {folder} again; it goes on from there."
-        )
 
 
 def _refuse_another(folder: Path, study: DriftStudy) -> None:
@@ -185,36 +121,23 @@ def _notes(study: DriftStudy, task: Task, critical: Critical | None) -> list[str
     return notes
 
 
-def _note(store: Store, chosen: ModelChoice, model: Model) -> None:
-    store.add_model(
-        model.fingerprint,
-        chosen.name,
-        {
-            "blocks": len(model.anatomy.blocks),
-            "family": model.anatomy.family,
-            "dtype": str(model.dtype).removeprefix("torch."),
-        },
-    )
-
-
 def _model(
     study: DriftStudy,
     chosen: ModelChoice,
     model: Model,
     task: Task,
     runs: Sequence[Sequence[Item]],
-    store: Store,
-    folder: Path,
-    watcher: Watcher,
+    evaluation: Evaluation,
     critical: Critical | None,
-    make_engine: MakeEngine,
 ) -> tuple[DriftOfModel, int, int, list[str]]:
     """The entry of one model in the summary, how many answers and cells were made for it, and notes."""
-    own = ask_own(study, chosen, model, task, runs, store, watcher, make_engine) if speaks(study, task) else None
+    run, store = evaluation.run, evaluation.store
+    speaking = speaks(study, task)
+    own = ask_own(study, chosen, model, task, runs, store, run.watcher, run.make_engine) if speaking else None
     texts = read_texts(study, chosen, model, task, runs, store, own)
-    labels = [labels_of(study, task, model, run) for run in texts]
-    refuse_few(study, chosen, model, texts, folder)
-    cells, made = measure(study, chosen, model, texts, labels, folder, watcher)
+    labels = [labels_of(study, task, model, read) for read in texts]
+    refuse_few(study, chosen, model, texts, run.folder)
+    cells, made = measure(study, chosen, model, texts, labels, run.folder, run.watcher)
     blocks = len(model.anatomy.blocks)
     by_task = None if critical is None else critical.blocks.get(chosen.name)
     compared = drift_summary.compared(study, by_task)
@@ -225,8 +148,8 @@ def _model(
     at = None if shape is None else shape.departure
     layers = drift_summary.between(study, blocks, None if at is None else at.layer, chosen.name)
     occurrences = [
-        occurrences_of(study, run, measured, label[CLASS], layers)
-        for run, measured, label in zip(texts, cells[study.drawn], labels, strict=True)
+        occurrences_of(study, read, measured, label[CLASS], layers)
+        for read, measured, label in zip(texts, cells[study.drawn], labels, strict=True)
     ]
     family, variant = chosen.lineage
     entry = DriftOfModel(
@@ -239,21 +162,21 @@ def _model(
         curves=curves,
         critical=None if by_task is None else dict(by_task),
         compared=compared,
-        runs=[_run(study, run) for run in texts],
+        runs=[_run(study, read) for read in texts],
         tokens=token_drift(model.tokenizer, occurrences, layers, study.level),
     )
     notes = []
     if shape is None:
         notes.append(f"{chosen.name} has {blocks} blocks, too few layers to test the shape of its curve.")
-    if own is not None and any(run.truncated for run in texts):
-        cut, of = sum(run.truncated or 0 for run in texts), sum(len(run.items) for run in texts)
+    if own is not None and any(read.truncated for read in texts):
+        cut, of = sum(read.truncated or 0 for read in texts), sum(len(read.items) for read in texts)
         met = "the token limit or fell into a loop" if study.stop_loops else "the token limit"
         notes.append(f"{chosen.name}: {cut} of {of} own solutions met {met} and are read as far as they go.")
     return entry, 0 if own is None else own.asked, made, notes
 
 
-def _run(study: DriftStudy, texts: Texts) -> Run:
-    return Run(
+def _run(study: DriftStudy, texts: Texts) -> DriftRun:
+    return DriftRun(
         run=texts.run,
         items=len(texts.items),
         tokens=int(in_part(study, texts).sum()),

@@ -6,26 +6,29 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from lesion.core.options import DECODING, HARDWARE, STATISTICS, option
+from lesion.core.method import Method
+from lesion.core.options import STATISTICS, option
 from lesion.core.study_file import (
-    BATCH_SIZE,
+    BATCHES,
     COUNT,
-    DEVICE,
-    DTYPE,
-    LEVEL,
-    LOOPS,
+    DEVICES,
+    DTYPES,
+    ENGINES,
+    LEVEL_OPTION,
+    LOOP_STOP,
     MODEL,
+    MOST_TOKENS,
+    PROMPT_STYLE,
     SEED,
-    STOP_LOOPS,
-    STYLE,
     BatchSize,
     Count,
     Dtype,
     EngineName,
     Level,
-    ModelChoice,
+    OneModel,
     Questions,
     Seed,
+    Several,
     StopLoops,
     StudyFile,
     TaskChoice,
@@ -73,12 +76,7 @@ class DriftStudy(StudyFile):
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
     kind: Literal["drift"] = Field(default="drift", description="drift")
-    models: Annotated[
-        tuple[Annotated[ModelChoice, table_of("source")], ...],
-        BeforeValidator(listed),
-        Field(min_length=1),
-        AfterValidator(different),
-    ] = option(
+    models: Several[OneModel] = option(
         help=MODEL,
         must="a list of at least one model: strings, or tables with a source",
         many="repeat",
@@ -89,12 +87,7 @@ class DriftStudy(StudyFile):
     )
     items: Count = option(20, help="Number of items per run.", must=COUNT, panel=STATISTICS)
     runs: Count = option(5, help="Number of draws of items; curves are means over them.", must=COUNT, panel=STATISTICS)
-    clusters: Annotated[
-        tuple[Annotated[Whole, Field(ge=2)], ...],
-        BeforeValidator(listed),
-        Field(min_length=1),
-        AfterValidator(different),
-    ] = option(
+    clusters: Several[Annotated[Whole, Field(ge=2)]] = option(
         (50,),
         help="Number of clusters of k-means (comma-separated list; 50, or the first, is plotted).",
         must="a whole number from 2, or a list of them",
@@ -148,20 +141,14 @@ class DriftStudy(StudyFile):
         must="the folder of a layer study",
     )
     seed: Seed = option(0, help="Random seed of the item draws and of k-means.", must=SEED, panel=STATISTICS)
-    prompt_style: Text | None = option(None, help=STYLE, must="the name of a prompt style", panel=DECODING)
-    max_new_tokens: Count | None = option(
-        None, help="Maximum length of a generated solution in tokens; default: the task's own.", must=COUNT,
-        panel=DECODING,
-    )  # fmt: skip
-    stop_loops: StopLoops = option(None, help=STOP_LOOPS, must=LOOPS, panel=DECODING)
-    level: Level = option(0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
-    batch_size: BatchSize = option("auto", help=BATCH_SIZE, must="a whole number from 1, or auto", panel=HARDWARE)
-    dtype: Dtype = option("auto", help="Data type of the weights.", must=DTYPE, panel=HARDWARE)
-    device: Text = option("auto", help="Device: auto, cpu, cuda, cuda:1, …", must=DEVICE, panel=HARDWARE)
-    engine: EngineName = option(
-        None, help="Inference backend: transformers or vllm.", must="transformers or vllm", panel=HARDWARE,
-        shown="transformers",
-    )  # fmt: skip
+    prompt_style: Text | None = PROMPT_STYLE
+    max_new_tokens: Count | None = MOST_TOKENS
+    stop_loops: StopLoops = LOOP_STOP
+    level: Level = LEVEL_OPTION
+    batch_size: BatchSize = BATCHES
+    dtype: Dtype = DTYPES
+    device: Text = DEVICES
+    engine: EngineName = ENGINES
 
     @model_validator(mode="after")
     def _has_texts(self) -> DriftStudy:
@@ -189,3 +176,12 @@ class DriftStudy(StudyFile):
             engine=self.engine,
             decoding={"max_new_tokens": self.max_new_tokens, "stop_loops": self.stop_loops},
         )
+
+
+METHOD = Method(
+    study=DriftStudy,
+    result="lesion.studies.drift.api:DriftResult",
+    command="drift",
+    help="Cluster the hidden states of every layer and measure how far tokens leave their first clusters.",
+    kept="Every solution and clustering so far is kept in {folder}; the same command goes on.",
+)

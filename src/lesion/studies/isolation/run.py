@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -13,48 +12,27 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lesion.bounds import check
-from lesion.core.inference import load_chosen
-from lesion.core.lock import FolderLock
+from lesion.core.lock import locked
 from lesion.core.rates import loops
+from lesion.core.run import Run, drawn
 from lesion.core.store import Store
-from lesion.core.study_file import ModelChoice
+from lesion.core.study_file import ModelChoice, Questions
 from lesion.core.values import read_summary, summary_kind
 from lesion.edits.edit import ScaleParameters, parts
-from lesion.edits.files.artefact import EditFile
-from lesion.engines.engine import MakeEngine
-from lesion.engines.transformers.engine import TransformersEngine
+from lesion.edits.files.artefact import EditFile, read_edit
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import Model, refuse_not_finite
-from lesion.outputs import kind_of, refuse_another_kind
-from lesion.progress import Silent, Watcher
+from lesion.models.load import Model
+from lesion.outputs import kind_of
 from lesion.studies.isolation.activation_cache import FILE as STATISTICS
 from lesion.studies.isolation.activation_cache import draw_texts, identity
-from lesion.studies.isolation.evaluate import evaluate
 from lesion.studies.isolation.evaluation import EditedModel, Evaluation
-from lesion.studies.isolation.evaluation_items import calibrated_on
-from lesion.studies.isolation.plan import Candidate, Roles, plan, read_plan
+from lesion.studies.isolation.evaluation_items import calibrated_on, draw_items, seen
+from lesion.studies.isolation.plan import Candidate, Roles, keep_plan, plan, read_plan
 from lesion.studies.isolation.result import Isolation, IsolationSummary
 from lesion.studies.isolation.select_weights import isolate
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from lesion.studies.isolation.summary import summarise
-from lesion.tasks.catalogue import canonical, draw, find
-
-
-@dataclass(frozen=True)
-class IsolationOutcome:
-    """What a run left behind.
-
-    Attributes:
-        folder: where statistics, edits and answers lie.
-        summary: the numbers, as in `summary.json`.
-        asked: answers asked for in this run, without those stored before; `planned`: of the whole study.
-    """
-
-    folder: Path
-    summary: IsolationSummary
-    asked: int
-    planned: int
+from lesion.tasks.catalogue import canonical
 
 
 class Recalled(NamedTuple):
@@ -65,110 +43,69 @@ class Recalled(NamedTuple):
     items: pd.DataFrame | None = None
 
 
-def run_isolation(
-    study: IsolationStudy,
-    folder: Path,
-    *,
-    watcher: Watcher | None = None,
-    model: Model | None = None,
-    make_engine: MakeEngine = TransformersEngine,
-) -> IsolationOutcome:
-    """Isolate a skill into a folder and, where the study has tasks, evaluate every edit.
+def run_isolation(study: IsolationStudy, run: Run) -> tuple[IsolationSummary, int, int]:
+    """Isolate a skill and, where the study has tasks, evaluate every edit.
 
-    What the folder has already, sums or answers, is not computed again.
-
-    Args:
-        study: what to isolate and ask.
-        folder: made when absent.
-        watcher: is told how it goes.
-        model: the study's model, where it is loaded already.
-        make_engine: the engine for a model and a batch size.
+    Returns:
+        The numbers; how many answers were given now, and of how many.
 
     Raises:
         UsageError: a task or a number of items does not exist; nothing has been observed then.
         LesionError: the model cannot be loaded, an edit selects nothing or moves nothing, or the folder belongs to
             another study or process, or cannot be written.
     """
-    watcher = watcher or Silent()
-    for choice in study.tasks:
-        draw(find(choice.name), study.items_of(choice), study.seed)
-    folder = Path(folder)
-    refuse_another_kind(folder, "isolation")
-    model = model or load_chosen(study, study.model, make_engine)
-    refuse_not_finite(model, study.model.name)
-    with _locked(folder):
+    drawn(study)
+    folder, watcher = run.folder, run.watcher
+    model = run.load(study, study.model, finite=True)
+    with locked(folder, "isolation"):
         texts = draw_texts(study, model)
         _refuse_another(folder, study, identity(study, model, texts))
         isolated = isolate(study, model, folder, watcher, texts)
         _summary(study, isolated.result, None).write(folder)
     for text in isolated.result.notes:
         watcher.note(text)
-    asked = planned = 0
-    evaluation = None
+    evaluation, asked, planned = None, 0, 0
     if study.tasks:
         candidates = [
-            Candidate(one.selection, one.samples, one.repeat, one.keep, one.method, counts)
-            for one, counts in zip(isolated.made, isolated.counts, strict=True)
+            Candidate(made.selection, made.samples, made.repeat, made.keep, made.method, counts)
+            for made, counts in zip(isolated.made, isolated.counts, strict=True)
         ]
         entries, edits = plan(model, candidates, study.factor, study.random_controls, watcher.note)
         skill = next((c.name for c in study.tasks if canonical(c.name) == canonical(study.skill)), study.skill)
-        roles = Roles(
-            skill,
-            None if study.choose is None else study.choose.validation,
-            used=calibrated_on(edits.values()),
-        )
-        evaluation, asked, planned = evaluate(
-            study, study.model, model, entries, edits, folder, watcher, roles, make_engine
-        )
+        validation = None if study.choose is None else study.choose.validation
+        roles = Roles(skill, validation, used=calibrated_on(edits.values()))
+        evaluation, asked, planned = evaluate(study, study.model, model, entries, edits, run, roles)
     summary = _summary(study, isolated.result, evaluation)
     summary.write(folder)
-    return IsolationOutcome(folder, summary, asked, planned)
+    return summary, asked, planned
 
 
 def run_evaluation(
-    study: EvaluationStudy,
-    files: Sequence[EditFile],
-    folder: Path,
-    *,
-    factors: Sequence[float] = (),
-    random_controls: int = 3,
-    validation: float | None = None,
-    force: bool = False,
-    watcher: Watcher | None = None,
-    model: Model | None = None,
-    make_engine: MakeEngine = TransformersEngine,
-) -> IsolationOutcome:
-    """Evaluate the edits of files on one model, each beside its matched random controls, into a folder.
+    study: EvaluationStudy, run: Run, files: Sequence[EditFile] | None = None
+) -> tuple[IsolationSummary, int, int]:
+    """Evaluate the edits of files on one model, each beside its matched random controls.
 
     Args:
-        study: what to ask.
-        files: of the edits; none asks the baseline alone.
-        folder: made when absent; one of the same questions takes further edits.
-        factors: that selected weights are multiplied by; none: each file's own.
-        random_controls: how many of each edit under each factor.
-        validation: the share of items on which the best edit is chosen; None: none is chosen.
-        force: also edits that were made for another model, where shapes fit.
-        watcher: is told how it goes.
-        model: the study's model, where it is loaded already.
-        make_engine: the engine for a model and a batch size.
+        study: which edits on which tasks; a folder of the same questions takes further edits.
+        run: into that folder.
+        files: of the edits, where they are read already.
+
+    Returns:
+        The numbers; how many answers were given now, and of how many.
 
     Raises:
         UsageError: a task does not exist, or a file holds something other than one selection of weights.
         LesionError: an edit does not fit the model, or as for `run_isolation`.
     """
-    check(random_controls=random_controls)
-    watcher, folder = watcher or Silent(), Path(folder)
-    for choice in study.tasks:
-        draw(find(choice.name), study.items_of(choice), study.seed)
-    refuse_another_kind(folder, "isolation")
-    model = model or load_chosen(study, study.model, make_engine)
-    if model.not_finite:
-        watcher.note(model.complaint(study.model.name))
+    folder, watcher = run.folder, run.watcher
+    files = [read_edit(file) for file in study.edits] if files is None else files
+    drawn(study)
+    model = run.load(study, study.model)
     candidates: dict[tuple[float, ...], list[Candidate]] = {}
     skills: list[str] = []
     remade: list[str] = []
     for file in files:
-        edit = file.fit(model, force=force)
+        edit = file.fit(model, force=study.force)
         if file.afresh(model, edit):
             remade.append(
                 f"{file.label} was made for {file.model.name} (fingerprint {file.model.fingerprint}); its selection was"
@@ -178,32 +115,58 @@ def run_evaluation(
         if len(single) != 1 or not isinstance(single[0], ScaleParameters):
             raise UsageError(f"{file.path} holds '{edit}', not one selection of weights; it cannot be evaluated here.")
         selection = single[0].selection
-        drawn = [p for inputs in selection.inputs[:1] for p in inputs.provenance[:1]]
-        skills += [p.data for p in drawn]
-        candidate = Candidate(
-            selection,
-            len(drawn[0].ids) if drawn else None,
-            drawn[0].repeat if drawn else None,
-        )
-        candidates.setdefault(tuple(factors) or (float(single[0].factor),), []).append(candidate)
+        calibration = [p for inputs in selection.inputs[:1] for p in inputs.provenance[:1]]
+        skills += [p.data for p in calibration]
+        samples, repeat = (len(calibration[0].ids), calibration[0].repeat) if calibration else (None, None)
+        factors = study.factor or (float(single[0].factor),)
+        candidates.setdefault(factors, []).append(Candidate(selection, samples, repeat))
     entries: list[EditedModel] = []
     edits: dict[str, ScaleParameters] = {}
     # Those under the same factors together, since they can share random controls.
-    for under, those in candidates.items():
-        more, made = plan(model, those, under, random_controls, watcher.note)
+    for factors, same in candidates.items():
+        more, made = plan(model, same, factors, study.random_controls, watcher.note)
         entries += [entry for entry in more if entry.edit not in edits]
         edits |= made
     by_task = {canonical(choice.name): choice.name for choice in study.tasks}
     skill = next((by_task[canonical(name)] for name in skills if canonical(name) in by_task), None)
     broken = [model.complaint(study.model.name)] if model.not_finite else []
-    roles = Roles(skill, validation, (*broken, *remade), calibrated_on(edits.values()))
+    roles = Roles(skill, study.validation, (*broken, *remade), calibrated_on(edits.values()))
     isolation = _stored(folder)
-    evaluation, asked, planned = evaluate(
-        study, study.model, model, entries, edits, folder, watcher, roles, make_engine
-    )
+    evaluation, asked, planned = evaluate(study, study.model, model, entries, edits, run, roles)
     summary = _summary(study, isolation, evaluation)
     summary.write(folder)
-    return IsolationOutcome(folder, summary, asked, planned)
+    return summary, asked, planned
+
+
+def evaluate(
+    questions: Questions,
+    chosen: ModelChoice,
+    model: Model,
+    planned: Sequence[EditedModel],
+    edits: Mapping[str, ScaleParameters],
+    run: Run,
+    roles: Roles | None = None,
+) -> tuple[Evaluation, int, int]:
+    """Evaluate the baseline and every edit on the same items; a folder of the same questions takes further edits.
+
+    Returns:
+        The numbers; how many answers were given now, and of how many.
+
+    Raises:
+        UsageError: a task or a number of items does not exist.
+        LesionError: the folder belongs to other questions or cannot be written. Answers given until then are stored.
+    """
+    roles = roles or Roles()
+    items = draw_items(questions, roles.used, run.folder)
+    roles = replace(roles, notes=(*roles.notes, *seen(items, roles.used)))
+    with run.evaluation(questions, items) as evaluation:
+        evaluation.add(chosen.name, model)
+        kinds = {choice.name: task.kind for choice, task in evaluation.tasks.items()}
+        dtype = str(model.dtype).removeprefix("torch.")
+        plan = keep_plan(run.folder, chosen.name, dtype, kinds, planned, roles, questions.level)
+        evaluation.evaluate(chosen, model, [edits[entry.edit] for entry in planned])
+        numbers = summarise(plan, evaluation.store.answers(), evaluation.store.items())
+    return numbers, evaluation.asked, evaluation.planned
 
 
 def recall_isolation(folder: Path) -> Recalled | None:
@@ -212,7 +175,6 @@ def recall_isolation(folder: Path) -> Recalled | None:
     Raises:
         LesionError: something in the folder is damaged.
     """
-    folder = Path(folder)
     isolation, planned = _stored(folder), read_plan(folder)
     if planned is None:
         return None if isolation is None else Recalled(_summary(isolation.study, isolation, None))
@@ -221,16 +183,6 @@ def recall_isolation(folder: Path) -> Recalled | None:
     kind = EvaluationStudy if tomllib.loads(text).get("kind") == "evaluation" else IsolationStudy
     study = kind.parse(text, "The stored study")
     return Recalled(_summary(study, isolation, summarise(planned, answers, items)), answers, items)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time writes the sums and edits of a folder."""
-    lock = FolderLock(folder, "isolation")
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _refuse_another(folder: Path, study: IsolationStudy, identity: str) -> None:

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
+from lesion.core.method import Method as StudyMethod
 from lesion.core.options import STATISTICS, Option, option
 from lesion.core.study_file import (
     COUNT,
     MODEL,
     Count,
-    ModelChoice,
+    Listed,
     Number,
+    OneModel,
+    OneTask,
     Questions,
+    Several,
     Table,
-    TaskChoice,
     Text,
     Whole,
-    different,
     listed,
-    table_of,
 )
 from lesion.errors import UsageError
 
 Method = Literal["mathneuro", "wanda", "wanda-rows", "lape", "magnitude"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
-T = TypeVar("T")
-Several = Annotated[tuple[T, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)]
 Share = Annotated[Number, Field(gt=0, le=1)]
 SAMPLES = 100
 """Calibration texts of each task by default. The paper takes 500, and finds that sets from 100 texts already overlap by
@@ -63,9 +62,7 @@ class IsolationStudy(Questions):
     )
 
     kind: Literal["isolation"] = Field(default="isolation", description="isolation")
-    model: Annotated[ModelChoice, table_of("source")] = option(
-        help=MODEL, must="a model: text, or a table with a source", argument="MODEL"
-    )
+    model: OneModel = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
     skill: Text = option(
         help="Task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.", must="the name of a task"
     )
@@ -111,9 +108,7 @@ class IsolationStudy(Questions):
         3, help="Number of matched random selections per edit.", must="a whole number from 0", panel=STATISTICS
     )
     choose: Choose | None = Field(default=None, description="a table [choose]")
-    tasks: Annotated[
-        tuple[Annotated[TaskChoice, table_of("name")], ...], BeforeValidator(listed), AfterValidator(different)
-    ] = option(
+    tasks: Listed[OneTask] = option(
         (),
         help="Task on which every edit is evaluated; without one the weights are selected only; repeatable.",
         must="a list of tasks: strings, or tables with a name",
@@ -154,12 +149,52 @@ class IsolationStudy(Questions):
 
 
 class EvaluationStudy(Questions):
-    """The questions that an evaluation of edits asks one model. Which edits is no part of it: more can follow."""
+    """Edits of files evaluated on one model. Which edits is no part of its identity: more can follow."""
 
     FORM: ClassVar[str] = "lesion evaluation"
-    SILENT: ClassVar[tuple[str, ...]] = (*Questions.SILENT, "kind")
+    SILENT: ClassVar[tuple[str, ...]] = (
+        *Questions.SILENT,
+        *("kind", "edits", "factor", "random_controls", "validation", "force"),
+    )
 
     kind: Literal["evaluation"] = Field(default="evaluation", description="evaluation")
-    model: Annotated[ModelChoice, table_of("source")] = option(
-        help=MODEL, must="a model: text, or a table with a source", argument="MODEL"
+    model: OneModel = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
+    edits: Annotated[tuple[Text, ...], BeforeValidator(listed)] = option(
+        (),
+        help="An .edit file; repeatable; without one, the baseline alone.",
+        must="a list of .edit files",
+        name="edit",
+        many="repeat",
     )
+    factor: Listed[Number] = option(
+        (),
+        help="Scale factor, 0 prunes; comma-separated list; default: each file's own.",
+        must="a finite number or a list of them",
+        many="comma",
+    )
+    random_controls: Annotated[Whole, Field(ge=0)] = option(
+        3, help="Number of matched random selections per edit.", must="a whole number from 0", panel=STATISTICS
+    )
+    validation: Annotated[Number, Field(gt=0, lt=1)] | None = option(
+        None,
+        help="Choose the best edit on this share of the items and report it on the others.",
+        must="a share of the items between 0 and 1",
+        panel=STATISTICS,
+    )
+    force: bool = option(False, help="Accept edits made for another model of the same shapes.", must="true or false")
+
+
+METHOD = StudyMethod(
+    study=IsolationStudy,
+    result="lesion.studies.isolation.api:IsolationResult",
+    command="isolate",
+    help="Find the weights that a skill needs and its controls do not, with forward passes only; write them as edits.",
+    kept="What was observed and answered so far is kept in {folder}; the same command goes on.",
+)
+EVALUATION = StudyMethod(
+    study=EvaluationStudy,
+    result="lesion.studies.isolation.api:EvaluationResult",
+    folder="isolation",
+    command="evaluate",
+    help="Evaluate baseline and edits on the same items, each edit with its matched random controls.",
+)

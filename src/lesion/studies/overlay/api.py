@@ -6,21 +6,40 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+from rich.console import RenderableType
+from typing_extensions import override
 
 from lesion.arguments import validated
-from lesion.core.lock import FolderLock
-from lesion.report.blocks import Chapter
+from lesion.core.functions import runs
+from lesion.core.lock import locked
+from lesion.core.result import StudyResult, recalled
+from lesion.core.run import Run
+from lesion.progress import Watcher
+from lesion.report.blocks import Chapter, Page
 from lesion.studies.overlay import report as page
 from lesion.studies.overlay import tables
 from lesion.studies.overlay.result import OverlaySummary
+from lesion.studies.overlay.study import METHOD, OverlayStudy
 from lesion.studies.overlay.summary import summarise
 
 
 @dataclass(frozen=True)
-class OverlayResult:
-    """Several studies compared, model by model; `summary`: the numbers, as in `summary.json`."""
+class OverlayResult(StudyResult[OverlaySummary]):
+    """Several studies compared, model by model."""
 
-    summary: OverlaySummary
+    @classmethod
+    @override
+    def run(cls, study: OverlayStudy, run: Run) -> OverlayResult:
+        summary = summarise(study.folders, study.seed)
+        with locked(run.folder, "overlay"):
+            summary.write(run.folder)
+        return cls(run.folder, summary)
+
+    @classmethod
+    @override
+    def recall(cls, folder: Path) -> OverlayResult | None:
+        summary = recalled(OverlaySummary, folder, "overlay")
+        return None if summary is None else cls(folder, summary)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -32,36 +51,33 @@ class OverlayResult:
         """One row per model and pair of profiles, as `correlations.csv`."""
         return tables.pairs(self.summary).frame
 
+    @override
+    def page(self) -> Page:
+        return page.report(self.summary)
+
+    @override
+    def text(self) -> RenderableType:
+        return tables.text_tables(self.summary)
+
+    @override
     def chapter(self) -> Chapter:
-        """What the overlay adds to a page over several studies."""
         return page.chapter(self.summary)
-
-    @validated
-    def report(self, folder: str | Path) -> Path:
-        """Write the numbers, the page and its tables into a folder and return the path of `report.html`.
-
-        Raises:
-            UsageError: the folder belongs to another study.
-            LesionError: the folder cannot be written.
-        """
-        lock = FolderLock(Path(folder), "overlay")
-        try:
-            return page.write(Path(folder), self.summary)
-        finally:
-            lock.release()
 
 
 @validated
-def overlay(*folders: str | Path, seed: int = 0) -> OverlayResult:
+@runs(METHOD)
+def overlay(
+    *folders: str | Path, seed: int = 0, out: str | Path | None = None, watcher: Watcher | None = None
+) -> OverlayResult:
     """Compare what finished studies say of a model's blocks.
 
-    Args:
-        folders: of `ablate`, `drift`, `isolate` or `truncate`, in any order.
-        seed: of the orders drawn for p, where a model has more than 8 blocks.
+    Example:
+        >>> compared = lesion.overlay("layers", "drift", "isolation")
+        >>> compared.correlations
 
     Raises:
         UsageError: a folder has no numbers per block or is named twice, two call different weights by one name, or no
             model has two profiles.
         LesionError: a file is damaged.
     """
-    return OverlayResult(summarise(folders, seed))
+    raise NotImplementedError  # `runs` does it

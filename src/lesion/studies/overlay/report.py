@@ -42,9 +42,7 @@ def write(folder: Path, summary: OverlaySummary) -> Path:
         UsageError: the folder belongs to another kind of study.
         LesionError: the folder cannot be written.
     """
-    path = publish(Path(folder), "overlay", report(summary))
-    summary.write(Path(folder))
-    return path
+    return publish(Path(folder), "overlay", report(summary))
 
 
 def report(summary: OverlaySummary) -> Page:

@@ -12,30 +12,34 @@ from typing_extensions import override
 
 from lesion.arguments import validated
 from lesion.core.functions import runs
-from lesion.core.result import StudyResult, progress_line
+from lesion.core.result import StudyResult, recalled
+from lesion.core.run import Run
 from lesion.engines.config import EngineChoice
 from lesion.models.load import Model
 from lesion.progress import Watcher
-from lesion.report.blocks import Chapter
+from lesion.report.blocks import Chapter, Page
 from lesion.studies.truncation import report as page
 from lesion.studies.truncation import tables, terminal
 from lesion.studies.truncation.grid import KEEP
-from lesion.studies.truncation.method import METHOD
 from lesion.studies.truncation.result import TruncationSummary
-from lesion.studies.truncation.run import BEST
+from lesion.studies.truncation.run import BEST, run_truncation
+from lesion.studies.truncation.study import METHOD, TruncationStudy
 
 
 @dataclass(frozen=True)
 class TruncationResult(StudyResult[TruncationSummary]):
-    """A truncation search: its numbers, and the edit that it chose as a file.
+    """A truncation search: its numbers, and the edit that it chose as a file."""
 
-    Attributes:
-        asked: answers that this run evaluated, without those stored before.
-        planned: answers that the study consists of; 0 where it was not run now.
-    """
+    @classmethod
+    @override
+    def run(cls, study: TruncationStudy, run: Run) -> TruncationResult:
+        return cls(run.folder, *run_truncation(study, run))
 
-    asked: int = 0
-    planned: int = 0
+    @classmethod
+    @override
+    def recall(cls, folder: Path) -> TruncationResult | None:
+        summary = recalled(TruncationSummary, folder, "truncation")
+        return None if summary is None else cls(folder, summary)
 
     @property
     def edit(self) -> Path | None:
@@ -48,8 +52,8 @@ class TruncationResult(StudyResult[TruncationSummary]):
         return tables.cells(self.summary).frame
 
     @override
-    def report(self) -> Path:
-        return page.write(self.folder, self.summary)
+    def page(self) -> Page:
+        return page.report(self.summary, page.decompositions(self.folder))
 
     @override
     def text(self) -> RenderableType:
@@ -61,8 +65,7 @@ class TruncationResult(StudyResult[TruncationSummary]):
 
     @override
     def done(self) -> list[str]:
-        lines = [progress_line("asked", self.asked, self.planned, " answers")] if self.planned else []
-        return lines + ([f"edit: {self.folder / BEST}"] if (self.folder / BEST).exists() else [])
+        return super().done() + ([f"edit: {self.folder / BEST}"] if (self.folder / BEST).exists() else [])
 
 
 @validated

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import Field
 from typing_extensions import override
 
 from lesion.core.layers import LAYERS, LAYERS_FORM, Layers
+from lesion.core.method import Method
 from lesion.core.options import STATISTICS, Option, option
 from lesion.core.study_file import (
     MODEL,
-    ModelChoice,
+    Listed,
     Number,
+    OneModel,
     Questions,
+    Several,
     Table,
     Text,
     Whole,
-    different,
-    listed,
-    table_of,
 )
 from lesion.errors import UsageError
 from lesion.studies.truncation.grid import KEEP, Sides
@@ -59,26 +59,20 @@ class TruncationStudy(Questions):
     )
 
     kind: Literal["truncation"] = Field(default="truncation", description="truncation")
-    model: Annotated[ModelChoice, table_of("source")] = option(
-        help=MODEL, must="a model: text, or a table with a source", argument="MODEL"
-    )
-    matrices: Annotated[tuple[Text, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
-        option(
-            ("mlp",),
-            help="Matrices, comma-separated: mlp.up, attention.o, …, a branch (mlp, attention), or all.",
-            must="names of matrices such as mlp.up, a branch (mlp, attention), or all",
-            many="comma",
-        )
+    model: OneModel = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
+    matrices: Several[Text] = option(
+        ("mlp",),
+        help="Matrices, comma-separated: mlp.up, attention.o, …, a branch (mlp, attention), or all.",
+        must="names of matrices such as mlp.up, a branch (mlp, attention), or all",
+        many="comma",
     )
     layers: Layers = option("all", help=LAYERS, must=LAYERS_FORM)
-    keep: Annotated[tuple[Share, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = (
-        option(
-            KEEP,
-            help="Kept fractions of the rank, comma-separated; default: 14 from 0.9 to 0.0025.",
-            must="a fraction of the rank from 0 to 1, or a list of them",
-            many="comma",
-            shown="14 fractions",
-        )
+    keep: Several[Share] = option(
+        KEEP,
+        help="Kept fractions of the rank, comma-separated; default: 14 from 0.9 to 0.0025.",
+        must="a fraction of the rank from 0 to 1, or a list of them",
+        many="comma",
+        shown="14 fractions",
     )
     side: Sides = option(
         "top", help="Side of the spectrum that is kept: top, bottom or both.", must="top, bottom or both"
@@ -109,7 +103,7 @@ class TruncationStudy(Questions):
         must="the chance of giving up a cell wrongly, between 0 and 1, for example 0.05",
         panel=STATISTICS,
     )
-    revisions: Annotated[tuple[Text, ...], BeforeValidator(listed), AfterValidator(different)] = option(
+    revisions: Listed[Text] = option(
         (),
         help="Training checkpoints, comma-separated, on which the chosen edit is evaluated too.",
         must="a list of branches, tags or checkpoints",
@@ -142,3 +136,11 @@ class TruncationStudy(Questions):
         if type(screen) is int or (screen == "auto" and screen_items != "all"):
             screen = {**({"best": screen} if type(screen) is int else {}), "items": screen_items}
         return super().from_options(**options, screen=screen)
+
+
+METHOD = Method(
+    study=TruncationStudy,
+    result="lesion.studies.truncation.api:TruncationResult",
+    command="truncate",
+    help="Search for a part of a matrix whose removal improves a model, chosen on some items and tested on the others.",
+)

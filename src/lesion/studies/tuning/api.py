@@ -13,28 +13,45 @@ from typing_extensions import override
 from lesion.arguments import validated
 from lesion.core.functions import runs
 from lesion.core.result import StudyResult, progress_line
+from lesion.core.run import Run
 from lesion.models.load import Model
 from lesion.progress import Watcher
+from lesion.report.blocks import Page
 from lesion.studies.tuning import report as page
 from lesion.studies.tuning import tables
-from lesion.studies.tuning.folder import training_seconds
-from lesion.studies.tuning.method import METHOD
+from lesion.studies.tuning.folder import recall_tuning, training_seconds
 from lesion.studies.tuning.result import TuningSummary
+from lesion.studies.tuning.run import run_tuning
+from lesion.studies.tuning.study import METHOD, TuningStudy
 
 
 @dataclass(frozen=True)
 class TuningResult(StudyResult[TuningSummary]):
-    """A tuning that has been run: its numbers, and the tuned model where there is one.
+    """A tuning: its numbers, and the tuned model where there is one.
 
     Attributes:
-        model: the folder of the tuned model, for `lesion.load`; None in a study of several arms or seeds.
         trained: trainings that this run had to do.
         planned: trainings that the study consists of; 0 where it was not run now.
     """
 
-    model: Path | None = None
     trained: int = 0
-    planned: int = 0
+
+    @classmethod
+    @override
+    def run(cls, study: TuningStudy, run: Run) -> TuningResult:
+        summary, trained, planned = run_tuning(study, run)
+        return cls(run.folder, summary, planned=planned, trained=trained)
+
+    @classmethod
+    @override
+    def recall(cls, folder: Path) -> TuningResult | None:
+        summary = recall_tuning(folder)
+        return None if summary is None else cls(folder, summary)
+
+    @property
+    def model(self) -> Path | None:
+        """The folder of the tuned model, for `lesion.load`; None in a study of several arms or seeds."""
+        return self.folder / "model" if self.summary.study.writes_model else None
 
     @property
     def table(self) -> pd.DataFrame:
@@ -42,8 +59,8 @@ class TuningResult(StudyResult[TuningSummary]):
         return tables.every(self.summary).frame
 
     @override
-    def report(self) -> Path:
-        return page.write(self.folder, self.summary)
+    def page(self) -> Page:
+        return page.report(self.summary, training_seconds(self.folder))
 
     @override
     def text(self) -> RenderableType:

@@ -75,7 +75,9 @@ def changes_chart(rows: Sequence[Row], beside: Sequence[Row] = ()) -> alt.LayerC
     changes = [row.change for row in (*rows, *beside)]
     ends = [0.0, *(100 * value for change in changes for value in (change.low, change.high, *change.seeds))]
     room = max(0.05 * (max(ends) - min(ends)), 0.5)
-    return plots.forest(frame, Axis(POINTS, math.floor(min(ends) - room), math.ceil(max(ends) + room)), repeats=repeats)
+    return plots.forest(
+        frame, Axis(POINTS, float(math.floor(min(ends) - room)), float(math.ceil(max(ends) + room))), repeats=repeats
+    )
 
 
 def _tip(row: Row) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lesion.engines.engine import MakeEngine
+from lesion.core.run import Run
 from lesion.errors import UsageError, nearest
 from lesion.files import named
 from lesion.models.load import Model
-from lesion.progress import Watcher
 from lesion.studies.ablation.result import AblationSummary, read_layers
-from lesion.studies.ablation.run import run
-from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.study import METHOD, Study
 from lesion.studies.tuning.result import Drops
 from lesion.studies.tuning.study import TuningStudy
 from lesion.tasks.catalogue import canonical
@@ -20,7 +18,7 @@ FOLDER = "layers"
 """Where in a study's folder its own ablation lies: a layer study like any other."""
 
 
-def ablated(study: TuningStudy, model: Model, folder: Path, watcher: Watcher, make_engine: MakeEngine) -> Drops:
+def ablated(study: TuningStudy, model: Model, run: Run) -> Drops:
     """Switch off one block after another on a few items, in `layers` of the study's folder; what is there is kept.
 
     The items are the first of the draw; test items are never among them (`tuning_data.prepare`).
@@ -41,12 +39,13 @@ def ablated(study: TuningStudy, model: Model, folder: Path, watcher: Watcher, ma
         decoding={"max_new_tokens": study.max_new_tokens, "stop_loops": study.stop_loops},
         **({} if study.prompt_style is None else {"prompt_style": study.prompt_style}),
     )
-    place = folder / FOLDER
-    watcher.note(
+    place = run.folder / FOLDER
+    run.watcher.note(
         f"Which blocks are critical is found by switching off each of {len(model.anatomy.blocks)} on"
         f" {study.ablation_items} items, which are not test items; it is kept in {place}."
     )
-    outcome = run(layers, place, watcher=watcher, models={study.model.name: model}, make_engine=make_engine)
+    models = {study.model.name: model}
+    outcome = METHOD.run(layers, place, watcher=run.watcher, models=models, make_engine=run.make_engine)
     outcome.summary.write(place)
     return _drops(outcome.summary, study, len(model.anatomy.blocks), place, None)
 

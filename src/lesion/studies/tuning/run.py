@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,15 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from lesion.core import cost
-from lesion.core.inference import ask, identity, missing
-from lesion.core.store import Store
+from lesion.core.run import Evaluation, Pending, Run
 from lesion.core.study_file import TaskChoice
-from lesion.engines.engine import MakeEngine
-from lesion.engines.factory import load_for
-from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
-from lesion.models.load import Model, refuse_not_finite
-from lesion.progress import Silent, Watcher
+from lesion.models.load import Model
+from lesion.progress import Watcher
 from lesion.studies.tuning import layers
 from lesion.studies.tuning.arms import Arm, arms_of, budget_of, by_drops
 from lesion.studies.tuning.cells import Cell, Trained, cell_of, forget, trained, tuned
@@ -38,66 +33,28 @@ from lesion.training.examples import Example, examples
 from lesion.training.lending import needed
 
 
-@dataclass(frozen=True)
-class TuningOutcome:
-    """What a run left behind.
+def run_tuning(study: TuningStudy, run: Run) -> tuple[TuningSummary, int, int]:
+    """Run a tuning study, or go on where an interrupted run stopped; a folder takes further arms, rates and seeds.
 
-    Attributes:
-        folder: of the study.
-        summary: the numbers, as in `summary.json`.
-        trained: how many trainings this run had to do.
-        planned: how many the study consists of.
-        model: the tuned model's folder, where there is one to write.
-    """
+    Models that are loaded already must be in float32; their weights are changed meanwhile and put back bit for bit.
 
-    folder: Path
-    summary: TuningSummary
-    trained: int
-    planned: int
-    model: Path | None = None
-
-
-def run_tuning(
-    study: TuningStudy,
-    folder: Path,
-    *,
-    watcher: Watcher | None = None,
-    models: Mapping[str, Model] | None = None,
-    make_engine: MakeEngine = TransformersEngine,
-) -> TuningOutcome:
-    """Run a tuning study into a folder, or go on where an interrupted run stopped.
-
-    Args:
-        study: what to tune and evaluate.
-        folder: made when absent; one of the same tuning takes further arms, rates and seeds.
-        watcher: is shown the progress.
-        models: models that are loaded already, in float32, by the name the study gives them; their weights are
-            changed meanwhile and put back bit for bit.
-        make_engine: the engine for a model and a batch size.
+    Returns:
+        The numbers; how many trainings this run had to do, and of how many.
 
     Raises:
         UsageError: a task, layer, budget, rank or number of items cannot be; nothing has been trained then.
         LesionError: the model cannot be loaded, TRL is not installed, a training fails, or the folder belongs to
             something else or cannot be written. What is trained and answered until then is kept.
     """
-    watcher = watcher or Silent()
-    folder = Path(folder)
     data = prepare(study)
-    refuse(folder, study)
-    model = (models or {}).get(study.model.name) or load_for(
-        make_engine, study.model.source, revision=study.model.revision, dtype="float32", device=study.device
-    )
+    refuse(run.folder, study)
+    model = run.load(data.questions, study.model, finite=True)
     if model.dtype != torch.float32:
         raise UsageError(f"{study.model.name} is in {model.dtype}; a tuning needs it loaded with dtype='float32'.")
-    refuse_not_finite(model, study.model.name)
     _look_ahead(study, model, data)
-    identified = identity(data.questions, data.tasks, data.every_item())
-    with Store.open(folder, identified, data.questions.to_toml(), "tuning") as store:
-        mark(folder, study)
-        for choice, items in data.every_item().items():
-            store.add_items(choice.name, items)
-        work = _Work(study, folder, watcher, model, data, store, make_engine)
-        return work.run()
+    with run.evaluation(data.questions, data.every_item(), tasks=data.tasks) as evaluation:
+        mark(run.folder, study)
+        return _Work(study, run.folder, run.watcher, model, data, evaluation).run()
 
 
 @dataclass
@@ -109,13 +66,12 @@ class _Work:
     watcher: Watcher
     model: Model
     data: Data
-    store: Store
-    make_engine: MakeEngine
+    evaluation: Evaluation
     trainings: int = 0
     notes: list[str] = field(default_factory=list)
     read: tuple[tuple[str, int], pd.DataFrame] | None = None
 
-    def run(self) -> TuningOutcome:
+    def run(self) -> tuple[TuningSummary, int, int]:
         study = self.study
         self._ask(self.model, study.model.name, self.data.every_item())
         drops = self._drops()
@@ -164,15 +120,14 @@ class _Work:
         summary.write(self.folder)
         if study.writes_model:
             write_card(self.folder, summary)
-        written = self.folder / "model" if study.writes_model else None
-        return TuningOutcome(self.folder, summary, self.trainings, len(cells), written)
+        return summary, self.trainings, len(cells)
 
     def _drops(self) -> Drops | None:
         if not by_drops(self.study.arms):
             return None
         if self.study.layers_from is not None:
             return layers.read(self.study, len(self.model.anatomy.blocks))
-        return layers.ablated(self.study, self.model, self.folder, self.watcher, self.make_engine)
+        return layers.ablated(self.study, self.model, self.evaluation.run)
 
     def _examples(self) -> list[Example]:
         """The training items as token ids: as many as the steps can use; those that do not fit are left out."""
@@ -229,7 +184,7 @@ class _Work:
         earlier = trained(self.folder, cell)
         if earlier is not None:
             with_it = replace(self.model, fingerprint=earlier.fingerprint)
-            if not self._missing(with_it, items) and (not keep or is_written(self.folder, earlier.fingerprint)):
+            if not self._pending(with_it, items).cells and (not keep or is_written(self.folder, earlier.fingerprint)):
                 return earlier
         name = f"{label(cell.arm.name)}, rate {cell.rate:g}, seed {cell.seed} {purpose}"
         with tuned(self.model, cell, learned, self.study.steps, self.study.rows, self.folder, self.watcher, name) as (
@@ -242,20 +197,14 @@ class _Work:
                 write_model(self.folder, changed)
         return finished
 
-    def _missing(self, model: Model, items: Mapping[TaskChoice, Sequence[Item]]) -> dict[str, Any]:
+    def _pending(self, model: Model, items: Mapping[TaskChoice, Sequence[Item]]) -> Pending:
         tasks = {choice: self.data.tasks[choice] for choice in items}
-        return missing(self.data.questions, self.study.model, model, tasks, items, (), self.store)
+        return self.evaluation.pending(self.study.model, model, (), tasks, items)
 
     def _ask(self, model: Model, title: str, items: Mapping[TaskChoice, Sequence[Item]]) -> None:
-        cells = self._missing(model, items)
-        if not cells:
-            return
-        every = sum(map(len, items.values()))
-        self.watcher.begin(title, every, every - len(cells))
         same = model.fingerprint == self.model.fingerprint
         name = self.study.model.name + ("" if same else f", tuned to {model.fingerprint}")
-        for count in ask(self.make_engine(model, self.study.batch_size), model, name, cells, self.store):
-            self.watcher.answered(count)
+        self.evaluation.answer(self.study.model, model, self._pending(model, items), name=name, title=title)
 
     def _rate(
         self, name: str, cells: Mapping[tuple[str, float, int], Cell], done: Mapping[Cell, Trained]
@@ -283,9 +232,9 @@ class _Work:
 
     def _answers(self, fingerprint: str, choice: TaskChoice, items: Sequence[Item]) -> pd.DataFrame:
         """The answers to these items, in their order, of the model with these weights."""
-        size = len(self.store)
+        size = len(self.evaluation.store)
         if self.read is None or self.read[0] != (choice.name, size):
-            self.read = (choice.name, size), self.store.answers(task=choice.name)
+            self.read = (choice.name, size), self.evaluation.store.answers(task=choice.name)
         frame = self.read[1]
         return frame[frame["model"] == fingerprint].set_index("item").loc[[item.id for item in items]]
 

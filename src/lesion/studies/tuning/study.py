@@ -5,33 +5,33 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
 from lesion.core.layers import canonical_layers
-from lesion.core.options import DECODING, HARDWARE, STATISTICS, Option, option
+from lesion.core.method import Method
+from lesion.core.options import HARDWARE, STATISTICS, Option, option
 from lesion.core.study_file import (
-    BATCH_SIZE,
+    BATCHES,
     COUNT,
-    DEVICE,
-    LEVEL,
-    LOOPS,
+    DEVICES,
+    LEVEL_OPTION,
+    LOOP_STOP,
     MODEL,
-    STOP_LOOPS,
-    STYLE,
+    MOST_TOKENS,
+    PROMPT_STYLE,
     BatchSize,
     Count,
     Level,
-    ModelChoice,
+    Listed,
     Number,
+    OneModel,
     Questions,
     Seed,
+    Several,
     StopLoops,
     StudyFile,
     Text,
-    different,
-    listed,
-    table_of,
 )
 from lesion.errors import UsageError, nearest
 
@@ -122,21 +122,19 @@ class TuningStudy(StudyFile):
     )
 
     kind: Literal["tuning"] = Field(default="tuning", description="tuning")
-    model: Annotated[ModelChoice, table_of("source")] = option(
-        help=MODEL, must="a model: text, or a table with a source", argument="MODEL"
-    )
+    model: OneModel = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
     task: Text = option(
         help="Task with a training split: primer:arithmetic, gsm8k, triviaqa, …",
         must="the name of a task with a training split, for example primer:arithmetic",
     )
-    controls: Annotated[tuple[Text, ...], BeforeValidator(listed), AfterValidator(different)] = option(
+    controls: Listed[Text] = option(
         (),
         help="Control task, evaluated before and after; repeatable.",
         must="a list of tasks that should survive",
         name="control",
         many="repeat",
     )
-    arms: Annotated[tuple[Arm, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)] = option(
+    arms: Several[Arm] = option(
         (CRITICAL,),
         help="Which blocks: critical, least, random (of those that are not critical, where it is known which are), all,"
         " all-adapter, or layers such as 0-3,7; repeatable, to compare.",
@@ -168,21 +166,14 @@ class TuningStudy(StudyFile):
     )
     steps: Count = option(40, help="Number of training steps.", must=COUNT)
     rows: Count = option(16, help="Batch size of a training step.", must="rows of a step, a whole number from 1")
-    learning_rates: Annotated[
-        tuple[Rate, ...], BeforeValidator(listed), Field(min_length=1), AfterValidator(different)
-    ] = option(
+    learning_rates: Several[Rate] = option(
         (1e-3,),
         help="Peak learning rate; of a comma-separated list, the best on held-out training items is kept.",
         must="a number above 0, or a list of them",
         name="learning_rate",
         many="comma",
     )
-    seeds: Annotated[
-        tuple[Seed, ...],
-        BeforeValidator(listed),
-        Field(min_length=1),
-        AfterValidator(different),
-    ] = option(
+    seeds: Several[Seed] = option(
         (0,),
         help="Random seed of the row order and of random blocks; comma-separated list.",
         must="a whole number from 0, or a list of them",
@@ -206,14 +197,12 @@ class TuningStudy(StudyFile):
         panel=STATISTICS,
     )
     seed: Seed = Field(default=0, description="of the draw of items, a whole number from 0")
-    prompt_style: Text | None = option(None, help=STYLE, must="the name of a prompt style", panel=DECODING)
-    max_new_tokens: Count | None = option(
-        None, help="Maximum length of an answer in tokens; default: the task's own.", must=COUNT, panel=DECODING
-    )
-    stop_loops: StopLoops = option(None, help=STOP_LOOPS, must=LOOPS, panel=DECODING)
-    level: Level = option(0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
-    batch_size: BatchSize = option("auto", help=BATCH_SIZE, must="a whole number from 1, or auto", panel=HARDWARE)
-    device: Text = option("auto", help="Device: auto, cpu, cuda, cuda:1, …", must=DEVICE, panel=HARDWARE)
+    prompt_style: Text | None = PROMPT_STYLE
+    max_new_tokens: Count | None = MOST_TOKENS
+    stop_loops: StopLoops = LOOP_STOP
+    level: Level = LEVEL_OPTION
+    batch_size: BatchSize = BATCHES
+    device: Text = DEVICES
 
     @model_validator(mode="after")
     def _fits_together(self) -> TuningStudy:
@@ -269,3 +258,12 @@ class TuningStudy(StudyFile):
             decoding={"max_new_tokens": self.max_new_tokens, "stop_loops": self.stop_loops},
             **({} if self.prompt_style is None else {"prompt_style": self.prompt_style}),
         )
+
+
+METHOD = Method(
+    study=TuningStudy,
+    result="lesion.studies.tuning.api:TuningResult",
+    command="tune",
+    help="Fine-tune chosen blocks on a task and measure gains there and losses elsewhere.",
+    kept="What is trained and answered is kept in {folder}; the same command goes on from there.",
+)

@@ -1,0 +1,36 @@
+"""The overlay of studies: which finished folders are compared, as validated TOML."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from lesion.core.method import Method
+from lesion.core.options import option
+from lesion.core.study_file import SEED, Seed, StudyFile, Text, listed
+
+
+class OverlayStudy(StudyFile):
+    """What finished studies say of the blocks of the same models, compared."""
+
+    FORM: ClassVar[str] = "lesion overlay"
+
+    kind: Literal["overlay"] = Field(default="overlay", description="overlay")
+    folders: Annotated[tuple[Text, ...], BeforeValidator(listed)] = option(
+        help="Output folders of finished studies: ablate, drift, isolate, truncate.",
+        must="a list of output folders of finished studies",
+        many="repeat",
+        argument="DIR …",
+    )
+    seed: Seed = option(0, help="Random seed of the permutation test (models of more than 8 blocks).", must=SEED)
+
+
+METHOD = Method(
+    study=OverlayStudy,
+    result="lesion.studies.overlay.api:OverlayResult",
+    command="overlay",
+    help="Compare the block profiles of several studies, with rank correlations.",
+    kept="Nothing is kept of an unfinished overlay; the same command starts it anew.",
+    distributed=False,
+)

@@ -1,0 +1,58 @@
+"""Running studies as tests do: a study, a folder, and models that are loaded already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from lesion.core.method import Method
+from lesion.core.run import Run
+from lesion.edits.files.artefact import EditFile
+from lesion.engines.transformers.engine import TransformersEngine
+from lesion.studies.ablation.study import METHOD as ABLATION
+from lesion.studies.drift.study import METHOD as DRIFT
+from lesion.studies.isolation.api import EvaluationResult
+from lesion.studies.isolation.run import run_evaluation as evaluate_files
+from lesion.studies.isolation.study import METHOD as ISOLATION
+from lesion.studies.isolation.study import EvaluationStudy
+from lesion.studies.truncation.study import METHOD as TRUNCATION
+from lesion.studies.tuning.study import METHOD as TUNING
+
+
+def _runner(method: Method) -> Callable[..., Any]:
+    def run(study, folder, *, model=None, models=None, watcher=None, make_engine=None):
+        models = {study.model.name: model} if model is not None else models
+        return method.run(study, folder, watcher=watcher, make_engine=make_engine, models=models)
+
+    return run
+
+
+def _recaller(method: Method) -> Callable[[Path], Any]:
+    def recall(folder):
+        result = method.recall(folder)
+        return None if result is None else result.summary
+
+    return recall
+
+
+run_ablation, run_drift, run_isolation = _runner(ABLATION), _runner(DRIFT), _runner(ISOLATION)
+run_truncation, run_tuning = _runner(TRUNCATION), _runner(TUNING)
+recall_drift, recall_truncation = _recaller(DRIFT), _recaller(TRUNCATION)
+
+
+def run_evaluation(
+    study: EvaluationStudy,
+    files: Sequence[EditFile],
+    folder: Path,
+    *,
+    factors=(),
+    model=None,
+    watcher=None,
+    make_engine=TransformersEngine,
+    **options,
+) -> EvaluationResult:
+    """Evaluate edits that are read already, under options of the study."""
+    study = study.model_copy(update={"factor": tuple(factors), **options})
+    run = Run.at(folder, "isolation", watcher, make_engine, {study.model.name: model} if model is not None else {})
+    return EvaluationResult(folder, *evaluate_files(study, run, files))
