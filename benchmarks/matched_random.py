@@ -20,21 +20,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from lesion.studies.isolation.evaluate import evaluate
 from numpy.typing import NDArray
 from torch import Tensor
 
 import lesion
+from lesion.core.run import Run
 from lesion.core.store import Store
 from lesion.edits.edit import BASELINE, ScaleParameters, parts
 from lesion.edits.files.artefact import read_edit
 from lesion.edits.selections.random_control import drawing_keys
 from lesion.edits.selections.selection import Selection
 from lesion.models.load import Model, load
-from lesion.progress import Silent
 from lesion.statistics.paired import paired_drop, wilson
 from lesion.studies.isolation.evaluation_items import calibrated_on
 from lesion.studies.isolation.plan import Candidate, Roles, plan
+from lesion.studies.isolation.run import evaluate
 from lesion.studies.isolation.study import EvaluationStudy
 from sweep import machine
 
@@ -107,8 +107,7 @@ def asked(model: Model, selection: Selection, items: int, seeds: int, folder: Pa
         model,
         [*entries, *more],
         {**edits, **made},
-        folder,
-        Silent(),
+        Run.at(folder, "isolation"),
         Roles(used=calibrated_on(edits.values())),
     )
     with Store.read(folder) as store:
