@@ -83,14 +83,10 @@ class StudyResult(ABC, Generic[S]):
             UsageError: the folder belongs to another study.
             LesionError: the folder cannot be written.
         """
-        from lesion.report.publishing import publish
-
         folder = self.folder if path is None else Path(path)
         if folder != self.folder:
             refuse_another_kind(folder, self.summary.kind)
-        written = publish(folder, self.summary.kind, self.page())
-        self.summary.write(folder)
-        return written
+        return write_report(folder, self.summary, self.page())
 
     @validated
     def plot(self, name: str | None = None) -> Drawing:
@@ -124,6 +120,19 @@ class StudyResult(ABC, Generic[S]):
     def done(self) -> list[str]:
         """Lines on what this run did and left; none for a result that was read from its folder."""
         return [progress_line("asked", self.asked, self.planned, " answers")] if self.planned else []
+
+
+def write_report(folder: Path, summary: Summary, page: Page) -> Path:
+    """Write a page and the summary that it is about (`StudyResult.report`); the path of `report.html`.
+
+    Raises:
+        LesionError: the folder cannot be written.
+    """
+    from lesion.report.publishing import publish
+
+    written = publish(folder, summary.kind, page)
+    summary.write(folder)
+    return written
 
 
 def progress_line(verb: str, done: int, planned: int, what: str = "", already: str = "stored already") -> str:

@@ -14,6 +14,7 @@ from rich.console import Console
 from lesion.core.values import Estimate, read_summary
 from lesion.labs.memory import charts, report, run, size_findings, sizes, slopes, tables
 from lesion.labs.memory import findings as prose
+from lesion.labs.memory.api import MemoryResult
 from lesion.labs.memory.result import MemorySummary
 from lesion.report import drawing, plots
 from memories import memory
@@ -94,7 +95,7 @@ def test_a_summary_read_back_from_its_file_is_the_same(tmp_path, summary):
 
 
 def test_the_report_has_the_page_and_its_figures(tmp_path, summary):
-    path = report.write(tmp_path, summary)
+    path = MemoryResult(tmp_path, summary).report()
     assert path.read_text("utf-8") == report.page(summary)
     names = {"training", "truncation", "sizes-orthonormal", "sizes-gaussian", "first-step"}
     assert {file.name for file in (tmp_path / "figures").iterdir()} == {
@@ -375,7 +376,7 @@ def test_the_tables_of_the_first_step_have_every_power_and_level(summary):
 @pytest.mark.skipif(chromium.found() is None, reason="no Chromium on this machine")
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
 def test_in_a_browser_the_page_makes_no_request_no_complaint_and_never_scrolls_sideways(tmp_path, summary, width, dark):
-    path = report.write(tmp_path, summary)
+    path = MemoryResult(tmp_path, summary).report()
     with chromium.Chromium(width=width, height=800, dark=dark) as tab:
         tab.open(path.as_uri())
         assert [request for request in tab.requests if not request.startswith(("file:", "data:"))] == []

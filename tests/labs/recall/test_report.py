@@ -17,6 +17,7 @@ from lesion.labs.recall import charts, study_findings
 from lesion.labs.recall import findings as recall_prose
 from lesion.labs.recall import report as recall
 from lesion.labs.recall import tables as recall_tables
+from lesion.labs.recall.api import RecallResult
 from lesion.labs.recall.recipe import preset
 from lesion.labs.recall.result import (
     MARGINS,
@@ -100,7 +101,7 @@ def test_the_page_says_its_findings_and_every_truncation(summary):
 
 def test_a_summary_read_back_from_its_file_makes_the_same_page(tmp_path, summary, study):
     for folder, value in ((tmp_path / "one", summary), (tmp_path / "many", study)):
-        path = recall.write(folder, value)
+        path = RecallResult(folder, value).report()
         value.write(folder)
         again = read_summary(type(value), folder, "")
         assert again == value
@@ -291,7 +292,7 @@ def test_a_truncation_is_drawn_between_nothing_cut_and_all_deleted_beside_the_dr
 
 
 def test_every_series_has_its_own_colour_in_the_file_of_a_figure_whose_panels_show_different_ones(tmp_path, summary):
-    recall.write(tmp_path, summary)
+    RecallResult(tmp_path, summary).report()
     lines = re.findall(r'stroke="(#[0-9a-f]{6})"', (tmp_path / "figures" / "training.svg").read_text("utf-8"))
     assert {theme.light()[f"t{index}"] for index in range(8)} <= set(lines)
     assert words(recall.page(summary)).count("F1+F2") >= 2  # the legend of its panel and the caption

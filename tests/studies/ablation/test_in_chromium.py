@@ -8,7 +8,7 @@ from made import study
 from page_checks import hostile_study
 
 from lesion.report import theme
-from lesion.studies.ablation import report as page
+from written import write_layers
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,7 +20,7 @@ LIST = "[...document.querySelectorAll('#item-list button')]"
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    return page.write(tmp_path_factory.mktemp("report"), *study()).as_uri()
+    return write_layers(tmp_path_factory.mktemp("report"), *study()).as_uri()
 
 
 def choose(tab, name, value):
@@ -120,7 +120,7 @@ def test_the_table_sorts_by_number_and_shows_critical_rows_only(tab, address):
 
 
 def test_hostile_texts_stay_texts(tab, tmp_path):
-    address = page.write(tmp_path, *hostile_study()).as_uri()
+    address = write_layers(tmp_path, *hostile_study()).as_uri()
     tab.open(address)
     for edit in ("0×0", "2×0"):
         choose(tab, "edit", edit)

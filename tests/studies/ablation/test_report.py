@@ -16,11 +16,12 @@ from lesion.errors import LesionError
 from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
 from lesion.studies.ablation.result import read_layers
+from written import write_layers
 
 
 def test_a_study_becomes_a_page_tables_and_figures(tmp_path):
     summary, answers, items = study()
-    written = page.write(tmp_path / "deep" / "folder", summary, answers, items)
+    written = write_layers(tmp_path / "deep" / "folder", summary, answers, items)
     assert written == tmp_path / "deep" / "folder" / "report.html"
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
         "lesion.json",
@@ -33,7 +34,7 @@ def test_a_study_becomes_a_page_tables_and_figures(tmp_path):
 
 
 def test_the_same_study_gives_the_same_bytes(tmp_path):
-    one, other = (page.write(tmp_path / name, *study()) for name in ("one", "other"))
+    one, other = (write_layers(tmp_path / name, *study()) for name in ("one", "other"))
     for path in one.parent.rglob("*.*"):
         assert path.read_bytes() == (other.parent / path.relative_to(one.parent)).read_bytes(), path.name
 
@@ -72,7 +73,7 @@ def test_hostile_texts_add_no_element_and_no_attribute_to_the_page():
 
 
 def test_hostile_texts_are_read_back_as_they_were(tmp_path):
-    written = page.write(tmp_path, *hostile_study())
+    written = write_layers(tmp_path, *hostile_study())
     data = json.loads(inflated(written.read_text("utf-8"), "data"))
     assert set(HOSTILE[:5]) <= set(data["texts"])
     assert "{{ 7 * 7 }}" in written.read_text("utf-8")
@@ -122,20 +123,20 @@ def test_a_study_without_any_answer_still_has_a_page(tmp_path):
     columns = ["model_name", "edit", "task", "item", "text", "tokens", "finish", "correct", "parsed"]
     items = pd.DataFrame(columns=["task", "item", "question", "gold", "group"])
     nothing = valid(form((), ()))
-    text = page.write(tmp_path, nothing, pd.DataFrame(columns=columns), items).read_text("utf-8")
+    text = write_layers(tmp_path, nothing, pd.DataFrame(columns=columns), items).read_text("utf-8")
     assert "No cut has been measured yet." in text
 
 
 def test_numbers_that_are_not_finite_are_written_as_null(tmp_path):
     summary = form()
     summary["models"][0]["tasks"][0]["cells"][0]["drop"] |= {"p": float("nan"), "high": float("inf")}
-    page.write(tmp_path, valid(summary), *records())
+    write_layers(tmp_path, valid(summary), *records())
     cell = json.loads((tmp_path / "summary.json").read_text("utf-8"))["models"][0]["tasks"][0]["cells"][0]
     assert (cell["drop"]["p"], cell["drop"]["high"]) == (None, None)
 
 
 def test_the_layers_of_a_damaged_summary_are_refused_with_advice(tmp_path):
-    page.write(tmp_path, *study())
+    write_layers(tmp_path, *study())
     path = tmp_path / "summary.json"
     path.write_text(path.read_text("utf-8").replace('"cells"', '"cell"', 1))
     with pytest.raises(LesionError, match=r"is damaged .*lesion report"):
@@ -143,7 +144,7 @@ def test_the_layers_of_a_damaged_summary_are_refused_with_advice(tmp_path):
 
 
 def test_a_full_disk_leaves_the_former_report_whole_and_nothing_beside_it(tmp_path, monkeypatch):
-    written = page.write(tmp_path, *study())
+    written = write_layers(tmp_path, *study())
     before = written.read_bytes()
 
     def full(*_: object) -> None:
@@ -151,7 +152,7 @@ def test_a_full_disk_leaves_the_former_report_whole_and_nothing_beside_it(tmp_pa
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(LesionError, match=r"free some space and run `lesion report`"):
-        page.write(tmp_path, *study(models=("other",)))
+        write_layers(tmp_path, *study(models=("other",)))
     assert written.read_bytes() == before
     assert not list(tmp_path.rglob(".*"))
 
@@ -160,12 +161,12 @@ def test_a_folder_that_cannot_be_written_is_named_with_advice(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     with pytest.raises(LesionError, match="--out"):
-        page.write(blocked, *study())
+        write_layers(blocked, *study())
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file modes are a POSIX matter")
 def test_the_files_can_be_read_by_whom_the_umask_lets(tmp_path):
-    written = page.write(tmp_path, *study(tasks=("sums",)))
+    written = write_layers(tmp_path, *study(tasks=("sums",)))
     plain = tmp_path / "plain"
     plain.touch()
     assert stat.S_IMODE(written.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)

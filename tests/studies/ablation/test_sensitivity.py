@@ -11,8 +11,8 @@ from rich.console import Console
 
 from lesion.report import wording
 from lesion.studies.ablation import findings as prose
-from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
+from written import write_layers
 
 
 def with_sensitivity(critical: dict[str, dict[float, list[int]]], loss: float | None = 0.62, *, family: bool = True):
@@ -62,7 +62,7 @@ def test_a_family_that_agrees_at_every_share_or_at_none_is_not_singled_out():
 
 def test_the_page_has_a_row_per_model_and_task_with_the_blocks_at_every_share(tmp_path):
     summary, answers, items = with_sensitivity(AGREE_AT_HALF, family=False)
-    html = page.write(tmp_path, summary, answers, items).read_text("utf-8")
+    html = write_layers(tmp_path, summary, answers, items).read_text("utf-8")
     table = html[html.index("what is critical at other shares</summary>") :]
     rows = re.findall(r"<tr[^>]*>(.*?)</tr>", table[: table.index("</table>")], re.DOTALL)
     cells = [[plain(re.sub("<[^>]+>", "", cell)) for cell in re.findall("<t[dh].*?</t[dh]>", row)] for row in rows]
@@ -76,11 +76,11 @@ def test_the_page_has_a_row_per_model_and_task_with_the_blocks_at_every_share(tm
 def test_where_nothing_can_be_critical_the_page_says_from_how_many_right_answers_on(tmp_path):
     summary, answers, items = with_sensitivity(AGREE_AT_HALF, loss=None, family=False)
     assert prose.sensitivity(summary) == []
-    assert "none, from 11 right on" in page.write(tmp_path, summary, answers, items).read_text("utf-8")
+    assert "none, from 11 right on" in write_layers(tmp_path, summary, answers, items).read_text("utf-8")
 
 
 def test_a_stopped_study_has_none_of_that(tmp_path):
     summary, answers, items = stopped()
     assert tables.sensitivities(summary) is None
     assert prose.sensitivity(summary) == []
-    assert "at other shares" not in page.write(tmp_path, summary, answers, items).read_text("utf-8")
+    assert "at other shares" not in write_layers(tmp_path, summary, answers, items).read_text("utf-8")

@@ -17,8 +17,8 @@ from lesion.report import wording
 from lesion.report.drawing import specification
 from lesion.studies.ablation import charts, groups, tables
 from lesion.studies.ablation import findings as prose
-from lesion.studies.ablation import report as page
 from lesion.studies.ablation.screening import ASKING
+from written import write_layers
 
 
 def plain(text: str) -> str:
@@ -73,14 +73,14 @@ def test_nothing_is_said_to_have_stopped_where_every_item_was_asked(tmp_path):
     assert text.count(f"n = {DRAWN}, open") == 2
     assert ", stopped" not in text
     assert f"on all {DRAWN} items" in " ".join(s for f in prose.by_model(summary.views) for s in f.sentences)
-    assert ", stopped" not in page.write(tmp_path, summary, answers, items).read_text("utf-8")
+    assert ", stopped" not in write_layers(tmp_path, summary, answers, items).read_text("utf-8")
 
 
 def test_terminal_and_page_say_what_not_and_its_interval_are_about(tmp_path):
     def told(summary) -> str:
         found = plain(" ".join(prose.decided(summary)))
         assert found in plain(shown(summary))
-        assert found in plain(unescape(page.write(tmp_path, summary, *stopped()[1:]).read_text("utf-8")))
+        assert found in plain(unescape(write_layers(tmp_path, summary, *stopped()[1:]).read_text("utf-8")))
         return found
 
     summary = stopped()[0]
@@ -120,7 +120,7 @@ def test_the_csv_has_the_items_and_the_decision_of_every_cell_and_no_p():
 
 def test_the_page_says_it_at_the_top_and_in_every_cell(tmp_path):
     summary, answers, items = stopped()
-    html = page.write(tmp_path, summary, answers, items).read_text("utf-8")
+    html = write_layers(tmp_path, summary, answers, items).read_text("utf-8")
     text = plain(re.sub("<[^>]+>", " ", html))
     assert "Asking stopped as soon as a cell was decided." in text
     assert "base on sums: 35 of 60 answers, that is 2.9 evaluations of the unedited model instead of 5.0" in text
@@ -138,7 +138,7 @@ def test_the_page_says_it_at_the_top_and_in_every_cell(tmp_path):
 
 
 def test_a_full_table_has_none_of_that(tmp_path):
-    html = page.write(tmp_path, *study()).read_text("utf-8")
+    html = write_layers(tmp_path, *study()).read_text("utf-8")
     assert "stopped" not in html[html.index("<body") : html.index('id="study"')]
     assert "confidence sequence" not in html
 
@@ -219,7 +219,7 @@ def test_the_screen_is_told_with_its_ranks_its_agreement_and_its_cost(tmp_path):
     )
     assert f"{spent} As measured by the runs, 80 solutions of the screen took 1.2 seconds." in text
     cost.note(tmp_path, ASKING, SECONDS)
-    html = page.write(tmp_path, summary, answers, items).read_text("utf-8")
+    html = write_layers(tmp_path, summary, answers, items).read_text("utf-8")
     assert spent in plain(re.sub("<[^>]+>", " ", html))
     table = html[html.index('id="screen"') :]
     assert cells(table, '<td class="name">facts</td><td class="n" data-v="2"')[2:] == ["8", "0.500 [0.400, 0.600]", "3"]
@@ -231,6 +231,6 @@ def test_two_models_stopped_differently_share_a_page(tmp_path):
     form = stopped_form(("base", "child"))
     for task in form["models"][1]["tasks"]:
         task["items"] = task["baseline"]["items"] = 8
-    html = page.write(tmp_path, valid(form), answers, items).read_text("utf-8")
+    html = write_layers(tmp_path, valid(form), answers, items).read_text("utf-8")
     assert f"3–10 of {DRAWN}, stopped" in html
     assert f"3–8 of {DRAWN}, stopped" in html

@@ -16,6 +16,7 @@ from lesion.report.drawing import specification
 from lesion.statistics.paired import wilson
 from lesion.studies.drift import charts, tables
 from lesion.studies.drift import report as drift
+from lesion.studies.drift.api import DriftResult
 from lesion.studies.drift.result import DriftSummary
 
 
@@ -36,7 +37,7 @@ def text(written):
 
 @pytest.fixture(scope="module")
 def written(whole, tmp_path_factory):
-    return drift.write(tmp_path_factory.mktemp("drift") / "deep", whole)
+    return DriftResult(tmp_path_factory.mktemp("drift") / "deep", whole).report()
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +90,14 @@ def test_a_study_becomes_a_page_tables_and_figures(written):
     names = [f"figures/{name}-{family}.{form}" for name in ("drift", "checks") for family in (1, 2) for form in
              ("png", "svg")]  # fmt: skip
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
-        "lesion.json", "report.html", "drift.csv", "shapes.csv", "tokens.csv", "flow.csv", *names
+        "lesion.json", "report.html", "summary.json", "drift.csv", "shapes.csv", "tokens.csv", "flow.csv", *names
     }  # fmt: skip
     for path in (written.parent / "figures").glob("*.png"):
         assert colours_of(path.read_bytes()) > 50
 
 
 def test_the_same_summary_is_written_as_the_same_bytes(single, tmp_path):
-    first, second = (drift.write(tmp_path / name, single).parent for name in "ab")
+    first, second = (DriftResult(tmp_path / name, single).report().parent for name in "ab")
     for path in first.rglob("*.*"):
         assert path.read_bytes() == (second / path.relative_to(first)).read_bytes()
 

@@ -16,6 +16,7 @@ from lesion.report.publishing import html
 from lesion.studies.isolation import report as isolation
 from lesion.studies.isolation import tables, terminal
 from lesion.studies.isolation.result import IsolationSummary
+from written import write_isolation
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def test_a_whole_study_becomes_a_page_tables_and_figures(tmp_path):
     few = made.study()
     few["isolation"]["selections"] = few["isolation"]["selections"][:2]
     summary = made.summary(few)
-    written = isolation.write(tmp_path / "deep", summary, *made.answers(few))
+    written = write_isolation(tmp_path / "deep", summary, *made.answers(few))
     pictures = ("tradeoff-prune", "tradeoff-boost", "sweep-keep", "sweep-factor", "consistency",
                 "distribution-mathneuro-0.001", "distribution-mathneuro-0.01")  # fmt: skip
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
@@ -142,7 +143,7 @@ def test_numbers_that_are_not_finite_are_null_in_the_summary_and_named_in_the_pa
     summary = small()
     cell = summary["evaluation"]["tasks"][3]["cells"][0]
     cell["result"]["value"], cell["change"]["value"] = math.inf, math.nan
-    text = isolation.write(tmp_path, made.summary(summary)).read_text("utf-8")
+    text = write_isolation(tmp_path, made.summary(summary)).read_text("utf-8")
     written = json.loads((tmp_path / "summary.json").read_text("utf-8"))["evaluation"]["tasks"][3]["cells"][0]
     assert (written["result"]["value"], written["change"]["value"]) == (None, None)
     assert "the result is not a finite number: primer:text under MathNeuro" in text
@@ -161,7 +162,7 @@ def test_a_folder_that_cannot_be_written_is_named_with_advice(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     with pytest.raises(LesionError, match="--out"):
-        isolation.write(blocked, made.summary({}))
+        write_isolation(blocked, made.summary({}))
 
 
 def test_selections_have_a_row_per_matrix_whose_counts_add_up(whole):

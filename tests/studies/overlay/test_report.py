@@ -85,7 +85,7 @@ def test_an_overlay_becomes_a_page_tables_and_figures(tmp_path):
 
 
 def test_the_same_overlay_gives_the_same_bytes(tmp_path):
-    first, second = (page.write(tmp_path / name, overlay(made())) for name in ("one", "other"))
+    first, second = (OverlayResult(tmp_path / name, overlay(made())).report() for name in ("one", "other"))
     for path in first.parent.rglob("*.*"):
         assert path.read_bytes() == (second.parent / path.relative_to(first.parent)).read_bytes(), path.name
 

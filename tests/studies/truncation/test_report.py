@@ -14,6 +14,7 @@ from rich.console import Console
 from lesion.errors import LesionError
 from lesion.studies.truncation import report as truncation
 from lesion.studies.truncation import tables, terminal
+from lesion.studies.truncation.api import TruncationResult
 from lesion.studies.truncation.result import TruncationSummary
 
 
@@ -24,7 +25,7 @@ def whole():
 
 @pytest.fixture(scope="module")
 def written(whole, tmp_path_factory):
-    return truncation.write(tmp_path_factory.mktemp("report") / "deep", whole)
+    return TruncationResult(tmp_path_factory.mktemp("report") / "deep", whole).report()
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,7 @@ def test_a_whole_search_becomes_a_page_tables_and_figures(written):
     assert {path.relative_to(written.parent).as_posix() for path in written.parent.rglob("*.*")} == {
         "lesion.json",
         "report.html",
+        "summary.json",
         *(f"{name}.csv" for name in csv),
         *(f"figures/{name}.{form}" for name in figures for form in ("png", "svg")),
     }
@@ -142,7 +144,7 @@ def test_a_folder_that_cannot_be_written_is_named_with_advice(whole, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     with pytest.raises(LesionError, match="--out"):
-        truncation.write(blocked, whole)
+        TruncationResult(blocked, whole).report()
 
 
 def test_cells_have_a_row_per_task_and_one_where_they_were_not_evaluated(whole, written):

@@ -22,7 +22,6 @@ from lesion.edits.edit import Truncate
 from lesion.edits.files.artefact import read_edit
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import load
-from lesion.studies.truncation import report as truncation
 from rounding import assert_same_to_rounding
 from runs import recall_truncation, run_truncation
 from tiny import model, tiny, tokenizer
@@ -64,7 +63,7 @@ def test_when_the_engine_dies_the_next_run_asks_the_rest_and_ends_with_the_same_
     rest = run_truncation(what, tmp_path / "out", model=llama, make_engine=engine)
     assert len(engine.asked) == rest.asked == whole.asked - lives
     for outcome in (whole, rest):
-        truncation.write(outcome.folder, outcome.summary)
+        outcome.report()
     for name in ("summary.json", "cells.csv"):
         assert (rest.folder / name).read_bytes() == (whole.folder / name).read_bytes()
     assert rest.summary == whole.summary

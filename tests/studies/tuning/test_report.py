@@ -19,6 +19,7 @@ from lesion.report import drawing
 from lesion.studies.tuning import charts, tables
 from lesion.studies.tuning import findings as prose
 from lesion.studies.tuning import report as tuning
+from lesion.studies.tuning.api import TuningResult
 from lesion.studies.tuning.result import TuningSummary, Verdict
 
 
@@ -243,7 +244,7 @@ def test_the_rate_that_was_chosen_is_marked():
 
 def test_the_folder_gets_the_page_the_table_and_the_figures(tmp_path):
     summary = made()
-    path = tuning.write(tmp_path / "new", summary)
+    path = TuningResult(tmp_path / "new", summary).report()
     assert path == tmp_path / "new" / "report.html"
     for name in ("tuning", "differences", "costs", "loss", "drops"):
         assert (tmp_path / "new" / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -277,7 +278,7 @@ def test_seconds_of_training_stand_on_the_page_and_in_the_terminal_from_the_cost
     assert "Seconds of training, mean over seeds: critical blocks 12.0." in printed(summary, {"critical": 12.04}, 300)
     assert "seconds of training" not in tuning.page(summary)
     cost.note(tmp_path, "training", {"critical": 12.04})
-    assert "critical blocks 12.0" in words(tuning.write(tmp_path, summary).read_text("utf-8"))
+    assert "critical blocks 12.0" in words(TuningResult(tmp_path, summary).report().read_text("utf-8"))
 
 
 def test_where_loops_were_stopped_page_and_terminal_say_so_with_a_column_for_looped_answers():

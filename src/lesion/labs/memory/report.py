@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from lesion.labs.memory import charts, tables
 from lesion.labs.memory import findings as prose
 from lesion.labs.memory.result import MemorySummary
 from lesion.plain import visible
 from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section, entries
-from lesion.report.publishing import html, publish
+from lesion.report.publishing import html
 
 READING = (
     "Logits of input i are W_U W W_E e_i with frozen codes; W is trained from zero by full-batch gradient descent on"
@@ -39,18 +37,6 @@ FIRST_STEP = (
     " to the noise token τ, and of the attention-value matrix from a token to itself (recall) and to τ; each over its"
     " mean towards the other tokens."
 )
-
-
-def write(folder: Path, summary: MemorySummary) -> Path:
-    """Write `report.html` and the figures as PNG and SVG, each whole.
-
-    Returns:
-        The path of `report.html`.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
-    return publish(Path(folder), "memory", report(summary))
 
 
 def page(summary: MemorySummary) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from lesion.labs.recall import charts, findings, study_findings, tables
 from lesion.labs.recall.result import LanguageFacts, RecallSummary
@@ -12,7 +11,7 @@ from lesion.labs.recall.study_result import RecallStudySummary
 from lesion.plain import quoted, visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Prose, Section, entries
-from lesion.report.publishing import html, publish
+from lesion.report.publishing import html
 
 READING = (
     "In each sequence the trigger q is followed by an answer ȳ of its own, or with probability α by the noise token τ"
@@ -43,18 +42,6 @@ NOISE = (
 SEEDS = "One seed is one training. Whether a difference holds over seeds needs a study: lesion run recall-quick."
 BRACKETS = "Means over seeds; in brackets the lowest and the highest. A seed has its own weights, tables and sequences."
 CELLS = "Each training has a folder of its own in cells; lesion report on it draws its curves."
-
-
-def write(folder: Path, summary: RecallSummary | RecallStudySummary) -> Path:
-    """Write `report.html` of a training or of a study and its figures into a folder, each whole.
-
-    Returns:
-        The path of `report.html`.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
-    return publish(Path(folder), summary.kind, report(summary))
 
 
 def page(summary: RecallSummary | RecallStudySummary) -> str:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import pandas as pd
 
-from lesion.core import cost
 from lesion.edits.edit import BASELINE
 from lesion.plain import visible
 from lesion.report import browser, wording
 from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
-from lesion.report.publishing import html, publish
+from lesion.report.publishing import html
 from lesion.studies.ablation import charts, groups, tables
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import screen_report as screen
@@ -22,7 +20,6 @@ from lesion.studies.ablation.curves import Curve, View, full_drop
 from lesion.studies.ablation.groups import Breakdown
 from lesion.studies.ablation.invariance import report as invariance
 from lesion.studies.ablation.result import AblationSummary
-from lesion.studies.ablation.screening import ASKING
 
 MOST_GAPS = 12  # of an unfinished study that are named
 OPEN_GROUPS = 2  # tables of groups that are not folded
@@ -35,24 +32,6 @@ SCREENED = (
     " the drops of generated accuracy as well as the rank correlations say, and no better; no block is called critical"
     " by it."
 )
-
-
-def write(folder: Path, summary: AblationSummary, answers: pd.DataFrame, items: pd.DataFrame) -> Path:
-    """Write `report.html`, `layers.csv`, `summary.json` and the figures as PNG and SVG, each whole; the page's path.
-
-    Args:
-        folder: made if it is not there; files of an earlier report are replaced.
-        summary: of the study.
-        answers: columns model_name, edit (text form), task, item, text, tokens, finish, correct, parsed.
-        items: columns task, item, question, gold, group.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
-    folder = Path(folder)
-    path = publish(folder, "layers", report(summary, answers, items, seconds=cost.read(folder).get(ASKING) or {}))
-    summary.write(folder)
-    return path
 
 
 def page(summary: AblationSummary, answers: pd.DataFrame, items: pd.DataFrame, budget: int = browser.BUDGET) -> str:

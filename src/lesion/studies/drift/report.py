@@ -8,7 +8,7 @@ from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Page, Panel, Part, Prose, Section
 from lesion.report.files import fragment
-from lesion.report.publishing import html, publish
+from lesion.report.publishing import html
 from lesion.studies.drift import charts, tables, token_tables
 from lesion.studies.drift import findings as prose
 from lesion.studies.drift.result import DriftSummary, Family
@@ -32,18 +32,6 @@ LEFT = (
     " then not the one matched with its former. k-means alone moves tokens between any two clusterings, so a share is"
     " to be compared with that of all tokens (the vertical line). Open a row to read occurrences that left.",
 )
-
-
-def write(folder: Path, summary: DriftSummary) -> Path:
-    """Write `report.html`, the tables as CSV and the figures as PNG and SVG, each whole.
-
-    Returns:
-        The path of `report.html`.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
-    return publish(Path(folder), "drift", report(summary))
 
 
 def page(summary: DriftSummary) -> str:

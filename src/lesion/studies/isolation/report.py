@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pandas as pd
 
@@ -11,7 +10,6 @@ from lesion.edits.edit import BASELINE
 from lesion.plain import visible
 from lesion.report import browser, wording
 from lesion.report.blocks import Block, Chapter, Choice, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
-from lesion.report.publishing import publish
 from lesion.report.wording import ALPHA
 from lesion.studies.isolation import charts, findings, selection_charts, sweeps, tables
 from lesion.studies.isolation.evaluation import ABOVE_CHANCE, EvaluatedTask, Evaluation
@@ -35,28 +33,6 @@ READING = (
     " with the drop, read the answers before speaking of a lost skill.",
     "No evidence is not evidence of nothing: the interval says what was ruled out.",
 )
-
-
-def write(
-    folder: Path, summary: IsolationSummary, answers: pd.DataFrame | None = None, items: pd.DataFrame | None = None
-) -> Path:
-    """Write `report.html`, `summary.json`, the tables as CSV and the figures as PNG and SVG, each whole.
-
-    Args:
-        folder: made if it is not there; files of an earlier report are replaced.
-        summary: all numbers.
-        answers: from `Store.answers`; without them the page has no item browser.
-        items: from `Store.items`.
-
-    Returns:
-        The path of `report.html`.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
-    path = publish(Path(folder), "isolation", report(summary, answers, items))
-    summary.write(Path(folder))
-    return path
 
 
 def report(summary: IsolationSummary, answers: pd.DataFrame | None = None, items: pd.DataFrame | None = None) -> Page:

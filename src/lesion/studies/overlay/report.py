@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
-from lesion.report.publishing import publish
 from lesion.studies.overlay import charts, tables
 from lesion.studies.overlay import findings as prose
 from lesion.studies.overlay.result import ModelProfiles, OverlaySummary
@@ -30,19 +27,6 @@ READING = (
     "Blocks are few, and neighbours are alike. A permutation takes them for exchangeable, so its p is too small where"
     " both profiles are smooth. Beyond depth: the rank correlation left once both follow the number of the block.",
 )
-
-
-def write(folder: Path, summary: OverlaySummary) -> Path:
-    """Write `summary.json`, `report.html`, `overlay.csv`, `correlations.csv` and the figures, each whole.
-
-    Returns:
-        The path of `report.html`.
-
-    Raises:
-        UsageError: the folder belongs to another kind of study.
-        LesionError: the folder cannot be written.
-    """
-    return publish(Path(folder), "overlay", report(summary))
 
 
 def report(summary: OverlaySummary) -> Page:

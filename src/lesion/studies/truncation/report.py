@@ -11,7 +11,7 @@ from lesion.core import cost
 from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.blocks import Block, Chapter, Facts, Findings, Folded, Page, Prose, Section
-from lesion.report.publishing import html, publish
+from lesion.report.publishing import html
 from lesion.studies.truncation import charts, maps, spectra, tables
 from lesion.studies.truncation import findings as prose
 from lesion.studies.truncation.result import Decompositions, TruncationSummary
@@ -35,18 +35,6 @@ READING = (
     " whole matrix, or the other side, in the map where it was evaluated.",
     "No evidence is not evidence of nothing: the interval says what was ruled out.",
 )
-
-
-def write(folder: Path, summary: TruncationSummary) -> Path:
-    """Write `report.html`, the tables as CSV and the figures as PNG and SVG, each whole.
-
-    Returns:
-        The path of `report.html`.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
-    return publish(Path(folder), "truncation", report(summary, decompositions(folder)))
 
 
 def chapter(summary: TruncationSummary) -> Chapter:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
-from lesion.report.publishing import html, publish
+from lesion.report.publishing import html
 from lesion.studies.tuning import charts, tables
 from lesion.studies.tuning import findings as prose
-from lesion.studies.tuning.folder import training_seconds
 from lesion.studies.tuning.result import Drops, TuningSummary
 
 READING = (
@@ -21,20 +19,6 @@ READING = (
     "Random blocks are drawn from those that are not critical, as long as enough are left.",
     "An interval that holds 0 does not show that there is no effect: it says how large one could be.",
 )
-
-
-def write(folder: Path, summary: TuningSummary) -> Path:
-    """Write `report.html`, `tuning.csv` and the figures as PNG and SVG, each whole.
-
-    The seconds of the trainings are read from the folder.
-
-    Returns:
-        The path of `report.html`.
-
-    Raises:
-        LesionError: the folder cannot be written.
-    """
-    return publish(Path(folder), "tuning", report(summary, training_seconds(folder)))
 
 
 def page(summary: TuningSummary, training: Mapping[str, float] | None = None) -> str:

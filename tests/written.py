@@ -1,0 +1,28 @@
+"""Reports of summaries that tests make: written as a study writes its own, but of answers given here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from lesion.core import cost
+from lesion.core.result import write_report
+from lesion.studies.ablation import report as layers
+from lesion.studies.ablation.result import AblationSummary
+from lesion.studies.ablation.screening import ASKING
+from lesion.studies.isolation import report as isolation
+from lesion.studies.isolation.result import IsolationSummary
+
+
+def write_layers(folder: Path, summary: AblationSummary, answers: pd.DataFrame, items: pd.DataFrame) -> Path:
+    """The report of a layer study."""
+    seconds = cost.read(folder).get(ASKING) or {}
+    return write_report(folder, summary, layers.report(summary, answers, items, seconds=seconds))
+
+
+def write_isolation(
+    folder: Path, summary: IsolationSummary, answers: pd.DataFrame | None = None, items: pd.DataFrame | None = None
+) -> Path:
+    """The report of an isolation."""
+    return write_report(folder, summary, isolation.report(summary, answers, items))
