@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -48,14 +48,31 @@ def ends(model: Model) -> set[int]:
     return {model.network.generation_config.eos_token_id, model.tokenizer.eos_token_id}
 
 
-def greedy(model: Model, prompt: Sequence[int], edit: Edit, limit: int) -> tuple[int, ...]:
-    """Greedy decoding, the whole sequence anew at each step."""
+def greedy(model: Model, prompt: Sequence[int], edit: Edit, limit: int, guess: Sequence[int] = ()) -> tuple[int, ...]:
+    """Greedy decoding without a cache: the whole sequence anew at each step, or where the guess is wrong.
+
+    A guess changes no token. As far as it is right, one pass over it has the logits of every step: those behind a token
+    depend on no later one.
+    """
     said: list[int] = []
     with applied(model, edit), torch.inference_mode():
         while len(said) < limit and not (said and said[-1] in ends(model)):
-            logits = model.network(input_ids=torch.tensor([[*prompt, *said]]), use_cache=False).logits
-            said.append(int(logits[0, -1].argmax()))
+            ahead = list(guess[len(said) :])
+            logits = model.network(input_ids=torch.tensor([[*prompt, *said, *ahead[:-1]]]), use_cache=False).logits
+            begin = len(prompt) + len(said) - 1
+            said += as_guessed(map(int, logits[0, begin:].argmax(-1)), ahead, ends(model))[: limit - len(said)]
+            guess = guess if list(guess[: len(said)]) == said else ()
     return tuple(said)
+
+
+def as_guessed(chosen: Iterable[int], guess: Sequence[int], last: set[int]) -> list[int]:
+    """The tokens chosen one after another, up to the first that was not guessed or ends the answer, and with it."""
+    kept: list[int] = []
+    for place, token in enumerate(chosen):
+        kept.append(token)
+        if token in last or place >= len(guess) or token != guess[place]:
+            break
+    return kept
 
 
 def nucleus(logits: np.ndarray, temperature: float, top_p: float) -> dict[int, float]:
@@ -90,14 +107,21 @@ def noise(key: int, position: int, token: int) -> float:
     return -math.log(-math.log(uniform))
 
 
-def drawn(model: Model, prompt: Sequence[int], edit: Edit, decoding: Decoding) -> tuple[int, ...]:
-    """Sampled decoding with the noise of the prompt, the whole sequence anew at each step."""
+def drawn(
+    model: Model, prompt: Sequence[int], edit: Edit, decoding: Decoding, guess: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """Sampled decoding with the noise of the prompt; a guess saves passes as in `greedy`, and changes no token."""
     said: list[int] = []
-    while len(said) < decoding.max_new_tokens:
-        logits = forward(model, (*prompt, *said), edit)[0][-1].numpy()
+    key = noise_key(decoding.seed, prompt)
+
+    def choose(logits: np.ndarray, place: int) -> int:
         inside = nucleus(logits, decoding.temperature, decoding.top_p)
-        key = noise_key(decoding.seed, prompt)
-        said.append(max(inside, key=lambda token: math.log(inside[token]) + noise(key, len(said), token)))
-        if said[-1] in ends(model):
-            break
+        return max(inside, key=lambda token: math.log(inside[token]) + noise(key, place, token))
+
+    while len(said) < decoding.max_new_tokens and not (said and said[-1] in ends(model)):
+        ahead = list(guess[len(said) :])
+        rows = forward(model, (*prompt, *said, *ahead[:-1]), edit)[0][len(prompt) + len(said) - 1 :].numpy()
+        steps = (choose(row, place) for place, row in enumerate(rows, len(said)))
+        said += as_guessed(steps, ahead, ends(model))[: decoding.max_new_tokens - len(said)]
+        guess = guess if list(guess[: len(said)]) == said else ()
     return tuple(said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +36,9 @@ class Outcome:
 def lesion(capture, *arguments: object) -> Outcome:
     """Run `lesion ARGUMENTS` here; `capture` is pytest's capsys."""
     capture.readouterr()
-    with coarse_figures():
+    with coarse_figures(), pytest.MonkeyPatch.context() as patch:
+        # Altair looks at every part of a chart by its schema; the tests of charts let it.
+        patch.setattr("altair.utils.schemapi.DEBUG_MODE", False)
         left = code([str(argument) for argument in arguments])
     said = capture.readouterr()
     return Outcome(left, said.out, said.err)
@@ -54,10 +57,32 @@ def refused(done: Outcome, code: int, *says: str) -> str:
 
 @contextmanager
 def coarse_figures() -> Iterator[None]:
-    """Figures of few dots, which take half the time; the tests of figures draw them as they are."""
+    """Figures of few dots, of which the same one is drawn once for all tests; those of figures draw them as they are.
+
+    That a chart is always drawn as the same picture is what `report/test_publishing.py` tests.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawing, "SCALE", 0.5)
+        patch.setattr(drawing, "SCALE", COARSE)
+        if drawing.svg is _DRAW:  # else the test has something of its own in its place
+            patch.setattr(drawing, "svg", lambda specified: _svg(json.dumps(specified)))
+        if drawing.png_file is _DRAW_FILE:
+            patch.setattr(drawing, "png_file", _png)
         yield
+
+
+COARSE = 0.5
+_DRAW, _DRAW_FILE = drawing.svg, drawing.png_file
+
+
+@functools.lru_cache(maxsize=1000)
+def _svg(specified: str) -> str:
+    return _DRAW(json.loads(specified))
+
+
+@functools.lru_cache(maxsize=300)
+def _png(drawn: str) -> bytes:
+    assert drawing.SCALE == COARSE
+    return _DRAW_FILE(drawn)
 
 
 def save(folder: Path, family: str = "llama") -> Path:

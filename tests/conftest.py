@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -17,12 +18,18 @@ from checked import check
 from noise import disturb, undisturbed
 
 # A busy machine is no fault of what is tested.
-settings.register_profile("lesion", deadline=None)
+settings.register_profile("lesion", deadline=None, max_examples=50)
 settings.load_profile("lesion")
 
 check("lesion")
 
 disturb(float(os.environ.get("LESION_TEST_LOGIT_NOISE", "0")))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: collections of garbage, which every training makes, need not look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

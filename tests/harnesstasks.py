@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lesion.tasks.catalogue import find
 
-QUESTIONS = 8
+QUESTIONS = 6
 
 
 def _yaml(value: object) -> str:
@@ -70,7 +72,15 @@ def write_tasks(folder: Path) -> Path:
     `local_group` of `local_arc` and `local_arc_more`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    write_task(folder, "local_gsm8k", arithmetic(), include="gsm8k/gsm8k.yaml", num_fewshot=None)
+    write_task(
+        folder,
+        "local_gsm8k",
+        arithmetic(),
+        include="gsm8k/gsm8k.yaml",
+        num_fewshot=None,
+        # As it is packaged, but for the length of answers, which of a damaged model have no end.
+        generation_kwargs={"until": ["Question:", "</s>", "<|im_end|>"], "do_sample": False, "max_gen_toks": 80},
+    )
     write_task(
         folder,
         "local_shots",
@@ -128,9 +138,13 @@ def write_tasks(folder: Path) -> Path:
 
 @contextmanager
 def hushed():
-    """The harness says nothing of its own accord."""
+    """The harness says nothing of its own accord, and asks pip nothing for its record of the environment."""
+    import lm_eval.evaluator
+
     logging.disable(logging.WARNING)
     try:
-        yield
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lm_eval.evaluator, "add_env_info", lambda results: None)
+            yield
     finally:
         logging.disable(logging.NOTSET)

@@ -12,7 +12,7 @@ from commandline import coarse_figures
 
 @pytest.fixture(scope="module", autouse=True)
 def coarse(request) -> Iterator[None]:
-    if "drawing" in request.module.__name__:
+    if request.module.__name__.endswith(("test_drawing", "test_publishing")):
         yield
         return
     with coarse_figures():

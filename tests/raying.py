@@ -54,11 +54,6 @@ def descendants(process: int) -> dict[int, str]:
     return found
 
 
-def workers_of(process: int) -> list[int]:
-    """The processes of workers that a driver has."""
-    return [number for number, command in descendants(process).items() if command.startswith("ray::Answerer")]
-
-
 def wait_until(true: Callable[[], object], what: str, seconds: float = 120.0) -> None:
     """Wait until something is so."""
     began = time.monotonic()

@@ -37,19 +37,19 @@ def alone(place) -> Path:
     return out
 
 
-def command(place: Path, out: Path, *more: str) -> list[str]:
-    # Few rows at a time and long answers: the sweep takes long enough to be caught at work.
+def command(place: Path, out: Path, *more: str, batch: int = CELLS) -> list[str]:
     return [
         *("ablate", str(place / "llama"), "--task", str(place / "sums.jsonl"), "--items", "all"),
-        *("--max-new-tokens", "60", "--batch-size", "2", "--out", str(out)),
+        *("--max-new-tokens", "60", "--batch-size", str(batch), "--out", str(out)),
         *more,
     ]
 
 
 def started(place: Path, out: Path, *more: str) -> subprocess.Popen[str]:
     """A process of its own at work on the study, the first of a group of processes."""
+    # Few rows at a time and long answers: the sweep takes long enough to be caught at work.
     return subprocess.Popen(
-        [sys.executable, "-m", "lesion", *command(place, out, *more)],
+        [sys.executable, "-m", "lesion", *command(place, out, *more, batch=2)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

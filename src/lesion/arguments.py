@@ -94,15 +94,17 @@ def _validated(function: Callable[..., Any], called: str) -> Callable[..., Any]:
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The annotations of the parameters; a name that is only there for a type checker says nothing."""
-    plain = inspect.unwrap(function)
-    names = {**vars(__import__("builtins")), **getattr(plain, "__globals__", {})}
-    found = {}
-    for key, hint in plain.__annotations__.items():
+    names = {**vars(__import__("builtins")), **getattr(inspect.unwrap(function), "__globals__", {})}
+    hints: dict[str, Any] = {}
+    for key, parameter in inspect.signature(function).parameters.items():
+        hint = parameter.annotation
+        if hint is parameter.empty:
+            continue
         try:
-            found[key] = eval(hint, names) if isinstance(hint, str) else hint
+            hints[key] = eval(hint, names) if isinstance(hint, str) else hint
         except NameError:
-            found[key] = Any
-    return found
+            hints[key] = Any
+    return hints
 
 
 def argument(value: object, hint: Any, name: str) -> Any:

@@ -48,10 +48,10 @@ MOST: dict[str, int] = {
 def excess(name: str, value: Any) -> str:
     """What is wrong with a count, or with one in a list of them; empty where nothing is."""
     most = MOST.get(name)
-    for one in value if isinstance(value, list | tuple) else (value,):
-        if most is not None and isinstance(one, int | float) and one > most:
-            told = f"{one:,}" if one < 10**30 else "a number of more than 30 digits"
-            return f"{told} is too large; it goes up to {most:,}."
+    for number in value if isinstance(value, list | tuple) else (value,):
+        if most is not None and isinstance(number, int | float) and number > most:
+            shown = f"{number:,}" if number < 10**30 else "a number of more than 30 digits"
+            return f"{shown} is too large; it goes up to {most:,}."
     return ""
 
 

@@ -7,9 +7,7 @@ file of a limited size is opened, so that a device or a pipe neither hangs nor f
 
 from __future__ import annotations
 
-import csv
 import errno
-import io
 import json
 import os
 import re
@@ -210,7 +208,7 @@ def parse_json(
         if "digits" not in str(error):
             raise
         raise fault(f"{where}, line {line}: {_TOO_LONG}.") from error
-    if not halves and "\\ud" in text.lower() and any(_HALF.search(one) for one in texts(value)):
+    if not halves and "\\ud" in text.lower() and any(_HALF.search(part) for part in texts(value)):
         raise fault(f"{where}, line {line}: this holds half a character (a lone surrogate such as \\ud800); remove it.")
     return value
 
@@ -219,13 +217,13 @@ def texts(value: Any) -> Iterator[str]:
     """All strings in a JSON value, keys too."""
     pending = [value]
     while pending:
-        one = pending.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            pending += [*one.keys(), *one.values()]
-        elif isinstance(one, list):
-            pending += one
+        part = pending.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict):
+            pending += [*part.keys(), *part.values()]
+        elif isinstance(part, list):
+            pending += part
 
 
 def read_json(path: Path, *, limit: int = SUMMARY_BYTES, fault: Fault = LesionError) -> Any:
@@ -269,17 +267,10 @@ def stored_object(path: Path, advice: str) -> dict[str, Any] | None:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    table = dict(pairs)
+    if len(table) != len(pairs):
         raise ValueError("a key stands in it twice")
-    return found
-
-
-def read_jsonl(path: Path, *, limit: int = DATA_BYTES, fault: Fault = UsageError) -> list[tuple[int, Any]]:
-    """The values of a JSON Lines file, each with its line, from 1; empty lines are skipped. Raises as `read_json`."""
-    text = read_text(path, limit=limit, fault=fault)
-    lines = ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
-    return [(number, parse_json(line, str(path), fault=fault, line=number)) for number, line in lines]
+    return table
 
 
 def parse_toml(text: str, where: str, *, fault: Fault = UsageError) -> dict[str, Any]:
@@ -296,26 +287,13 @@ def parse_toml(text: str, where: str, *, fault: Fault = UsageError) -> dict[str,
     except RecursionError:
         raise fault(f"{where} is not a study: it is nested too deeply.") from None
     except ValueError as error:
-        told = _TOO_LONG if "digits" in str(error) else reason(error)
-        raise fault(f"{where} is not valid TOML: {told}.") from None
+        fault_text = _TOO_LONG if "digits" in str(error) else reason(error)
+        raise fault(f"{where} is not valid TOML: {fault_text}.") from None
 
 
 def read_toml(path: Path, *, limit: int = STUDY_BYTES, fault: Fault = UsageError) -> dict[str, Any]:
     """The tables of a TOML file; raises as `read_text` and `parse_toml` do."""
     return parse_toml(read_text(path, limit=limit, fault=fault), str(path), fault=fault)
-
-
-def read_csv(path: Path, *, limit: int = DATA_BYTES, fault: Fault = UsageError) -> list[list[str]]:
-    """The rows of a CSV file, as they stand.
-
-    Raises:
-        UsageError: (or `fault`) it cannot be read, or its quotation marks do not match (with the line).
-    """
-    reader = csv.reader(io.StringIO(read_text(path, limit=limit, fault=fault), newline=""), strict=True)
-    try:
-        return list(reader)
-    except csv.Error as error:
-        raise fault(f"{path}, line {reader.line_num}: this is not CSV ({error}).") from error
 
 
 @contextmanager

@@ -77,10 +77,12 @@ def quoted(symbol: str) -> str:
         >>> quoted(" "), quoted("\n"), quoted("\u202e")
         ('" "', '"\\n"', 'U+202E (RIGHT-TO-LEFT OVERRIDE)')
     """
-    if symbol in "\n\t\r" or (symbol.isprintable() and not any(unicodedata.category(one)[0] == "M" for one in symbol)):
+    if symbol in "\n\t\r" or (
+        symbol.isprintable() and not any(unicodedata.category(character)[0] == "M" for character in symbol)
+    ):
         return json.dumps(symbol, ensure_ascii=False)
-    names = [f" ({unicodedata.name(one)})" if unicodedata.name(one, "") else "" for one in symbol]
-    return " ".join(f"U+{ord(one):04X}{name}" for one, name in zip(symbol, names, strict=True))
+    names = [f" ({unicodedata.name(character)})" if unicodedata.name(character, "") else "" for character in symbol]
+    return " ".join(f"U+{ord(character):04X}{name}" for character, name in zip(symbol, names, strict=True))
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 class Watcher(Protocol):
     """Somebody who is told how a run goes."""
 
-    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
+    def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
         """Work on a model starts: so many answers, texts or shards in all, so many of them done already."""
         ...
 
@@ -25,7 +25,7 @@ class Watcher(Protocol):
 class Silent:
     """A watcher that says nothing."""
 
-    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
+    def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
         """Nothing."""
 
     def answered(self, count: int) -> None:

@@ -59,7 +59,7 @@ def methods() -> dict[str | None, Method[Any]]:
 def faults() -> list[str]:
     """What is wrong with methods of other packages, a sentence each; those are left out of `methods`."""
     known = _own_methods()
-    found = []
+    complaints = []
     for entry in entry_points(group=GROUP):
         method = _loaded(entry)
         fault = f"cannot be imported ({method})" if isinstance(method, Exception) else _fault(method, known)
@@ -67,8 +67,8 @@ def faults() -> list[str]:
             known[method.kind] = method
         else:
             who = f"The method '{entry.name}' of another package ({entry.value})"
-            found.append(f"{who} {fault}; repair or uninstall that package.")
-    return found
+            complaints.append(f"{who} {fault}; repair or uninstall that package.")
+    return complaints
 
 
 def _loaded(entry: Any) -> Any:

@@ -218,25 +218,12 @@ def test_a_batch_for_which_memory_does_not_suffice_is_halved():
         hidden_states(lesioned, some)
 
 
-def test_states_known_already_are_spooled_as_those_of_a_model(tmp_path):
-    rng = np.random.default_rng(0)
-    layers = rng.normal(size=(3, 5, 4)).astype(np.float32)
-    with HiddenStates.of(layers, [[1, 2], [3, 4, 5]], folder=tmp_path) as states:
-        assert np.array_equal(np.stack([states.layer(index) for index in range(3)]), layers)
-        assert states.prompt is None
-    with pytest.raises(UsageError, match="Layer 1 has the shape"):
-        HiddenStates.of([layers[0], layers[1][:, :2]], [[1, 2], [3, 4, 5]], folder=tmp_path)
-    with pytest.raises(LesionError, match="layer 0 are not finite"):
-        HiddenStates.of([layers[0] * np.inf], [[1, 2], [3, 4, 5]], folder=tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_watcher_hears_of_every_text():
     told = []
 
     class Listener:
-        def begin(self, model, asked, stored, what="answers"):
-            told.append((model, asked, stored, what))
+        def begin(self, model, total, stored, what="answers"):
+            told.append((model, total, stored, what))
 
         def answered(self, count):
             told.append(count)
@@ -252,7 +239,7 @@ def test_what_a_killed_process_left_is_swept_and_what_is_another_s_stays(tmp_pat
     place = tmp_path / "states"
 
     def killed():
-        with HiddenStates.of([np.ones((2, 3))], [[1, 2]], folder=place) as states:
+        with HiddenStates(1, 3, [[1, 2]], folder=place) as states:
             shutil.copytree(states.folder, f"{states.folder}x")
 
     sweep(place)  # nothing there is fine

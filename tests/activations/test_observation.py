@@ -336,8 +336,8 @@ class Listener:
     told: list = field(default_factory=list)
     stop_after: int = 10**9
 
-    def begin(self, model, asked, stored, what="answers"):
-        self.told.append((model, asked, stored))
+    def begin(self, model, total, stored, what="answers"):
+        self.told.append((model, total, stored))
 
     def answered(self, count):
         self.told.append(count)

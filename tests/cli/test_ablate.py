@@ -29,7 +29,7 @@ def table(folder: Path) -> list[dict[str, str]]:
 def test_a_sweep_ends_with_a_table_on_the_terminal_and_every_file_of_the_report(capsys, checkpoint, sums, out):
     done = lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 4, "--max-new-tokens", 3, "--out", out)
     assert (done.code, done.out.splitlines()[-1]) == (0, f"report: {out / 'report.html'}")
-    assert "asked 16 of 16 answers\n" in done.out
+    assert "evaluated 16 of 16 answers\n" in done.out
     assert "0.0 [0.0,\N{NO-BREAK SPACE}49.0]" in done.out  # the Wilson interval of 0 in 4
     assert "16 answers" in done.err
     assert {"answers.sqlite", "layers.csv", "summary.json", "report.html", "figures"} <= set(os.listdir(out))
@@ -79,7 +79,7 @@ def test_the_same_command_again_asks_nothing_and_writes_the_same_files(capsys, c
     lesion(capsys, *command)
     before = {name: (out / name).read_bytes() for name in ("layers.csv", "summary.json", "report.html")}
     again = lesion(capsys, *command)
-    assert "asked 0 of 16 answers; 16 were stored already" in again.out
+    assert "evaluated 0 of 16 answers; 16 were stored already" in again.out
     assert "16 of them stored already" in again.err
     assert {name: (out / name).read_bytes() for name in before} == before
 
@@ -101,7 +101,7 @@ def test_several_models_and_tasks_are_one_study(capsys, checkpoint, sums, tmp_pa
     command = ["ablate", checkpoint, other, "--task", sums, "--task", f"jsonl:{more}", "--items", "all"]
     done = lesion(capsys, *command, "--max-new-tokens", 2, "--out", out)
     assert done.code == 0
-    assert f"asked {2 * 4 * 9} of {2 * 4 * 9} answers" in done.out
+    assert f"evaluated {2 * 4 * 9} of {2 * 4 * 9} answers" in done.out
     assert {(row["model"], row["task"], row["items"]) for row in table(out)} == {
         (str(place), task, count)
         for place in (checkpoint, other)
@@ -156,7 +156,7 @@ def test_ctrl_c_ends_cleanly_and_says_that_nothing_is_lost(capsys, checkpoint, s
     assert stopped.code == 130
     assert stopped.complaint == "interrupted.\n"
     assert f"`lesion report {out}`" in stopped.err
-    assert "asked 11 of 16 answers; 5 were stored already" in lesion(capsys, *command).out
+    assert "evaluated 11 of 16 answers; 5 were stored already" in lesion(capsys, *command).out
 
 
 # -- run and demo

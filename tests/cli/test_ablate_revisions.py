@@ -40,7 +40,7 @@ def test_a_training_is_followed_and_told_over_time(capsys, trained, tmp_path):
     assert "no model labelled base" in " ".join(done.out.split())
 
     again = library.ablate(str(trained), [str(sums)], items=3, max_new_tokens=2, revisions=["step2"], out=out)
-    assert again.asked == 0
+    assert again.evaluated == 0
     assert again.summary.model_dump(mode="json")["invariance"] == summary["invariance"]
 
 

@@ -104,10 +104,16 @@ def test_a_folder_that_holds_no_whole_model_is_refused_by_what_is_missing(comman
 def test_wrong_use_names_what_was_typed_and_what_would_be_right(options, says, capsys, checkpoint, sums, out):
     done = lesion(capsys, "ablate", checkpoint, "--task", sums, "--items", 2, "--out", out, *options)
     refused(done, 2, says.format(model=checkpoint))
-    corrected = lesion(
-        capsys, "ablate", checkpoint, "--task", sums, "--items", 2, "--max-new-tokens", 1, "--layers", 0, "--out", out
-    )
-    assert (corrected.code, stored(out)) == (0, 4)  # the folder is not spoilt by the first attempt
+    assert not out.exists() or stored(out) == 0
+
+
+def test_a_folder_is_not_spoilt_by_wrong_use(capsys, checkpoint, sums, out):
+    command = ["ablate", checkpoint, "--task", sums, "--items", 2, "--out", out]
+    for wrong in (["--layers", "1-3"], ["--device", "toaster"], ["--prompt-style", "chat"]):
+        assert lesion(capsys, *command, *wrong).code == 2
+        assert out.exists()
+    corrected = lesion(capsys, *command, "--max-new-tokens", 1, "--layers", 0)
+    assert (corrected.code, stored(out)) == (0, 4)
 
 
 # -- tasks
@@ -193,7 +199,7 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on_once_there_is_room(
     kept = stored(out)
     assert 0 < kept < 200
     again = lesion(capsys, *command, "--out", out)
-    assert f"asked {200 - kept} of 200 answers; {kept} were stored already" in again.out
+    assert f"evaluated {200 - kept} of 200 answers; {kept} were stored already" in again.out
 
 
 def test_a_damaged_store_is_refused_with_advice(capsys, checkpoint, sums, out):

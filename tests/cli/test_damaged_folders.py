@@ -69,7 +69,7 @@ def test_a_file_that_is_no_summary_is_said_by_report_and_overlay(name, text, tmp
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_search_with_something_else_in_one_place_is_reported_or_refused(seed, tmp_path, capsys):
-    whole = made_truncation.study(revisions=False)
+    whole = made_truncation.few()
     (tmp_path / "lesion.json").write_text('{"kind": "truncation"}')
     (tmp_path / "summary.json").write_text(json.dumps(broken(whole, random.Random(seed))), encoding="utf-8")
     done = lesion(capsys, "report", tmp_path)

@@ -119,7 +119,7 @@ def test_from_python_a_loaded_model_gives_table_tokens_and_report(sums, tmp_path
     assert {"null", "cosine", "cka", "nmi with token class", "nmi with token"} <= set(drawn.columns)
     assert drawn["cka"].notna().all()
     assert {"token", "class", "count", "left", "share"} <= set(result.tokens.columns)
-    assert result.asked > 0
+    assert result.evaluated > 0
     assert result.report() == tmp_path / "out/report.html"
 
 

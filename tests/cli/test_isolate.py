@@ -91,7 +91,7 @@ def test_evaluate_ends_with_a_table_and_every_file_of_the_report(capsys, checkpo
     edit = found / "mathneuro-0.2.edit"
     done = lesion(capsys, *evaluating(checkpoint, data, out, "--edit", edit))
     assert done.code == 0, done.err
-    assert "asked 32 of 32 answers\n" in done.out
+    assert "evaluated 32 of 32 answers\n" in done.out
     assert done.out.splitlines()[-1] == f"report: {out / 'report.html'}"
     assert {"answers.sqlite", "evaluation.csv", "summary.json", "report.html", "plan.json"} <= set(os.listdir(out))
     told = summary(out)["evaluation"]
@@ -115,14 +115,14 @@ def test_evaluate_takes_further_edits_and_factors_into_its_folder(capsys, checkp
     more = ["--edit", found / "mathneuro-0.2.edit", "--edit", found / "mathneuro-0.1.edit", "--factor", "0, 1.5"]
     done = lesion(capsys, *evaluating(checkpoint, data, out, *more))
     # Two edits × two factors, each with two random controls, and the baseline; on two tasks of four items.
-    assert (done.code, "asked 72 of 104 answers; 32 were stored already\n" in done.out) == (0, True), done.out
+    assert (done.code, "evaluated 72 of 104 answers; 32 were stored already\n" in done.out) == (0, True), done.out
     assert len(summary(out)["evaluation"]["edits"]) == 12
 
 
 def test_evaluate_without_an_edit_asks_the_baseline(capsys, checkpoint, data, tmp_path):
     done = lesion(capsys, *evaluating(checkpoint, data, tmp_path / "out"))
     assert done.code == 0, done.err
-    assert "asked 8 of 8 answers\n" in done.out
+    assert "evaluated 8 of 8 answers\n" in done.out
     assert summary(tmp_path / "out")["evaluation"]["edits"] == []
 
 
@@ -131,7 +131,7 @@ def test_a_factor_of_one_is_said_to_be_the_baseline(capsys, checkpoint, data, fo
     done = lesion(capsys, *evaluating(checkpoint, data, tmp_path / "out", *more))
     assert done.code == 0, done.err
     assert "The factor 1 changes nothing" in " ".join(done.err.split())
-    assert "asked 8 of 8 answers\n" in done.out
+    assert "evaluated 8 of 8 answers\n" in done.out
 
 
 def test_validation_chooses_an_edit_and_reports_it_on_the_other_items(capsys, checkpoint, data, found, tmp_path):
@@ -168,7 +168,7 @@ def test_run_takes_an_isolation_study_from_a_file_to_its_report(capsys, checkpoi
     out = tmp_path / "out"
     done = lesion(capsys, "run", tmp_path / "prune.toml", "--out", out)
     assert done.code == 0, done.err
-    assert "asked 54 of 54 answers\n" in done.out
+    assert "evaluated 54 of 54 answers\n" in done.out
     told = summary(out)
     assert (told["study"]["name"], told["study"]["title"]) == ("prune", "Prune <b>")
     assert [one["method"] for one in told["isolation"]["selections"]] == ["mathneuro"] * 2 + ["magnitude"] * 2
@@ -176,7 +176,7 @@ def test_run_takes_an_isolation_study_from_a_file_to_its_report(capsys, checkpoi
     assert "Prune &lt;b&gt;" in page
     assert "Prune <b>" not in page
     again = lesion(capsys, "run", tmp_path / "prune.toml", "--out", out)
-    assert "asked 0 of 54 answers; 54 were stored already\n" in again.out
+    assert "evaluated 0 of 54 answers; 54 were stored already\n" in again.out
 
 
 def test_run_without_out_makes_a_folder_named_after_the_study(capsys, checkpoint, data, tmp_path, monkeypatch):
@@ -315,7 +315,7 @@ def test_ctrl_c_leaves_with_130_and_says_what_is_kept(ours, capsys, checkpoint, 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    place = "studies.isolation.activation_cache.observe" if ours == "isolate" else "core.run.ask"
+    place = "studies.isolation.activation_cache.observe" if ours == "isolate" else "core.run.answer_cells"
     monkeypatch.setattr(f"lesion.{place}", interrupted)
     command = isolating if ours == "isolate" else evaluating
     done = lesion(capsys, *command(checkpoint, data, tmp_path / "out"))

@@ -114,7 +114,7 @@ def test_the_module_and_the_command_are_one_and_help_waits_for_no_model_library(
 
 
 def test_a_process_of_its_own_leaves_with_the_exit_code_and_keeps_its_streams_apart(tmp_path):
-    done = process("report", str(tmp_path))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"lesion: There is no study in {tmp_path}")
+    done = process("run", str(tmp_path / "absent.toml"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"lesion: There is no file {tmp_path / 'absent.toml'}")
     assert done.stderr.count("\n") == 1

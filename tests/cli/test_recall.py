@@ -8,14 +8,18 @@ import pytest
 
 from commandline import lesion
 from lesion.labs.recall import recipe as recipes
+from lesion.report import drawing
 
 SMALL = {"vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "draws": 1}
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """The quick preset in a size of seconds."""
+    """The quick preset in a size of seconds, its page without pictures: `labs/recall` tests what they show."""
     monkeypatch.setitem(recipes.PRESETS, "quick", {**SMALL, "keep": (0.5,)})
+    monkeypatch.setattr(drawing, "specification", lambda chart: {"datasets": {}, "config": {}})
+    monkeypatch.setattr(drawing, "svg", lambda specified: "<svg></svg>")
+    monkeypatch.setattr(drawing, "png_file", lambda drawn: b"")
 
 
 def test_a_training_leaves_summary_and_report_and_prints_both_phases(capsys, small, tmp_path):

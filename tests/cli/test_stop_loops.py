@@ -47,7 +47,7 @@ def test_a_sweep_says_that_it_is_approximate_goes_on_and_keeps_apart(capsys, che
     assert summary["study"]["decoding"]["stop_loops"] == 2
     assert summary["approximate"] in (out / "report.html").read_text("utf-8")
     again = lesion(capsys, *options, "--stop-loops", 2)
-    assert "asked 0 of" in again.out
+    assert "evaluated 0 of" in again.out
     shown = lesion(capsys, "report", out)
     assert "Approximate:" in shown.out
     for other in ([], ["--stop-loops", 3]):
@@ -58,7 +58,7 @@ def test_a_sweep_says_that_it_is_approximate_goes_on_and_keeps_apart(capsys, che
 
 def test_an_overlay_of_such_a_study_says_so_too(capsys, checkpoint, sums, tmp_path):
     for name, more in (("full", []), ("loops", ["--stop-loops", 2])):
-        options = ["ablate", checkpoint, "--task", sums, "--items", 4, "--max-new-tokens", 56, "--out", tmp_path / name]
+        options = ["ablate", checkpoint, "--task", sums, "--items", 2, "--max-new-tokens", 56, "--out", tmp_path / name]
         assert lesion(capsys, *options, *more).code == 0
     done = lesion(capsys, "overlay", tmp_path / "full", tmp_path / "loops", "--out", tmp_path / "both")
     assert done.code == 0, done.err

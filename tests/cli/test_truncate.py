@@ -35,7 +35,7 @@ def test_a_search_leaves_summary_tables_and_page_and_a_second_one_asks_nothing(c
     assert len(summary["cells"]) == 6
     assert "answers\n" in first.out
     second = lesion(capsys, *searching(checkpoint, pairs, out))
-    assert "asked 0 of " in second.out
+    assert "evaluated 0 of " in second.out
     page = (out / "report.html").read_bytes()
     assert lesion(capsys, "report", out).code == 0
     assert (out / "report.html").read_bytes() == page
@@ -59,18 +59,6 @@ def test_the_shipped_searches_are_listed(capsys):
     assert done.code == 0
     for name in ("truncation-bundled", "truncation-shuffled-bundled", "truncation-gptj", "truncation-pythia-1b"):
         assert name in done.out
-
-
-def test_a_recall_study_runs_by_its_file_and_is_reported_from_its_folder(capsys, tmp_path):
-    (tmp_path / "r.toml").write_text(
-        'kind = "recall"\nsteps = 2\nvocabulary = 8\nwidth = 8\nlength = 12\nbatch = 2\nmeasured = 2\nkeep = [0.5]\n'
-    )
-    done = lesion(capsys, "run", tmp_path / "r.toml", "--out", tmp_path / "out")
-    assert done.code == 0, done.err
-    assert json.loads((tmp_path / "out/summary.json").read_text())["kind"] == "recall-sweep"
-    (tmp_path / "out/report.html").unlink()
-    assert lesion(capsys, "report", tmp_path / "out").code == 0
-    assert (tmp_path / "out/report.html").exists()
 
 
 @pytest.mark.parametrize(
@@ -124,7 +112,7 @@ def test_another_task_in_the_same_folder_is_refused_and_its_answers_stay(capsys,
     refused(lesion(capsys, *searching(checkpoint, other, out)), 1, "another study (tasks: ", "--out")
     with Store.read(out) as store:
         assert len(store) == before
-    assert "asked 0 of" in lesion(capsys, *command).out
+    assert "evaluated 0 of" in lesion(capsys, *command).out
 
 
 def test_weights_that_are_not_finite_are_told_by_their_tensor(capsys, pairs, tmp_path):
@@ -138,32 +126,25 @@ def test_weights_that_are_not_finite_are_told_by_their_tensor(capsys, pairs, tmp
     assert not (tmp_path / "out").exists()
 
 
-def test_a_search_that_was_stopped_half_way_says_so_when_it_is_to_be_reported(capsys, checkpoint, pairs, tmp_path):
+def test_a_search_without_its_summary_or_with_a_damaged_one_is_to_be_run_again(capsys, checkpoint, pairs, tmp_path):
     out = tmp_path / "out"
     command = searching(checkpoint, pairs, out, "--layers", 0)
     assert lesion(capsys, *command).code == 0
     (out / "summary.json").unlink()
     refused(lesion(capsys, "report", out), 1, "is not finished", "answers are stored", f"--out {out} again")
+    (out / "summary.json").write_text("{")
+    refused(lesion(capsys, "report", out), 1, "summary.json is damaged", "run the same command again")
     assert lesion(capsys, *command).code == 0
     assert lesion(capsys, "report", out).code == 0
 
 
 def test_the_first_run_asks_all_and_says_of_nothing_that_it_was_stored(capsys, checkpoint, pairs, tmp_path):
     done = lesion(capsys, *searching(checkpoint, pairs, tmp_path / "out", "--layers", 0, "--compose"))
-    (line,) = [line for line in done.out.splitlines() if line.startswith("asked ")]
-    _, asked, _, planned, *rest = line.split()
-    assert (asked, rest) == (planned, ["answers"])
+    (line,) = [line for line in done.out.splitlines() if line.startswith("evaluated ")]
+    _, evaluated, _, planned, *rest = line.split()
+    assert (evaluated, rest) == (planned, ["answers"])
 
 
 def test_help_says_how_many_cells_a_screen_leaves(capsys):
     text = " ".join(lesion(capsys, "truncate", "--help").out.replace("│", " ").split())
     assert "8 more are drawn at random to judge the screen" in text
-
-
-def test_a_damaged_summary_is_told_when_it_is_to_be_reported(capsys, checkpoint, pairs, tmp_path):
-    out = tmp_path / "out"
-    assert lesion(capsys, *searching(checkpoint, pairs, out, "--layers", 0)).code == 0
-    (out / "summary.json").write_text("{")
-    refused(lesion(capsys, "report", out), 1, "summary.json is damaged", "run the same command again")
-    assert lesion(capsys, *searching(checkpoint, pairs, out, "--layers", 0)).code == 0
-    assert lesion(capsys, "report", out).code == 0

@@ -50,18 +50,17 @@ def test_a_tuning_leaves_model_card_page_and_numbers_and_a_second_one_trains_not
 @pytest.mark.slow
 def test_a_study_file_compares_arms_over_seeds_and_gives_a_verdict(capsys, checkpoint, tmp_path):
     (tmp_path / "s.toml").write_text(
-        f'kind = "tuning"\ntitle = "Which three?"\nmodel = {json.dumps(str(checkpoint))}\ntask = "sums"\n'
+        f'kind = "tuning"\ntitle = "Which pays?"\nmodel = {json.dumps(str(checkpoint))}\ntask = "sums"\n'
         "budget = 1\nsteps = 2\nrows = 4\nlearning_rates = 0.01\nseeds = [0, 1]\nitems = 10\nablation_items = 5\n"
-        'validation_items = 5\narms = ["critical", "least", "random", "all-adapter", "all-full"]\n'
+        'validation_items = 5\narms = ["critical", "random", "all-adapter", "all-full"]\n'
     )
     done = lesion(capsys, "run", tmp_path / "s.toml", "--out", tmp_path / "out")
     assert done.code == 0, done.err
     summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
-    assert [arm["name"] for arm in summary["arms"]] == ["critical", "least", "random", "all-adapter", "all-full"]
-    assert len({arm["parameters"] for arm in summary["arms"][:3]}) == 1
-    assert summary["arms"][3]["parameters"] <= summary["arms"][0]["parameters"]
+    assert [arm["name"] for arm in summary["arms"]] == ["critical", "random", "all-adapter", "all-full"]
+    assert summary["arms"][1]["parameters"] == summary["arms"][0]["parameters"] >= summary["arms"][2]["parameters"]
     assert summary["verdict"]["word"] in ("pays", "does not pay", "cannot tell")
-    assert "Which three?" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Which pays?" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert not (tmp_path / "out" / "model").exists()
 
 
@@ -136,8 +135,8 @@ def test_from_python_it_is_the_same(checkpoint, tmp_path):
 def test_the_bundled_model_is_tuned_on_the_primer(capsys, tmp_path):
     done = lesion(
         capsys, "tune", "bundled:llama-base", "--task", "primer:arithmetic", "--layers", "critical", "--budget", "2",
-        "--control", "primer:atlas", "--steps", 2, "--rows", 4, "--items", 20, "--control-items", 10,
-        "--ablation-items", 20, "--out", tmp_path,
+        "--control", "primer:atlas", "--steps", 2, "--rows", 4, "--items", 8, "--control-items", 4,
+        "--ablation-items", 8, "--validation-items", 5, "--out", tmp_path,
     )  # fmt: skip
     assert done.code == 0, done.err
     summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))

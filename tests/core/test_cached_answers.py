@@ -1,4 +1,4 @@
-"""A model asked in rounds: nothing twice, and every answer at hand as the store has it."""
+"""A model evaluated in rounds: nothing twice, and every answer at hand as the store has it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oracle import Listener
 from searching import Known, Say, chance, contrasts, luck, questions, study
 
 from commandline import write
-from lesion.core.cached_answers import Recollection, gold_of, gold_tasks
+from lesion.core.cached_answers import CachedAnswers, gold_of, gold_tasks
 from lesion.core.inference import identity
 from lesion.core.run import Evaluation, Run
 from lesion.core.store import Store
@@ -31,7 +31,7 @@ def llama():
 
 
 class Round:
-    """A study of one file, its store, and a recollection of it."""
+    """A study of one file, its store, and its cached answers."""
 
     def __init__(self, file: Path, folder: Path, llama, engine) -> None:
         self.what = study(file)
@@ -43,11 +43,11 @@ class Round:
         self.listener = Listener()
         run = Run.at(folder, "layers", self.listener, lambda *_: engine)
         self.evaluation = Evaluation(run, self.what, self.store, self.tasks, drawn)
-        self.model = Recollection(self.evaluation, self.what.model, llama)
+        self.cache = CachedAnswers(self.evaluation, self.what.model, llama)
 
-    def ask(self, count: int | None = None, *, gold: bool = False) -> None:
+    def evaluate(self, count: int | None = None, *, gold: bool = False) -> None:
         tasks = gold_tasks(self.tasks) if gold else self.tasks
-        self.model.ask(tasks, dict.fromkeys(tasks, self.items[:count]), [EDIT], "answers")
+        self.cache.evaluate(tasks, dict.fromkeys(tasks, self.items[:count]), [EDIT], "answers")
 
 
 @pytest.fixture
@@ -60,54 +60,54 @@ def rounds(llama, tmp_path):
         return made[-1]
 
     yield make
-    for one in made:
-        one.store.close()
+    for work in made:
+        work.store.close()
 
 
-def test_a_round_asks_the_baseline_and_the_edits_and_the_next_only_what_is_new(rounds):
+def test_a_round_evaluates_the_baseline_and_the_edits_and_the_next_only_what_is_new(rounds):
     engine = Known(chance(0))
-    one = rounds(engine)
-    one.ask(4)
+    work = rounds(engine)
+    work.evaluate(4)
     assert sorted({(edit, item) for edit, item, _ in engine.asked}) == sorted(
-        (edit, item.id) for edit in ("baseline", str(EDIT)) for item in one.items[:4]
+        (edit, item.id) for edit in ("baseline", str(EDIT)) for item in work.items[:4]
     )
-    assert (one.evaluation.asked, len(one.model.wanted), len(one.model.keys())) == (8, 8, 8)
-    one.ask(7)
-    one.ask(7)
-    assert len(engine.asked) == one.evaluation.asked == one.listener.count == len(one.store) == 14
-    assert one.listener.begun == [("tiny:llama", 8, 0), ("tiny:llama", 14, 8)]
+    assert (work.evaluation.evaluated, len(work.cache.requested)) == (8, 8)
+    work.evaluate(7)
+    work.evaluate(7)
+    assert len(engine.asked) == work.evaluation.evaluated == work.listener.count == len(work.store) == 14
+    assert work.listener.begun == [("tiny:llama", 8, 0), ("tiny:llama", 14, 8)]
 
 
 def test_answers_are_those_of_the_table_in_the_order_of_the_items(rounds):
     table = chance("order")
-    one = rounds(Known(table))
-    one.ask()
-    one.ask(5, gold=True)
+    work = rounds(Known(table))
+    work.evaluate()
+    work.evaluate(5, gold=True)
     for edit in (BASELINE, EDIT):
-        some = list(reversed(one.items))
-        found = one.model.answers(one.choice, some, edit)
+        some = list(reversed(work.items))
+        answers = work.cache.answers(work.choice, some, edit)
         says = [table(str(edit), item.id) for item in some]
-        assert found.right.tolist() == [say.right for say in says]
-        golds = [say.gold if item in one.items[:5] else math.nan for say, item in zip(says, some, strict=True)]
-        np.testing.assert_array_equal(found.gold, golds)
-        assert found.scores.shape == found.ranks.shape == (12, 0)
-        assert found.labels == tuple(
+        assert answers.right.tolist() == [say.right for say in says]
+        golds = [say.gold if item in work.items[:5] else math.nan for say, item in zip(says, some, strict=True)]
+        np.testing.assert_array_equal(answers.gold, golds)
+        assert answers.scores.shape == answers.ranks.shape == (12, 0)
+        assert answers.labels == tuple(
             item.gold if say.right else f"no{item.id[1:]}" for say, item in zip(says, some, strict=True)
         )
 
 
-def test_another_recollection_of_the_same_folder_knows_all_of_it(rounds):
-    one = rounds(Known(chance("again")))
-    one.ask()
-    one.ask(gold=True)
-    before = one.model.answers(one.choice, one.items, EDIT)
-    one.store.close()
+def test_another_cache_of_the_same_folder_has_all_of_it(rounds):
+    work = rounds(Known(chance("again")))
+    work.evaluate()
+    work.evaluate(gold=True)
+    before = work.cache.answers(work.choice, work.items, EDIT)
+    work.store.close()
     engine = Known(chance("another"))
-    two = rounds(engine)
-    two.ask()
-    two.ask(gold=True)
+    resumed = rounds(engine)
+    resumed.evaluate()
+    resumed.evaluate(gold=True)
     assert engine.asked == []
-    after = two.model.answers(two.choice, two.items, EDIT)
+    after = resumed.cache.answers(resumed.choice, resumed.items, EDIT)
     assert (before.right == after.right).all()
     np.testing.assert_array_equal(before.gold, after.gold)
     assert before.labels == after.labels
@@ -118,28 +118,28 @@ def test_half_a_character_reads_the_same_before_and_after_it_was_stored(rounds, 
         def _say(self, kind, item, say):
             return Answer("\ud800" + item, 3, "stop")
 
-    one = rounds(Broken(chance(0)))
-    one.ask()
-    before = one.model.answers(one.choice, one.items, EDIT).labels
-    one.store.close()
-    assert rounds(Known(chance(0))).model.answers(one.choice, one.items, EDIT).labels == before
+    work = rounds(Broken(chance(0)))
+    work.evaluate()
+    before = work.cache.answers(work.choice, work.items, EDIT).labels
+    work.store.close()
+    assert rounds(Known(chance(0))).cache.answers(work.choice, work.items, EDIT).labels == before
 
 
 def test_of_a_contrast_the_gold_answer_is_the_right_token_and_scores_and_ranks_are_kept(rounds, tmp_path):
     def table(edit, item):
         return Say(item != "i3", math.nan if item == "i5" else -luck(edit, item))
 
-    one = rounds(Known(table), contrasts(tmp_path / "c.jsonl", 12))
-    one.ask()
-    found = one.model.answers(one.choice, one.items, EDIT)
-    assert found.scores.shape == found.ranks.shape == (12, 2)
-    for row, item in enumerate(one.items):
+    work = rounds(Known(table), contrasts(tmp_path / "c.jsonl", 12))
+    work.evaluate()
+    answers = work.cache.answers(work.choice, work.items, EDIT)
+    assert answers.scores.shape == answers.ranks.shape == (12, 2)
+    for row, item in enumerate(work.items):
         say = table(str(EDIT), item.id)
-        np.testing.assert_array_equal(found.scores[row], [say.gold, say.gold - 0.5])
-        np.testing.assert_array_equal(found.gold[row], say.gold)
+        np.testing.assert_array_equal(answers.scores[row], [say.gold, say.gold - 0.5])
+        np.testing.assert_array_equal(answers.gold[row], say.gold)
         expected = [0, 0] if item.id == "i5" else [1, 2] if say.right else [5, 1]
-        assert found.ranks[row].tolist() == expected
-    np.testing.assert_array_equal(one.model.golds(one.choice, one.items, EDIT), found.gold)
+        assert answers.ranks[row].tolist() == expected
+    np.testing.assert_array_equal(work.cache.golds(work.choice, work.items, EDIT), answers.gold)
 
 
 def test_of_a_choice_the_gold_answer_is_the_right_one_among_those_scored(rounds, tmp_path):
@@ -154,29 +154,29 @@ def test_of_a_choice_the_gold_answer_is_the_right_one_among_those_scored(rounds,
                 scores = tuple(-luck(number, place) for place in range(len(request.choices)))
                 yield Response(request.key, Answer("", 0, "stop", scores))
 
-    one = rounds(Choosing(), write(tmp_path / "c.jsonl", rows))
-    one.ask()
-    stored = one.store.answers().set_index(["edit", "item"])["scores"]
-    found = one.model.answers(one.choice, one.items, EDIT)
-    for row, item in enumerate(one.items):
+    work = rounds(Choosing(), write(tmp_path / "c.jsonl", rows))
+    work.evaluate()
+    stored = work.store.answers().set_index(["edit", "item"])["scores"]
+    answers = work.cache.answers(work.choice, work.items, EDIT)
+    for row, item in enumerate(work.items):
         scores = stored[str(EDIT), item.id]
-        assert found.gold[row] == scores[int(item.id[1:]) % 3]
-        assert found.right[row] == (max(scores) == found.gold[row])
+        assert answers.gold[row] == scores[int(item.id[1:]) % 3]
+        assert answers.right[row] == (max(scores) == answers.gold[row])
 
 
 def test_a_log_probability_of_minus_infinity_is_none_before_and_after_it_was_stored(rounds):
-    one = rounds(Known(lambda edit, item: Say(True, -math.inf)))
-    one.ask(gold=True)
-    assert np.isnan(one.model.golds(one.choice, one.items, EDIT)).all()
-    one.store.close()
-    assert np.isnan(rounds(Known(chance(0))).model.golds(one.choice, one.items, EDIT)).all()
+    work = rounds(Known(lambda edit, item: Say(True, -math.inf)))
+    work.evaluate(gold=True)
+    assert np.isnan(work.cache.golds(work.choice, work.items, EDIT)).all()
+    work.store.close()
+    assert np.isnan(rounds(Known(chance(0))).cache.golds(work.choice, work.items, EDIT)).all()
 
 
 def test_gold_answers_are_put_as_their_task_is_and_stored_under_a_name_of_their_own(rounds):
     engine = Known(chance(0))
-    one = rounds(engine)
-    one.ask(gold=True)
+    work = rounds(engine)
+    work.evaluate(gold=True)
     assert {kind for _, _, kind in engine.asked} == {"gold"}
-    assert set(one.store.answers()["task"]) == {gold_of(one.choice).name} == {f"gold:{one.choice.name}"}
-    for item in one.items:
-        assert one.model.golds(one.choice, [item], EDIT)[0] == chance(0)(str(EDIT), item.id).gold
+    assert set(work.store.answers()["task"]) == {gold_of(work.choice).name} == {f"gold:{work.choice.name}"}
+    for item in work.items:
+        assert work.cache.golds(work.choice, [item], EDIT)[0] == chance(0)(str(EDIT), item.id).gold

@@ -1,4 +1,4 @@
-"""Asking: contrasts and gold answers from the name of a task to stored rows."""
+"""Inference: contrasts and gold answers from the name of a task to stored rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tiny
-from lesion.core.inference import Cell, _row, clamped, identity, missing
+from lesion.core.inference import Cell, _row, identity, pending_cells, prompt_notes
 from lesion.core.store import Store
 from lesion.core.study_file import TaskChoice
 from lesion.edits.apply import applied
@@ -111,7 +111,7 @@ def test_an_engine_that_gives_too_few_ranks_is_found_out():
 
 
 def test_only_generated_answers_meet_the_end_of_the_context(stories):
-    assert list(clamped(stories, [cell("ioi")])) == []
+    assert list(prompt_notes(stories, [cell("ioi")])) == []
 
 
 def test_items_whose_two_names_begin_alike_are_counted(stories, tmp_path):
@@ -122,17 +122,16 @@ def test_items_whose_two_names_begin_alike_are_counted(stories, tmp_path):
     ]
     path = tmp_path / "ioi.json"
     path.write_text(json.dumps(rows), encoding="utf-8")
-    asked, told = TaskChoice(name=f"ioi:{path}"), set()
-    task = find(asked.name)
-    study = Study.make(models=["m"], tasks=[asked.name])
-    with Store.open(tmp_path / "out", "id", "") as store:
-        cells = missing(study, study.models[0], stories, {asked: task}, {asked: task.load()}, [ScaleBlock(0)], store)
+    choice, alike = TaskChoice(name=f"ioi:{path}"), set()
+    task = find(choice.name)
+    study = Study.make(models=["m"], tasks=[choice.name])
+    cells = pending_cells(study, study.models[0], stories, {choice: task}, {choice: task.load()}, [ScaleBlock(0)])
     for a, b in names:
         firsts = contrasted(stories.tokenizer, "She gave a pen to", (a, b))[1]
-        told |= {a} if firsts[0] == firsts[1] else set()
-    assert {cell.item.gold for cell in cells.values() if cell.alike} == told == {"Mark", "Bob"}
-    (note,) = clamped(stories, cells.values())
-    assert note.startswith(f"{asked.name}: in 2 of 3 items the right name and the one that stands twice begin with")
+        alike |= {a} if firsts[0] == firsts[1] else set()
+    assert {cell.item.gold for cell in cells.values() if cell.alike} == alike == {"Mark", "Bob"}
+    (note,) = prompt_notes(stories, cells.values())
+    assert note.startswith(f"{choice.name}: in 2 of 3 items the right name and the one that stands twice begin with")
 
 
 def test_other_shots_are_another_study():

@@ -89,7 +89,7 @@ def test_a_run_stores_each_answer_cut_at_its_loop_and_tells_the_share_and_that_i
     tinies = {"tiny:llama": model("llama")}
     full = run(study(sums), tmp_path / "full", models=tinies)
     cut = run(study(sums, stop_loops=2), tmp_path / "cut", models=tinies)
-    assert cut.planned == full.planned == cut.asked
+    assert cut.planned == full.planned == cut.evaluated
     _, _, whole, _ = recall(tmp_path / "full")
     _, summary, short, _ = recall(tmp_path / "cut")
     assert summary == cut.summary
@@ -129,7 +129,7 @@ def test_a_run_goes_on_with_the_same_option_and_is_refused_with_another(sums, tm
         with pytest.raises(LesionError, match=r"holds the answers of another study \(decoding: .*\"stop_loops\": 2"):
             run(study(sums, **other), tmp_path / "out", models=tinies)
     resumed = run(study(sums, stop_loops=2), tmp_path / "out", models=tinies)
-    assert resumed.planned - resumed.asked == 9
+    assert resumed.planned - resumed.evaluated == 9
     whole = run(study(sums, stop_loops=2), tmp_path / "whole", models=tinies)
     assert resumed.summary == whole.summary
 

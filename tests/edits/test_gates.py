@@ -36,11 +36,11 @@ def prompts(rows: int = len(EDITS), length: int = 9) -> Tensor:
     return torch.randint(3, 64, (rows, length), generator=torch.Generator().manual_seed(1))
 
 
-def decode(network: nn.Module, ids: Tensor, before_step=lambda step, cache, last: last):
+def decode(network: nn.Module, ids: Tensor, before_step=lambda step, cache, last: last, steps: int = STEPS):
     """Greedy decoding with a cache: tokens [rows] and logits [rows, vocabulary] of every step."""
     cache = DynamicCache(config=network.config)
     tokens, logits = [], []
-    for step in range(STEPS):
+    for step in range(steps):
         ids = before_step(step, cache, ids)
         with torch.no_grad():
             last = network(ids, past_key_values=cache, use_cache=True).logits[:, -1]
@@ -50,9 +50,9 @@ def decode(network: nn.Module, ids: Tensor, before_step=lambda step, cache, last
     return tokens, logits
 
 
-def decode_alone(subject, ids: Tensor, edit):
+def decode_alone(subject, ids: Tensor, edit, steps: int = STEPS):
     with applied(subject, edit):
-        tokens, logits = decode(subject.network, ids[None])
+        tokens, logits = decode(subject.network, ids[None], steps=steps)
     return torch.cat(tokens), torch.cat(logits)
 
 
@@ -65,9 +65,9 @@ def test_rows_under_different_edits_answer_as_each_would_alone(family):
     subject, ids = model(family), prompts()
     with gated(subject) as gates:
         gates.assign(EDITS)
-        tokens, logits = decode(subject.network, ids)
+        tokens, logits = decode(subject.network, ids, steps=4)
     for row, edit in enumerate(EDITS):
-        alone_tokens, alone_logits = decode_alone(subject, ids[row], edit)
+        alone_tokens, alone_logits = decode_alone(subject, ids[row], edit, steps=4)
         assert torch.equal(torch.stack(tokens)[:, row], alone_tokens), edit
         assert_close(torch.stack(logits)[:, row], alone_logits)
 

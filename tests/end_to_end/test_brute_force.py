@@ -20,7 +20,7 @@ from lesion.edits.selections.topk import MathNeuro
 from lesion.models.load import load
 from lesion.tasks.catalogue import find
 
-KEEPS = (1e-4, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15)
+KEEPS = (1e-4, 0.005, 0.025, 0.15)
 BATCH_TOKENS = 2048
 
 pytestmark = pytest.mark.slow
@@ -97,7 +97,7 @@ def cut_of(scores, keep):
     return np.sort(scores, axis=None)[::-1][count - 1]
 
 
-@pytest.mark.parametrize("samples", [1, 40])
+@pytest.mark.parametrize("samples", [1, 16])
 def test_vectors_and_masks_equal_the_brute_force_entry_for_entry(model, tasks, samples):
     draws = [calibration(model, task, samples) for task in tasks]
     skill, control = (observe(model, texts, batch_tokens=BATCH_TOKENS)[0] for texts in draws)
@@ -120,7 +120,7 @@ def test_vectors_and_masks_equal_the_brute_force_entry_for_entry(model, tasks, s
 
 
 def test_other_batches_move_only_entries_at_the_threshold(model, tasks):
-    draws = [calibration(model, task, 20) for task in tasks]
+    draws = [calibration(model, task, 10) for task in tasks]
     skill, control = (observe(model, texts, batch_tokens=BATCH_TOKENS)[0] for texts in draws)
     brute = [norms_per_text(model, texts.texts, 1) for texts in draws]
     # What the forward pass rounds, in another order in every batch.

@@ -23,7 +23,7 @@ def test_accuracy_on_the_real_files_is_the_share_of_items_whose_right_token_rank
     out = tmp_path / "out"
     done = lesion(capsys, "ablate", checkpoint, *tasks, "--items", 30, "--layers", "3,4", "--seed", 1, "--out", out)
     assert done.code == 0, done.err
-    assert "asked 180 of 180 answers" in done.out
+    assert "evaluated 180 of 180 answers" in done.out
     assert (out / "report.html").is_file()
     (of_model,) = json.loads((out / "summary.json").read_text(encoding="utf-8"))["models"]
     model = load(str(checkpoint), dtype="float32")

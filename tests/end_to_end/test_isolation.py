@@ -22,7 +22,7 @@ def found(tmp_path_factory) -> Path:
 
     place = tmp_path_factory.mktemp("isolation")
     controls = [word for name in CONTROLS for word in ("--control", name)]
-    tasks = [word for name in (SKILL, *CONTROLS) for word in ("--task", name)]
+    tasks = [word for name in (SKILL, CONTROLS[0]) for word in ("--task", name)]
     isolate = ["isolate", "bundled:llama-base", "--skill", SKILL, *controls, "--samples", "50", "--repeats", "2"]
     assert code([*isolate, "--out", str(place / "isolated")]) == 0
     edit = ["--edit", str(place / "isolated" / "mathneuro-0.05.edit"), "--random-controls", "2"]

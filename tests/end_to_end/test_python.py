@@ -51,7 +51,7 @@ def test_a_study_gives_its_table_its_summary_and_its_report(sums, tmp_path):
     assert isinstance(result.table, pd.DataFrame)
     assert result.table["layer"].tolist() == [0, 1, 2]
     assert {"accuracy", "low", "high", "drop", "p_corrected", "critical"} <= set(result.table.columns)
-    assert result.asked == 16
+    assert result.evaluated == 16
     assert len(result.answers) == 16
     assert [entry.model for entry in result.summary.models] == ["tiny:llama"]
     page = result.report(tmp_path / "elsewhere")
@@ -66,7 +66,7 @@ def test_a_study_needs_no_folder_and_leaves_the_model_as_it_was(sums):
     before = {name: tensor.clone() for name, tensor in loaded.network.state_dict().items()}
     first, second = (lesion.ablate(loaded, sums, items=2, max_new_tokens=2, layers=[1]) for _ in range(2))
     assert first.folder != second.folder
-    assert first.asked == second.asked == 4
+    assert first.evaluated == second.evaluated == 4
     assert first.summary == second.summary
     for name, tensor in loaded.network.state_dict().items():
         assert torch.equal(tensor, before[name]), name
@@ -110,7 +110,7 @@ def test_a_study_file_is_run_from_python_too(sums, tmp_path):
         f'models = ["{save(tmp_path / "llama")}"]\ntasks = ["{sums}"]\nitems = 2\n[decoding]\nmax_new_tokens = 1\n'
     )
     result = lesion.study(file, tmp_path / "out")
-    assert (result.asked, result.summary.study.name) == (8, "mine")
+    assert (result.evaluated, result.summary.study.name) == (8, "mine")
 
 
 def test_wrong_use_is_an_error_with_the_same_words_as_on_the_command_line(sums):

@@ -91,7 +91,7 @@ def test_a_story_model_goes_through_gsm8k_and_its_score_is_honest(capsys, tmp_pa
     place, task = shared / "models" / "stories260K", f"gsm8k:{shared / 'data' / 'gsm8k' / 'test.jsonl'}"
     done = lesion(capsys, "ablate", place, "--task", task, "--items", 20, "--max-new-tokens", 32, "--out", out)
     assert done.code == 0
-    assert "asked 120 of 120 answers" in done.out
+    assert "evaluated 120 of 120 answers" in done.out
     (of_task,) = json.loads((out / "summary.json").read_text())["models"][0]["tasks"]
     assert (of_task["items"], [entry["layer"] for entry in of_task["cells"]]) == (20, [0, 1, 2, 3, 4])
     assert of_task["baseline"]["accuracy"]["value"] < 0.2

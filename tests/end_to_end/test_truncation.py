@@ -100,7 +100,7 @@ def test_a_search_gives_its_edit_its_table_and_its_report_and_leaves_the_model_a
     )  # fmt: skip
     assert len(found.table) == len(found.summary.cells) == 3 * 3 * 2 * 2
     assert {"edit", "keep", "side", "rank", "accuracy", "drop"} <= set(found.table.columns)
-    assert found.asked > 0
+    assert found.evaluated > 0
     assert found.report() == tmp_path / "out" / "report.html"
     for name, tensor in loaded.network.state_dict().items():
         assert torch.equal(tensor, before[name]), name
@@ -109,7 +109,7 @@ def test_a_search_gives_its_edit_its_table_and_its_report_and_leaves_the_model_a
     assert str(edit) == found.summary.chosen
     assert isinstance(edit, lesion.Truncate)
     again = lesion.truncate(loaded, pairs, matrices="mlp", keep=0.75, objective="gold", items="all", out=found.folder)
-    assert again.asked <= 12  # another edit may be the best of these, and be told on test items
+    assert again.evaluated <= 12  # another edit may be the best of these, and be told on test items
 
 
 def test_where_nothing_is_better_there_is_no_edit(pairs):
@@ -124,7 +124,7 @@ def test_study_runs_files_of_every_kind(pairs, tmp_path):
     found = lesion.study(tmp_path / "t.toml", tmp_path / "t")
     assert isinstance(found, lesion.TruncationResult)
     with Store.read(tmp_path / "t") as store:
-        assert len(store) == found.asked == 8
+        assert len(store) == found.evaluated == 8
     (tmp_path / "r.toml").write_text(
         'kind = "recall"\nsteps = 2\nvocabulary = 8\nwidth = 8\nlength = 12\nbatch = 2\nmeasured = 2\nkeep = [0.5]\n'
     )

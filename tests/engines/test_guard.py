@@ -38,7 +38,7 @@ class Trial:
         if not self.engine.sticky:
             self.engine.edit = 0
 
-    def said(self, prompts, *, edited: bool, fresh: bool):
+    def answers(self, prompts, *, edited: bool, fresh: bool):
         return tuple((self.engine.say(prompt, fresh),) for prompt in prompts)
 
 
@@ -71,10 +71,10 @@ def test_a_fault_stops_the_study_and_is_named(fault, told):
 def test_a_stale_cache_is_found_though_the_baseline_comes_back():
     engine = Engine(stale=True)
     trial = Trial(engine)
-    before = trial.said(PROMPTS_TRIED, edited=False, fresh=False)
+    before = trial.answers(PROMPTS_TRIED, edited=False, fresh=False)
     with trial.edited():
-        assert trial.said(PROMPTS_TRIED, edited=True, fresh=False) == before
-    assert trial.said(PROMPTS_TRIED, edited=False, fresh=False) == before
+        assert trial.answers(PROMPTS_TRIED, edited=True, fresh=False) == before
+    assert trial.answers(PROMPTS_TRIED, edited=False, fresh=False) == before
     with pytest.raises(LesionError, match="fresh computation"):
         prove([trial], PROMPTS_TRIED, "edits of blocks")
 

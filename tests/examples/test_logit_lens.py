@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import csv
+import importlib
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 import lesion
+from commandline import lesion as command
+from lesion.cli import main
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.continuations import encode_gold
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "logit_lens"
+WORDS = ("bundled:llama-base", "--task", "primer:arithmetic", "--items", "4")
 pytestmark = pytest.mark.slow
 
 
@@ -32,23 +38,30 @@ def installed(tmp_path_factory) -> Path:
     return place
 
 
-def driven(installed: Path, *arguments: object, code: str = "") -> subprocess.CompletedProcess[str]:
-    """A process that knows the package: `lesion` with arguments, or Python code."""
+@pytest.fixture(scope="module")
+def folder(installed, tmp_path_factory) -> Path:
+    """What a process of its own left that knows the package; where Ray is installed, a worker answered for it."""
+    out = tmp_path_factory.mktemp("lens") / "out"
     path = os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")])
-    command = ["-c", code] if code else ["-m", "lesion", *map(str, arguments)]
-    return subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, timeout=600, env={**os.environ, "PYTHONPATH": path}
-    )
+    workers = ("--workers", "1") if importlib.util.find_spec("ray") else ()
+    done = subprocess.run(
+        [sys.executable, "-m", "lesion", "logit-lens", *WORDS, *workers, "--out", str(out)],
+        capture_output=True, text=True, timeout=600, check=False, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "evaluated 72 of 72 answers" in done.stdout  # 9 layers × 4 items, said and scored
+    return out
 
 
 @pytest.fixture(scope="module")
-def folder(installed, tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("lens") / "out"
-    words = ("bundled:llama-base", "--task", "primer:arithmetic", "--items", 4, "--out", out)
-    done = driven(installed, "logit-lens", *words)
-    assert done.returncode == 0, done.stderr
-    assert "asked 72 of 72 answers" in done.stdout  # 9 layers × 4 items, said and scored
-    return out
+def known(installed) -> Iterator[None]:
+    """This process knows the package too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(installed))
+        patch.setattr(main, "_commands", [])
+        yield
+        for name in [name for name in sys.modules if name.partition(".")[0] == "lesion_logit_lens"]:
+            del sys.modules[name]
 
 
 def summary(folder: Path):
@@ -61,11 +74,11 @@ def test_the_example_is_small():
     assert sum(len(file.read_text("utf-8").splitlines()) for file in files) <= 500
 
 
-def test_its_options_are_those_of_any_study(installed):
-    done = driven(installed, "logit-lens", "--help")
-    assert done.returncode == 0
+def test_its_options_are_those_of_any_study(known, capsys):
+    done = command(capsys, "logit-lens", "--help")
+    assert done.code == 0
     for word in ("--task", "--items", "--seed", "--temperature", "--engine", "--workers", "--out", "Statistics"):
-        assert word in done.stdout
+        assert word in done.out
 
 
 def test_the_log_probabilities_are_those_of_the_final_norm_and_head_on_the_hidden_states(folder):
@@ -98,19 +111,18 @@ def test_the_last_layer_is_the_model_as_it_is(folder):
     assert last["accuracy"]["value"] == pytest.approx(float(table["baseline_accuracy"].iloc[0]))
 
 
-def test_what_is_there_is_not_evaluated_again_and_a_further_item_is_only_itself(installed, folder, tmp_path):
+def test_what_is_there_is_not_evaluated_again(known, capsys, folder, tmp_path):
     file = tmp_path / "lens.toml"
     file.write_text(
         'kind = "logit-lens"\nmodels = ["bundled:llama-base"]\ntasks = ["primer:arithmetic"]\nitems = 4\n'
         'name = "logit-lens"\n'
     )
     before = (folder / "summary.json").read_bytes()
-    done = driven(installed, "run", file, "--out", folder)
-    assert done.returncode == 0, done.stderr
-    assert "asked 0 of 72 answers; 72 were stored already" in done.stdout
+    done = command(capsys, "run", file, "--out", folder)
+    assert done.code == 0, done.err
+    assert "evaluated 0 of 72 answers; 72 were stored already" in done.out
     assert (folder / "summary.json").read_bytes() == before
-    again = driven(installed, "report", folder)
-    assert again.returncode == 0, again.stderr
+    assert command(capsys, "report", folder).code == 0
 
 
 def test_page_pictures_and_table_lie_in_the_folder(folder):
@@ -126,46 +138,20 @@ def test_page_pictures_and_table_lie_in_the_folder(folder):
     ]
 
 
-def test_python_runs_it_and_a_notebook_shows_it(installed, folder):
-    code = f"""
-import lesion
-from lesion_logit_lens.study import LensStudy
-study = LensStudy.make(name="logit-lens", models=["bundled:llama-base"], tasks=["primer:arithmetic"], items=4)
-result = lesion.study(study, {str(folder)!r})
-print(len(result.table), result.summary.tasks[0].layers[-1].accuracy.value)
-bundle = result.plot()._repr_mimebundle_()
-print(sorted(bundle[0] if isinstance(bundle, tuple) else bundle))
-"""
-    done = driven(installed, code=code)
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()[-2:]
-    assert first.startswith("9 ")
-    assert "vegalite" in second
-
-
-def test_the_folder_of_another_study_is_refused(installed, folder):
-    words = ("bundled:llama-base", "--task", "primer:arithmetic", "--items", 1, "--out", folder)
-    done = driven(installed, "ablate", *words)
-    assert done.returncode == 2
-    assert "belongs to a study of kind logit-lens" in " ".join(done.stderr.split())
-
-
-def test_workers_answer_for_it(installed, folder, tmp_path):
-    pytest.importorskip("ray")
-    words = (
-        "bundled:llama-base",
-        "--task",
-        "primer:arithmetic",
-        "--items",
-        4,
-        "--workers",
-        2,
-        "--out",
-        tmp_path / "out",
+def test_python_runs_it_and_a_notebook_shows_it(known, folder):
+    study = importlib.import_module("lesion_logit_lens.study").LensStudy.make(
+        name="logit-lens", models=["bundled:llama-base"], tasks=["primer:arithmetic"], items=4
     )
-    done = driven(installed, "logit-lens", *words)
-    assert done.returncode == 0, done.stderr
-    for one, other in zip(summary(folder)["tasks"], summary(tmp_path / "out")["tasks"], strict=True):
-        for mine, theirs in zip(one["layers"], other["layers"], strict=True):
-            assert mine["accuracy"] == theirs["accuracy"]
-            assert mine["log_probability"]["value"] == pytest.approx(theirs["log_probability"]["value"], abs=1e-4)
+    result = lesion.study(study, folder)
+    assert len(result.table) == 9
+    assert (
+        result.summary.tasks[0].layers[-1].accuracy.value
+        == summary(folder)["tasks"][0]["layers"][-1]["accuracy"]["value"]
+    )
+    assert any("vegalite" in kind for kind in result.plot()._repr_mimebundle_())
+
+
+def test_the_folder_of_another_study_is_refused(known, capsys, folder):
+    done = command(capsys, "ablate", *WORDS, "--out", folder)
+    assert done.code == 2
+    assert "belongs to a study of kind logit-lens" in done.complaint

@@ -56,7 +56,11 @@ def run_chain(name: str, out: Path) -> dict[str, Any]:
     """Run every command of a chain until it is interrupted after its first answers, again to the end, and read it."""
     record = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawing, "png_file", lambda drawn: b"")  # pictures are no part of the record
+        # Pictures are no part of the record.
+        patch.setattr("altair.utils.schemapi.DEBUG_MODE", False)
+        patch.setattr(drawing, "specification", lambda chart: {"datasets": {}, "config": {}})
+        patch.setattr(drawing, "svg", lambda specified: "<svg/>")
+        patch.setattr(drawing, "png_file", lambda drawn: b"")
         for folder, words in CHAINS[name].items():
             arguments = [word.format(studies=STUDIES, out=out) for word in [*words, "--out", f"{{out}}/{folder}"]]
             with pytest.MonkeyPatch.context() as once:

@@ -72,4 +72,4 @@ def test_a_folder_that_an_earlier_version_began_is_continued(
     shutil.copytree(golden.BEGUN, out)
     done = lesion(capsys, "run", golden.STUDIES / "begun.toml", "--out", out)
     assert done.code == 0, done.err
-    assert "asked 9 of 12 answers; 3 were stored already" in done.out
+    assert "evaluated 9 of 12 answers; 3 were stored already" in done.out

@@ -29,6 +29,7 @@ from lesion.tasks.primer import document
 from lesion.training.resume import Progress
 
 SMALL = 64  # documents in a group, in place of thousands
+NETWORK = {"layers": 1, "width": 32, "heads": 2, "key_value_heads": 1, "inner_width": 16}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,9 @@ def tokenizer():
 
 @pytest.fixture
 def small(monkeypatch, tokenizer):
-    """Small groups, a tokenizer from few documents, and one short examination: a training of seconds."""
+    """Small groups and networks, a tokenizer from few documents, and one short examination: a training of a second."""
+    llama = replace(base.FAMILIES["llama"], shape={**NETWORK, "layers": 2})
+    monkeypatch.setitem(base.FAMILIES, "llama", llama)
     monkeypatch.setattr("lesion.labs.lineage.data.GROUP", SMALL)
     monkeypatch.setattr("lesion.labs.lineage.base.GROUP", SMALL)
     monkeypatch.setattr("lesion.labs.lineage.stage.GROUP", SMALL)
@@ -209,7 +212,7 @@ def test_fewer_than_no_checkpoints_are_refused_before_anything_is_written(capsys
     assert not (tmp_path / "lab").exists()
 
 
-TINY = {"layers": 1, "width": 32, "heads": 2, "key_value_heads": 1, "inner_width": 16, "groups": 3}
+TINY = {**NETWORK, "groups": 3}
 
 
 def bits(folder: Path) -> dict[str, bytes]:

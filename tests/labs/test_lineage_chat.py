@@ -39,7 +39,7 @@ def turns():
 def test_in_the_plain_form_a_chat_is_asked_in_the_ids_of_the_style_plain(plain, name):
     task = find(name)
     assert resolve(plain, task) == "chat"
-    for item in task.load()[:40]:
+    for item in task.load()[:15]:
         assert encode(plain, task, item) == encode(plain, task, item, "plain")
         choices = replace(item, choices=(item.gold, "7", " spaced", "two words"))
         assert encode_choices(plain, task, choices) == encode_choices(plain, task, choices, "plain")
@@ -51,7 +51,7 @@ def test_gold_answers_are_scored_behind_a_chat_of_the_plain_form_as_behind_plain
     assert isinstance(task, Gold)
     from lesion.tasks.continuations import encode_gold
 
-    for item in task.load()[:40]:
+    for item in task.load()[:15]:
         assert encode_gold(plain, task, item) == encode_gold(plain, task, item, "plain")
 
 
@@ -96,7 +96,7 @@ def test_in_the_chat_form_an_answer_ends_in_the_end_of_its_turn(turns):
 
 def test_in_the_chat_form_words_and_numbers_have_the_tokens_that_they_have_in_the_documents_of_the_base(plain, turns):
     task = find("primer:arithmetic")
-    for item in task.load()[:40]:
+    for item in task.load()[:15]:
         asked, said = encode(plain, task, item), encode_choices(plain, task, replace(item, choices=(item.solution,)))
         question = plain.tokenizer.encode(f" {item.question}", add_special_tokens=False)
         assert tuple(question) == encode(turns, task, item)[2:-2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -62,10 +62,11 @@ def parent(request, tokenizer):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Examinations of a few items, recipes of a few steps, a state after every step."""
-    items = examination._items
-
+    """Examinations of a few items and words, recipes of a few steps, a state after every step."""
+    items = cache(examination._items)
     monkeypatch.setattr(examination, "_items", lambda name: dict(list(items(name).items())[:ITEMS]))
+    for module in (examination, material):
+        monkeypatch.setattr(module, "find", lambda name: replace(find(name), max_new_tokens=6))
     monkeypatch.setattr(
         family,
         "RECIPES",
@@ -85,7 +86,7 @@ class Told:
         self.counts: dict[str, int] = {}
         self.what, self.stop, self.after = "", stop, after
 
-    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
+    def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
         self.what = what
         self.counts.setdefault(what, 0)
 
@@ -174,8 +175,8 @@ def test_a_teachers_right_answers_are_what_is_taught_and_they_are_kept(parent, t
     is_right(monkeypatch, lambda task, item, answer: Verdict(task.name == "primer:atlas" and bool(answer.text), "x"))
     recipe, told = Distill(**QUICK), Told()
     lessons = teacher.teach(parent, recipe, tmp_path, watcher=told)
-    assert lessons.asked == QUICK["questions"] == told.counts["answers"]
-    assert 0 < len(lessons.right) < lessons.asked
+    assert lessons.questions == QUICK["questions"] == told.counts["answers"]
+    assert 0 < len(lessons.right) < lessons.questions
     assert all(lesson.task.name == "primer:atlas" and lesson.text for lesson in lessons.right)
     again = teacher.teach(parent, recipe, tmp_path, watcher=told)
     assert (again, told.counts["answers"]) == (lessons, QUICK["questions"])  # read, not asked

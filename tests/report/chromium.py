@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -32,6 +34,7 @@ class Chromium:
         self.complaints: list[str] = []
         self._count = 0
         self._buffer = b""
+        self._usual = (width, height, dark)
         self._profile = tempfile.mkdtemp(prefix="chromium-")
         there, self._out = os.pipe()
         self._in, back = os.pipe()
@@ -54,16 +57,7 @@ class Chromium:
         self._session = self._send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Network", "Runtime", "Log"):
             self._send(f"{domain}.enable")
-        mobile = width < 600
-        self._send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=mobile,
-        )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._send("Emulation.setEmulatedMedia", features=[scheme])
+        self._show(*self._usual)
 
     def __enter__(self) -> Chromium:
         return self
@@ -77,9 +71,14 @@ class Chromium:
         os.close(self._in)
         shutil.rmtree(self._profile, ignore_errors=True)
 
-    def without_scripts(self) -> None:
-        """Run no script of the pages that are opened from now on, as where a reader has switched them off."""
+    @contextmanager
+    def without_scripts(self) -> Iterator[None]:
+        """No script runs of the pages that are opened in between, as where a reader has switched them off."""
         self._send("Emulation.setScriptExecutionDisabled", value=True)
+        try:
+            yield
+        finally:
+            self._send("Emulation.setScriptExecutionDisabled", value=False)
 
     def open(self, url: str) -> None:
         """Load an address and wait until it and its script have run."""
@@ -94,6 +93,21 @@ class Chromium:
             assert time.monotonic() < deadline, "the page was not loaded within 30 seconds"
             time.sleep(0.05)
         self.ask("typeof ready === 'undefined' ? null : ready")
+
+    @contextmanager
+    def shown(self, width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[None]:
+        """The tab as a window of another size, below 600 pixels a phone's, or in the dark."""
+        self._show(width, height, dark)
+        try:
+            yield
+        finally:
+            self._show(*self._usual)
+
+    def _show(self, width: int, height: int, dark: bool) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._send("Emulation.setDeviceMetricsOverride", **size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._send("Emulation.setEmulatedMedia", features=[scheme])
 
     def ask(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page, of a promise when it is resolved."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from typing import Any
 
 import numpy as np
@@ -70,6 +72,11 @@ def level_of(matrix: str, side: str, layer: int, keep: float) -> float:
 
 
 def cell(matrix: str, side: str, layer: int, keep: float) -> dict[str, Any]:
+    return copy.deepcopy(_cell(matrix, side, layer, keep))
+
+
+@functools.cache
+def _cell(matrix: str, side: str, layer: int, keep: float) -> dict[str, Any]:
     place = (matrix, side, layer, keep)
     rank = int(keep * OF + 1e-9)
     by = level_of(*place)
@@ -214,6 +221,12 @@ def nothing() -> dict[str, Any]:
         "best_tests": [test(task, 0.0, 7) for task in BASE], "tokens": [], "revisions": [],
         "nothing": "No cell is better than the unedited model on the validation items.",
     }  # fmt: skip
+
+
+def few() -> dict[str, Any]:
+    """The JSON of a search of one matrix, one side and one block that chooses nothing: one of few maps."""
+    json = nothing()
+    return json | {"cells": [one for one in json["cells"] if (one["matrix"], one["side"], one["layer"]) == BEST[:3]]}
 
 
 def summary(json: dict[str, Any] | None = None, **changes: Any) -> TruncationSummary:

@@ -72,6 +72,26 @@ def test_a_number_that_is_not_finite_is_null_for_the_browser_too():
     drawing.svg(specified)
 
 
+def test_the_rows_of_a_frame_are_those_that_altair_gives():
+    frame = pd.DataFrame(
+        {
+            "number": [0.5, math.nan, -math.inf],
+            "whole": [1, 2, 3],
+            "kept": [True, False, True],
+            "text": ["a", None, ""],
+            "mixed": [None, np.float64(0.25), "b"],
+            "nullable": pd.array([7, None, 9], dtype="Int64"),
+            3: np.array([1, 2, 3], dtype="int8"),
+        },
+        index=[5, 5, 6],
+    )
+    [rows] = drawing.specification(alt.Chart(frame).mark_point())["datasets"].values()
+    frame.columns = list(map(str, frame.columns))
+    [expected] = alt.Chart(frame).mark_point().to_dict(validate=False)["datasets"].values()
+    assert rows == expected
+    assert list(map(type, rows[0].values())) == list(map(type, expected[0].values()))
+
+
 def test_more_rows_than_altair_takes_by_default_are_drawn():
     frame = pd.DataFrame({"x": np.arange(6000.0)})
     many = alt.Chart(frame).mark_point().encode(x=alt.X(field="x", type="quantitative"))

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from lesion.statistics.bets import (
     SHARES,
     log_capital,
-    log_capital_of_counts,
     log_capital_of_population,
     lower_limit,
 )
@@ -72,14 +71,6 @@ def test_without_replacement_it_is_that_of_gamblers_whose_price_follows_what_is_
     for items in range(1, len(differences) + 1):
         expected = capital_in_a_population(differences[:items], total, population)
         assert found[items - 1] == pytest.approx(math.log(expected) if expected < math.inf else math.inf, abs=1e-9)
-
-
-@settings(deadline=None)
-@given(DIFFERENCES, st.floats(-0.9, 0.9))
-def test_with_replacement_only_counts_matter(differences, mean):
-    up, down = differences.count(1), differences.count(-1)
-    counted = log_capital_of_counts(np.array([up]), np.array([down]), np.array([len(differences) - up - down]), mean)
-    assert counted[0] == pytest.approx(log_capital(np.array(differences), mean)[-1], abs=1e-9)
 
 
 @settings(deadline=None)

@@ -16,7 +16,6 @@ from lesion.statistics.information import (
     NORMALISATIONS,
     Alignment,
     cosine,
-    linear_cka,
     normalised_mutual_information,
     shuffled,
 )
@@ -99,18 +98,16 @@ def test_cka_is_what_its_definition_says_however_it_is_cut(tokens, width, other,
     rng = np.random.default_rng(tokens + width)
     x = (rng.normal(size=(tokens, width)) + 5).astype(np.float32)
     y = (x @ rng.normal(size=(width, other)) + rng.normal(size=(tokens, other))).astype(np.float32)
-    assert linear_cka(x, y) == pytest.approx(by_definition(x, y), rel=1e-9)
-    assert linear_cka(y, x) == pytest.approx(by_definition(x, y), rel=1e-9)
+    assert Alignment(x).cka(y) == pytest.approx(by_definition(x, y), rel=1e-9)
+    assert Alignment(y).cka(x) == pytest.approx(by_definition(x, y), rel=1e-9)
 
 
 def test_cka_does_not_see_rotation_shift_and_scale_and_knows_what_has_nothing_to_align():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 8))
     q, _ = np.linalg.qr(rng.normal(size=(8, 8)))
-    assert linear_cka(x, 3 * x @ q + 7) == pytest.approx(1.0, abs=1e-12)
+    assert Alignment(x).cka(3 * x @ q + 7) == pytest.approx(1.0, abs=1e-12)
     equal = np.full((50, 8), 0.1, dtype=np.float32)
-    assert math.isnan(linear_cka(x, equal))
+    assert math.isnan(Alignment(x).cka(equal))
     assert math.isnan(Alignment(equal).cka(x))
-    assert math.isnan(linear_cka(x[:1], x[:1]))
-    with pytest.raises(UsageError, match="50 and 49"):
-        linear_cka(x, x[:49])
+    assert math.isnan(Alignment(x[:1]).cka(x[:1]))

@@ -103,19 +103,20 @@ def test_sides_of_another_shape_and_empty_ones_are_refused():
 @pytest.mark.slow
 @pytest.mark.parametrize(("of_seeds", "of_items"), [(0.0, 0.2), (0.05, 0.1), (0.1, 0.2)])
 def test_intervals_over_three_seeds_hold_the_truth_about_as_often_as_they_say(of_seeds, of_items):
-    # A bootstrap over both clusters is simulated beside it: with three seeds it holds the truth less often.
+    # Where seeds differ much, a bootstrap over both clusters is simulated beside it: it holds the truth less often.
     rng = np.random.default_rng(7)
-    rounds, seeds, items, held, boot = 600, 3, 150, 0, 0
+    rounds, seeds, items, held, boot = 400, 3, 150, 0, 0
     for _ in range(rounds):
         lucky, easy = rng.normal(0, of_seeds, (seeds, 1)), rng.normal(0, of_items, (1, items))
         first = rng.random((seeds, items)) < 0.6 + lucky + easy
         second = rng.random((seeds, items)) < 0.5 + easy
         found = crossed(first, second)
         held += found.low <= 0.1 <= found.high
-        d = first.astype(float) - second
-        means = [d[rng.integers(0, seeds, seeds)][:, rng.integers(0, items, items)].mean() for _ in range(100)]
-        low, high = np.quantile(means, [0.025, 0.975])
-        boot += low <= 0.1 <= high
-    assert held / rounds >= 0.92  # 0.95, less three standard errors of the simulation
+        if of_seeds >= 0.1:
+            d = first.astype(float) - second
+            means = [d[rng.integers(0, seeds, seeds)][:, rng.integers(0, items, items)].mean() for _ in range(100)]
+            low, high = np.quantile(means, [0.025, 0.975])
+            boot += low <= 0.1 <= high
+    assert held / rounds >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / rounds)
     if of_seeds >= 0.1:
         assert boot < held

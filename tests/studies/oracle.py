@@ -52,8 +52,8 @@ class Listener:
         self.count = 0
         self.notes: list[str] = []
 
-    def begin(self, model, asked, stored, what="answers"):
-        self.begun.append((model, asked, stored))
+    def begin(self, model, total, stored, what="answers"):
+        self.begun.append((model, total, stored))
 
     def answered(self, count):
         self.count += count

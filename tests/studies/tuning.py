@@ -81,8 +81,8 @@ class Deadly:
         self.begun: list[tuple[str, int, int, str]] = []
         self.notes: list[str] = []
 
-    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
-        self.begun.append((model, asked, stored, what))
+    def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
+        self.begun.append((model, total, stored, what))
 
     def answered(self, count: int) -> None:
         self.left -= count

@@ -149,7 +149,7 @@ def test_behind_a_long_prompt_a_choice_follows_as_behind_a_short_one(task, kind)
 @pytest.mark.parametrize("form", ["letter", "text"])
 @pytest.mark.parametrize("style", ["plain", "answer", "raw"])
 def test_options_of_mmlu_follow_as_in_one_encoding_under_a_real_sentencepiece_tokenizer(shared, stories, form, style):
-    for item in (mmlu := find(f"mmlu:{shared}/data/mmlu/sociology_test.csv?form={form}")).load():
+    for item in (mmlu := find(f"mmlu:{shared}/data/mmlu/sociology_test.csv?form={form}")).load()[::4]:
         prompt = encode(stories, mmlu, item, style)
         for choice, ids in zip(item.choices, encode_choices(stories, mmlu, item, style), strict=True):
             assert prompt + ids == joint(stories, style, item.question, spaced(style, item.question, choice))
@@ -173,7 +173,7 @@ PRIMER = ["primer:arithmetic", "primer:atlas", "primer:reading"]
 @pytest.mark.parametrize("name", PRIMER)
 def test_of_a_byte_level_tokenizer_a_solution_is_encoded_behind_a_prompt_as_alone(bundled, name):
     task = find(name)
-    for item in [*task.load()[:150], *calibration_items(task)[:150]]:
+    for item in [*task.load()[:50], *calibration_items(task)[:50]]:
         for style in ("raw", "plain"):
             solution = spaced(style, item.question, item.solution or item.gold)
             assert encode_solved(bundled, task, item, style) == encode(bundled, task, item, style) + alone(
@@ -183,7 +183,7 @@ def test_of_a_byte_level_tokenizer_a_solution_is_encoded_behind_a_prompt_as_alon
 
 @pytest.mark.parametrize("form", ["letter", "text"])
 def test_of_a_byte_level_tokenizer_a_choice_is_encoded_behind_a_prompt_as_alone(shared, bundled, form):
-    for item in (mmlu := find(f"mmlu:{shared}/data/mmlu/sociology_test.csv?form={form}")).load():
+    for item in (mmlu := find(f"mmlu:{shared}/data/mmlu/sociology_test.csv?form={form}")).load()[::4]:
         for style in ("raw", "plain", "answer"):
             expected = tuple(alone(bundled, spaced(style, item.question, choice)) for choice in item.choices)
             assert encode_choices(bundled, mmlu, item, style) == expected

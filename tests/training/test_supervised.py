@@ -89,7 +89,8 @@ def naive_gradients(subject, examples):
     return {name: p.grad for name, p in network.named_parameters()}, float(loss.detach())
 
 
-@pytest.mark.parametrize("family", ["llama_tied", "qwen2", "gemma2", "gpt2", "opt", "unknown"])
+# Tied embeddings and biases; soft caps and norms around each branch; transposed matrices; a network of no known kind.
+@pytest.mark.parametrize("family", ["llama_tied", "gemma2", "gpt2", "unknown"])
 def test_the_gradients_are_those_of_a_naive_loop_over_unpadded_rows(family, tmp_path):
     examples = made(4)
     subject, reference = model(family), model(family)
@@ -107,12 +108,13 @@ def test_the_gradients_are_those_of_a_naive_loop_over_unpadded_rows(family, tmp_
 # -- what stays
 
 
-def test_only_the_chosen_blocks_change_and_all_of_them_do(tmp_path):
+def test_only_the_chosen_blocks_change_and_all_of_them_do_and_the_state_is_one_file_of_them(tmp_path):
     subject = model("qwen2")
     before = weights(subject)
     supervise(subject, made(), RECIPE, tmp_path, blocks=[1])
     inside = {name for name in before if name.startswith("model.layers.1.")}
     assert changed(before, subject) == inside
+    assert_one_file_of_block_1(tmp_path)
 
 
 def test_an_adapter_changes_the_linear_layers_of_its_blocks_alone_and_leaves_no_module_behind(tmp_path):
@@ -176,9 +178,7 @@ def test_without_trl_the_message_says_how_to_install_it(tmp_path, monkeypatch):
 # -- interruptions
 
 
-@pytest.mark.parametrize(
-    "choice", [{}, {"blocks": [1]}, {"blocks": [0, 1], "rank": 2}], ids=["all parameters", "one block", "adapter"]
-)
+@pytest.mark.parametrize("choice", [{}, {"blocks": [0, 1], "rank": 2}], ids=["all parameters", "adapter of blocks"])
 def test_an_interrupted_training_ends_in_the_same_weights_bit_for_bit(choice, tmp_path):
     whole, broken = model("llama"), model("llama")
     curve = supervise(whole, made(), RECIPE, tmp_path / "whole", every=2, **choice)
@@ -194,35 +194,29 @@ def test_an_interrupted_training_ends_in_the_same_weights_bit_for_bit(choice, tm
     assert not changed(weights(whole), third)
 
 
-def test_the_state_is_one_safetensors_file_and_nothing_else(tmp_path):
-    supervise(model("llama"), made(), RECIPE, tmp_path, blocks=[1])
+def assert_one_file_of_block_1(tmp_path) -> None:
+    """The state is one safetensors file and nothing else."""
     assert [path.name for path in tmp_path.rglob("*")] == ["resume.safetensors"]
     with safe_open(tmp_path / "resume.safetensors", "pt") as file:
         names = {key.partition(".")[2] for key in file.keys()}  # noqa: SIM118 (not a mapping)
     assert all(name.startswith("model.layers.1.") for name in names)
 
 
-@pytest.mark.parametrize(
-    ("examples", "recipe", "choice", "named"),
-    [
-        (made(seed=1), RECIPE, {}, "examples"),
-        (made(), Tuning(steps=7, rows=4, learning_rate=1e-2), {}, "recipe"),
-        (made(), RECIPE, {"blocks": [2]}, "blocks"),
-        (made(), RECIPE, {"rank": 1}, "rank"),
-    ],
-)
-def test_the_folder_of_another_training_is_refused(examples, recipe, choice, named, tmp_path):
-    supervise(model("llama"), made(), RECIPE, tmp_path)
-    with pytest.raises(UsageError, match=rf"differs in: .*{named}.*--out"):
-        supervise(model("llama"), examples, recipe, tmp_path, **choice)
-
-
-def test_other_starting_weights_are_another_training(tmp_path):
-    supervise(model("llama"), made(), RECIPE, tmp_path)
+def test_the_folder_of_another_training_is_refused(tmp_path):
+    one = Tuning(steps=1, rows=4)
+    supervise(model("llama"), made(), one, tmp_path)
+    for examples, recipe, choice, named in (
+        (made(seed=1), one, {}, "examples"),
+        (made(), Tuning(steps=2, rows=4), {}, "recipe"),
+        (made(), one, {"blocks": [2]}, "blocks"),
+        (made(), one, {"rank": 1}, "rank"),
+    ):
+        with pytest.raises(UsageError, match=rf"differs in: .*{named}.*--out"):
+            supervise(model("llama"), examples, recipe, tmp_path, **choice)
     other = model("llama")
     other.network.model.norm.weight.data.add_(0.1)
     with pytest.raises(UsageError, match="starting weights"):
-        supervise(other, made(), RECIPE, tmp_path)
+        supervise(other, made(), one, tmp_path)
 
 
 def test_a_state_that_cannot_be_read_is_named(tmp_path):

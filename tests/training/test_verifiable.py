@@ -95,7 +95,7 @@ def test_the_reward_rises(tmp_path):
     assert all(0 < point["length"] <= 4 for point in curve)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "qwen2"])
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_a_step_moves_along_the_gradient_of_the_formula(family, tmp_path, heard):
     task, subject, reference = Letters(), model(family), model(family)
     for network in (subject.network, reference.network):
@@ -187,16 +187,16 @@ def test_a_divergence_term_keeps_the_model_near_to_what_it_was(tmp_path):
 @pytest.mark.parametrize(
     ("verdict", "message"),
     [
-        ("right", "all 96 answers were right: choose harder items"),
-        ("wrong", "all 96 answers were wrong: choose easier items"),
-        ("unread", "in none of 96 answers could the judge of letters read anything"),
+        ("right", "all 32 answers were right: choose harder items"),
+        ("wrong", "all 32 answers were wrong: choose easier items"),
+        ("unread", "in none of 32 answers could the judge of letters read anything"),
         ("by item", "right each time or wrong each time"),
     ],
 )
 def test_a_reward_that_is_constant_ends_the_training_after_eight_steps(verdict, message, tmp_path):
     task, subject = Letters(verdict), model("llama")
     before = weights(subject)
-    recipe = Reinforcement(steps=20, prompts=3, generations=4, learning_rate=1e-2)
+    recipe = Reinforcement(steps=20, prompts=2, generations=2, learning_rate=1e-2)
     with pytest.raises(LesionError, match=f"GRPO has nothing to learn from letters.*{message}"):
         reinforce(subject, task, task.load(), recipe, tmp_path)
     assert same(before, subject.network.state_dict())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 from rich.console import RenderableType
 
-from lesion.core.result import StudyResult, recalled
+from lesion.core.result import StudyResult
 from lesion.core.run import Run
 from lesion.report import plots, wording
 from lesion.report.blocks import Facts, Figure, Findings, Page, Panel, Prose, Section, Series
@@ -23,16 +21,12 @@ READING = "Layer 0 is what enters block 0, layer l the output of block l − 1; 
 class LensResult(StudyResult[LensSummary]):
     """What the lens showed."""
 
+    SUMMARY = LensSummary
+
     @classmethod
     def run(cls, study: LensStudy, run: Run) -> LensResult:
         """Run the study into the folder of the run."""
         return cls(run.folder, *run_lens(study, run))
-
-    @classmethod
-    def recall(cls, folder: Path) -> LensResult | None:
-        """The result in a folder."""
-        summary = recalled(LensSummary, folder, "logit-lens")
-        return None if summary is None else cls(folder, summary)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -97,7 +91,7 @@ def figure(summary: LensSummary) -> Figure:
                         "tip": tip,
                     }
                 )
-        upright = Axis(title, 0, 1) if measure == "accuracy" else Axis(title)
+        upright = Axis(title, 0.0, 1.0) if measure == "accuracy" else Axis(title)
         panels.append(Panel((plots.curves(pd.DataFrame(rows), across, upright, names),), title))
     legend = tuple(Series(name, index) for index, name in enumerate(names))
     return Figure("logit-lens", tuple(panels), f"Bands: {100 * summary.study.level:g} % intervals. {READING}", legend)

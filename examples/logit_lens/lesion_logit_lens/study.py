@@ -90,7 +90,7 @@ def run_lens(study: LensStudy, run: Run) -> tuple[LensSummary, int, int]:
                 parts.append(_task(study, chosen.name, choice.name, blocks, answers))
         summary = LensSummary(version=version("lesion-logit-lens"), study=study, tasks=parts)
         summary.write(run.folder)
-    return summary, evaluation.asked, evaluation.planned
+    return summary, evaluation.evaluated, evaluation.planned
 
 
 def _task(study: LensStudy, model: str, task: str, blocks: int, answers: pd.DataFrame) -> LensTask:
@@ -120,8 +120,8 @@ def _mean(values: np.ndarray, level: float) -> Estimate:
 
 
 METHOD = Method(
-    study=LensStudy,
-    result="lesion_logit_lens.report:LensResult",
-    command="logit-lens",
-    help="Read the answers that a model would give after each of its blocks.",
+    LensStudy,
+    "lesion_logit_lens.report:LensResult",
+    "logit-lens",
+    "Read the answers that a model would give after each of its blocks.",
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Bool, Float32, Int
 from torch import Tensor, nn
 
 from lesion.activations.batching import budget_of, longest_first, run_in_batches
@@ -56,7 +56,7 @@ class HiddenStates:
         folder: Path | None = None,
         name: str = "the model",
     ) -> None:
-        """Room on disk for the states of `texts`, not yet filled; see `hidden_states` and `HiddenStates.of`.
+        """Room on disk for the states of `texts`, not yet filled; see `hidden_states`.
 
         Raises:
             UsageError: there are no texts, one has no tokens, or `prompt_tokens` does not fit them.
@@ -85,36 +85,6 @@ class HiddenStates:
         self._directory = _room(folder, layers * self.tokens * width * 4)
         self.folder = Path(self._directory.name)
         self._open = True
-
-    @classmethod
-    def of(
-        cls,
-        layers: Iterable[Float[np.ndarray, "tokens width"]],
-        texts: Sequence[Sequence[int]],
-        *,
-        prompt_tokens: Sequence[int] | None = None,
-        folder: Path | None = None,
-    ) -> HiddenStates:
-        """Known states, spooled as those of a model are.
-
-        Raises:
-            UsageError: a layer has another shape than the texts and the first layer ask for.
-            LesionError: a value is not finite.
-        """
-        given = [np.asarray(layer, dtype=np.float32) for layer in layers]
-        width = given[0].shape[1] if given else 0
-        states = cls(len(given), width, texts, prompt_tokens=prompt_tokens, folder=folder)
-        with states._closed_after_an_error():
-            for index, layer in enumerate(given):
-                if layer.shape != (states.tokens, width):
-                    raise UsageError(
-                        f"Layer {index} has the shape {list(layer.shape)}, not [{states.tokens}, {width}] as"
-                        f" {states.tokens} tokens and the first layer have it."
-                    )
-                if not bool(np.isfinite(layer).all()):
-                    raise LesionError(f"The states of layer {index} are not finite; they cannot be compared.")
-                states.path(index).write_bytes(np.ascontiguousarray(layer).tobytes())
-        return states
 
     def path(self, index: int) -> Path:
         """The file of a layer: float32 in the machine's byte order, token after token."""

@@ -40,9 +40,9 @@ def apply(
 
         done = total = 0
 
-        def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
+        def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
             """So many shards in all."""
-            self.total = asked
+            self.total = total
 
         def answered(self, count: int) -> None:
             """So many more are written."""

@@ -41,7 +41,9 @@ def checked(command: Callable[..., None]) -> Callable[..., None]:
 
 def _strict(name: str, annotation: Any) -> Any:
     """The annotation with a parser, where it is one of a path or a number."""
-    information = next((one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, ParameterInfo)), None)
+    information = next(
+        (entry for entry in getattr(annotation, "__metadata__", ()) if isinstance(entry, ParameterInfo)), None
+    )
     if information is None or information.parser is not None:
         return annotation
     kind = get_args(annotation)[0]
@@ -62,7 +64,7 @@ def _strict(name: str, annotation: Any) -> Any:
 def _inner(kind: Any) -> Any:
     """`Path` of `Path`, `Path | None` and `list[Path]`; and so on."""
     if get_origin(kind) in (Union, UnionType):
-        return _inner(next(one for one in get_args(kind) if one is not type(None)))
+        return _inner(next(part for part in get_args(kind) if part is not type(None)))
     return _inner(get_args(kind)[0]) if get_origin(kind) is list else kind
 
 

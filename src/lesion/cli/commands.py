@@ -27,13 +27,15 @@ WORKERS = {
 
 def command(method: Method[Any]) -> Callable[..., None]:
     """The command of a method, for typer: its study's options, `--out`, and where others can answer, `--workers`."""
-    options = [one for one in options_of(method.study) if method.options is None or one.name in method.options]
+    options = [option for option in options_of(method.study) if method.options is None or option.name in method.options]
 
     def run_method(**values: Any) -> None:
         out: Path | None = values.pop("out")
         workers = {name: values.pop(name) for name in WORKERS if name in values}
-        given = [one for one in options if not (values[one.name] in (None, []) or values[one.name] is False)]
-        chosen = {one.name: _value(one, values[one.name]) for one in given}
+        given = [
+            option for option in options if not (values[option.name] in (None, []) or values[option.name] is False)
+        ]
+        chosen = {option.name: _value(option, values[option.name]) for option in given}
         chosen = method.expanded(chosen, lambda text: say(f"note: {text}"))
         study = method.study.from_options(name=method.default_name or method.kind, **chosen)
         engine = getattr(study, "engine", None) or "transformers"
@@ -46,7 +48,10 @@ def command(method: Method[Any]) -> Callable[..., None]:
 
 
 def _parameters(method: Method[Any], options: Sequence[Option]) -> list[inspect.Parameter]:
-    ordered = [*(one for one in options if one.argument), *(one for one in options if not one.argument)]
+    ordered = [
+        *(option for option in options if option.argument),
+        *(option for option in options if not option.argument),
+    ]
     parameters = [_parameter(option) for option in ordered]
     help = "Output folder; running again into it continues the study."
     help += "" if method.needs_out else " Default: lesion-out/NAME-IDENTITY."
@@ -59,48 +64,48 @@ def _parameters(method: Method[Any], options: Sequence[Option]) -> list[inspect.
     return parameters
 
 
-def _parameter(one: Option) -> inspect.Parameter:
-    kind = _kind(one)
-    if one.argument:
-        several = list[str] if one.many else str
-        return _named(one.name, Annotated[several, typer.Argument(metavar=one.argument, help=one.help)])
-    help = f"{one.help} Default: {one.default_text}." if one.default_text else one.help
-    declared = typer.Option(one.flag, help=help, rich_help_panel=one.panel, show_default=False)
-    if one.required:
-        return _named(one.name, Annotated[kind, declared])
+def _parameter(option: Option) -> inspect.Parameter:
+    kind = _kind(option)
+    if option.argument:
+        several = list[str] if option.many else str
+        return _named(option.name, Annotated[several, typer.Argument(metavar=option.argument, help=option.help)])
+    help = f"{option.help} Default: {option.default_text}." if option.default_text else option.help
+    declared = typer.Option(option.flag, help=help, rich_help_panel=option.panel, show_default=False)
+    if option.required:
+        return _named(option.name, Annotated[kind, declared])
     if kind is bool:
-        return _named(one.name, Annotated[bool, declared], False)
-    return _named(one.name, Annotated[kind | None, declared], None)
+        return _named(option.name, Annotated[bool, declared], False)
+    return _named(option.name, Annotated[kind | None, declared], None)
 
 
 def _named(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _kind(one: Option) -> Any:
+def _kind(option: Option) -> Any:
     """The type of an option for typer, which reads whole numbers and numbers strictly; words stay text."""
-    if one.many == "repeat":
+    if option.many == "repeat":
         return list[str]
-    if one.many == "comma" or str in one.kinds:
+    if option.many == "comma" or str in option.kinds:
         return str
-    if bool in one.kinds:
+    if bool in option.kinds:
         return bool
-    return float if float in one.kinds else int
+    return float if float in option.kinds else int
 
 
-def _value(one: Option, value: Any) -> Any:
+def _value(option: Option, value: Any) -> Any:
     """What was typed as the value of the study: numbers as numbers, lists by commas.
 
     Raises:
         UsageError: something between two commas is missing or no number.
     """
-    if one.many == "comma":
-        if str in one.kinds:
-            return _words(value, one.flag)
-        return numbers(value, float if float in one.kinds else int, one.flag)
-    if not isinstance(value, str) or not one.kinds & {int, float}:
+    if option.many == "comma":
+        if str in option.kinds:
+            return _words(value, option.flag)
+        return numbers(value, float if float in option.kinds else int, option.flag)
+    if not isinstance(value, str) or not option.kinds & {int, float}:
         return value
-    if float in one.kinds:
+    if float in option.kinds:
         try:
             return number(value, float)
         except ValueError:

@@ -45,9 +45,9 @@ def _rows(block: Block) -> list[tuple[str, Matrix, int]]:
         pattern = name if matrix.storage.expert is None else re.sub(r"expert\d+", "expert*", name)
         alike[pattern, matrix.shape, matrix.storage.kind].append(matrix)
     rows = []
-    for (pattern, _, _), found in alike.items():
-        experts = ranges(m.storage.expert for m in found if m.storage.expert is not None)
-        rows.append((pattern.replace("*", experts), found[0], len(found)))
+    for (pattern, _, _), matrices in alike.items():
+        experts = ranges(m.storage.expert for m in matrices if m.storage.expert is not None)
+        rows.append((pattern.replace("*", experts), matrices[0], len(matrices)))
     return rows
 
 

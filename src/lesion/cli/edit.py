@@ -68,10 +68,10 @@ def combine(
     made = read_edit(path)
     counts = made.selected
     if counts is None:
-        told = ["what it selects is not counted; with --model it is"]
+        clauses = ["what it selects is not counted; with --model it is"]
     else:
         selected, total = sum(c.selected for c in counts), sum(c.total for c in counts)
-        told = [f"{selected:,} of {total:,} weights selected"] * bool(counts)
-    told += [f"of {cut.address} {cut} kept" for cut in made.cuts]
-    say(f"{made.label} ({made.digest}): {'; '.join(told)}")
+        clauses = [f"{selected:,} of {total:,} weights selected"] * bool(counts)
+    clauses += [f"of {cut.address} {cut} kept" for cut in made.cuts]
+    say(f"{made.label} ({made.digest}): {'; '.join(clauses)}")
     say(f"edit: {path}")

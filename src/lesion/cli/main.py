@@ -185,6 +185,6 @@ def _fail(lines: Sequence[object], error: BaseException | None, exit_code: int, 
 
         traceback.print_exception(error)
     for number, line in enumerate(lines):
-        told = re.sub(r"\S{500,}", lambda word: short(word[0]), str(line))
-        say(f"  {told}" if number else f"lesion: {told}", error=True)
+        text = re.sub(r"\S{500,}", lambda word: short(word[0]), str(line))
+        say(f"  {text}" if number else f"lesion: {text}", error=True)
     return exit_code

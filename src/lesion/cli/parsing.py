@@ -32,14 +32,14 @@ def numbers(text: str, kind: type[Number], option: str) -> list[Number]:
     Raises:
         UsageError: something between the commas is not a number.
     """
-    found: list[Any] = []
+    values: list[Any] = []
     for piece in text.split(","):
         try:
-            found.append(number(piece, kind))
+            values.append(number(piece, kind))
         except ValueError:
             what = "whole numbers" if kind is int else "numbers"
             raise UsageError(f"{option} takes {what} by commas; '{short(piece.strip())}' is none.") from None
-    return found
+    return values
 
 
 def whole(text: str) -> int | str:

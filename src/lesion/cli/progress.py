@@ -53,7 +53,7 @@ class Bar:
         )
         self._task: TaskID | None = None
         self._name = ""
-        self.told: list[str] = []
+        self.notes: list[str] = []
         self._done = self._total = 0
         self._pace = Pace()
         self._spoke = time.monotonic()
@@ -67,35 +67,35 @@ class Bar:
     ) -> None:
         self._bar.stop()
 
-    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
+    def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
         """Work on a model starts: so many answers (or texts) in all, so many of them stored already."""
-        self._name, self._total, self._done, self._pace = model, asked, stored, Pace()
+        self._name, self._total, self._done, self._pace = model, total, stored, Pace()
         self._spoke = time.monotonic()
-        self._task = self._bar.add_task(plain(f"{model}, {what}"), total=asked, completed=stored, pace="")
+        self._task = self._bar.add_task(plain(f"{model}, {what}"), total=total, completed=stored, pace="")
         if not self.console.is_terminal or stored:
             already = f", {stored:,} of them stored already" if stored else ""
-            self.say(f"{model}: {asked:,} {what}{already}")
+            self.say(f"{model}: {total:,} {what}{already}")
 
     def answered(self, count: int) -> None:
         """So many more answers are stored."""
         now = time.monotonic()
         self._done += count
         self._pace.see(now, self._done)
-        pace = self._said()
+        pace = self._pace_text()
         if self._task is not None:
             self._bar.update(self._task, completed=self._done, pace=pace)
         if not self.console.is_terminal and now - self._spoke >= LINE_EVERY:
             self._spoke = now
             self.say(", ".join(filter(None, [f"{self._name}: {self._done:,} of {self._total:,}", pace])))
 
-    def _said(self) -> str:
+    def _pace_text(self) -> str:
         """The pace and the time that the rest takes at it; empty as long as too little was seen."""
         rate = self._pace.rate
         return f"{rate:,.1f}/s, {_clock((self._total - self._done) / rate)} left" if rate else ""
 
     def note(self, text: str) -> None:
         """Something the person should know."""
-        self.told.append(text)
+        self.notes.append(text)
         self.say(f"note: {text}")
 
     def say(self, text: str) -> None:

@@ -34,7 +34,7 @@ def run(method: Method[Any], study: StudyFile, out: Path | None, choice: EngineC
         except KeyboardInterrupt:
             bar.say(f"Stopped. {method.kept.replace('{folder}', str(folder))}")
             raise
-    show(result, bar.told)
+    show(result, bar.notes)
 
 
 def show(result: StudyResult, shown_notes: Sequence[str] = ()) -> None:

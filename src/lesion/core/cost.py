@@ -66,8 +66,8 @@ def _asking(part: object) -> bool:
     """Whether it has answers and seconds by model and part of the study."""
     if not isinstance(part, dict) or not all(isinstance(parts, dict) for parts in part.values()):
         return False
-    spent = [one for parts in part.values() for one in parts.values()]
-    return all(_amounts(one) and {"answers", "seconds"} <= one.keys() for one in spent)
+    spent = [amounts for parts in part.values() for amounts in parts.values()]
+    return all(_amounts(amounts) and {"answers", "seconds"} <= amounts.keys() for amounts in spent)
 
 
 _USABLE = {"decompositions": _amounts, "training": _amounts, "asking": _asking}

@@ -1,10 +1,11 @@
 """Functions of Python made from methods: a signature alone, whose options, defaults and meanings are the study's.
 
     @runs(METHOD)
-    def drift(model, task, *, clusters=50, out=None, watcher=None) -> DriftResult:
+    def drift(model, task, *, clusters=50, **options: Unpack[AnsweringOptions]) -> DriftResult:
         \"\"\"Cluster the hidden states of every layer.\"\"\"
 
-An editor completes the signature; `help` shows what every argument is, as the study declares it.
+An editor completes the signature, those of `options` too; `help` shows every argument with its default and what it is,
+as the study declares it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from lesion.core.method import Method
 from lesion.core.options import options_of
@@ -22,7 +24,7 @@ from lesion.edits.apply import as_it_is
 from lesion.engines.config import EngineChoice
 from lesion.engines.opening import opened
 from lesion.models.load import Model
-from lesion.progress import Silent
+from lesion.progress import Silent, Watcher
 
 F = TypeVar("F", bound=Callable[..., Any])
 COMMON = {
@@ -34,16 +36,50 @@ COMMON = {
 """Arguments that are no options of a study."""
 
 
+class OutputOptions(TypedDict, total=False):
+    """Arguments of every function that runs a study."""
+
+    out: str | Path | None
+    watcher: Watcher | None
+
+
+class ReadingOptions(OutputOptions, total=False):
+    """Arguments of a study whose models read texts."""
+
+    seed: int
+    prompt_style: str | None
+    device: str
+
+
+class DecodingOptions(ReadingOptions, total=False):
+    """Arguments of a study whose models generate answers."""
+
+    max_new_tokens: int | None
+    stop_loops: int | None
+    level: float
+    batch_size: int | str
+
+
+class AnsweringOptions(DecodingOptions, total=False):
+    """Arguments of a study whose models answer on any engine."""
+
+    dtype: str
+    engine: str | EngineChoice
+
+
 def runs(method: Method[Any]) -> Callable[[F], F]:
     """Make a function that runs a method of its signature; its body is not used.
 
     Args:
         method: what is run. Arguments are its study's options by their names, or by the keys of study files; `model` or
-            `models` may be loaded models; `engine`, `out` and `watcher` are as in `COMMON`.
+            `models` may be loaded models; `engine`, `out` and `watcher` are as in `COMMON`. `**options` of an unpacked
+            `TypedDict` stands for its keys, whose defaults are the study's.
     """
 
     def decorate(signature_only: F) -> F:
         signature = inspect.signature(signature_only)
+        parameters = list(_unpacked(signature_only, signature, method))
+        signature = signature.replace(parameters=parameters)
 
         @functools.wraps(signature_only)
         def run(*arguments: Any, **named: Any) -> Any:
@@ -62,10 +98,29 @@ def runs(method: Method[Any]) -> Callable[[F], F]:
             with folder_of(out) as folder, opened(choice, watcher) as make_engine:
                 return method.run(study, folder, watcher=watcher, make_engine=make_engine, models=loaded)
 
+        run.__signature__ = signature  # type: ignore[attr-defined]
         run.__doc__ = documented(signature_only.__doc__ or "", signature, method)
         return run  # type: ignore[return-value]
 
     return decorate
+
+
+def _unpacked(function: Callable[..., Any], signature: inspect.Signature, method: Method[Any]) -> Iterator[Any]:
+    """The parameters of a function, with those that its `**options` stands for in its place."""
+    defaults: dict[str, Any] = {"engine": "transformers"}
+    for option in options_of(method.study):
+        single = isinstance(option.default, tuple) and len(option.default) == 1
+        for name in {option.name, *option.path[-1:]} - {"engine"}:
+            defaults[name] = option.default[0] if single else option.default
+    for parameter in signature.parameters.values():
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            yield parameter
+            continue
+        (options,) = get_args(get_type_hints(function)[parameter.name])
+        hints = get_type_hints(options)
+        for name in sorted(hints, key=lambda name: name in COMMON):
+            kind = inspect.Parameter.KEYWORD_ONLY
+            yield inspect.Parameter(name, kind, default=defaults.get(name), annotation=hints[name])
 
 
 def _named(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Model]]:
@@ -95,7 +150,10 @@ def documented(text: str, signature: inspect.Signature, method: Method[Any]) -> 
     """A docstring with what every argument is, before its example."""
     meaning = {"model": "a source for `load`, a loaded model, or where the study has several, several of either."}
     meaning |= {
-        key: one.help for one in options_of(method.study) for key in (one.name, *one.path[-1:]) if key != "model"
+        key: option.help
+        for option in options_of(method.study)
+        for key in (option.name, *option.path[-1:])
+        if key != "model"
     }
     meaning |= COMMON
     lines = [f"        {name}: {meaning[name]}" for name in signature.parameters if name in meaning]

@@ -1,15 +1,15 @@
-"""Asking: from models, tasks, items and edits to stored answers, only for what is missing."""
+"""Inference: from models, tasks, items and edits to stored answers; answers that are stored are not computed again."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 from lesion.core.row import Row, answer_key
+from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
 from lesion.engines.engine import Decoding, Engine, MakeEngine, Request, Response
@@ -28,25 +28,12 @@ from lesion.tasks.task import Answer, Item, Task
 COMMIT_EVERY = 0.2
 
 
-@runtime_checkable
-class Keeper(Protocol):
-    """Where answers are kept: a store, or something that stands before one."""
-
-    def keys(self) -> set[str]:
-        """The keys of all answers that there are."""
-        ...
-
-    def write(self, rows: Iterable[Row]) -> int:
-        """Keep answers; how many of them were new."""
-        ...
-
-
 @dataclass(frozen=True)
 class Cell:
-    """One answer to be asked for: an item of a task under an edit, and how it is put.
+    """One answer to be computed: an item of a task under an edit, and its prompt.
 
     Attributes:
-        task: what is asked.
+        task: the task.
         choice: how the study names it.
         item: the question.
         edit: what is changed in the model.
@@ -56,7 +43,7 @@ class Cell:
         continuations: token ids that are scored after the prompt; empty where an answer is generated.
         tokens: of a contrast, the right and the tempting token; empty for all others.
         alike: of a contrast, whether the name that stands twice begins with the right token too.
-        parts: of a task of lm-evaluation-harness, what is asked, in one request or several; the prompt is the first's.
+        parts: of a task of lm-evaluation-harness, the requests that make up the answer; the prompt is the first's.
     """
 
     task: Task
@@ -72,7 +59,7 @@ class Cell:
     parts: tuple[Part, ...] = ()
 
     def requests(self, key: str) -> Iterator[Request]:
-        """What is asked of an engine: one request of this key, or one for every part, numbered behind it."""
+        """The requests to an engine: one of this key, or one for every part, numbered behind it."""
         if not self.parts:
             yield Request(key, self.prompt, self.edit, self.decoding, self.continuations, self.tokens)
         for place, part in enumerate(self.parts):
@@ -112,17 +99,21 @@ def _reads(item: Item) -> list[object]:
     return [*parts, dict(item.metadata), *([item.shots] if item.shots else [])]
 
 
-def missing(
+def pending_cells(
     study: Questions,
     chosen: ModelChoice,
     model: Model,
     tasks: Mapping[TaskChoice, Task],
     drawn: Mapping[TaskChoice, Sequence[Item]],
     edits: Sequence[Edit],
-    store: Keeper,
+    stored: Container[str] = (),
 ) -> dict[str, Cell]:
-    """The cells of a model that have no answer yet, by their key."""
-    stored = store.keys()
+    """The cells of a model whose keys are not among the stored ones, by their key.
+
+    Raises:
+        UsageError: the prompt style does not exist, or the model has no chat template for it.
+        LesionError: a prompt does not fit the context, or what follows it has no tokens.
+    """
     cells: dict[str, Cell] = {}
     everything: list[tuple[Edit, str]] = [(edit, str(edit)) for edit in (BASELINE, *edits)]
     for choice, task in tasks.items():
@@ -138,7 +129,7 @@ def missing(
         how = str(decoding)
         for item in drawn[choice]:
             parts = task.parts(model, item, style, decoding.max_new_tokens) if isinstance(task, Harness) else ()
-            put = (parts[0].prompt, (), (), False) if parts else _put(model, task, item, style)
+            put = (parts[0].prompt, (), (), False) if parts else _encoded(model, task, item, style)
             for edit, text in everything:
                 key = answer_key(model.fingerprint, text, choice.name, item.id, how, style)
                 if key not in stored:
@@ -146,7 +137,7 @@ def missing(
     return cells
 
 
-def _put(
+def _encoded(
     model: Model, task: Task, item: Item, style: str
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[int, ...], bool]:
     """The last fields of a cell: prompt; what is scored after it, choices, gold answer or passage; tokens, `alike`."""
@@ -157,26 +148,26 @@ def _put(
         before, passage = encode_passage(model, task, item)
         return before, (passage,), (), False
     if task.kind == "contrast":
-        found = encode_contrast(model, task, item, style)
-        return found.prompt, (), found.tokens, found.alike
+        contrast = encode_contrast(model, task, item, style)
+        return contrast.prompt, (), contrast.tokens, contrast.alike
     # Room for one token is enough: an answer that meets the end of the context is a truncated one.
     prompt = encode(model, task, item, style, max_new_tokens=1)
     return prompt, encode_choices(model, task, item, style) if item.choices else (), (), False
 
 
-def clamped(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
+def prompt_notes(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
     """A note for each task whose answers may meet the end of the context before their own limit, and for each
     with items of two names that begin with the same token.
     """
     short: dict[str, set[str]] = {}
-    asked: dict[str, set[str]] = {}
+    contrasts: dict[str, set[str]] = {}
     alike: dict[str, set[str]] = {}
     cut: dict[str, set[str]] = {}
     for cell in cells:
         if any(part.cut for part in cell.parts):
             cut.setdefault(cell.choice.name, set()).add(cell.item.id)
         if cell.tokens:
-            asked.setdefault(cell.choice.name, set()).add(cell.item.id)
+            contrasts.setdefault(cell.choice.name, set()).add(cell.item.id)
         if cell.alike:
             alike.setdefault(cell.choice.name, set()).add(cell.item.id)
         # The last token of an answer needs no position.
@@ -194,13 +185,15 @@ def clamped(model: Model, cells: Iterable[Cell]) -> Iterator[str]:
         )
     for task, items in alike.items():
         yield (
-            f"{task}: in {len(items)} of {len(asked[task])} items the right name and the one that stands twice begin"
-            f" with the same token of {model.name}; right there means either of them."
+            f"{task}: in {len(items)} of {len(contrasts[task])} items the right name and the one that stands twice"
+            f" begin with the same token of {model.name}; right there means either of them."
         )
 
 
-def ask(engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], store: Keeper) -> Iterator[int]:
-    """Ask for every cell, store the answers as they come, and say how many were stored at a time."""
+def answer_cells(
+    engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], store: Store
+) -> Iterator[list[Row]]:
+    """Answer every cell and store the answers as they come; yields the rows that were stored together."""
     waiting: list[Row] = []
     last = time.monotonic()
     responses = engine.answer([request for key, cell in cells.items() for request in cell.requests(key)])
@@ -212,9 +205,9 @@ def ask(engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], stor
                 last = time.monotonic()
     finally:
         # Also when interrupted: what has been answered is kept.
-        count = _flush(store, waiting)
-    if count:
-        yield count
+        rows = _flush(store, waiting)
+    if rows:
+        yield rows
 
 
 def _gathered(cells: Mapping[str, Cell], responses: Iterable[Response]) -> Iterator[tuple[Cell, Response]]:
@@ -234,12 +227,12 @@ def _gathered(cells: Mapping[str, Cell], responses: Iterable[Response]) -> Itera
         yield cell, replace(response, key=key, answer=cell.task.joined(cell.item, cell.parts, answers))
 
 
-def _flush(store: Keeper, waiting: list[Row]) -> int:
-    count = len(waiting)
-    if count:
-        store.write(waiting)
+def _flush(store: Store, waiting: list[Row]) -> list[Row]:
+    rows = waiting.copy()
+    if rows:
+        store.write(rows)
         waiting.clear()
-    return count
+    return rows
 
 
 def _row(model: Model, name: str, cell: Cell, response: Response) -> Row:
@@ -273,7 +266,7 @@ def _chosen(cell: Cell, answer: Answer) -> Answer:
     """The answer to a choice as the text of the choice, spelt as the item spells it; to a passage, its score alone.
 
     Raises:
-        LesionError: the engine gave another number of scores or ranks than was asked for.
+        LesionError: the engine gave another number of scores or ranks than was requested.
     """
     if cell.parts:  # joined by the task
         return answer

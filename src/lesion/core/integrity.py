@@ -72,7 +72,7 @@ def refuse_other_schema(connection: sqlite3.Connection, schema: str, file: Path)
     finally:
         fresh.close()
     theirs = {(str(kind), str(name)): sql for kind, name, sql in connection.execute(_SCHEMA)}
-    differing = [one for one in (*theirs, *ours) if theirs.get(one, 0) != ours.get(one, 0)]
+    differing = [entry for entry in (*theirs, *ours) if theirs.get(entry, 0) != ours.get(entry, 0)]
     if differing:
         kind, name = differing[0]
         if differing[0] not in theirs:
@@ -113,12 +113,12 @@ def refuse_damage(connection: sqlite3.Connection, file: Path) -> None:
     """
     connection.execute("BEGIN")
     try:
-        found = _damaged(connection)
+        damage = _damaged(connection)
         studies = int(connection.execute("SELECT count(*) FROM study").fetchone()[0])
     finally:
         connection.execute("ROLLBACK")
-    if found:
-        raise LesionError(_told(found, file))
+    if damage:
+        raise LesionError(_damage_text(damage, file))
     if studies != 1:
         rows = f"{studies:,} rows" if studies else "no row"
         raise LesionError(
@@ -137,19 +137,19 @@ class _Damage:
 
 
 def _damaged(connection: sqlite3.Connection) -> list[_Damage]:
-    found: list[_Damage] = []
+    damage: list[_Damage] = []
     for table, columns in TABLES.items():
         for row, stored, *values in connection.execute(f"SELECT rowid, checksum, {', '.join(columns)} FROM {table}"):
             if not _sound(table, stored, values):
-                found.append(_Damage(table, row, _place(table, values), "changed"))
-    known = {(one.table, one.row) for one in found}
+                damage.append(_Damage(table, row, _place(table, values), "changed"))
+    known = {(entry.table, entry.row) for entry in damage}
     for table, row, *_ in connection.execute("PRAGMA foreign_key_check").fetchall():
         if (table, row) not in known:
             known.add((table, row))
             columns = TABLES[table]
             values = connection.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE rowid = ?", (row,)).fetchone()
-            found.append(_Damage(table, row, _place(table, values), "orphaned"))
-    return found
+            damage.append(_Damage(table, row, _place(table, values), "orphaned"))
+    return damage
 
 
 def _sound(table: str, stored: Any, values: Sequence[Any]) -> bool:
@@ -209,22 +209,22 @@ def _place(table: str, values: Sequence[Any]) -> str:
     return {"items": f"items of {short(row.get('task'), 40)}", "models": "models", "study": "the study itself"}[table]
 
 
-def _told(found: Sequence[_Damage], file: Path) -> str:
-    counts = Counter(one.place for one in found)
+def _damage_text(damage: Sequence[_Damage], file: Path) -> str:
+    counts = Counter(entry.place for entry in damage)
     listed = [f"{place}: {count:,}" for place, count in counts.most_common(5)]
     more = f"; {len(counts) - 5} more places" if len(counts) > 5 else ""
-    changed = any(one.kind == "changed" for one in found)
-    if len(found) == 1:
+    changed = any(entry.kind == "changed" for entry in damage)
+    if len(damage) == 1:
         rows = "row " + ("lacks the checksum that it was written with" if changed else "belongs to what is gone")
     else:
         rows = "rows " + ("lack the checksums that they were written with" if changed else "belong to what is gone")
-    if all(one.table == "answers" and one.kind == "changed" for one in found) and len(found) <= 50:
-        numbers = ", ".join(str(one.row) for one in found)
+    if all(entry.table == "answers" and entry.kind == "changed" for entry in damage) and len(damage) <= 50:
+        numbers = ", ".join(str(entry.row) for entry in damage)
         advice = (
             f"To have these asked again, delete them: sqlite3 '{file}' \"DELETE FROM answers WHERE rowid IN"
             f' ({numbers})"; then run the same command again. Or give another folder with --out.'
         )
     else:
         advice = "Take the file from a copy, or give another folder with --out."
-    told = f"{len(found):,} {rows} ({'; '.join(listed)}{more})"
-    return f"{file} is damaged: {told}. Nothing was changed in it. {advice}"
+    counted = f"{len(damage):,} {rows} ({'; '.join(listed)}{more})"
+    return f"{file} is damaged: {counted}. Nothing was changed in it. {advice}"

@@ -31,9 +31,9 @@ class Method(Generic[S]):
     Attributes:
         study: the class of its study files; their fields are the options of the command.
         result: `module:Class` of its `StudyResult`, which runs a study and reads one back.
-        folder: the kind that output folders are noted to belong to; empty: `kind`.
         command: of the command line, `logit-lens` or `lab memory`; empty: there is none but `lesion run`.
         help: what the command does, one sentence.
+        folder: the kind that output folders are noted to belong to; empty: `kind`.
         default_name: the name of studies from the command line and Python; empty: `kind`.
         options: names of the study's options that the command has; None: all.
         needs_out: whether the command has no folder of its own to write into.
@@ -44,9 +44,9 @@ class Method(Generic[S]):
 
     study: type[S]
     result: str
-    folder: str = ""
     command: str = ""
     help: str = ""
+    folder: str = ""
     default_name: str = ""
     options: tuple[str, ...] | None = None
     needs_out: bool = True

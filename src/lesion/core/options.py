@@ -159,9 +159,9 @@ def _plain(value: Any) -> Any:
 
 def nested(study: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
     """Options by their names as the tables of a study file; what is no option stays as it is."""
-    options = [one for one in options_of(study) if one.path]
+    options = [option for option in options_of(study) if option.path]
     # A list has the same name in Python as in study files: `tasks`, beside the option `task`.
-    paths = {one.path[-1]: one.path for one in options} | {one.name: one.path for one in options}
+    paths = {option.path[-1]: option.path for option in options} | {option.name: option.path for option in options}
     document: dict[str, Any] = {}
     for name, value in values.items():
         table = document

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from rich.console import RenderableType
 from typing_extensions import TypeVar
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lesion.report.drawing import Drawing
 
 S = TypeVar("S", bound=Summary, default=Any)
+R = TypeVar("R", bound="StudyResult[Any]")
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,18 @@ class StudyResult(ABC, Generic[S]):
     """What every study leaves.
 
     Attributes:
+        SUMMARY: the class of the summary.
         folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
         summary: all numbers: what `summary.json` holds.
-        asked: answers that this run evaluated, without those stored before.
+        evaluated: answers computed in this run, without those stored before.
         planned: answers that the study consists of; 0 where it was not run now.
     """
 
+    SUMMARY: ClassVar[type[Summary]]
+
     folder: Path
     summary: S
-    asked: int = 0
+    evaluated: int = 0
     planned: int = 0
 
     @classmethod
@@ -53,13 +57,14 @@ class StudyResult(ABC, Generic[S]):
         """
 
     @classmethod
-    @abstractmethod
-    def recall(cls, folder: Path) -> StudyResult[S] | None:
-        """The result of a folder as far as it has got (`recalled`); None where the folder holds none of this kind.
+    def recall(cls: type[R], folder: Path) -> R | None:
+        """The result of a folder as far as it has got; None where the folder holds none of this kind.
 
         Raises:
             LesionError: what lies there is damaged, or has no result yet.
         """
+        summary = _recalled(cls.SUMMARY, folder)
+        return None if summary is None else cls(folder, summary)
 
     @abstractmethod
     def page(self) -> Page:
@@ -119,7 +124,7 @@ class StudyResult(ABC, Generic[S]):
 
     def done(self) -> list[str]:
         """Lines on what this run did and left; none for a result that was read from its folder."""
-        return [progress_line("asked", self.asked, self.planned, " answers")] if self.planned else []
+        return [progress_line("evaluated", self.evaluated, self.planned, " answers")] if self.planned else []
 
 
 def write_report(folder: Path, summary: Summary, page: Page) -> Path:
@@ -136,7 +141,7 @@ def write_report(folder: Path, summary: Summary, page: Page) -> Path:
 
 
 def progress_line(verb: str, done: int, planned: int, what: str = "", already: str = "stored already") -> str:
-    """`asked 11 of 12 answers; 1 were stored already`."""
+    """`evaluated 11 of 12 answers; 1 were stored already`."""
     before = planned - done
     rest = f"; {before:,} were {already}" if before > 0 else ""
     return f"{verb} {done:,} of {planned:,}{what}{rest}"
@@ -145,20 +150,11 @@ def progress_line(verb: str, done: int, planned: int, what: str = "", already: s
 T = TypeVar("T", bound=Summary)
 
 
-def recalled(summary_class: type[T], folder: Path, kind: str) -> T | None:
-    """The summary of a study in a folder, as far as it has got; None: the folder has no study of this kind.
-
-    Args:
-        summary_class: of the kind.
-        folder: of the study.
-        kind: as the folder is noted.
-
-    Raises:
-        LesionError: the file is damaged, or the study has no result yet.
-    """
+def _recalled(summary_class: type[T], folder: Path) -> T | None:
+    kind = summary_class.model_fields["kind"].default
     if (kind_of(folder) or summary_kind(folder)) != kind:
         return None
-    summary = read_summary(summary_class, folder, "run the same command again")
+    summary = read_summary(summary_class, folder, "delete it and run the same command again")
     if summary is None:
         _refuse_unfinished(folder, kind)
     return summary
@@ -167,13 +163,15 @@ def recalled(summary_class: type[T], folder: Path, kind: str) -> T | None:
 def _refuse_unfinished(folder: Path, kind: str) -> None:
     from lesion.core.store import Store  # commands import this module, and `lesion --help` need not wait for pandas
 
+    kinds, stored = {kind_of(folder)}, "it has begun"
     try:
         with Store.read(folder) as store:
-            stored_kind, count = tomllib.loads(store.study[1]).get("kind"), len(store)
+            kinds.add(tomllib.loads(store.study[1]).get("kind"))
+            stored = f"{len(store):,} answers are stored"
     except (LesionError, tomllib.TOMLDecodeError):
-        return
-    if stored_kind == kind:
+        pass
+    if kind in kinds:
         raise LesionError(
-            f"The {kind} study in {folder} is not finished: {count:,} answers are stored, and there is no result yet."
-            f" Run the same command with --out {folder} again; it goes on from there."
+            f"The {kind} study in {folder} is not finished: {stored}, and there is no result yet. Run the same command"
+            f" with --out {folder} again; it goes on from there."
         )

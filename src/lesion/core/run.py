@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from lesion.core.inference import Cell, Keeper, ask, clamped, identity, load_chosen, missing
+from lesion.core.inference import Cell, answer_cells, identity, load_chosen, pending_cells, prompt_notes
+from lesion.core.row import Row
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice, Questions, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
@@ -132,7 +133,7 @@ class Pending(NamedTuple):
     cells: dict[str, Cell]
 
 
-Answering = Callable[[Engine, Mapping[str, Cell]], Iterator[int]]
+Answering = Callable[[Engine, Mapping[str, Cell]], Iterator[list[Row]]]
 
 
 @dataclass
@@ -144,7 +145,7 @@ class Evaluation:
         study: how items are put and answers decoded.
         store: where every answer is kept.
         tasks: what the study evaluates; items: of every task, in the order of the draw.
-        asked: answers given in this run; planned: answers that the study consists of.
+        evaluated: answers computed in this run; planned: answers that the study consists of.
     """
 
     run: Run
@@ -152,7 +153,7 @@ class Evaluation:
     store: Store
     tasks: Mapping[TaskChoice, Task]
     items: Mapping[TaskChoice, Sequence[Item]]
-    asked: int = 0
+    evaluated: int = 0
     planned: int = 0
     _latest: tuple[Model, Engine] | None = None
     _noted: set[str] = field(default_factory=set)
@@ -167,7 +168,7 @@ class Evaluation:
             model = self.run.load(self.study, chosen)
             self.add(chosen.name, model)
             yield chosen, model
-            self._latest = None  # makes room for the next
+            self.release()
 
     def add(self, name: str, model: Model, **about: object) -> None:
         """Note a model in the store (`Store.add_model`), with what else is to be known about it."""
@@ -182,6 +183,10 @@ class Evaluation:
             self._latest = model, self.run.make_engine(model, self.study.batch_size)
         return self._latest[1]
 
+    def release(self) -> None:
+        """Let go of the engine and its model, whose memory other work or the next model needs."""
+        self._latest = None
+
     def pending(
         self,
         chosen: ModelChoice,
@@ -189,7 +194,6 @@ class Evaluation:
         edits: Sequence[Edit],
         tasks: Mapping[TaskChoice, Task] | None = None,
         items: Mapping[TaskChoice, Sequence[Item]] | None = None,
-        keeper: Keeper | None = None,
     ) -> Pending:
         """The answers of the unedited model and every edit of it to items of tasks.
 
@@ -199,7 +203,6 @@ class Evaluation:
             edits: beside the baseline.
             tasks: those of the study by default; those of `gold_tasks` are about the same items.
             items: of these tasks; those of the study by default.
-            keeper: what knows which answers there are; the store by default.
 
         Raises:
             LesionError: a prompt does not fit.
@@ -209,7 +212,7 @@ class Evaluation:
             items = {choice: self._items_of(choice) for choice in tasks}
             for choice in tasks.keys() - self.items.keys():
                 self.store.add_items(choice.name, items[choice])
-        cells = missing(self.study, chosen, model, tasks, items, edits, keeper or self.store)
+        cells = pending_cells(self.study, chosen, model, tasks, items, edits, self.store.keys())
         texts = {str(BASELINE), *map(str, edits)}
         return Pending(len(texts) * sum(len(items[choice]) for choice in tasks), cells)
 
@@ -222,7 +225,6 @@ class Evaluation:
         *,
         name: str | None = None,
         title: str | None = None,
-        keeper: Keeper | None = None,
         by: Answering | None = None,
     ) -> None:
         """Have a model give the answers that are pending.
@@ -234,8 +236,7 @@ class Evaluation:
             what: the answers are called, for the watcher.
             name: of the model in the store, where it is not that of `chosen`.
             title: of the work, for the watcher; by default the model's name.
-            keeper: what keeps the answers; the store by default.
-            by: gives answers, by default all of them, and yields how many at a time.
+            by: answers the cells and yields the rows that were stored together; by default `answer_cells`.
 
         Raises:
             LesionError: the folder cannot be written. Every answer until then is kept.
@@ -244,14 +245,14 @@ class Evaluation:
         if not cells and by is None:
             return
         watcher.begin(title or name, pending.total, pending.total - len(cells), what)
-        for text in clamped(model, cells.values()):
+        for text in prompt_notes(model, cells.values()):
             if text not in self._noted:
                 self._noted.add(text)
                 watcher.note(text)
         engine = self.engine(model)
-        for count in by(engine, cells) if by else ask(engine, model, name, cells, keeper or self.store):
-            self.asked += count
-            watcher.answered(count)
+        for rows in by(engine, cells) if by else answer_cells(engine, model, name, cells, self.store):
+            self.evaluated += len(rows)
+            watcher.answered(len(rows))
 
     def evaluate(
         self,

@@ -35,7 +35,7 @@ class Store:
 
     Example:
         >>> with Store.open(folder, study.identity(), study.to_toml()) as store:
-        ...     if not store.has(key):
+        ...     if key not in store.keys():
         ...         store.write([row])
     """
 
@@ -167,7 +167,7 @@ class Store:
     def add_items(self, task: str, items: Iterable[Item]) -> None:
         """Note the items of a task before they are asked, in the order in which reports will show them.
 
-        Call it with all items of a run before asking `has`: the key of an answer names an item by its id, so
+        Call it with all items of a run before asking `keys`: the key of an answer names an item by its id, so
         this is where a data file that changed between two runs is found out.
 
         Raises:
@@ -216,11 +216,6 @@ class Store:
             return self._connection.executemany(
                 f"{insertion('answers')} ON CONFLICT (key) DO NOTHING", map(_values, rows)
             ).rowcount
-
-    def has(self, key: str) -> bool:
-        """Whether the answer with this key (`answer_key`) is stored."""
-        with advice(self.file):
-            return self._connection.execute("SELECT 1 FROM answers WHERE key = ?", (key,)).fetchone() is not None
 
     def keys(self) -> set[str]:
         """The keys of all stored answers."""
@@ -313,10 +308,10 @@ def _take_over(connection: sqlite3.Connection, study_hash: str, study_text: str,
         connection.execute("DELETE FROM models")
 
 
-def _difference(stored: str, asked: str) -> str:
+def _difference(stored: str, given: str) -> str:
     """What tells two study texts apart: ` (items: 100 there, 200 here)`, or nothing if nothing is found."""
     try:
-        there, here = tomllib.loads(stored), tomllib.loads(asked)
+        there, here = tomllib.loads(stored), tomllib.loads(given)
     except tomllib.TOMLDecodeError:
         return ""
     # These do not decide any answer, so they are not why the identities differ.

@@ -95,6 +95,7 @@ Several = Annotated[tuple[T, ...], BeforeValidator(listed), Field(min_length=1),
 
 
 # Options that several studies have.
+ONE_MODEL = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
 PROMPT_STYLE = option(None, help=STYLE, must="the name of a prompt style", panel=DECODING)
 LEVEL_OPTION = option(0.95, help="Confidence level of the intervals.", must=LEVEL, panel=STATISTICS)
 BATCHES = option("auto", help=BATCH_SIZE, must="a whole number from 1, or auto", panel=HARDWARE)
@@ -158,8 +159,8 @@ class ModelChoice(Table):
     @property
     def lineage(self) -> tuple[str | None, str | None]:
         """Family and variant: as labelled, else read from the name of a bundled model (`bundled:llama-rlvr`)."""
-        found = _BUNDLED.fullmatch(self.source)
-        family, variant = found.groups() if found else (None, None)
+        match = _BUNDLED.fullmatch(self.source)
+        family, variant = match.groups() if match else (None, None)
         return self.family or family, self.variant or variant
 
 

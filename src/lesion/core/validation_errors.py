@@ -50,12 +50,12 @@ def explain(error: ValidationError, root: type[BaseModel], origin: str, lines: L
     for line, path in list(faults):
         if any(path == other[: len(path)] and path != other for _, other in faults):
             del faults[line, path]
-    told = [(f"line {line}: " if line else "") + text for (line, _), text in sorted(faults.items(), key=_place)]
+    sentences = [(f"line {line}: " if line else "") + text for (line, _), text in sorted(faults.items(), key=_place)]
     more = len(details) - LISTED
-    if len(told) == 1 and more <= 0:
-        return [f"{origin}{',' if told[0].startswith('line ') else ':'} {told[0]}"]
+    if len(sentences) == 1 and more <= 0:
+        return [f"{origin}{',' if sentences[0].startswith('line ') else ':'} {sentences[0]}"]
     rest = [f"and {more:,} more."] if more > 0 else []
-    return [f"{origin} has {len(told) + max(more, 0):,} faults:", *told, *rest]
+    return [f"{origin} has {len(sentences) + max(more, 0):,} faults:", *sentences, *rest]
 
 
 def _place(fault: tuple[tuple[int, KeyPath], str]) -> int:

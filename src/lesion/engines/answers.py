@@ -71,8 +71,8 @@ def generated(
     request: Request, tokens: Sequence[int], finish: Finish, stop: StopStrings, ends: Collection[int], model: Model
 ) -> Response:
     """The response that says these tokens, without the end token and what follows a stop string."""
-    said = tokens[:-1] if tokens and tokens[-1] in ends else tokens
-    text = model.tokenizer.decode(said, skip_special_tokens=True)
+    spoken = tokens[:-1] if tokens and tokens[-1] in ends else tokens
+    text = model.tokenizer.decode(spoken, skip_special_tokens=True)
     return Response(request.key, Answer(stop.cut(text), len(tokens), finish), tuple(tokens))
 
 

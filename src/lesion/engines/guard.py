@@ -17,7 +17,7 @@ from lesion.errors import LesionError
 PROMPTS, LENGTH, NEW = 4, 256, 16
 SHORTEST = 200
 
-Said = tuple[tuple[int, ...], ...]
+TokenAnswers = tuple[tuple[int, ...], ...]
 
 
 @runtime_checkable
@@ -28,7 +28,7 @@ class Trial(Protocol):
         """The control edit is made as edits of a study are, and taken back at the end of the `with`."""
         ...
 
-    def said(self, prompts: Sequence[tuple[int, ...]], *, edited: bool, fresh: bool) -> Said:
+    def answers(self, prompts: Sequence[tuple[int, ...]], *, edited: bool, fresh: bool) -> TokenAnswers:
         """Greedy answers to the prompts, under the control edit or not.
 
         With `fresh` nothing may be used that was computed for an earlier prompt, and the engine must vouch for that.
@@ -67,11 +67,11 @@ def prove(trials: Sequence[Trial], prompts: Sequence[tuple[int, ...]], what: str
     if not prompts:
         return
     for trial in trials:
-        before = trial.said(prompts, edited=False, fresh=False)
+        before = trial.answers(prompts, edited=False, fresh=False)
         with trial.edited():
-            under = trial.said(prompts, edited=True, fresh=False)
-            anew = trial.said(prompts, edited=True, fresh=True)
-        after = trial.said(prompts, edited=False, fresh=False)
+            under = trial.answers(prompts, edited=True, fresh=False)
+            anew = trial.answers(prompts, edited=True, fresh=True)
+        after = trial.answers(prompts, edited=False, fresh=False)
         if _agreement(under, anew) < same:
             raise LesionError(
                 f"The effect guard stops this study, {what}: {_differing(under, anew)} of {len(prompts)} answers under"
@@ -92,9 +92,9 @@ def prove(trials: Sequence[Trial], prompts: Sequence[tuple[int, ...]], what: str
     )
 
 
-def _differing(first: Said, second: Said) -> int:
+def _differing(first: TokenAnswers, second: TokenAnswers) -> int:
     return sum(answer != other for answer, other in zip(first, second, strict=True))
 
 
-def _agreement(first: Said, second: Said) -> float:
+def _agreement(first: TokenAnswers, second: TokenAnswers) -> float:
     return 1 - _differing(first, second) / len(first)

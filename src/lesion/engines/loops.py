@@ -34,12 +34,12 @@ class Loop:
         # Per length of a piece, how many of the last tokens each stood so many tokens before.
         self._matched: dict[int, int] = {}
 
-    def hit(self, said: Sequence[int]) -> bool:
+    def hit(self, tokens: Sequence[int]) -> bool:
         """Whether the answer so far ends in a loop; to be called after each of its tokens, from the first one on."""
-        if len(said) < _GRAM or not self.longest:
+        if len(tokens) < _GRAM or not self.longest:
             return False
-        here = len(said)
-        places = self._places.setdefault(tuple(said[-_GRAM:]), deque())
+        here = len(tokens)
+        places = self._places.setdefault(tuple(tokens[-_GRAM:]), deque())
         while places and here - places[0] > self.longest:
             places.popleft()
         # A piece whose match is new here has matched for these last tokens and no longer.

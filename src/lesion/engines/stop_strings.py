@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 
 
 class StopStrings:
-    """Looks for stop strings in what a row has said, decoding only its last few tokens at each step."""
+    """Looks for stop strings in what a row has tokens, decoding only its last few tokens at each step."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, stop: tuple[str, ...]) -> None:
         self.tokenizer = tokenizer
@@ -17,21 +17,21 @@ class StopStrings:
         self.reach = max((len(s.encode()) for s in self.stop), default=0) + 4
         self._completes: dict[int, bool] = {}
 
-    def hit(self, said: Sequence[int]) -> bool:
-        """Whether the text of `said` has a stop string, which its last token completed."""
-        if not self.stop or not self._may_complete(said[-1]):
+    def hit(self, tokens: Sequence[int]) -> bool:
+        """Whether the text of the tokens has a stop string, which its last token completed."""
+        if not self.stop or not self._may_complete(tokens[-1]):
             return False
         # A tail that begins inside a character may lose the whole run of bytes after it: begin earlier then.
         for more in range(4):
-            tail = self._text(said[-self.reach - more :])
+            tail = self._text(tokens[-self.reach - more :])
             if self._found(tail):
-                return self._found(self._text(said))
+                return self._found(self._text(tokens))
             if "\ufffd" not in tail:
                 return False
         return False
 
-    def _text(self, said: Sequence[int]) -> str:
-        text: str = self.tokenizer.decode(list(said), skip_special_tokens=True)
+    def _text(self, tokens: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
         return text
 
     def _found(self, text: str) -> bool:

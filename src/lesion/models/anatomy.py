@@ -7,15 +7,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 from torch import nn
-from transformers import PreTrainedConfig, PreTrainedModel
 
 from lesion.errors import UsageError, nearest
 from lesion.models.coverage import tied, uncovered
 from lesion.models.families import Family, Plan, families
 from lesion.models.matrices import FLOATS, Matrix, MisfitError, Storage, lay_out
 from lesion.models.structure import infer
+
+if TYPE_CHECKING:  # their library takes seconds to load
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 HEAD = "head"
 

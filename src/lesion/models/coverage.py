@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from torch import nn
-from transformers import PreTrainedModel
 
 from lesion.models.matrices import Matrix
+
+if TYPE_CHECKING:  # their library takes seconds to load
+    from transformers import PreTrainedModel
 
 
 def _names_by_tensor(network: PreTrainedModel) -> dict[int, list[str]]:

@@ -7,16 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    PretrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+import transformers
+from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
@@ -29,6 +24,9 @@ from lesion.models.soundness import NotFinite, complaint, not_finite
 from lesion.models.source import ADAPTER, Source, explained, find, refuse_adapter, refuse_unsuited
 from lesion.models.stored import INDEX, files, listing, refuse_packed
 from lesion.models.tokenizer import read_tokenizer
+
+if TYPE_CHECKING:  # its library takes seconds to load
+    from transformers import PreTrainedModel
 
 DTYPES = {
     **dict.fromkeys(("float32", "fp32"), torch.float32),
@@ -193,12 +191,14 @@ def _dtype(dtype: str | torch.dtype, on_cpu: bool) -> torch.dtype | str:
     return DTYPES[dtype]
 
 
-def _refuse_misfits(found: Mapping[str, Collection[Any]], typed: str) -> None:
+def _refuse_misfits(loading_info: Mapping[str, Collection[Any]], typed: str) -> None:
     """Refuse weights that do not fit the configuration, naming some."""
-    shapes = [f"{key}: {tuple(have)} instead of {tuple(want)}" for key, have, want in found.get("mismatched_keys", ())]
+    shapes = [
+        f"{key}: {tuple(have)} instead of {tuple(want)}" for key, have, want in loading_info.get("mismatched_keys", ())
+    ]
     misfits = {
-        "missing": found.get("missing_keys"),
-        "that the configuration has no place for": found.get("unexpected_keys"),
+        "missing": loading_info.get("missing_keys"),
+        "that the configuration has no place for": loading_info.get("unexpected_keys"),
         "of another shape": shapes,
     }
     clauses = [f"{len(names)} {what} ({_some(names)})" for what, names in misfits.items() if names]
@@ -233,13 +233,13 @@ def _looked_at(place: Source, typed: str) -> Path | None:
         return Path(place.place)
     for name in (INDEX, ADAPTER):
         try:
-            found = cached_file(place.place, name, revision=place.revision)
+            path = cached_file(place.place, name, revision=place.revision)
         except OSError:  # it is not there, or nothing is: reported when the weights are read
             continue
-        if found is not None and name == INDEX:
-            listing(Path(found))
-        elif found is not None:
-            refuse_adapter(Path(found).parent, typed)
+        if path is not None and name == INDEX:
+            listing(Path(path))
+        elif path is not None:
+            refuse_adapter(Path(path).parent, typed)
     return None
 
 
@@ -312,9 +312,9 @@ def load(
         if folder is not None:
             refuse_implausible(config, folder, typed)
         tokenizer = _read("tokenizer", read_tokenizer, place, typed, trust_remote_code)
-        network, found = _read(
+        network, loading_info = _read(
             "weights",
-            AutoModelForCausalLM.from_pretrained,
+            transformers.AutoModelForCausalLM.from_pretrained,
             place,
             typed,
             trust_remote_code,
@@ -324,7 +324,7 @@ def load(
             ignore_mismatched_sizes=True,  # so that all of them are named, not the first
             **settings,
         )
-        _refuse_misfits(found, typed)
+        _refuse_misfits(loading_info, typed)
         parameters = {key for key, _ in network.named_parameters(remove_duplicate=False)}
         if folder is None:  # by now the hub's files are in the cache
             folder = Path(str(cached_file(place.place, "config.json", revision=place.revision))).parent

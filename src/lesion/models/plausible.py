@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safetensors import safe_open
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from lesion.errors import LesionError
 from lesion.plain import short
+
+if TYPE_CHECKING:  # their library takes seconds to load
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 WIDTHS = ("vocab_size", "hidden_size", "n_embd", "d_model", "intermediate_size", "n_inner", "ffn_dim")

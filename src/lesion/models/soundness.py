@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from transformers import PreTrainedModel
 
 from lesion.models.fingerprint import stored_tensors
+
+if TYPE_CHECKING:  # their library takes seconds to load
+    from transformers import PreTrainedModel
 
 NAMED = 3
 

@@ -11,14 +11,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from lesion.errors import LesionError
 from lesion.models.families import Entry, Plan
+
+if TYPE_CHECKING:  # their library takes seconds to load
+    from transformers import PreTrainedModel
 
 ATTENTION_CLUES = ("attn", "attention")
 MLP_CLUES = ("mlp", "feed_forward", "feedforward", "ffn", "moe")

@@ -28,7 +28,7 @@ NOTHING: Carried = {"texts": [], "models": [], "tasks": [], "cells": []}
 FINISHES = {"stop": "s", "length": "l", "loop": "r", "nonfinite": "n"}
 
 
-class Said(NamedTuple):
+class BrowserAnswer(NamedTuple):
     """One answer."""
 
     text: str
@@ -46,7 +46,7 @@ class Cell:
     task: str
     edit: str
     label: str
-    answers: dict[str, Said]
+    answers: dict[str, BrowserAnswer]
 
 
 class Offered(NamedTuple):
@@ -79,7 +79,7 @@ def data(offered: Sequence[Offered], answers: pd.DataFrame, items: pd.DataFrame,
     """
     if answers.empty or items.empty:
         return dict(NOTHING)
-    by_place = said(answers)
+    by_place = answers_by_place(answers)
     first = {each[:3]: each for each in reversed(offered)}
     places = [place for place in dict.fromkeys(each[:3] for each in offered) if place in by_place]
     return bundled(
@@ -136,12 +136,12 @@ def bundled(
     }
 
 
-def said(answers: pd.DataFrame) -> dict[tuple[str, str, str], dict[str, Said]]:
+def answers_by_place(answers: pd.DataFrame) -> dict[tuple[str, str, str], dict[str, BrowserAnswer]]:
     """(model, task, edit) → item → what was answered first."""
-    by_place: dict[tuple[str, str, str], dict[str, Said]] = {}
+    by_place: dict[tuple[str, str, str], dict[str, BrowserAnswer]] = {}
     names = ["model_name", "task", "edit", "item", "text", "tokens", "finish", "correct", "parsed"]
     for model, task, edit, item, text, tokens, finish, correct, parsed in answers[names].itertuples(index=False):
-        answer = Said(
+        answer = BrowserAnswer(
             text if isinstance(text, str) else "",
             int(tokens) if pd.notna(tokens) else 0,
             str(finish),
@@ -169,7 +169,7 @@ def _fitting(of_task: dict[str, list[list[str]]], cells: Sequence[Cell], budget:
     return kept
 
 
-def _packed(every: list[Said | None], kept: int, numbers: dict[str, int]) -> dict[str, str | list[int]]:
+def _packed(every: list[BrowserAnswer | None], kept: int, numbers: dict[str, int]) -> dict[str, str | list[int]]:
     """A cell's answers, the texts of the first `kept` by number; a new text gets the next number."""
 
     def number(text: str | None) -> int:

@@ -164,7 +164,7 @@ def guides(frame: pd.DataFrame, across: Axis) -> alt.LayerChart:
     last = max([*places[-1:], *([across.high] if across.high is not None else [])], default=0.0)
     nearby = ordered.assign(begin=[first, *middles][: len(places)], end=[*middles, last][: len(places)])
     near = alt.selection_point(on="pointerover", fields=["x"], empty=False, clear="pointerout")
-    shown = alt.when(near).then(alt.value(0.7)).otherwise(alt.value(0))
+    shown = alt.OpacityValue(0, condition=alt.when(near).then(alt.value(0.7)).to_dict()["condition"])
     lines = alt.Chart(nearby).mark_rule(strokeWidth=1).encode(x=x(across), opacity=shown)
     areas = alt.Chart(nearby).mark_rect(opacity=0)
     areas = areas.encode(x=x(across, "begin"), x2=alt.X2(field="end"), tooltip=tip()).add_params(near)
@@ -213,7 +213,7 @@ def heat(
     strength = alt.Opacity(
         field="size", type="quantitative", legend=None, scale=alt.Scale(domain=[0, full], range=[0, 1], clamp=True)
     )
-    sign = alt.condition("datum.value < 0", alt.value(colours[1]), alt.value(colours[0]))
+    sign = either(alt.FillValue, "datum.value < 0", colours[1], colours[0])
     unknown = base.transform_filter("!isValid(datum.value)")
     font, room = _fitting(frame["text"], len(columns))
     fits = f"length(datum.text) < 2 || (width || {theme.WIDTH}) >= {room:.0f}"
@@ -229,8 +229,8 @@ def heat(
             dy=alt.ExprRef(f"-{(font + 2) / 2:g} * (length(split(datum.text, '\\n')) - 1)"),
         ).encode(
             text=alt.Text(field="text", type="nominal"),
-            color=alt.condition(strong, alt.value(theme.PAPER), alt.value(theme.INK)),
-            opacity=alt.condition(fits, alt.value(1), alt.value(0)),
+            color=either(alt.ColorValue, strong, theme.PAPER, theme.INK),
+            opacity=either(alt.OpacityValue, fits, 1, 0),
         ),
         base.transform_filter("datum.marked").mark_rect(fill=None, stroke=theme.INK, strokeWidth=2),
     ]
@@ -273,9 +273,23 @@ def legend(series: Sequence[Series], width: int) -> alt.LayerChart:
             x=across("middle"), shape=own(alt.Shape, "shape")
         ),
         base.mark_text(align="left", color=theme.INK).encode(
-            x=across("text"), text=alt.Text(field="name", type="nominal"), color=alt.value(theme.INK)
+            x=across("text"), text=alt.Text(field="name", type="nominal"), color=alt.ColorValue(theme.INK)
         ),
     ).properties(width=width, height=20 * (row + 1))  # fmt: skip
+
+
+def either(channel: Any, condition: str, value: object, otherwise: object) -> Any:
+    """A channel with one value where a condition on the datum holds, and another where not.
+
+    Altair makes the same of `alt.condition(...)`, and goes through its whole schema each time to find out the channel.
+
+    Args:
+        channel: such as `alt.OpacityValue`.
+        condition: an expression of Vega.
+        value: where it holds.
+        otherwise: where not.
+    """
+    return channel(otherwise, condition={"test": condition, "value": value})
 
 
 def tip() -> alt.Tooltip:

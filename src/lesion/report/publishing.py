@@ -108,24 +108,24 @@ def _specified(page: Page) -> Specified:
         for panel in figure.panels
         for chart in panel.charts
     }
-    found = {}
+    specifications = {}
     for key, (legend, chart) in charts.items():
-        found[key] = drawing.specification(chart)
+        specifications[key] = drawing.specification(chart)
         if legend:
-            _without_legends(found[key])
-    return found
+            _without_legends(specifications[key])
+    return specifications
 
 
 def _drawn(panel: Panel, specified: Specified, carried: list[Specification], *, small: bool) -> Drawn:
-    found = []
+    pictures = []
     for chart in panel.charts:
         own = specified[id(chart)]
         # The picture is there where no script runs; the script draws the same with numbers on pointing.
         still = _still(own) | {"datasets": own["datasets"], "config": own["config"]}
         picture = drawing.apart(drawing.svg({"width": theme.SMALL, **still} if small else still), f"c{len(carried)}-")
-        found.append((Markup(picture), len(carried)))
+        pictures.append((Markup(picture), len(carried)))
         carried.append({key: value for key, value in own.items() if key != "config"})
-    return Drawn(panel.title, found, panel.legend)
+    return Drawn(panel.title, pictures, panel.legend)
 
 
 def _whole(figure: Figure, specified: Specified) -> Specification:

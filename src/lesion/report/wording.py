@@ -119,7 +119,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def asked(items: int, decided: str | None, drawn: int | None) -> str:
+def item_count(items: int, decided: str | None, drawn: int | None) -> str:
     """How many items of those drawn a cell was asked and why no more; empty in a full table.
 
     `n = 24, stopped`, `n = 200, open`, and `n = 200 of 200, decided` where there was nothing left to ask.

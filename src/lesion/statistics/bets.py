@@ -39,13 +39,6 @@ def log_capital(
     """
     on = np.True_ if bets is None else bets
     up, down, same = (np.cumsum(what & on, axis=-1) for what in (differences > 0, differences < 0, differences == 0))
-    return log_capital_of_counts(up, down, same, mean)
-
-
-def log_capital_of_counts(
-    up: Int[np.ndarray, "*batch"], down: Int[np.ndarray, "*batch"], same: Int[np.ndarray, "*batch"], mean: float
-) -> Float[np.ndarray, "*batch"]:
-    """Log capital from the numbers of D that are 1, −1 and 0; their order does not matter."""
     price = 1.0 + mean
     parts = [
         up * math.log(1 - share + 2 * share / price)

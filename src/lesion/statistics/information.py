@@ -119,25 +119,13 @@ def cosine(x: Float[np.ndarray, "tokens width"], y: Float[np.ndarray, "same_toke
     return total / len(x)
 
 
-def linear_cka(x: Float[np.ndarray, "tokens width_x"], y: Float[np.ndarray, "same_tokens width_y"]) -> float:
-    """Linear centred kernel alignment, ‖YᵀX‖² / (‖XᵀX‖ ‖YᵀY‖) with columns centred (Kornblith et al. 2019, Eq. 3).
-
-    Both may be maps of files: they are read in pieces, in float64. Of the products [width, width] and [tokens, tokens],
-    which have the same norms, the smaller are made, a stripe at a time.
-
-    Returns:
-        0…1; 1 for the same vectors up to rotation, shift and one scale. NaN where all vectors of a side are equal.
-
-    Raises:
-        UsageError: the numbers of tokens differ, or there are none.
-    """
-    if len(x) != len(y) or not len(x):
-        raise UsageError(f"CKA compares vectors of the same tokens; got {len(x)} and {len(y)} of them.")
-    return Alignment(x).cka(y)
-
-
 class Alignment:
-    """Linear CKA of many sets of vectors with one `x`, whose own norm is computed once."""
+    """Linear centred kernel alignment of sets of vectors with one `x`, whose own norm is computed once.
+
+    CKA is ‖YᵀX‖² / (‖XᵀX‖ ‖YᵀY‖) with columns centred (Kornblith et al. 2019, Eq. 3). Both sides may be maps of files:
+    they are read in pieces, in float64. Of the products [width, width] and [tokens, tokens], which have the same norms,
+    the smaller are made, a stripe at a time.
+    """
 
     def __init__(self, x: Float[np.ndarray, "tokens width_x"]) -> None:
         self.x = x
@@ -145,7 +133,10 @@ class Alignment:
         self.own = self._products(x, self.mean, x, self.mean)
 
     def cka(self, y: Float[np.ndarray, "tokens width_y"]) -> float:
-        """As `linear_cka(x, y)`."""
+        """CKA with vectors of the same tokens: 0…1; 1 for the same vectors up to rotation, shift and one scale.
+
+        NaN where all vectors of a side are equal.
+        """
         mean = _mean(y)
         own = self._products(y, mean, y, mean)
         scale = math.sqrt(self.own * own)

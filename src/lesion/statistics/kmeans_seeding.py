@@ -42,12 +42,12 @@ def beginnings(
     inside = _subspace(x, weights, max(SUBSPACE, 2 * clusters), generator)
     outside = (squares - torch.linalg.vector_norm(inside, dim=1).square()).clamp_(min=0)
     at_once = max(1, _PIECE // (clusters * len(x)))
-    found: list[tuple[float, Tensor]] = []
+    candidates: list[tuple[float, Tensor]] = []
     for begin in range(0, starts, at_once):
         seeds = _seeds(inside, outside, weights, clusters, min(at_once, starts - begin), generator)
-        found += _first_steps(inside, weights, seeds)
-    found.sort(key=lambda start: start[0])
-    exchanged = [_exchanged(inside, weights, labels, clusters, generator) for _, labels in found[:EXCHANGING]]
+        candidates += _first_steps(inside, weights, seeds)
+    candidates.sort(key=lambda start: start[0])
+    exchanged = [_exchanged(inside, weights, labels, clusters, generator) for _, labels in candidates[:EXCHANGING]]
     exchanged.sort(key=lambda start: start[0])
     return [labels for _, labels in exchanged[:FINALISTS]]
 
@@ -82,10 +82,10 @@ def _seeds(
 
     def distances(chosen: Tensor) -> Tensor:
         flat = chosen.reshape(-1)
-        found = torch.addmm(squares.expand(len(flat), points), inside[flat], inside.T, alpha=-2)
-        found.add_(squares[flat, None]).clamp_(min=0)
-        found[torch.arange(len(flat)), flat] = 0
-        return found.view(*chosen.shape, points)
+        squared = torch.addmm(squares.expand(len(flat), points), inside[flat], inside.T, alpha=-2)
+        squared.add_(squares[flat, None]).clamp_(min=0)
+        squared[torch.arange(len(flat)), flat] = 0
+        return squared.view(*chosen.shape, points)
 
     first = torch.multinomial(weights.double(), starts, replacement=True, generator=generator)
     seeds = [first]

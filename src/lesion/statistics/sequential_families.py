@@ -119,10 +119,10 @@ def follow(
     Returns:
         How it stands then. A cell that was woken may first need answers to what it missed.
     """
-    cells, asked = differences.shape
+    cells, drawn = differences.shape
     items, calls, looked = standing.items, standing.called, standing.looked.copy()
     log_above, log_below = standing.log_above.copy(), standing.log_below.copy()
-    bets = np.concatenate([standing.bets, np.ones((cells, asked - items), dtype=bool)], axis=1)
+    bets = np.concatenate([standing.bets, np.ones((cells, drawn - items), dtype=bool)], axis=1)
     above, below = log_e_values(differences, effect, population, bets)
     while (awake := calls == OPEN).any():
         behind = awake & (looked < items)

@@ -123,8 +123,8 @@ class Benchmark(ABC):
         """The rows of a local file."""
         return (Row(fields, f"{file}, row {index}") for index, fields in enumerate(local_rows(file)))
 
-    def asked(self) -> Iterable[Item]:
-        """What is asked without a path."""
+    def evaluated(self) -> Iterable[Item]:
+        """The items that are evaluated without a path."""
         return self.made(self.online(self.hub.split))
 
     def observed(self) -> Iterable[Item]:
@@ -154,7 +154,7 @@ class Benchmark(ABC):
     @cached_property
     def _items(self) -> tuple[Item, ...]:
         if self.path is None:
-            return tuple(self.asked())
+            return tuple(self.evaluated())
         return self.made(row for file in self.files(self.path) for row in self.rows(file))
 
     @cached_property

@@ -132,7 +132,7 @@ def encode_gold(
     return prompt, continuation[: model.context - len(prompt)]
 
 
-def encode_said(model: Speaker, task: Task, item: Item, text: str, style: str | None = None) -> tuple[int, ...]:
+def encode_answer(model: Speaker, task: Task, item: Item, text: str, style: str | None = None) -> tuple[int, ...]:
     """The token ids of what was said behind an item's prompt, as it was said: nothing is put between the two.
 
     Where the text came from a model's own tokens, these are those tokens, unless the model spelt it otherwise than its

@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from synthetic import mathneuro, wanda_rows
 from lesion.edits.edit import Compose, ScaleParameters
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.files.checkpoint import apply_edits
+from lesion.edits.files.edit_file import EditFile
 from lesion.edits.selections.random_control import Random
 from lesion.edits.selections.topk import Magnitude
 from lesion.edits.weights import written
@@ -350,8 +352,8 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path):
 
 # -- crashes
 
-KILLED = """
-import os, signal, sys
+PROCESS = """
+import os, resource, signal, sys
 from lesion.edits.files.artefact import read_edit
 from lesion.edits.files.checkpoint import apply_edits
 
@@ -361,16 +363,54 @@ class Deadly:
     def answered(self, _):
         os.kill(os.getpid(), signal.SIGKILL)
 
-apply_edits(sys.argv[1], [read_edit(sys.argv[2])], sys.argv[3], watcher=Deadly())
+*measured, last = zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3])
+for source, edit, out in measured:
+    apply_edits(source, [read_edit(edit)], out)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, flush=True)
+source, edit, out = last
+apply_edits(source, [read_edit(edit)], out, watcher=Deadly())
 """
+
+
+@dataclass
+class Ended:
+    """A process that applied edits to a small model and to a large one, and was killed while it did so to a third."""
+
+    folder: Path
+    edit: EditFile
+    size: int
+    """Of the large model's weights, in bytes."""
+    done: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory) -> Ended:
+    folder = tmp_path_factory.mktemp("process")
+    config = hf.LlamaConfig(
+        vocab_size=64, hidden_size=512, intermediate_size=1024, num_hidden_layers=6, num_attention_heads=8
+    )
+    torch.manual_seed(0)
+    hf.LlamaForCausalLM(config).save_pretrained(folder / "large")
+    tokenizer().save_pretrained(folder / "large")
+    large = kept(folder, folder / "large", lambda m: ScaleParameters(Magnitude(0.05), 0.0), name="large.edit")
+    small = checkpoint(folder / "small")
+    little = kept(folder, small, lambda m: ScaleParameters(Magnitude(0.05), 0.0), name="little.edit")
+    source = checkpoint(folder / "base", shard="20KB")
+    edit = kept(folder, source, boost)
+    arguments = (small, little.path, folder / "a", folder / "large", large.path, folder / "b")
+    done = subprocess.run(
+        [sys.executable, "-c", PROCESS, *arguments, source, edit.path, folder / "out"],
+        capture_output=True, check=False, text=True,
+    )  # fmt: skip
+    return Ended(folder, edit, (folder / "large" / "model.safetensors").stat().st_size, done)
 
 
 class Heard:
     def __init__(self):
         self.notes, self.shards = [], 0
 
-    def begin(self, model, asked, stored, what="answers"):
-        self.asked = asked
+    def begin(self, model, total, stored, what="answers"):
+        self.total = total
 
     def answered(self, count):
         self.shards += count
@@ -380,25 +420,21 @@ class Heard:
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_nothing_is_left_that_loads_and_a_rerun_cleans_up(tmp_path):
-    source = checkpoint(tmp_path / "base", shard="20KB")
-    edit = kept(tmp_path, source, boost)
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, source, edit.path, tmp_path / "out"], capture_output=True, check=False
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert not (tmp_path / "out").exists()
-    (left,) = tmp_path.glob(".out.partial-*")
+def test_killed_in_the_middle_nothing_is_left_that_loads_and_a_rerun_cleans_up(ended):
+    folder, source, edit = ended.folder, ended.folder / "base", ended.edit
+    assert ended.done.returncode == -signal.SIGKILL, ended.done.stderr
+    assert not (folder / "out").exists()
+    (left,) = folder.glob(".out.partial-*")
     assert list(left.glob("*.safetensors"))
     with pytest.raises((OSError, ValueError)):
         hf.AutoModelForCausalLM.from_pretrained(left)
     heard = Heard()
-    apply_edits(source, [edit], tmp_path / "out", watcher=heard)
+    apply_edits(source, [edit], folder / "out", watcher=heard)
     assert not left.exists()
     assert len(heard.notes) == 1
     assert "stopped in the middle" in heard.notes[0]
-    assert heard.shards == heard.asked > 2
-    assert_bitwise(state(tmp_path / "out"), edited_in_memory(source, edit.edit))
+    assert heard.shards == heard.total > 2
+    assert_bitwise(state(folder / "out"), edited_in_memory(source, edit.edit))
 
 
 def test_what_a_living_run_writes_beside_is_left_alone(tmp_path):
@@ -414,30 +450,10 @@ def test_what_a_living_run_writes_beside_is_left_alone(tmp_path):
 
 
 @pytest.mark.slow
-def test_memory_is_needed_for_one_tensor_and_not_for_the_model(tmp_path):
-    config = hf.LlamaConfig(
-        vocab_size=64, hidden_size=512, intermediate_size=1024, num_hidden_layers=10, num_attention_heads=8
-    )
-    torch.manual_seed(0)
-    hf.LlamaForCausalLM(config).save_pretrained(tmp_path / "base")
-    tokenizer().save_pretrained(tmp_path / "base")
-    size = (tmp_path / "base" / "model.safetensors").stat().st_size
-    assert size > 100e6
-    edit = kept(tmp_path, tmp_path / "base", lambda m: ScaleParameters(Magnitude(0.05), 0.0))
-    small = checkpoint(tmp_path / "small")
-    little = kept(tmp_path, small, lambda m: ScaleParameters(Magnitude(0.05), 0.0), name="little.edit")
-    script = (
-        "import sys, resource\n"
-        "from lesion.edits.files.artefact import read_edit\n"
-        "from lesion.edits.files.checkpoint import apply_edits\n"
-        "for source, edit, out in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):\n"
-        "    apply_edits(source, [read_edit(edit)], out)\n"
-        "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)\n"
-    )
-    arguments = (small, little.path, tmp_path / "a", tmp_path / "base", edit.path, tmp_path / "b")
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, check=True, text=True)
-    before, after = map(int, done.stdout.split())
-    assert after - before < size / 2
+def test_memory_is_needed_for_one_tensor_and_not_for_the_model(ended):
+    assert ended.size > 60e6
+    before, after = map(int, ended.done.stdout.split())
+    assert after - before < ended.size / 2
 
 
 def test_the_card_says_what_was_done_and_keeps_the_base_models_own(tmp_path):

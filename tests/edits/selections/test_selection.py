@@ -144,7 +144,7 @@ def fleet(model, few: bool = False) -> tuple[list[Inputs], list[Selection]]:
     widths = {address: matrix.shape[1] for address, matrix in model.anatomy.scored.items()}
     data = [observed(seed, widths, few) for seed in range(3)]
     made: list[Selection] = []
-    for keep in (0.01, 0.1, 0.3):
+    for keep in (0.01, 0.3):
         made += [Wanda(data[0], keep), Wanda(data[0], keep, "row"), MathNeuro(data[0], tuple(data[1:]), keep)]
         made += [Magnitude(keep), Random(made[-2], 1), Random(made[-1], 2), Wanda(data[1], keep) | made[-1]]
     return data, made

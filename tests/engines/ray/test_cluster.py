@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from itertools import chain, repeat
 from types import SimpleNamespace
 
 import pytest
@@ -58,7 +59,7 @@ def opened(ray) -> Iterator[Opened]:
         yield made
 
 
-def questions(count: int = 12, limit: int = 12) -> list[Request]:
+def questions(count: int = 8, limit: int = 12) -> list[Request]:
     return [
         Request(f"{n} under {edit}", text, edit, Decoding(limit), ((7, 8), (9,)) if n % 4 == 3 else ())
         for n, text in enumerate(prompts(count, longest=40))
@@ -82,7 +83,9 @@ def assert_same(responses, expected) -> None:
 @needs_ray
 def test_two_workers_say_what_one_process_says_of_one_model_after_another(opened):
     requests = questions()
-    for family in ("llama", "gemma3", "llama"):
+    for number, family in enumerate(chain(("llama", "gemma3"), repeat("llama", 60))):
+        if number > 2 and all(worker.answers for worker in opened.cluster.workers):
+            break  # on a busy machine one of them starts late
         model = tiny.model(family)
         engine = opened(model, 8)
         assert_same(list(engine.answer(requests)), TransformersEngine(model, 8).answer(requests))
@@ -94,7 +97,7 @@ def test_two_workers_say_what_one_process_says_of_one_model_after_another(opened
 @needs_ray
 @linux
 def test_a_killed_worker_is_replaced_and_every_request_gets_one_response(opened):
-    model, requests = tiny.model("llama"), questions(40, 60)
+    model, requests = tiny.model("llama"), questions(24, 60)
     responses = opened(model, 8).answer(requests)
     answered = [next(responses) for _ in range(5)]
     killed = next(worker for worker in opened.cluster.workers if worker.units)

@@ -39,8 +39,8 @@ def questions(texts, edits=EDITS, limit: int = 10) -> list[Request]:
 
 def assert_greedy(model: Model, requests, found) -> None:
     for request in requests:
-        expected = greedy(model, request.prompt, request.edit, request.decoding.max_new_tokens)
-        assert found[request.key].token_ids == expected, request.key
+        said, limit = found[request.key].token_ids, request.decoding.max_new_tokens
+        assert said == greedy(model, request.prompt, request.edit, limit, guess=said), request.key
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
@@ -126,8 +126,11 @@ def test_sampling_draws_by_the_items_own_noise_whoever_shares_its_batch(batch_si
     ]
     found = ask(model, requests, batch_size)
     for request in requests:
-        how = drawn if request.decoding.temperature else lambda *a: greedy(*a[:3], a[3].max_new_tokens)
-        assert found[request.key].token_ids == how(model, request.prompt, request.edit, request.decoding)
+        said, how = found[request.key].token_ids, request.decoding
+        if how.temperature:
+            assert said == drawn(model, request.prompt, request.edit, how, guess=said)
+        else:
+            assert said == greedy(model, request.prompt, request.edit, how.max_new_tokens, guess=said)
     # An edit that changes nothing draws what the baseline draws.
     for item in range(2):
         for index in range(3):
@@ -157,11 +160,12 @@ def test_rounding_of_the_logits_changes_hardly_any_sampled_answer(top_p):
 
 def without_an_end(texts, model, edits=(BASELINE,), limit: int = 14):
     """Prompts, edits and their greedy answers, where the answer is characters up to the limit, one a token."""
-    for text in texts:
-        for edit in edits:
-            said = greedy(model, text, edit, limit)
-            if not set(model.tokenizer.all_special_ids) & set(said):
-                yield text, edit, said
+    requests = questions(texts, edits, limit)
+    guesses = ask(model, requests)
+    for request in requests:
+        said = greedy(model, request.prompt, request.edit, limit, guess=guesses[request.key].token_ids)
+        if not set(model.tokenizer.all_special_ids) & set(said):
+            yield request.prompt, request.edit, said
 
 
 def test_a_stop_string_ends_a_row_and_is_cut_off():

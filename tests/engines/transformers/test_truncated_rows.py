@@ -28,18 +28,6 @@ def edits_of(anatomy) -> list[Edit]:
     return [BASELINE, *single, Compose((first, last)), Compose((last, ScaleMlp(2, 0.5)))]
 
 
-def alone(model, prompt, edit, tokens=6):
-    """Token by token without a cache, the weights edited by numpy's decomposition."""
-    ids = list(prompt)
-    with applied(model, edit), torch.no_grad():
-        for _ in range(tokens):
-            logits = model.network(torch.tensor([ids]), use_cache=False).logits[0, -1]
-            ids.append(int(logits.argmax()))
-            if ids[-1] == model.tokenizer.eos_token_id:
-                break
-    return tuple(ids[len(prompt) :])
-
-
 @families
 def test_rows_that_truncate_say_token_for_token_what_the_edited_weights_say(family):
     model = tiny.model(family)
@@ -52,15 +40,16 @@ def test_rows_that_truncate_say_token_for_token_what_the_edited_weights_say(fami
     before = {name: value.clone() for name, value in model.network.state_dict().items()}
     said = {response.key: response.token_ids for response in TransformersEngine(model, 32).answer(requests)}
     for request in requests:
-        assert said[request.key] == alone(model, request.prompt, request.edit), str(request.edit)
+        answer = said[request.key]
+        assert answer == greedy(model, request.prompt, request.edit, 6, guess=answer), str(request.edit)
     assert all(torch.equal(value, before[name]) for name, value in model.network.state_dict().items())
 
 
 @families
 def test_choices_are_scored_under_truncations_as_with_edited_weights(family):
     model = tiny.model(family)
-    choices = ((4, 8), (9,), (12, 33, 7))
-    edits = edits_of(model.anatomy)
+    choices = ((4, 8), (12, 33, 7))
+    edits = edits_of(model.anatomy)[::2]  # of three for each matrix, one or two; in all each keep and side many times
     requests = [Request(str(index), PROMPTS[0], edit, choices=choices) for index, edit in enumerate(edits)]
     found = {response.key: response.answer.scores for response in TransformersEngine(model).answer(requests)}
     for request in requests:
@@ -150,7 +139,8 @@ def test_the_head_is_truncated_for_its_rows_alone_also_where_answers_begin_with_
     said = {response.key: response.token_ids for response in engine.answer(requests)}
     assert engine.work.drafted
     for request in requests:
-        assert said[request.key] == greedy(model, request.prompt, request.edit, 16), request.key
+        answer = said[request.key]
+        assert answer == greedy(model, request.prompt, request.edit, 16, guess=answer), request.key
 
 
 def test_a_head_that_is_not_given_the_rows_that_truncate_it_is_an_error():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import altair as alt
+import pandas as pd
 import pytest
 
 import lesion as python
 from commandline import lesion
 from lesion.core.lock import FolderLock
-from lesion.labs.memory import run, sizes, slopes
+from lesion.labs.memory import charts, run, sizes, slopes
+from lesion.labs.memory.api import MemoryResult
 from lesion.labs.memory.result import MemorySummary
-from lesion.labs.memory.run import recall_memory
 from lesion.outputs import own
 from lesion.report import drawing
 from memories import memory
@@ -24,12 +26,17 @@ def _small(monkeypatch):
     monkeypatch.setattr(slopes, "SEEDS", 3)
     monkeypatch.setattr(slopes, "BATCH", 400)
     monkeypatch.setattr(slopes, "RESAMPLES", 50)
-    # What the pictures show is specified in test_report.py.
+    # What the figures show is specified in test_report.py.
+    dot = alt.Chart(pd.DataFrame({"x": [0.0]})).mark_point().encode(x="x:Q")
+    for chart in ("spectrum_chart", "probability_chart", "truncation_chart", "ratio_chart", "signal_chart"):
+        monkeypatch.setattr(charts, chart, lambda *_: dot)
     monkeypatch.setattr(drawing, "svg", lambda specified: "<svg></svg>")
     monkeypatch.setattr(drawing, "png_file", lambda drawn: b"")
 
 
 OPTIONS = ("--classes", 4, "--width", 24, "--noise", 0.6, "--steps", 600)
+SHORT = (*OPTIONS, "--steps", 20)
+"""Where it does not matter what is learned."""
 
 
 def test_the_command_writes_a_summary_and_a_page_and_prints_where_the_noise_lies(tmp_path, capsys):
@@ -52,7 +59,7 @@ def test_the_command_writes_a_summary_and_a_page_and_prints_where_the_noise_lies
 def test_the_same_command_gives_the_same_numbers_and_another_seed_others(tmp_path, capsys):
     texts = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        lesion(capsys, "lab", "memory", *OPTIONS, "--codes", "gaussian", "--seed", seed, "--out", tmp_path / name)
+        lesion(capsys, "lab", "memory", *SHORT, "--codes", "gaussian", "--seed", seed, "--out", tmp_path / name)
         texts.append((tmp_path / name / "summary.json").read_text())
     assert texts[0] == texts[1] != texts[2]
 
@@ -77,7 +84,7 @@ def test_wrong_options_are_explained_before_anything_is_trained(wrong, explained
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
-    left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path / "file")
+    left = lesion(capsys, "lab", "memory", *SHORT, "--out", tmp_path / "file")
     assert left.code == 1
     assert "give another folder with --out" in left.complaint
 
@@ -94,7 +101,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path, capsys):
 )
 def test_a_folder_of_anything_else_is_refused_and_left_as_it_was(name, content, tmp_path, capsys):
     (tmp_path / name).write_text(content)
-    left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path)
+    left = lesion(capsys, "lab", "memory", *SHORT, "--out", tmp_path)
     assert left.code == 2
     assert f"{name} is there already" in left.complaint
     assert (tmp_path / name).read_text() == content
@@ -102,15 +109,15 @@ def test_a_folder_of_anything_else_is_refused_and_left_as_it_was(name, content, 
 
 
 def test_its_own_folder_is_only_read_again_and_another_recipe_refused(tmp_path, capsys, monkeypatch):
-    first = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path)
+    first = lesion(capsys, "lab", "memory", *SHORT, "--out", tmp_path)
     before = (tmp_path / "summary.json").read_bytes()
     page = (tmp_path / "report.html").read_bytes()
-    other = lesion(capsys, "lab", "memory", *OPTIONS, "--seed", 1, "--out", tmp_path)
+    other = lesion(capsys, "lab", "memory", *SHORT, "--seed", 1, "--out", tmp_path)
     assert other.code == 2
     assert "seed 0 instead of 1" in other.complaint
     monkeypatch.setattr(run, "measured", None)
     (tmp_path / "report.html").unlink()
-    again = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path)
+    again = lesion(capsys, "lab", "memory", *SHORT, "--out", tmp_path)
     assert (again.code, again.out) == (0, first.out)
     (tmp_path / "report.html").unlink()
     anew = lesion(capsys, "report", tmp_path)
@@ -121,7 +128,7 @@ def test_its_own_folder_is_only_read_again_and_another_recipe_refused(tmp_path, 
 
 def test_two_processes_do_not_write_one_memory(tmp_path, capsys):
     lock = FolderLock(tmp_path, "memory")
-    left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path)
+    left = lesion(capsys, "lab", "memory", *SHORT, "--out", tmp_path)
     lock.release()
     assert left.code == 1
     assert "already writing" in left.complaint
@@ -131,19 +138,19 @@ def test_two_processes_do_not_write_one_memory(tmp_path, capsys):
 def test_a_summary_that_is_not_whole_is_told(tmp_path, capsys):
     own(tmp_path, "memory")
     (tmp_path / "summary.json").write_text('{"lab": "memory", "noise": 0.5}')
-    for command in (("report", tmp_path), ("lab", "memory", *OPTIONS, "--out", tmp_path)):
+    for command in (("report", tmp_path), ("lab", "memory", *SHORT, "--out", tmp_path)):
         left = lesion(capsys, *command)
         assert left.code == 1
         assert "is damaged" in left.complaint
-        assert "delete it and run the same study again" in left.complaint
+        assert "delete it and run the same command again" in left.complaint
 
 
 def test_a_study_file_and_python_give_what_the_command_gives(tmp_path, capsys):
-    (tmp_path / "m.toml").write_text('kind = "memory"\nclasses = 4\nwidth = 24\nnoise = 0.6\nsteps = 600\n')
-    for command in (("run", tmp_path / "m.toml"), ("lab", "memory", *OPTIONS)):
+    (tmp_path / "m.toml").write_text('kind = "memory"\nclasses = 4\nwidth = 24\nnoise = 0.6\nsteps = 20\n')
+    for command in (("run", tmp_path / "m.toml"), ("lab", "memory", *SHORT)):
         left = lesion(capsys, *command, "--out", tmp_path / command[0])
         assert left.code == 0, left.err
-    by_file, by_command = (recall_memory(tmp_path / name) for name in ("run", "lab"))
+    by_file, by_command = (MemoryResult.recall(tmp_path / name).summary for name in ("run", "lab"))
     result = python.study(tmp_path / "m.toml", out=tmp_path / "python")
     assert isinstance(result, python.MemoryResult)
     unnamed = [summary.model_copy(update={"study": None}) for summary in (by_file, by_command, result.summary)]
@@ -159,11 +166,11 @@ def test_an_interrupted_memory_keeps_nothing_and_is_started_anew(tmp_path, capsy
 
     with monkeypatch.context() as patch:
         patch.setattr(sizes, "sweep", interrupted)
-        left = lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path)
+        left = lesion(capsys, "lab", "memory", *SHORT, "--out", tmp_path)
     assert left.code == 130
     assert "the same command starts it anew" in " ".join((left.out + left.err).split())
     assert "is not finished" in lesion(capsys, "report", tmp_path).complaint
-    assert lesion(capsys, "lab", "memory", *OPTIONS, "--out", tmp_path).code == 0
+    assert lesion(capsys, "lab", "memory", *SHORT, "--out", tmp_path).code == 0
 
 
 class Counting:
@@ -172,8 +179,8 @@ class Counting:
     def __init__(self):
         self.begun, self.done, self.notes = [], [], []
 
-    def begin(self, model, asked, stored, what="answers"):
-        self.begun.append(asked)
+    def begin(self, model, total, stored, what="answers"):
+        self.begun.append(total)
         self.done.append(0)
 
     def answered(self, count):

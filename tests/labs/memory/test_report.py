@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import io
 import re
+from html import unescape
 
 import chromium
 import numpy as np
@@ -17,6 +17,7 @@ from lesion.labs.memory import findings as prose
 from lesion.labs.memory.api import MemoryResult
 from lesion.labs.memory.result import MemorySummary
 from lesion.report import drawing, plots
+from lesion.report.publishing import html
 from memories import memory
 
 
@@ -35,6 +36,12 @@ def measured(**options):
 @pytest.fixture(scope="module")
 def summary():
     return measured()
+
+
+@pytest.fixture(scope="module")
+def written(summary, tmp_path_factory):
+    """The report of the summary, written into a folder once."""
+    return MemoryResult(tmp_path_factory.mktemp("memory"), summary).report()
 
 
 def changed(value, /, **changes):
@@ -66,7 +73,7 @@ def sentences(summary):
 
 
 def words(page):
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
 def terminal(summary):
@@ -75,8 +82,8 @@ def terminal(summary):
     return console.file.getvalue()
 
 
-def test_the_findings_stand_in_the_page_with_the_numbers_of_the_summary(summary):
-    page = words(report.page(summary))
+def test_the_findings_stand_in_the_page_with_the_numbers_of_the_summary(summary, written):
+    page = words(written.read_text("utf-8"))
     for sentence in sentences(summary).split("\n"):
         assert " ".join(sentence.split()) in page
     full = summary.full
@@ -94,11 +101,10 @@ def test_a_summary_read_back_from_its_file_is_the_same(tmp_path, summary):
         assert read_summary(MemorySummary, tmp_path / name, "") == value
 
 
-def test_the_report_has_the_page_and_its_figures(tmp_path, summary):
-    path = MemoryResult(tmp_path, summary).report()
-    assert path.read_text("utf-8") == report.page(summary)
+def test_the_report_has_the_page_and_its_figures(summary, written):
+    assert written.read_text("utf-8") == html(report.report(summary))
     names = {"training", "truncation", "sizes-orthonormal", "sizes-gaussian", "first-step"}
-    assert {file.name for file in (tmp_path / "figures").iterdir()} == {
+    assert {file.name for file in (written.parent / "figures").iterdir()} == {
         f"{name}.{kind}" for name in names for kind in ("png", "svg")
     }
 
@@ -147,18 +153,18 @@ def test_signals_on_batches_are_reported_beside_what_spreads_around_them(summary
 
 def test_draws_that_disagree_are_named(summary):
     mixed = with_last_places(summary, lambda size: None if (size.codes, size.classes) == ("gaussian", 3) else "top")
-    assert "in 3 the draws disagree" in sentences(mixed)
+    assert "in 3 draws disagree" in sentences(mixed)
     assert "Draws disagree: m = 3 with α = 0.3, m = 3 with α = 0.5, m = 3 with α = 0.6." in sentences(mixed)
 
 
 def test_without_noise_nothing_is_said_of_a_noise_that_is_not_there():
     quiet = measured(noise=0.0, steps=50)
-    text = words(report.page(quiet))
+    text = words(html(report.report(quiet)))
     assert not re.search(r"\bnan\b", sentences(quiet).lower())
     assert "Without noise nothing has to be forgotten" in text
     assert "There was no noise to learn" in text
     finding = prose.findings(quiet)[-1]
-    assert finding.headline[0].startswith("Without noise nothing pushes from q or from any token to τ")
+    assert finding.headline[0].startswith("Without noise the feed-forward has no signal from q or any other token to τ")
     assert not any("learns the noise" in sentence or "feed-forward" in sentence for sentence in finding.sentences)
 
 
@@ -207,7 +213,7 @@ def test_the_terminals_names_of_codes_are_whole_with_many_noises():
 
 def test_a_width_with_no_room_for_any_size_has_a_page_without_sizes():
     narrow = measured(classes=3, width=1, codes="gaussian", steps=50)
-    text = report.page(narrow)
+    text = html(report.report(narrow))
     assert narrow.sizes == ()
     assert 'id="sizes"' not in text
     assert "<b>Figure 3.</b>" in text
@@ -215,11 +221,10 @@ def test_a_width_with_no_room_for_any_size_has_a_page_without_sizes():
     assert "No size of the sweep fits into this width." in terminal(narrow)
 
 
-@pytest.mark.parametrize("inputs", [4, 7])
-@pytest.mark.parametrize("noise", [0.2, 0.5])
+@pytest.mark.parametrize(("inputs", "noise"), [(4, 0.5), (7, 0.2)])
 def test_every_study_makes_a_page_and_a_table(inputs, noise):
     summary = measured(inputs=inputs, noise=noise, codes="gaussian", steps=30)
-    assert "An associative memory of 4 classes" in report.page(summary)
+    assert "An associative memory of 4 classes" in html(report.report(summary))
     assert "Truncations of W" in terminal(summary)
 
 
@@ -375,10 +380,9 @@ def test_the_tables_of_the_first_step_have_every_power_and_level(summary):
 
 @pytest.mark.skipif(chromium.found() is None, reason="no Chromium on this machine")
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
-def test_in_a_browser_the_page_makes_no_request_no_complaint_and_never_scrolls_sideways(tmp_path, summary, width, dark):
-    path = MemoryResult(tmp_path, summary).report()
+def test_in_a_browser_the_page_makes_no_request_no_complaint_and_never_scrolls_sideways(written, width, dark):
     with chromium.Chromium(width=width, height=800, dark=dark) as tab:
-        tab.open(path.as_uri())
+        tab.open(written.as_uri())
         assert [request for request in tab.requests if not request.startswith(("file:", "data:"))] == []
         assert tab.complaints == []
         assert tab.ask("document.documentElement.scrollWidth") == width

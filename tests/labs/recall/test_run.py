@@ -48,7 +48,7 @@ def test_an_interrupted_truncation_sweep_goes_on_with_the_matrix_it_was_at(tmp_p
         def __init__(self, cuts):
             self.left, self.what, self.stored = cuts, "", None
 
-        def begin(self, model, asked, stored, what="answers"):
+        def begin(self, model, total, stored, what="answers"):
             self.what, self.stored = what, stored
 
         def answered(self, count):

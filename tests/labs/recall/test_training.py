@@ -31,8 +31,8 @@ class Impatient(Silent):
     def __init__(self, steps: int) -> None:
         self.left, self.began = steps, []
 
-    def begin(self, model, asked, stored, what="answers"):
-        self.began.append((asked, stored, what))
+    def begin(self, model, total, stored, what="answers"):
+        self.began.append((total, stored, what))
 
     def answered(self, count):
         self.left -= count

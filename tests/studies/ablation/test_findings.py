@@ -53,7 +53,7 @@ def test_models_that_share_nothing_are_said_to_share_nothing():
 def test_a_model_that_knew_nothing_can_lose_nothing():
     summary = form(models=("base",), tasks=("sums",))
     summary["models"][0]["tasks"][0]["baseline"]["accuracy"]["value"] = 0.0
-    assert "sums was never answered rightly (10 items), so no cut can show a loss." in told(valid(summary))
+    assert "sums has no right answer (10 items), so no cut can show a loss." in told(valid(summary))
 
 
 def test_a_layer_measured_on_one_task_only_is_not_called_selective():

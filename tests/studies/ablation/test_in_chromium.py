@@ -132,16 +132,15 @@ def test_hostile_texts_stay_texts(tab, tmp_path):
     assert tab.complaints == []
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone_the_page_itself_never_scrolls_sideways(address, dark):
-    with chromium.Chromium(width=390, height=800, dark=dark) as tab:
+def test_on_a_phone_the_page_itself_never_scrolls_sideways(tab, address):
+    with tab.shown(width=390, height=800):
         tab.open(address)
         assert tab.ask("document.documentElement.scrollWidth") == 390
 
 
-def test_dark_and_light_follow_the_reader():
+def test_dark_and_light_follow_the_reader(tab):
     def ground(dark):
-        with chromium.Chromium(dark=dark) as tab:
+        with tab.shown(dark=dark):
             tab.open(f"data:text/html,<style>{theme.STYLE_SHEET.read_text('utf-8').replace('#', '%23')}</style>")
             colour = tab.ask("getComputedStyle(document.body).backgroundColor")
         return sum(int(n) for n in colour[4:-1].split(","))

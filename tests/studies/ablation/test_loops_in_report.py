@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import html
 import io
 import re
 from collections.abc import Callable, Mapping
+from html import unescape
 from typing import Any
 
 import made
@@ -18,7 +18,8 @@ from made_stopped import stopped_form
 from rich.console import Console
 
 from lesion.core.rates import loops
-from lesion.report import browser, publishing
+from lesion.report import browser
+from lesion.report.publishing import html
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
@@ -34,7 +35,7 @@ LOOPED = 0.375
 
 
 def words(text: str) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).replace("\xa0", " ").split())
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).replace("\xa0", " ").split())
 
 
 def printed(table: object) -> str:
@@ -44,7 +45,7 @@ def printed(table: object) -> str:
 
 
 def ablated(summary: Mapping[str, Any]) -> str:
-    return page.page(made.valid(dict(summary)), *made.records())
+    return html(page.report(made.valid(dict(summary)), *made.records()))
 
 
 def ablated_text(summary: Mapping[str, Any]) -> object:
@@ -59,16 +60,16 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], str], Callable[[Any], 
     "ablation": (made.form, ablated, ablated_text),
     "stopped ablation": (stopped_form, ablated, ablated_text),
     "evaluation": (
-        made_isolation.study,
-        lambda values: publishing.html(isolation.report(made_isolation.summary(values))),
+        lambda: {name: part for name, part in made_isolation.study().items() if name != "isolation"},
+        lambda values: html(isolation.report(made_isolation.summary(values))),
         lambda values: terminal.text_tables(made_isolation.summary(values)),
     ),
     "truncation": (
-        made_truncation.study,
-        lambda values: truncation.page(made_truncation.summary(values)),
+        made_truncation.few,
+        lambda values: html(truncation.report(made_truncation.summary(values))),
         lambda values: truncation_terminal.text_tables(made_truncation.summary(values)),
     ),
-    "drift": (drifted, drift.page, drift_tables.text_tables),
+    "drift": (drifted, lambda summary: html(drift.report(summary)), drift_tables.text_tables),
 }
 
 
@@ -99,8 +100,9 @@ def with_loops(summary: Any) -> Any:
 def test_page_and_terminal_say_so_and_only_then(kind):
     make, of_page, of_terminal = KINDS[kind]
     label = loops(4)["approximate"]
-    assert label in words(of_page(with_loops(make())))
-    assert "Approximate: loops were stopped." in words(of_page(with_loops(make())))
+    page = words(of_page(with_loops(make())))
+    assert label in page
+    assert "Approximate: loops were stopped." in page
     assert f"Approximate: {label}" in printed(of_terminal(with_loops(make())))
     for told in (words(of_page(make())), printed(of_terminal(make()))):
         assert "pproximate" not in told.replace("approximately", "")
@@ -130,7 +132,7 @@ def test_a_loss_of_stopping_is_told_as_one_of_loops_where_they_were_stopped():
     def sentences(summary) -> list[str]:
         return [" ".join(finding.headline + finding.sentences) for finding in prose.by_model(summary.views)]
 
-    assert any("hit the token limit: part of the loss may be one of stopping" in s for s in sentences(made.study()[0]))
+    assert any("hit the token limit: part of the loss may be due to stopping" in s for s in sentences(made.study()[0]))
     looping = sentences(made.valid(with_loops(made.form())))
     assert any("hit the token limit or fell into a loop: part of the loss" in sentence for sentence in looping)
 

@@ -21,6 +21,16 @@ ROW = Row(
 )  # fmt: skip
 
 
+def write(store: Store, reach: Reach, batch: list[Row]) -> None:
+    """Store rows as a run does: `reach` sees them once they are stored."""
+
+    def stored():
+        store.write(batch)
+        yield batch
+
+    assert list(reach.watch(stored())) == [batch]
+
+
 def rows(right: int, edit: str = "baseline") -> list[Row]:
     return [replace(ROW, item=item, edit=edit, correct=number < right) for number, item in enumerate(ITEMS)]
 
@@ -35,30 +45,29 @@ def store(tmp_path):
 
 def test_a_baseline_with_too_few_right_answers_is_told_once_it_is_complete_and_before_the_rest(store):
     warnings: list[str] = []
-    keeper = Reach(store, "m", {"t": ITEMS}, EDITS, warnings.append)
-    assert keeper.write(rows(12)[:19]) == 19
-    assert keeper.write(rows(0, edit=str(EDITS[0]))) == 20
+    reach = Reach(store, "m", {"t": ITEMS}, EDITS, warnings.append)
+    write(store, reach, rows(12)[:19])
+    write(store, reach, rows(0, edit=str(EDITS[0])))
     assert warnings == []
-    keeper.write(rows(12)[19:])
+    write(store, reach, rows(12)[19:])
     assert len(warnings) == 1
     assert "12 of 20" in warnings[0]
-    keeper.write(rows(12, edit=str(EDITS[1])))
+    write(store, reach, rows(12, edit=str(EDITS[1])))
     assert len(warnings) == 1
-    assert len(keeper.keys()) == 60
 
 
 def test_thirteen_of_twenty_are_enough_for_eight_blocks(store):
     warnings: list[str] = []
-    Reach(store, "m", {"t": ITEMS}, EDITS, warnings.append).write(rows(13))
+    write(store, Reach(store, "m", {"t": ITEMS}, EDITS, warnings.append), rows(13))
     assert warnings == []
 
 
 def test_too_few_items_for_any_accuracy_are_told_before_anything_is_asked(store):
     warnings: list[str] = []
-    keeper = Reach(store, "m", {"t": ITEMS[:12]}, EDITS, warnings.append)
+    reach = Reach(store, "m", {"t": ITEMS[:12]}, EDITS, warnings.append)
     assert len(warnings) == 1
     assert "There are 12 items, and 13 right answers are needed" in warnings[0]
-    keeper.write(rows(12)[:12])
+    write(store, reach, rows(12)[:12])
     assert len(warnings) == 1
 
 
@@ -75,9 +84,9 @@ def test_a_baseline_that_is_nearly_never_right_is_told_long_before_it_is_complet
         store.add_model("fingerprint", "m")
         store.add_items("t", [Item(id=item, question="", gold="") for item in items])
         warnings: list[str] = []
-        keeper = Reach(store, "m", {"t": items}, EDITS, warnings.append)
+        reach = Reach(store, "m", {"t": items}, EDITS, warnings.append)
         for item in items:
-            keeper.write([replace(ROW, item=item)])
+            write(store, reach, [replace(ROW, item=item)])
         # By Wilson's formula with z² = 3.84: after k wrong answers the upper limit is z² / (k + z²), below 13 of 200.
         assert "0 of 56 items right so far" in warnings[0]
         assert len(warnings) == 1

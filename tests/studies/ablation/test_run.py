@@ -60,7 +60,7 @@ def test_every_item_is_asked_once_without_an_edit_and_once_under_each(sums, tini
     assert len(asked) == ITEMS
     assert asked <= spelt
     assert len({request.key for request in oracle.asked}) == CELLS
-    assert (outcome.asked, outcome.planned, listener.count) == (CELLS, CELLS, CELLS)
+    assert (outcome.evaluated, outcome.planned, listener.count) == (CELLS, CELLS, CELLS)
     assert listener.begun == [("tiny:llama", CELLS, 0)]
 
 
@@ -81,7 +81,7 @@ def test_a_second_run_asks_nothing_and_ends_with_the_same_summary(sums, tinies, 
     oracle, listener = Oracle(), Listener()
     second = run(study(sums), tmp_path / "out", watcher=listener, models=tinies, make_engine=oracle)
     assert oracle.asked == []
-    assert (second.asked, second.planned) == (0, CELLS)
+    assert (second.evaluated, second.planned) == (0, CELLS)
     assert second.summary == first.summary
     assert listener.begun == [("tiny:llama", CELLS, CELLS)]
 
@@ -111,7 +111,7 @@ def test_when_the_engine_dies_no_answer_is_lost_and_the_next_run_completes_the_s
     assert len(rows(tmp_path / "out")) == lives
     oracle = Oracle()
     rest = run(study(sums), tmp_path / "out", models=tinies, make_engine=oracle)
-    assert (rest.asked, len(oracle.asked)) == (CELLS - lives, CELLS - lives)
+    assert (rest.evaluated, len(oracle.asked)) == (CELLS - lives, CELLS - lives)
     assert rest.summary.text() == whole.summary.text()
     assert rows(tmp_path / "out") == rows(tmp_path / "whole")
 
@@ -171,7 +171,7 @@ def test_a_layer_outside_the_model_costs_nothing_the_corrected_study_may_use_the
         run(study(sums, edits={"layers": "1-3"}), tmp_path / "out", models=tinies, make_engine=oracle)
     assert oracle.asked == []
     outcome = run(study(sums, edits={"layers": "1-2"}), tmp_path / "out", models=tinies, make_engine=oracle)
-    assert outcome.asked == 3 * ITEMS
+    assert outcome.evaluated == 3 * ITEMS
     assert len(recall(tmp_path / "out")[3]) == ITEMS
 
 
@@ -241,7 +241,7 @@ def test_choices_are_scored_and_the_likeliest_is_the_answer(tinies, tmp_path):
 def test_logits_that_are_not_finite_are_noted_per_edit_and_the_study_goes_on(sums, tinies, tmp_path):
     edits = {"layers": [0, 2], "factor": 3e38}
     outcome = run(study(sums, edits=edits), tmp_path / "out", models=tinies)
-    assert outcome.asked == 3 * ITEMS
+    assert outcome.evaluated == 3 * ITEMS
     task = outcome.summary.models[0].tasks[0]
     assert task.baseline.nonfinite == 0
     assert [entry.nonfinite for entry in task.cells] == [1, 1]
@@ -305,7 +305,7 @@ def test_a_model_that_cannot_be_loaded_keeps_the_answers_of_those_before_it(sums
     oracle = Oracle()
     known = {**tinies, str(tmp_path / "absent"): wrap(tiny("gpt2"), tokenizer(), "absent")}
     outcome = run(both, tmp_path / "out", models=known, make_engine=oracle)
-    assert (outcome.asked, outcome.planned) == (CELLS, 2 * CELLS)
+    assert (outcome.evaluated, outcome.planned) == (CELLS, 2 * CELLS)
 
 
 def test_weights_or_items_that_changed_between_two_runs_are_never_mixed(sums, tinies, tmp_path):

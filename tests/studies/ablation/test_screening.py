@@ -55,7 +55,7 @@ def test_solutions_are_scored_as_a_plain_forward_pass_scores_them_and_the_loss_i
     _, _, answers, _ = recall(tmp_path / "out")
     golds = answers[answers["task"] == f"gold:{sums}"]
     assert len(golds) == 4 * ITEMS
-    assert outcome.asked == outcome.planned == 2 * 4 * ITEMS
+    assert outcome.evaluated == outcome.planned == 2 * 4 * ITEMS
     llama, spell = tinies["tiny:llama"], tokenizer()
     naive: dict[str, dict[str, float]] = {edit: {} for edit in EDITS}
     tokens = 0
@@ -98,13 +98,13 @@ def test_a_screen_is_asked_before_anything_is_generated_and_only_once(sums, tini
     assert listener.count == 8 * ITEMS
     again = Oracle()
     second = run(study(sums), tmp_path / "out", models=tinies, make_engine=again)
-    assert (again.asked, second.asked, second.planned) == ([], 0, 8 * ITEMS)
+    assert (again.asked, second.evaluated, second.planned) == ([], 0, 8 * ITEMS)
 
 
 def test_a_study_run_without_a_screen_may_have_one_later_and_is_the_same_study(sums, tinies, tmp_path):
     plain = run(study(sums, screen=None), tmp_path / "out", models=tinies, make_engine=Oracle())
     later = run(study(sums), tmp_path / "out", models=tinies, make_engine=Oracle())
-    assert later.asked == 4 * ITEMS
+    assert later.evaluated == 4 * ITEMS
     first = run(study(sums), tmp_path / "first", models=tinies, make_engine=Oracle())
     assert later.summary == first.summary
     # And one that was screened is told without it as if it never had been.

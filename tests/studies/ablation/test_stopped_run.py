@@ -97,7 +97,7 @@ def test_cells_are_asked_until_they_are_decided_and_the_sure_ones_least(sums, ti
     assert decisions[0][1] < decisions[1][1] < ITEMS
     (task,) = outcome.summary.models[0].tasks
     asked = task.items + sum(cell.items for cell in task.cells)
-    assert outcome.asked == outcome.planned == len(world.asked) == listener.count == asked < 4 * ITEMS
+    assert outcome.evaluated == outcome.planned == len(world.asked) == listener.count == asked < 4 * ITEMS
     assert task.items == task.baseline.items == max(cell.items for cell in task.cells)
     assert listener.begun == [("tiny:llama", 4 * ITEMS, 0)]
     assert listener.notes[-1] == outcome.summary.notes[0]
@@ -155,13 +155,13 @@ def test_all_tasks_and_open_cells_of_a_round_are_asked_in_one_call(sums, more, t
 )
 def test_when_the_engine_dies_the_next_run_ends_with_the_same_table(lives, death, sums, more, tinies, tmp_path):
     whole = run(study(sums, more, stop=STOP), tmp_path / "whole", models=tinies, make_engine=World())
-    lives, out = lives % whole.asked, tmp_path / "out"
+    lives, out = lives % whole.evaluated, tmp_path / "out"
     with pytest.raises(type(death)):
         run(study(sums, more, stop=STOP), out, models=tinies, make_engine=World(lives, death))
     half = recall(out)[1]
     assert all(cell in ("open", told(whole.summary)[key][0]) for key, (cell, _) in told(half).items())
     rest = run(study(sums, more, stop=STOP), out, models=tinies, make_engine=World())
-    assert rest.asked == whole.asked - lives
+    assert rest.evaluated == whole.evaluated - lives
     assert rest.summary == whole.summary == recall(out)[1]
     assert rows(out) == rows(tmp_path / "whole")
 
@@ -183,7 +183,7 @@ def test_run_again_without_stopping_the_rest_is_asked_and_the_table_is_the_full_
     fresh = run(study(sums, more), tmp_path / "fresh", models=tinies, make_engine=World())
     stopped = run(study(sums, more, stop=STOP), tmp_path / "out", models=tinies, make_engine=World())
     full = run(study(sums, more), tmp_path / "out", models=tinies, make_engine=World())
-    assert full.asked == fresh.asked - stopped.asked > 0
+    assert full.evaluated == fresh.evaluated - stopped.evaluated > 0
     assert full.summary == fresh.summary == recall(tmp_path / "out")[1]
     assert rows(tmp_path / "out") == rows(tmp_path / "fresh")
     assert {cell for cell, _ in told(full.summary).values()} == {None}
@@ -206,7 +206,7 @@ def test_another_effect_is_decided_anew_on_what_is_there(sums, tinies, tmp_path)
     fresh = run(study(sums, stop=other), tmp_path / "fresh", models=tinies, make_engine=World())
     again = run(study(sums, stop=other), tmp_path / "out", models=tinies, make_engine=World())
     assert again.summary == fresh.summary != first.summary
-    assert again.asked < fresh.asked
+    assert again.evaluated < fresh.evaluated
     assert {layer: cell for (_, layer), (cell, _) in told(again.summary).items()} == {0: "exceeds", 1: "not", 2: "not"}
 
 

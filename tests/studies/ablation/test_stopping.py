@@ -144,7 +144,7 @@ def test_a_round_with_one_answer_missing_is_not_looked_at_and_counts_once_it_is_
     lost = asked_in(before)[-1]
     state = fresh().replay(verdicts({key: right for key, right in answers.items() if key != lost}))
     assert (state.decided, state.reached) == (before.decided, before.reached)
-    assert "not decided yet after" in state.told()
+    assert "not decided yet after" in state.progress()
     state.replay(verdicts(answers))
     assert (state.decided, state.reached) == (whole.decided, whole.reached)
 
@@ -196,7 +196,7 @@ def test_a_cell_that_cannot_be_told_from_the_effect_is_asked_everything_and_left
         assert state.reached[task, edit] == len(ITEMS[task])
         lost = sum(answers[task, "baseline", item] - answers[task, edit, item] for item in ITEMS[task])
         assert lost > 0.1 * len(ITEMS[task]), "what does not exceed the effect on all items is not called so"
-    assert f"{len(undecided)} of 16 cells left open with all items asked" in state.told()
+    assert f"{len(undecided)} of 16 cells left open with all items asked" in state.progress()
 
 
 @pytest.mark.parametrize("effect", [0.05, 0.3])
@@ -204,7 +204,7 @@ def test_the_sentence_counts_in_evaluations_of_the_base_model(effect):
     state = fresh(StopPlan(effect=effect)).replay(verdicts(world(7, {0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0})))
     assert set(state.decided.values()) == {"exceeds"}
     assert state.full == 190 * 9
-    assert state.told() == (
+    assert state.progress() == (
         f"decided after {state.answers:,} of 1,710 answers: {state.answers / 190:.1f} evaluations of the unedited model"
         " instead of 9.0."
     )

@@ -12,9 +12,9 @@ from oracle import Listener
 
 import lesion
 from commandline import questions
-from lesion.activations.hidden_states import HiddenStates
 from lesion.studies.drift import cells
 from lesion.studies.drift.clustering import Measured, Settings, drift
+from spooling import spooled
 from tiny import model
 
 KEY = "0" * 32
@@ -23,7 +23,7 @@ KEY = "0" * 32
 @pytest.fixture(scope="module")
 def measured() -> Measured:
     vectors = np.random.default_rng(0).normal(size=(3, 40, 5))
-    with HiddenStates.of(vectors, [[1] * 40]) as states:
+    with spooled(vectors, [[1] * 40]) as states:
         return drift(states, Settings(clusters=4, starts=1), labels={"token": np.arange(40) % 7})
 
 

@@ -8,12 +8,13 @@ import torch
 from pydantic import ValidationError
 from sklearn.metrics import normalized_mutual_info_score
 
-from lesion.activations.hidden_states import HiddenStates, hidden_states
+from lesion.activations.hidden_states import hidden_states
 from lesion.errors import LesionError, UsageError
-from lesion.statistics.information import linear_cka
+from lesion.statistics.information import Alignment
 from lesion.statistics.kmeans import kmeans
 from lesion.studies.drift import clustering as module
 from lesion.studies.drift.clustering import Settings, drift
+from spooling import spooled
 from tiny import model
 
 TOKENS, WIDTH, KINDS = 300, 12, 6
@@ -32,13 +33,13 @@ def planted(keeps, seed=0, spread=0.05):
     return layers, kinds
 
 
-def spooled(layers, **settings):
-    return HiddenStates.of(layers, [[1] * 200, [2] * 100], **settings)
+def planted_states(layers, **settings):
+    return spooled(layers, [[1] * 200, [2] * 100], **settings)
 
 
 def test_the_curve_is_that_of_the_kinds_that_were_planted():
     layers, kinds = planted([1, 0.9, 0.5, 0])
-    with spooled(layers) as states:
+    with planted_states(layers) as states:
         measured = drift(states, Settings(clusters=KINDS, null=5), labels={"kind": kinds[0], "same": np.zeros(TOKENS)})
     expected = [normalized_mutual_info_score(kinds[0], now) for now in kinds]
     np.testing.assert_allclose(measured.along("nmi"), expected, atol=1e-9)
@@ -56,7 +57,7 @@ def test_the_curve_is_that_of_the_kinds_that_were_planted():
 
 def test_the_null_is_the_mean_of_a_hundred_shuffles_and_its_height_their_quantile():
     layers, _ = planted([1, 0.5])
-    with spooled(layers) as states:
+    with planted_states(layers) as states:
         measured = drift(states, Settings(clusters=KINDS, starts=1))
     first, last = measured.assignments
     rng = np.random.default_rng(11)
@@ -68,21 +69,21 @@ def test_the_null_is_the_mean_of_a_hundred_shuffles_and_its_height_their_quantil
 
 def test_cosine_cka_and_inertia_are_those_of_the_vectors():
     layers, _ = planted([1, 0.5, 0])
-    with spooled(layers) as states:
+    with planted_states(layers) as states:
         measured = drift(states, Settings(clusters=KINDS))
         vectors = [states.layer(index).astype(np.float64) for index in range(3)]
     for layer, labels in zip(measured.layers, np.array(measured.assignments), strict=True):
         x, y = vectors[0], vectors[layer.layer]
         cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(x, y, strict=True)]
         assert layer.cosine == pytest.approx(np.mean(cosines), abs=1e-9)
-        assert layer.cka == pytest.approx(linear_cka(x, y), rel=1e-9)
+        assert layer.cka == pytest.approx(Alignment(x).cka(y), rel=1e-9)
         inertia = sum(((y[labels == k] - y[labels == k].mean(axis=0)) ** 2).sum() for k in range(KINDS))
         assert layer.inertia == pytest.approx(inertia, rel=1e-5)
 
 
 def test_noise_stays_on_the_floor_and_its_ceiling_is_low():
     rng = np.random.default_rng(0)
-    with spooled(rng.normal(size=(3, TOKENS, WIDTH))) as states:
+    with planted_states(rng.normal(size=(3, TOKENS, WIDTH))) as states:
         measured = drift(states, Settings(clusters=10, null=20))
     for layer in measured.layers[1:]:
         assert abs(layer.nmi - layer.null) < 0.05
@@ -91,7 +92,7 @@ def test_noise_stays_on_the_floor_and_its_ceiling_is_low():
 
 def test_the_output_of_block_0_may_be_layer_zero():
     layers, kinds = planted([1, 0.7, 0.7])
-    with spooled(layers) as states:
+    with planted_states(layers) as states:
         measured = drift(states, Settings(clusters=KINDS, layer_zero="block"))
     assert [layer.layer for layer in measured.layers] == [1, 2]
     expected = [normalized_mutual_info_score(kinds[1], now) for now in kinds[1:]]
@@ -102,7 +103,7 @@ def test_the_output_of_block_0_may_be_layer_zero():
 
 def test_only_the_tokens_of_the_part_asked_for_count():
     layers, kinds = planted([1, 0.5])
-    with spooled(layers, prompt_tokens=[150, 20]) as states:
+    with planted_states(layers, prompt_tokens=[150, 20]) as states:
         where = states.prompt
         for part, chosen in (("prompt", where), ("solution", ~where), ("both", where | True)):
             measured = drift(states, Settings(clusters=KINDS, part=part), labels={"kind": kinds[1]})
@@ -110,8 +111,8 @@ def test_only_the_tokens_of_the_part_asked_for_count():
             expected = normalized_mutual_info_score(kinds[0][chosen], kinds[1][chosen])
             assert measured.layers[1].nmi == pytest.approx(expected, abs=1e-9)
             assert measured.layers[1].labels["kind"] == pytest.approx(1.0)
-            vectors = [states.layer(index)[chosen] for index in range(2)]
-            assert measured.layers[1].cka == pytest.approx(linear_cka(*vectors), rel=1e-9)
+            x, y = (states.layer(index)[chosen] for index in range(2))
+            assert measured.layers[1].cka == pytest.approx(Alignment(x).cka(y), rel=1e-9)
 
 
 def test_vectors_are_normalised_before_clustering_only_where_asked():
@@ -120,13 +121,13 @@ def test_vectors_are_normalised_before_clustering_only_where_asked():
     points = (np.eye(4)[kind] + 0.01 * rng.normal(size=(TOKENS, 4))) * rng.uniform(1, 50, size=(TOKENS, 1))
     points = np.concatenate([points, np.full((TOKENS, 1), 0.3)], axis=1)  # and a dimension that never varies
     raw = np.concatenate([points[:, :4], 0 * points[:, 4:]], axis=1)
-    with spooled([raw, raw]) as states:
+    with planted_states([raw, raw]) as states:
         unit = drift(states, Settings(clusters=4, normalise="unit"), labels={"kind": kind})
         none = drift(states, Settings(clusters=4), labels={"kind": kind})
     assert unit.layers[1].labels["kind"] == pytest.approx(1.0)
     assert none.layers[1].labels["kind"] < 0.9  # lengths are what it clusters
     assert unit.layers[1].cosine == pytest.approx(none.layers[1].cosine)
-    with spooled([points, points]) as states:
+    with planted_states([points, points]) as states:
         vectors = module._prepared(states.layer(0), "standardise")
     np.testing.assert_allclose(vectors.mean(axis=0), 0, atol=1e-5)
     np.testing.assert_allclose(vectors.std(axis=0), [1, 1, 1, 1, 0], atol=1e-4)
@@ -141,7 +142,7 @@ def test_a_seed_gives_the_same_drift_again_and_no_layer_has_the_draws_of_another
         return kmeans(points, clusters, **settings)
 
     monkeypatch.setattr(module, "kmeans", watched)
-    with spooled(rng.normal(size=(3, TOKENS, WIDTH))) as states:
+    with planted_states(rng.normal(size=(3, TOKENS, WIDTH))) as states:
         first, again, other = (drift(states, Settings(clusters=8, seed=seed)) for seed in (1, 1, -1))
     assert first.layers == again.layers
     assert first.assignments == again.assignments
@@ -168,21 +169,24 @@ def test_a_model_with_rotary_positions_has_one_point_a_token_id_at_layer_zero():
 
 def test_what_cannot_be_clustered_is_an_error_that_says_what_to_do():
     layers, _ = planted([1, 0.5])
-    with spooled(layers) as states:
+    with planted_states(layers) as states:
         with pytest.raises(UsageError, match=r"301 clusters .* 300 tokens.*--clusters"):
             drift(states, Settings(clusters=301))
         with pytest.raises(UsageError, match="do not know where prompts end"):
             drift(states, Settings(clusters=5, part="solution"))
         with pytest.raises(UsageError, match="'kind' are 4"):
             drift(states, Settings(clusters=5), labels={"kind": np.arange(4)})
-    with spooled(layers, prompt_tokens=[0, 3]) as states, pytest.raises(UsageError, match="3 tokens in the prompts"):
+    with (
+        planted_states(layers, prompt_tokens=[0, 3]) as states,
+        pytest.raises(UsageError, match="3 tokens in the prompts"),
+    ):
         drift(states, Settings(clusters=5, part="prompt"))
-    with spooled([layers[0], np.ones((TOKENS, WIDTH))]) as states:
+    with planted_states([layers[0], np.ones((TOKENS, WIDTH))]) as states:
         with pytest.raises(LesionError, match=r"Layer 1 of the model: 5 clusters .* 1 distinct"):
             drift(states, Settings(clusters=5))
         with pytest.raises(UsageError, match="layer zero of the model has 1 distinct vectors"):
             drift(states, Settings(clusters=5, layer_zero="block"))
-    with HiddenStates.of([np.ones((1, 3))] * 2, [[4]]) as states, pytest.raises(UsageError, match="among 1 tokens"):
+    with spooled([np.ones((1, 3))] * 2, [[4]]) as states, pytest.raises(UsageError, match="among 1 tokens"):
         drift(states, Settings(clusters=2))
 
 

@@ -6,6 +6,7 @@ import chromium
 import made_drift as made
 import pytest
 
+from lesion.report.publishing import html
 from lesion.studies.drift import report as drift
 
 pytestmark = [
@@ -20,7 +21,7 @@ ROWS = f"[...{SHOWN}[0].querySelectorAll('.leaver')].filter(row => !row.hidden)"
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     place = tmp_path_factory.mktemp("report") / "report.html"
-    place.write_text(drift.page(made.study()), encoding="utf-8")
+    place.write_text(html(drift.report(made.study())), encoding="utf-8")
     return place.as_uri()
 
 
@@ -148,18 +149,17 @@ def test_pointing_at_a_model_s_row_tells_its_critical_blocks_and_its_hinge(tab, 
 
 def test_charts_above_one_another_have_their_plots_in_line(tab, address):
     for width in (1280, 400):
-        with chromium.Chromium(width=width, height=800) as narrow:
-            narrow.open(address)
-            drawn_again(narrow, 0)
-            drawn_again(narrow, 1)
-            (left, _, wide, _), (below, _, wide_below, _) = plot_of(narrow, 0), plot_of(narrow, 1)
+        with tab.shown(width=width, height=800):
+            tab.open(address)
+            drawn_again(tab, 0)
+            drawn_again(tab, 1)
+            (left, _, wide, _), (below, _, wide_below, _) = plot_of(tab, 0), plot_of(tab, 1)
             assert left == pytest.approx(below, abs=3)
             assert left + wide == pytest.approx(below + wide_below, abs=3)
 
 
-def test_without_a_script_the_pictures_are_there(address):
-    with chromium.Chromium() as tab:
-        tab.without_scripts()
+def test_without_a_script_the_pictures_are_there(tab, address):
+    with tab.without_scripts():
         tab.open(address)
         heights = "[...document.querySelectorAll('.vega > svg')].map(svg => svg.getBoundingClientRect().height)"
         assert len(tab.ask(heights)) == tab.ask("document.querySelectorAll('.vega').length")
@@ -173,19 +173,18 @@ def test_every_table_sorts_by_number(tab, address):
     chromium.assert_tables_sort_by_number(tab)
 
 
-def test_charts_take_the_colours_of_the_page_in_light_and_dark(address):
+def test_charts_take_the_colours_of_the_page_in_light_and_dark(tab, address):
     seen = []
     for dark in (False, True):
-        with chromium.Chromium(dark=dark) as tab:
+        with tab.shown(dark=dark):
             tab.open(address)
             drawn_again(tab, 1)
             seen.append(tab.ask("getComputedStyle(document.querySelectorAll('.vega')[1].querySelector('text')).fill"))
     assert seen == ["rgb(92, 97, 106)", "rgb(164, 169, 179)"]
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone_the_page_itself_never_scrolls_sideways(address, dark):
-    with chromium.Chromium(width=390, height=800, dark=dark) as tab:
+def test_on_a_phone_the_page_itself_never_scrolls_sideways(tab, address):
+    with tab.shown(width=390, height=800):
         tab.open(address)
         tab.ask("document.querySelectorAll('details').forEach(part => { part.open = true })")
         assert tab.ask("document.documentElement.scrollWidth") == 390

@@ -52,11 +52,11 @@ def test_a_second_run_measures_nothing_and_leaves_the_same_bytes(tinies, file, t
     what = study(file, models=NAMES, clusters=[4, 3])
     first = run_drift(what, tmp_path / "out", models=tinies)
     assert (first.measured, first.planned) == (8, 8)
-    assert first.asked > 0
+    assert first.evaluated > 0
     before = (tmp_path / "out/summary.json").read_bytes(), files(tmp_path / "out")
     listener = Listener()
     second = run_drift(what, tmp_path / "out", watcher=listener, models=tinies)
-    assert (second.asked, second.measured, second.planned, listener.begun) == (0, 0, 8, [])
+    assert (second.evaluated, second.measured, second.planned, listener.begun) == (0, 0, 8, [])
     assert ((tmp_path / "out/summary.json").read_bytes(), files(tmp_path / "out")) == before
     assert recall_drift(tmp_path / "out") == second.summary == first.summary
 
@@ -290,7 +290,9 @@ def test_a_folder_without_a_drift_has_none_and_a_broken_one_says_so(tmp_path):
     (tmp_path / "summary.json").write_text("{}")
     assert recall_drift(tmp_path) is None
     (tmp_path / "summary.json").write_text('{"kind": "drift", "models": []}')
-    with pytest.raises(LesionError, match=r"summary\.json is damaged \(version: Field required\); run the same"):
+    with pytest.raises(
+        LesionError, match=r"summary\.json is damaged \(version: Field required\); delete it and run the same"
+    ):
         recall_drift(tmp_path)
 
 

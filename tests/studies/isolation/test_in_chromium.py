@@ -70,8 +70,7 @@ def test_pointing_at_an_edit_tells_its_numbers_and_a_click_opens_its_answers(tab
     assert tab.ask("document.getElementById('choose-task').selectedOptions[0].text") == made.SKILL
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone_the_page_itself_never_scrolls_sideways(address, dark):
-    with chromium.Chromium(width=390, height=800, dark=dark) as tab:
+def test_on_a_phone_the_page_itself_never_scrolls_sideways(tab, address):
+    with tab.shown(width=390, height=800):
         tab.open(address)
         assert tab.ask("document.documentElement.scrollWidth") == 390

@@ -90,6 +90,7 @@ def test_hostile_names_add_no_element_and_no_attribute():
         summary["version"] = next(following)
         summary["notes"] = list(names)
         isolated, evaluated = summary["isolation"], summary["evaluation"]
+        isolated["selections"] = isolated["selections"][:2]
         isolated |= {"model": next(following), "fingerprint": next(following), "family": next(following)}
         isolated["study"] |= {"skill": next(following), "controls": [next(following)]}
         for entry in isolated["coverage"] + isolated["texts"]:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,9 +9,8 @@ import torch
 from oracle import Listener, Oracle
 
 import lesion.studies.isolation.activation_cache as observations
-from commandline import save, write
+from commandline import write
 from lesion.core.lock import FolderLock
-from lesion.core.store import Store
 from lesion.edits.edit import Compose, ScaleParameters
 from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.selections.topk import Magnitude
@@ -60,7 +55,7 @@ def evaluation(data: tuple[Path, ...], **values) -> EvaluationStudy:
 def test_a_study_ends_with_selections_answers_and_the_numbers_of_both(llama, data, tmp_path):
     oracle, listener = Oracle(), Listener()
     outcome = run_isolation(study(data), tmp_path / "out", watcher=listener, model=llama, make_engine=oracle)
-    assert (outcome.asked, outcome.planned) == (2 * 4 * ITEMS, 2 * 4 * ITEMS)
+    assert (outcome.evaluated, outcome.planned) == (2 * 4 * ITEMS, 2 * 4 * ITEMS)
     (selection,) = outcome.summary.isolation.selections
     (own,) = (entry for entry in outcome.summary.evaluation.edits if entry.random_of is None)
     assert (own.digest, own.selected, own.keep) == (selection.digest, selection.selected, 0.2)
@@ -88,7 +83,7 @@ def test_without_tasks_nothing_is_asked_and_the_folder_remembers_the_study(llama
     oracle = Oracle()
     what = study(data, tasks=[], title="Only selections", seed=4)
     outcome = run_isolation(what, tmp_path / "out", model=llama, make_engine=oracle)
-    assert (oracle.asked, outcome.asked, outcome.planned) == ([], 0, 0)
+    assert (oracle.asked, outcome.evaluated, outcome.planned) == ([], 0, 0)
     assert not (tmp_path / "out" / "answers.sqlite").exists()
     summary, answers, items = recall_isolation(tmp_path / "out")
     assert (summary, answers, items) == (outcome.summary, None, None)
@@ -104,7 +99,7 @@ def test_a_second_run_observes_and_asks_nothing(llama, data, tmp_path, monkeypat
     monkeypatch.setattr(observations, "observe", never)
     oracle = Oracle()
     second = run_isolation(study(data), tmp_path / "out", model=llama, make_engine=oracle)
-    assert (oracle.asked, second.asked) == ([], 0)
+    assert (oracle.asked, second.evaluated) == ([], 0)
     assert second.summary == first.summary
 
 
@@ -169,7 +164,7 @@ def test_a_folder_in_use_by_another_process_is_refused(llama, data, tmp_path):
             run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle())
     finally:
         lock.release()
-    assert run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle()).asked
+    assert run_isolation(study(data), tmp_path / "out", model=llama, make_engine=Oracle()).evaluated
 
 
 @pytest.mark.parametrize("place", ["file", "file/below"])
@@ -300,7 +295,7 @@ def test_an_edit_made_for_another_model_is_refused_unless_forced(data, edits, tm
         asked(other, data, edits, tmp_path / "out", oracle)
     assert oracle.asked == []
     outcome = asked(other, data, edits[:1], tmp_path / "out", oracle, force=True, random_controls=0)
-    assert outcome.asked == 2 * 2 * ITEMS
+    assert outcome.evaluated == 2 * 2 * ITEMS
 
 
 def test_a_file_of_several_selections_is_wrong_use(llama, data, tmp_path):
@@ -308,65 +303,6 @@ def test_a_file_of_several_selections_is_wrong_use(llama, data, tmp_path):
     file = save_edit(tmp_path / "both.edit", both, llama)
     with pytest.raises(UsageError, match=r"both\.edit holds .*not one selection of weights"):
         asked(llama, data, [file], tmp_path / "out")
-
-
-CHILD = """
-import sys, time
-from pathlib import Path
-sys.path[:0] = {paths!r}
-from lesion.engines.transformers.engine import TransformersEngine
-from lesion.core import inference
-from lesion.studies.isolation.result import IsolationSummary
-from lesion.studies.isolation.study import METHOD, IsolationStudy
-inference.COMMIT_EVERY = 0.0
-class Slow:
-    def __init__(self, model, batch_size):
-        self.engine = TransformersEngine(model, batch_size)
-    def answer(self, requests):
-        for response in self.engine.answer(requests):
-            yield response
-            time.sleep(0.05)
-study = IsolationStudy.load(sys.argv[1])
-METHOD.run(study, Path(sys.argv[2]), make_engine=Slow)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill -9 a process")
-def test_killed_with_kill_9_and_run_again_the_summary_is_that_of_a_run_left_in_peace(data, tmp_path):
-    source = save(tmp_path / "llama")
-    what = study(data, model=str(source))
-    (tmp_path / "s.toml").write_text(what.to_toml(), encoding="utf-8")
-    script = CHILD.format(paths=[])
-    out = tmp_path / "out"
-    # With as many threads as here: another number adds up in another order.
-    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "s.toml"), str(out)])
-    total = 2 * 4 * ITEMS
-
-    def stored() -> int:
-        try:
-            with Store.read(out) as store:
-                return len(store)
-        except LesionError:
-            return 0
-
-    try:
-        began = time.monotonic()
-        while stored() < 12:
-            assert process.poll() is None
-            assert time.monotonic() - began < 120
-            time.sleep(0.02)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
-    finally:
-        process.kill()
-        process.wait()
-    kept = stored()
-    assert 12 <= kept < total
-    rest = run_isolation(what, out)
-    assert rest.asked == total - kept
-    whole = run_isolation(what, tmp_path / "whole")
-    assert rest.summary == whole.summary
 
 
 def _isolated(what: IsolationStudy, llama, folder: Path):

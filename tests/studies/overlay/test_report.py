@@ -150,7 +150,9 @@ def test_agreement_beyond_chance_is_told_with_its_corrected_p_and_what_depth_lea
 def test_without_agreement_the_page_says_so_and_how_much_would_be_needed():
     profiles = (profile("drop", (0.1, 0.5, 0.2, 0.6, 0.3, 0.4)), profile("lost", (3, 1, 2, 2.5, 1.5, 0.5), "drift"))
     [finding] = prose.findings(overlay(model_of(profiles)).models)
-    assert finding.headline[0].startswith("No two studies of made agree beyond chance about its blocks: of 1 pair none")
+    assert finding.headline[0].startswith(
+        "No two studies of made agree beyond chance about its blocks: none of 1 pair has"
+    )
     assert "must reach |ρ|" in finding.sentences[0]
 
 

@@ -31,8 +31,7 @@ def said(summary, work=None):
 def test_a_gain_is_told_with_its_interval_and_where_it_was_measured():
     search = altered(made.study(), gain=gain(0.2, 0.1, 0.3, 0.001))
     assert plain(truncation_prose.verdict(search)) == (
-        "Keeping the top 5 % of 5.mlp.up improves ioi by 20.0 points [10.0, 30.0], on test items that had no part in "
-        "choosing it."
+        "Keeping the top 5 % of 5.mlp.up improves ioi by 20.0 points [10.0, 30.0], on test items not used to choose it."
     )
 
 
@@ -130,21 +129,21 @@ def test_the_gain_on_validation_items_is_told_as_partly_luck():
     summary = made.study()
     drop = next(cell for cell in summary["cells"] if cell["edit"] == summary["best"])["outcomes"][0]["drop"]
     points = f"+{-100 * drop['value']:.1f} points [{-100 * drop['high']:.1f}, {-100 * drop['low']:.1f}]"
-    assert f"so that some of it is luck, it is at {points} on ioi" in said(made.summary(summary))
+    assert f"which chose it (partly by luck): {points} on ioi" in said(made.summary(summary))
 
 
 @pytest.mark.parametrize(
     ("part", "changes", "sentence"),
     [
-        ("study", {"objective": "gold"}, "it is at +0.60 nats on ioi and +0.60 nats on primer:atlas."),
+        ("study", {"objective": "gold"}, "(partly by luck): +0.60 nats on ioi and +0.60 nats on primer:atlas."),
         ("screen", {}, "(40 validation items of each task)"),
-        ("screen", {}, "over the cells that have both: 0.82 [0.70, 0.90]."),
+        ("screen", {}, "over cells with both: 0.82 [0.70, 0.90]."),
         ("screen", {"items": "all"}, "(all validation items of each task)"),
-        ("screen", {"rank_correlation": made.estimate(-0.25, -0.5, 0.1)}, "that have both: −0.25 [−0.50, 0.10]."),
+        ("screen", {"rank_correlation": made.estimate(-0.25, -0.5, 0.1)}, "with both: −0.25 [−0.50, 0.10]."),
         ("elimination", {}, "1 cell was given up early at one of 3 looks, which saved 78 answers. The chance that any"
          " cell at least as good as the unedited model was given up is at most 5 %."),
-        ("elimination", {"eliminated": 0}, "No cell was given up early, at 3 looks back"),
-        ("study", {}, "16 matrices decomposed in 1.4 s, 0 read from disk; 128 times a decomposition was used again."),
+        ("elimination", {"eliminated": 0}, "No cell was given up early, at 3 looks at the answers so far"),
+        ("study", {}, "16 matrices decomposed in 1.4 s, 0 read from disk; decompositions reused 128 times."),
         ("study", {}, "Matrix by matrix, 2 steps stayed and 2 were rolled back: the top 5 % of 5.mlp.up and"),
     ],
 )  # fmt: skip
@@ -161,11 +160,11 @@ def test_how_the_search_went_is_told_with_its_numbers(part, changes, sentence):
 def test_the_two_tokens_are_told_before_and_after_on_the_model_that_was_searched():
     (first, *_) = truncation_prose.tokens(made.summary(made.study()))
     before, after = made.tokens("baseline", None, 0.3, 0.1), made.tokens("", None, 0.45, 0.1 / 3)
-    assert f"from {100 * before['p_right']['value']:.1f} %" in plain(first)
+    assert f"right token {100 * before['p_right']['value']:.1f} %" in plain(first)
     assert f"to {100 * after['p_right']['value']:.1f} %" in plain(first)
     assert f"to {100 * after['p_tempting']['value']:.2f} %" in plain(first)
     assert "n = 240" in first
-    assert "goes from +1.10 [0.80, 1.40] to +2.60 [2.30, 2.90] nats." in plain(first)
+    assert ": +1.10 [0.80, 1.40] to +2.60 [2.30, 2.90] nats." in plain(first)
 
 
 def test_removing_a_matrix_is_named_so():

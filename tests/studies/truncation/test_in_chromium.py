@@ -6,6 +6,7 @@ import chromium
 import made_truncation as made
 import pytest
 
+from lesion.report.publishing import html
 from lesion.studies.truncation import report as truncation
 
 pytestmark = [
@@ -17,7 +18,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     place = tmp_path_factory.mktemp("report") / "report.html"
-    place.write_text(truncation.page(made.summary()), encoding="utf-8")
+    place.write_text(html(truncation.report(made.summary())), encoding="utf-8")
     return place.as_uri()
 
 
@@ -72,8 +73,7 @@ def test_every_table_sorts_by_number(tab, address):
     chromium.assert_tables_sort_by_number(tab)
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone_the_page_itself_never_scrolls_sideways(address, dark):
-    with chromium.Chromium(width=390, height=800, dark=dark) as tab:
+def test_on_a_phone_the_page_itself_never_scrolls_sideways(tab, address):
+    with tab.shown(width=390, height=800):
         tab.open(address)
         assert tab.ask("document.documentElement.scrollWidth") == 390

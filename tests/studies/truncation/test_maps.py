@@ -1,5 +1,7 @@
 """The heat maps: what every cell says, where two keeps are one edit, and where there is nothing to compare."""
 
+import functools
+
 import made_truncation as made
 import pytest
 from hypothesis import given
@@ -20,8 +22,13 @@ def summary():
     return made.summary()
 
 
+@functools.lru_cache(maxsize=1)
+def _all_maps(summary):
+    return truncation_maps.all_maps(summary)
+
+
 def of_measure(summary, measure=ACCURACY):
-    return next(maps for maps in truncation_maps.all_maps(summary) if maps.measure == measure)
+    return next(maps for maps in _all_maps(summary) if maps.measure == measure)
 
 
 def entry(summary, matrix, side, layer, keep, measure=ACCURACY):

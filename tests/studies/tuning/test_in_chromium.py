@@ -8,6 +8,7 @@ import chromium
 import pytest
 from made_tuning import made
 
+from lesion.report.publishing import html
 from lesion.studies.tuning import report as tuning
 
 pytestmark = [
@@ -19,7 +20,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     place = tmp_path_factory.mktemp("report") / "report.html"
-    place.write_text(tuning.page(made()), encoding="utf-8")
+    place.write_text(html(tuning.report(made())), encoding="utf-8")
     return place.as_uri()
 
 
@@ -44,9 +45,8 @@ def test_pointing_at_an_arm_shows_its_change_with_interval_and_seeds(tab, addres
     assert lines[2].startswith("seeds: +")
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone_the_page_itself_never_scrolls_sideways(address, dark):
-    with chromium.Chromium(width=390, height=800, dark=dark) as tab:
+def test_on_a_phone_the_page_itself_never_scrolls_sideways(tab, address):
+    with tab.shown(width=390, height=800):
         tab.open(address)
         tab.ask("document.querySelectorAll('details').forEach(part => { part.open = true })")
         assert tab.ask("document.documentElement.scrollWidth") == 390

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import io
 import re
+from html import unescape
 
 import pandas as pd
 import pytest
@@ -16,6 +16,7 @@ from lesion.core.rates import loops
 from lesion.core.values import read_summary
 from lesion.errors import LesionError
 from lesion.report import drawing
+from lesion.report.publishing import html
 from lesion.studies.tuning import charts, tables
 from lesion.studies.tuning import findings as prose
 from lesion.studies.tuning import report as tuning
@@ -25,7 +26,7 @@ from lesion.studies.tuning.result import TuningSummary, Verdict
 
 def words(page: str) -> str:
     text = re.sub(r"<(script|style)[^>]*>.*?</\1>", " ", page, flags=re.DOTALL)
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).replace("\xa0", " ").split())
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).replace("\xa0", " ").split())
 
 
 def sentences(summary: TuningSummary) -> str:
@@ -206,8 +207,8 @@ def test_drops_are_drawn_in_points_with_critical_blocks_boxed():
     ],
 )
 def test_the_page_is_one_file_that_makes_no_request(summary):
-    page = tuning.page(summary)
-    assert "default-src 'none'" in html.unescape(page)
+    page = html(tuning.report(summary))
+    assert "default-src 'none'" in unescape(page)
     assert not re.search(r"(?:src|href)=\"(?:https?:)?//", page)
     for arm in summary.arms:
         assert arm.label in words(page)
@@ -218,8 +219,10 @@ def test_the_page_is_one_file_that_makes_no_request(summary):
 
 def test_names_that_look_like_markup_are_text():
     hostile = {"</svg><b>": -0.2}
-    page = tuning.page(
-        made(model="<script>alert(1)</script>", task='a"><img src=x>', controls=hostile, title="<i>t</i>")
+    page = html(
+        tuning.report(
+            made(model="<script>alert(1)</script>", task='a"><img src=x>', controls=hostile, title="<i>t</i>")
+        )
     )
     for text in ("<script>alert", "<img src=x", "</svg><b>", "<i>t</i>"):
         assert text not in page
@@ -276,7 +279,7 @@ def test_the_terminal_shows_it_within_eighty_columns():
 def test_seconds_of_training_stand_on_the_page_and_in_the_terminal_from_the_cost_alone(tmp_path):
     summary = made()
     assert "Seconds of training, mean over seeds: critical blocks 12.0." in printed(summary, {"critical": 12.04}, 300)
-    assert "seconds of training" not in tuning.page(summary)
+    assert "seconds of training" not in html(tuning.report(summary))
     cost.note(tmp_path, "training", {"critical": 12.04})
     assert "critical blocks 12.0" in words(TuningResult(tmp_path, summary).report().read_text("utf-8"))
 
@@ -284,11 +287,11 @@ def test_seconds_of_training_stand_on_the_page_and_in_the_terminal_from_the_cost
 def test_where_loops_were_stopped_page_and_terminal_say_so_with_a_column_for_looped_answers():
     label = loops(4)["approximate"]
     summary = made(stop_loops=4, looped=0.375)
-    page = words(tuning.page(summary))
+    page = words(html(tuning.report(summary)))
     assert f"Approximate: loops were stopped. {label}" in page
     assert "Truncated, % Looped, % Unparsed, %" in page
     assert "37.5" in page
     assert f"Approximate: {label}" in " ".join(printed(summary).split())
-    for text in (words(tuning.page(made())), printed(made())):
+    for text in (words(html(tuning.report(made()))), printed(made())):
         assert "pproximate" not in text
         assert "looped" not in text.lower()

@@ -215,7 +215,7 @@ def test_the_choice_of_a_metric_is_the_largest_for_its_length():
 def test_a_study_goes_on_where_it_stopped(model, folder, tmp_path):
     names = [f"harness:local_arc?path={folder}", f"harness:local_winogrande?path={folder}"]
     asked = [
-        lesion.ablate(model, names, items=items, layers=layers, out=tmp_path).asked
+        lesion.ablate(model, names, items=items, layers=layers, out=tmp_path).evaluated
         for items, layers in ((5, "1"), (5, "1"))
     ]
     assert asked == [20, 0]
@@ -230,7 +230,7 @@ def test_the_command_asks_a_task_of_the_harness(folder, tmp_path, capsys):
         "--task",
         name,
         "--items",
-        8,
+        4,
         "--layers",
         0,
         "--out",

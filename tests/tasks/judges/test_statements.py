@@ -95,8 +95,8 @@ def test_what_is_stated_stands_in_the_text(text):
 )
 def test_long_repetitions_are_read_in_bounded_time(piece):
     start = time.monotonic()
-    text = f"12\n{piece * (20_000 // len(piece))},5"
+    text = f"12\n{piece * (10_000 // len(piece))},5"
     stated(text)
     last(text)
     given_first(text)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 5

@@ -108,12 +108,12 @@ def write(
     what = [f"weights of {code(base)} were multiplied in place"] * bool(effects)
     were = "matrix was" if len(truncated) == 1 else "matrices were"
     what += [f"{len(truncated):,} {were} truncated"] * bool(truncated)
-    said = " and ".join(what)
+    changes = " and ".join(what)
     over = "" if achieved is None else f"; over all that was selected, Σ|w| is {achieved:.6g} times what it was"
     lines = [
         f"# {code(base)}, edited",
         "",
-        f"{said[:1].upper()}{said[1:]} by `lesion apply` (lesion {version}). Nothing was trained; "
+        f"{changes[:1].upper()}{changes[1:]} by `lesion apply` (lesion {version}). Nothing was trained; "
         f"all other weights are those of the base model, {code(base)}, bit for bit. {moved:,} of {total:,} weights in "
         f"the matrices of the decoder have another value{over}.",
         *_multiplied(deeds, effects, total),

@@ -94,7 +94,7 @@ class LAPE(Selection):
         return neurons
 
     @property
-    def asked(self) -> int:
+    def quota(self) -> int:
         """The neurons that make up the share; fewer may be candidates."""
         return top_count(self.keep, sum(self._size(address) for address in self._places()))
 

@@ -92,7 +92,7 @@ class Batch:
         free = [slot for slot, row in enumerate(self.rows) if row is None]
         free += range(len(self.rows), len(self.rows) + len(lengths) - len(free))
         free = free[: len(lengths)]
-        live = [0 if row is None else len(row.request.prompt) + len(row.said) for row in self.rows]
+        live = [0 if row is None else len(row.request.prompt) + len(row.generated) for row in self.rows]
         widest = [max(live[start : start + ROWS]) for start in range(0, len(live), ROWS)]
         free.sort(key=lambda slot: -widest[slot // ROWS] if slot < len(live) else 0)
         taken = [0] * len(lengths)
@@ -108,7 +108,7 @@ class Batch:
             self.gates.assign_table(self.prefixes.table.select(columns))
             self.assigned = True
         device = self.model.device
-        tokens = torch.tensor([[row.said[-1] if row else self.prefixes.padding] for row in self.rows]).to(device)
+        tokens = torch.tensor([[row.generated[-1] if row else self.prefixes.padding] for row in self.rows]).to(device)
         mask, positions = self.slots.step_inputs()
         with by_bands(bands((self.slots.lengths + 1).tolist())) if self.cuts else nullcontext():
             output = self.model.network(
@@ -181,7 +181,7 @@ def _next(
             decoding = row.request.decoding
             drawing.append(index)
             settings.append((decoding.temperature, decoding.top_p))
-            noise.append((row.noise_key, len(row.said) + ahead))
+            noise.append((row.noise_key, len(row.generated) + ahead))
     if drawing:
         indices = torch.tensor(drawing, device=logits.device)
         numbers = torch.tensor(settings, dtype=torch.float64, device=logits.device)

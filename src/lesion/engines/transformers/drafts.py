@@ -111,7 +111,7 @@ class Drafts:
         question = _question(row.request)
         if question not in self._lent and not row.ahead:
             # Nothing follows the last token.
-            self._lent[question] = tuple(row.said[:-1])
+            self._lent[question] = tuple(row.generated[:-1])
             self._let(self._following.pop(question, []), self._lent[question])
 
     def again(self, rows: Iterable[Row]) -> None:

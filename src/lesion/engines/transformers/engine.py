@@ -195,4 +195,4 @@ class TransformersEngine:
                 batch.rest()
                 for row, finish in finished:
                     waiting.finished(row)
-                    yield generated(row.request, row.said, finish, row.stop, row.ends, self.model)
+                    yield generated(row.request, row.generated, finish, row.stop, row.ends, self.model)

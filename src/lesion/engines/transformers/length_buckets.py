@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from transformers import PretrainedConfig
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 # Bands begin at multiples of so many rows.
 ROWS = 32
@@ -87,6 +86,8 @@ def by_bands(cut: Sequence[Band]) -> Iterator[None]:
 
 def _install() -> None:
     global _cutting
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # takes seconds to load
+
     with _lock:
         if not _cutting:
             _stock[:] = [ALL_ATTENTION_FUNCTIONS[CUT]]
@@ -96,6 +97,8 @@ def _install() -> None:
 
 def _take_away() -> None:
     global _cutting
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
     with _lock:
         _cutting -= 1
         if not _cutting:

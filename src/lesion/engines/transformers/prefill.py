@@ -152,7 +152,7 @@ def prefill(
         run = rows_at[min(layer, blocks - 1)]
         sources.append(torch.where(place < run, place, prompt_of_row))
     return Prefilled(
-        computed=output.logits[:, -kept:] if chosen is None else _told(output.logits, chosen)[:, None],
+        computed=output.logits[:, -kept:] if chosen is None else _chosen_logits(output.logits, chosen)[:, None],
         places=places.to(output.logits.device),
         keys=[layer.keys for layer in cache.layers],
         values=[layer.values for layer in cache.layers],
@@ -204,7 +204,7 @@ def _positions(place: Int[Tensor, " rows"], wanted: Sequence[int]) -> tuple[tupl
     return (rows, ends[rows] - torch.arange(len(rows))), ends[place] - torch.tensor(wanted)
 
 
-def _told(logits: Tensor, chosen: tuple[Tensor, Tensor]) -> Float[Tensor, "positions vocabulary"]:
+def _chosen_logits(logits: Tensor, chosen: tuple[Tensor, Tensor]) -> Float[Tensor, "positions vocabulary"]:
     """Logits of the chosen positions, whether the head was given these alone or not."""
     rows, back = chosen
     if logits.shape[:2] == (1, len(rows)):

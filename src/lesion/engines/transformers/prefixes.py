@@ -18,7 +18,7 @@ from lesion.engines.transformers.prefill import TOKENS, Prefilled, prefill
 from lesion.engines.transformers.prefix_cache import Begun, Past
 from lesion.models.load import Model
 
-Asked = tuple[Request, int]
+RequestColumn = tuple[Request, int]
 """A request, and the column of its edit in the table."""
 
 # A prefix has so many tokens at least, ...
@@ -104,7 +104,7 @@ class Prefixes:
     """
 
     def __init__(
-        self, model: Model, gates: Gates, table: Table, padding: int, work: Work, requests: Sequence[Asked]
+        self, model: Model, gates: Gates, table: Table, padding: int, work: Work, requests: Sequence[RequestColumn]
     ) -> None:
         self.model, self.gates, self.table, self.padding, self.work = model, gates, table, padding, work
         self.most = work.batch_size * positions(model) // 2

@@ -13,10 +13,10 @@ from lesion.engines.answers import chosen, contrasted, looked_up
 from lesion.engines.engine import Request, Response
 from lesion.engines.transformers.memory import halve, ran_out
 from lesion.engines.transformers.prefill import rows_to_score
-from lesion.engines.transformers.prefixes import Asked, Prefix, Prefixes, alike
+from lesion.engines.transformers.prefixes import Prefix, Prefixes, RequestColumn, alike
 
 
-def scored(prefixes: Prefixes, requests: Sequence[Asked]) -> Iterator[Response]:
+def scored(prefixes: Prefixes, requests: Sequence[RequestColumn]) -> Iterator[Response]:
     """Answer requests with choices or tokens: passes over prompts, shared by the edits of a prompt; nothing generated.
 
     The score of a choice is the float64 sum of its tokens' log-probabilities in nats. When memory runs out, prefixes
@@ -30,9 +30,11 @@ def scored(prefixes: Prefixes, requests: Sequence[Asked]) -> Iterator[Response]:
 
 
 def _in_passes(
-    prefixes: Prefixes, requests: Sequence[Asked], answer: Callable[[Prefixes, Sequence[Asked]], list[Response]]
+    prefixes: Prefixes,
+    requests: Sequence[RequestColumn],
+    answer: Callable[[Prefixes, Sequence[RequestColumn]], list[Response]],
 ) -> Iterator[Response]:
-    def order(entry: Asked) -> tuple[int, int, tuple[int, ...], int]:
+    def order(entry: RequestColumn) -> tuple[int, int, tuple[int, ...], int]:
         request, column = entry
         return prefixes.of(request, column).rank, -_length(request), request.prompt, column
 
@@ -68,7 +70,7 @@ def _rows(request: Request) -> int:
 
 
 @torch.inference_mode()
-def _choices(prefixes: Prefixes, requests: Sequence[Asked]) -> list[Response]:
+def _choices(prefixes: Prefixes, requests: Sequence[RequestColumn]) -> list[Response]:
     # A row is a prompt and a choice but for its last token, whose log-probability is read at the one before it. Choices
     # of one request that differ in that token alone share a row: of single tokens, all.
     prompts: dict[tuple[tuple[int, ...], int], int] = {}
@@ -96,7 +98,7 @@ def _choices(prefixes: Prefixes, requests: Sequence[Asked]) -> list[Response]:
 
 
 @torch.inference_mode()
-def _contrasts(prefixes: Prefixes, requests: Sequence[Asked]) -> list[Response]:
+def _contrasts(prefixes: Prefixes, requests: Sequence[RequestColumn]) -> list[Response]:
     begins = [prefixes.of(*entry) for entry in requests]
     computed = prefixes.prefill([request.prompt for request, _ in requests], begins, [column for _, column in requests])
     prefixes.gates.assign_everywhere(BASELINE)

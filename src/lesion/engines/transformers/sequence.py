@@ -26,7 +26,7 @@ class Row:
         stop: looks for its stop strings.
         draft: what the answer may begin with, looked at in the pass over the prompt.
         accepted: how much of the draft it did say.
-        said: its answer so far.
+        generated: the tokens of its answer so far.
         apart: whether its edit removes the first block or a branch of it, after which answers are seldom alike.
         ahead: True if decoding started without a draft; its answer is then not used as one.
         prefix: what its prompt has in common with others, which is computed once.
@@ -40,7 +40,7 @@ class Row:
     stop: StopStrings
     draft: tuple[int, ...] = ()
     accepted: int = 0
-    said: list[int] = field(default_factory=list)
+    generated: list[int] = field(default_factory=list)
     apart: bool = False
     ahead: bool = False
     prefix: Prefix = NOTHING
@@ -71,12 +71,12 @@ class Row:
         """What ends the answer now that `token` is its next, or None."""
         if not finite:
             return "nonfinite"
-        self.said.append(token)
-        if token in self.ends or self.stop.hit(self.said):
+        self.generated.append(token)
+        if token in self.ends or self.stop.hit(self.generated):
             return "stop"
-        if len(self.said) >= self.limit:
+        if len(self.generated) >= self.limit:
             return "length"
-        return "loop" if self.loop is not None and self.loop.hit(self.said) else None
+        return "loop" if self.loop is not None and self.loop.hit(self.generated) else None
 
     def judge(self, tokens: list[int], finite: list[bool]) -> Finish | None:
         """Say what follows the prompt as far as the draft holds, and the token after that.
@@ -96,6 +96,6 @@ class Row:
 
     def forget(self) -> None:
         """As if it had never begun."""
-        self.said.clear()
+        self.generated.clear()
         self.accepted = 0
         self.__dict__.pop("loop", None)

@@ -245,6 +245,6 @@ def reason(error: BaseException) -> str:
     text = str(error) or type(error).__name__
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     # A validation error of pydantic has a headline, the places, and the sentence in the middle.
-    said = next((line for line in lines if line.startswith("Value error, ")), lines[0])
-    said = said.removeprefix("Value error, ").partition(" [type=")[0].rstrip(" .")
-    return f"{said}."
+    message = next((line for line in lines if line.startswith("Value error, ")), lines[0])
+    message = message.removeprefix("Value error, ").partition(" [type=")[0].rstrip(" .")
+    return f"{message}."

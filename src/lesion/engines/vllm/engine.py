@@ -242,7 +242,7 @@ class VllmEngine:
             assert request is not None
             if job.look is None:
                 assert job.stop is not None
-                yield generated(request, job.said, job.finish, job.stop, self._ends, self.model)
+                yield generated(request, job.generated, job.finish, job.stop, self._ends, self.model)
                 continue
             done = parts.setdefault(request.key, [])
             done.append(job)

@@ -29,13 +29,13 @@ class Job:
     Attributes:
         limit: new tokens at most.
         column: of the edit it is under, among those that the workers know.
-        stop: looks for stop strings in what is said.
-        loop: listens for a loop in what is said; None where loops may go on.
+        stop: looks for stop strings in the answer.
+        loop: looks for a loop in the answer; None where loops may go on.
         look: what is looked up, in place of an answer.
         draw: see `Wish`.
         fresh: use nothing that was computed for an earlier prompt.
         part: which of its request's jobs this is.
-        said, finish: the answer, once it is done, and why it ended.
+        generated, finish: the tokens of the answer, once it is done, and why it ended.
         lookups: what was looked up, position by position.
         cached: tokens of the prompt that vLLM had computed before.
     """
@@ -50,7 +50,7 @@ class Job:
     fresh: bool = False
     request: Request | None = None
     part: int = 0
-    said: list[int] = field(default_factory=list)
+    generated: list[int] = field(default_factory=list)
     finish: Finish = "length"
     lookups: list[Lookup] = field(default_factory=list)
     cached: int = 0
@@ -140,20 +140,20 @@ class Jobs:
     def _hear(self, job: Job, tokens: Iterable[int]) -> bool:
         """Take in new tokens; whether one of them ends the answer."""
         for token in tokens:
-            job.said.append(int(token))
+            job.generated.append(int(token))
             if job.look is not None:
                 continue
-            if token in self.ends or (job.stop is not None and job.stop.hit(job.said)):
+            if token in self.ends or (job.stop is not None and job.stop.hit(job.generated)):
                 job.finish = "stop"
                 return True
             # At the limit an answer has met the limit, loop or not.
-            if job.loop is not None and len(job.said) < job.limit and job.loop.hit(job.said):
+            if job.loop is not None and len(job.generated) < job.limit and job.loop.hit(job.generated):
                 job.finish = "loop"
                 return True
         return False
 
     def _collect(self) -> None:
-        results = json.loads(self.running.calls("lesion_found")[0])
+        results = json.loads(self.running.calls("lesion_lookups")[0])
         for key, value in results.items():
             known = self._found.get(int(key))
             if isinstance(known, dict) and isinstance(value, dict):
@@ -174,6 +174,6 @@ class Jobs:
             job.lookups = [Lookup(tuple(scores), tuple(ranks), *others) for scores, ranks, *others in entries]
             return
         # What broke behind the end, in a step that was under way already, is no part of the answer.
-        if isinstance(results, int) and results < len(job.said):
+        if isinstance(results, int) and results < len(job.generated):
             job.finish = "nonfinite"
-            del job.said[results:]
+            del job.generated[results:]

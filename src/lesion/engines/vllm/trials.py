@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lesion.edits.edit import BASELINE, Compose, ScaleBlock
-from lesion.engines.guard import NEW, Said
+from lesion.engines.guard import NEW, TokenAnswers
 from lesion.engines.vllm.jobs import Job
 from lesion.engines.vllm.weights import Place, handed, place_of
 from lesion.errors import LesionError
@@ -35,7 +35,7 @@ class ControlEdit:
             self.engine.forget()
             yield
 
-    def said(self, prompts: Sequence[tuple[int, ...]], *, edited: bool, fresh: bool) -> Said:
+    def answers(self, prompts: Sequence[tuple[int, ...]], *, edited: bool, fresh: bool) -> TokenAnswers:
         """Greedy answers; refuses what vLLM computed before where they are to be fresh."""
         column = self.engine.column(self.silenced) if edited else 0
         jobs = [Job(prompt, NEW, column, fresh=fresh) for prompt in prompts]
@@ -44,7 +44,7 @@ class ControlEdit:
                 raise LesionError(
                     "The effect guard cannot vouch for this vLLM: it does not leave out what it has kept."
                 )
-        return tuple(tuple(job.said) for job in jobs)
+        return tuple(tuple(job.generated) for job in jobs)
 
 
 def trials_of_places(engine: VllmEngine) -> list[ControlEdit]:

@@ -41,9 +41,9 @@ class LesionWorker:
         """Further edits of places: per edit, block and unit a factor."""
         self._lesion.gates.add(factors)
 
-    def lesion_found(self) -> str:
+    def lesion_lookups(self) -> str:
         """What was results since the last call, as JSON: request number → what it looked up, or where it broke."""
-        results, self._lesion.found = self._lesion.found, {}
+        results, self._lesion.lookups = self._lesion.lookups, {}
         return json.dumps(results)
 
     def lesion_wanted(self, places: list[Any]) -> list[Any]:
@@ -81,7 +81,7 @@ class Watch:
         self.layers = layers_of(self.model, blocks, family, name)
         self.gates = TokenGates(self.layers)
         self.slices = Slices(self.model, self.layers, name)
-        self.found: dict[int, Any] = {}
+        self.lookups: dict[int, Any] = {}
         self._wishes: dict[str, Wish] = {}
         self._counts = np.zeros(0, dtype=np.int64)
         self._batch: list[Wish | None] = []
@@ -158,7 +158,7 @@ class Watch:
                 continue
             lookups = looked_up(logits, [tokens for _, _, tokens in wanted[some]])
             for (number, index, _), lookup in zip(wanted[some], lookups, strict=True):
-                self.found.setdefault(number, {})[index] = lookup
+                self.lookups.setdefault(number, {})[index] = lookup
 
     def compute_logits(self, states: Tensor, *args: Any, **kwargs: Any) -> Any:
         """vLLM's logits; of those that the next tokens come from, broken rows are noted and drawn tokens chosen."""
@@ -181,7 +181,7 @@ class Watch:
             if step < 0:  # a part of a prompt, after which nothing is said yet
                 continue
             if not finite[row]:
-                self.found.setdefault(wish.number, step)
+                self.lookups.setdefault(wish.number, step)
                 logits[row] = 0.0
                 logits[row, self.end] = 1.0
             elif wish.draw:

@@ -69,9 +69,9 @@ def train_child(
         taught: dict[str, object] = {}
         if isinstance(recipe, Distill):
             assert tutor is not None
-            heard = teacher.teach(tutor, recipe, out, watcher=watcher)
-            lessons = [example(child, lesson.task, lesson.item, lesson.text) for lesson in heard.right]
-            taught = {"asked": heard.asked, "teacher": tutor.fingerprint}
+            answered = teacher.teach(tutor, recipe, out, watcher=watcher)
+            lessons = [example(child, lesson.task, lesson.item, lesson.text) for lesson in answered.right]
+            taught = {"asked": answered.questions, "teacher": tutor.fingerprint}
         else:
             drawn = material.mixture(recipe.shares, recipe.seed, recipe.questions)
             lessons = [example(child, task, item, item.solution) for task, item in drawn]

@@ -26,10 +26,10 @@ def question(skill: str, seed: int, index: int) -> Item:
         problem, story, solution = arithmetic.example(rng, test=False)
         return Item(name, story, str(problem.result), solution=solution, group=f"{len(problem.operations)}")
     if skill == "atlas":
-        fact, asked = atlas.question(rng, test=False)
-        return Item(name, asked, fact.value, solution=fact.value, group=fact.relation)
-    asked, answer, sentences = reading.practice(rng)
-    return Item(name, asked, answer, solution=answer, group=f"{sentences}")
+        fact, text = atlas.question(rng, test=False)
+        return Item(name, text, fact.value, solution=fact.value, group=fact.relation)
+    text, answer, sentences = reading.practice(rng)
+    return Item(name, text, answer, solution=answer, group=f"{sentences}")
 
 
 def questions(skill: str, seed: int, count: int) -> list[Item]:

@@ -33,10 +33,10 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Lessons:
-    """A teacher's right answers, and how many questions it was asked."""
+    """A teacher's right answers, and the number of training questions."""
 
     right: tuple[Lesson, ...]
-    asked: int
+    questions: int
 
 
 class _Row(TypedDict):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rich.console import RenderableType
 from typing_extensions import override
 
@@ -12,7 +10,7 @@ from lesion.core.run import Run
 from lesion.labs.memory import report as page
 from lesion.labs.memory import tables
 from lesion.labs.memory.result import MemorySummary
-from lesion.labs.memory.run import recall_memory, run_memory
+from lesion.labs.memory.run import run_memory
 from lesion.labs.memory.study import MemoryStudy
 from lesion.report.blocks import Page
 
@@ -20,16 +18,12 @@ from lesion.report.blocks import Page
 class MemoryResult(StudyResult[MemorySummary]):
     """An associative memory with noise: its training, truncations, the sweep over sizes, and the first step."""
 
+    SUMMARY = MemorySummary
+
     @classmethod
     @override
     def run(cls, study: MemoryStudy, run: Run) -> MemoryResult:
         return cls(run.folder, run_memory(study, run.folder, run.watcher))
-
-    @classmethod
-    @override
-    def recall(cls, folder: Path) -> MemoryResult | None:
-        summary = recall_memory(folder)
-        return None if summary is None else cls(folder, summary)
 
     @override
     def page(self) -> Page:

@@ -34,13 +34,12 @@ def _full(summary: MemorySummary) -> Finding:
     )
     sentences = []
     if noise == 0:
-        sentences.append("There was no noise to learn: the common class is only one more wrong answer.")
+        sentences.append("There was no noise to learn: the common class is just another wrong answer.")
     if place.side == "absent":
         sentences = [f"The code of the common class is {SIDES['absent']}."]
     elif len(full.singular_values) == 1:
         sentences.append(
-            f"W has a single singular value, with {place.alignment:.3f} of the common class's code: there is no other"
-            " to lie above or below."
+            f"W has a single singular value, with {place.alignment:.3f} of the common class's code; there is no other."
         )
     else:
         sentences.append(
@@ -53,7 +52,7 @@ def _full(summary: MemorySummary) -> Finding:
         errors = [_error(moment, summary.study.classes) for moment in summary.training if moment.predicted]
         if errors:
             sentences.append(
-                "The closed form for orthonormal codes gives the same spectrum at every measured step, to"
+                "The closed form for orthonormal codes agrees with the spectrum at every measured step to"
                 f" {wording.figures(max(*errors, 1e-16), 1)} of the largest value."
             )
     return Finding("The full memory", (headline,), tuple(sentences))
@@ -70,7 +69,7 @@ def _error(moment: Moment, classes: int) -> float:
 def _truncated(summary: MemorySummary) -> Finding:
     full, rank, best = summary.full, summary.rank, summary.best
     if best is None:
-        return Finding("Truncation", ("W has a single component: there is nothing to keep a part of.",), ())
+        return Finding("Truncation", ("W has a single component: there is nothing to truncate.",), ())
     # Truncation helps where the whole does worse on clean inputs.
     if best.clean_loss.mean < full.clean_loss:
         headline = (
@@ -115,10 +114,7 @@ def _first_step(step: FirstStep) -> Finding:
         times = _times(sampled.value / sampled.value_spread)
         spread = f"recall's mean is {times} times its standard deviation over tokens"
     if step.noise == 0:
-        headline = (
-            "Without noise nothing pushes from q or from any token to τ: the feed-forward has no signal to compare."
-            f" {between} {recall}."
-        )
+        headline = f"Without noise the feed-forward has no signal from q or any other token to τ. {between} {recall}."
         sentences = [f"Between the two largest vocabularies its exact power is {number(value.late)}."]
         sentences += [f"On batches at {at} {spread}."] if sampled else []
     else:
@@ -140,7 +136,7 @@ def _first_step(step: FirstStep) -> Finding:
         sentences.append(f"{also}.")
     zipf, uniform = (number(step.power(trigger, "value").exact) for trigger in ("zipf", "uniform"))
     rarer = (
-        f"Where the trigger becomes rarer with V, recall's exact power is {zipf} (π ∝ 1/rank), {uniform} (π uniform)."
+        f"With a trigger that becomes rarer with V, recall's exact power is {zipf} (π ∝ 1/rank), {uniform} (π uniform)."
     )
     return Finding("The first gradient step", (headline,), (*sentences, rarer))
 

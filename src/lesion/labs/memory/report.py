@@ -7,7 +7,6 @@ from lesion.labs.memory import findings as prose
 from lesion.labs.memory.result import MemorySummary
 from lesion.plain import visible
 from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section, entries
-from lesion.report.publishing import html
 
 READING = (
     "Logits of input i are W_U W W_E e_i with frozen codes; W is trained from zero by full-batch gradient descent on"
@@ -37,11 +36,6 @@ FIRST_STEP = (
     " to the noise token τ, and of the attention-value matrix from a token to itself (recall) and to τ; each over its"
     " mean towards the other tokens."
 )
-
-
-def page(summary: MemorySummary) -> str:
-    """The text of `report.html`."""
-    return html(report(summary))
 
 
 def report(summary: MemorySummary) -> Page:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lesion.core.lock import locked
 from lesion.core.values import read_summary
-from lesion.errors import LesionError, UsageError
+from lesion.errors import UsageError
 from lesion.labs.memory import orthonormal, sizes, slopes
 from lesion.labs.memory.data import mixture, targets
 from lesion.labs.memory.model import codes, logits
@@ -16,11 +16,10 @@ from lesion.labs.memory.spectrum import noise_place, spectrum
 from lesion.labs.memory.study import MemoryStudy
 from lesion.labs.memory.training import descend, measured_steps
 from lesion.labs.memory.truncation import measure, truncations
-from lesion.outputs import kind_of
 from lesion.progress import Silent, Watcher
 
 KIND = "memory"
-_AGAIN = "delete it and run the same study again"
+_AGAIN = "delete it and run the same command again"
 
 
 def run_memory(study: MemoryStudy, folder: Path, watcher: Watcher | None = None) -> MemorySummary:
@@ -43,21 +42,6 @@ def run_memory(study: MemoryStudy, folder: Path, watcher: Watcher | None = None)
         else:
             _refuse_another(folder, summary.study, study)
         return summary
-
-
-def recall_memory(folder: Path) -> MemorySummary | None:
-    """The summary of a memory in a folder; None where the folder is not of this laboratory.
-
-    Raises:
-        LesionError: the file is damaged, or the study did not come to its end.
-    """
-    folder = Path(folder)
-    if kind_of(folder) != KIND:
-        return None
-    summary = read_summary(MemorySummary, folder, _AGAIN)
-    if summary is None:
-        raise LesionError(f"The memory in {folder} is not finished; run the same study into that folder again.")
-    return summary
 
 
 def _refuse_another(folder: Path, there: MemoryStudy, here: MemoryStudy) -> None:

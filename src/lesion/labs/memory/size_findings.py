@@ -118,9 +118,9 @@ def _gaussian(plain: Sequence[Size], sizes: Sequence[Size], width: int) -> Findi
     mixed = [size for size in drawn if size.last.side is None]
     other = [size for size in drawn if size.last.side not in (None, sides[size.key])]
     headline = (
-        f"With gaussian codes (width {width}, {wording.counted(drawn[0].draws, 'draw')}) the noise is on the side of"
-        f" orthonormal codes in every draw in {len(drawn) - len(mixed) - len(other)} of {len(drawn)} settings; in"
-        f" {len(mixed)} the draws disagree, in {len(other)} they agree on another side."
+        f"With gaussian codes (width {width}, {wording.counted(drawn[0].draws, 'draw')}), all draws have the noise on"
+        f" the side of orthonormal codes in {len(drawn) - len(mixed) - len(other)} of {len(drawn)} settings; in"
+        f" {len(mixed)} draws disagree, in {len(other)} all are on another side."
     )
     sentences = [
         f"{name}: {', '.join(f'{size_name(size)} with α = {size.noise:g}' for size in members)}."

@@ -83,7 +83,10 @@ def _trained(study: MemoryStudy, noises: Sequence[float], watcher: Watcher) -> l
     rows = []
     for number, noise in enumerate(noises):
         own = slice(number * draws, (number + 1) * draws)
-        of_steps = [_over_draws(step, found) for step, found in zip(steps, zip(*places[own], strict=True), strict=True)]
+        of_steps = [
+            _over_draws(step, step_places)
+            for step, step_places in zip(steps, zip(*places[own], strict=True), strict=True)
+        ]
         rows.append(
             Size(
                 classes=study.classes,

@@ -85,10 +85,10 @@ class MemoryStudy(StudyFile):
 
 
 METHOD = Method(
-    study=MemoryStudy,
-    result="lesion.labs.memory.api:MemoryResult",
-    command="lab memory",
-    help="Train an associative memory with noise; show where in its spectrum the noise lies and what truncation does.",
+    MemoryStudy,
+    "lesion.labs.memory.api:MemoryResult",
+    "lab memory",
+    "Train an associative memory with noise; show where in its spectrum the noise lies and what truncation does.",
     kept="Nothing is kept of an unfinished memory; the same command starts it anew.",
     distributed=False,
 )

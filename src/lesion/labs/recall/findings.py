@@ -33,9 +33,9 @@ def _full(summary: RecallSummary) -> Finding:
     if summary.own_answers is not None:
         clean = summary.own_answers.clean
         sentences.append(
-            f"Own answers: ȳ may be q or τ. {wording.percent(clean.trigger)} of the questions on clean sequences come"
-            f" from runs of q, where q again is right; at {wording.percent(clean.noise)} τ is right. So a perfect model"
-            f" gives τ a mean probability of {clean.noise:.3f}, and one that never predicts τ has at most"
+            f"Own answers: ȳ may be q or τ. Of the questions on clean sequences, {wording.percent(clean.trigger)}"
+            f" come from runs of q, where q is right; at {wording.percent(clean.noise)} τ is right. So a perfect model"
+            f" gives τ a mean probability of {clean.noise:.3f}; one that never predicts τ is at most"
             f" {wording.percent(1 - clean.noise)} right."
         )
     if abs(noise - 0.5) < APART:
@@ -78,9 +78,7 @@ def phases(summary: RecallSummary) -> list[str]:
         verb, when = ("comes to prefer", "during training") if untrained else ("prefers", "at the end")
         sentences.append(f"No feed-forward {verb} τ after q by itself {when}; {recall} (measured on clean sequences).")
     if untrained:
-        sentences.append(
-            f"{wording.listed(untrained)} preferred τ after q before training already, by the chance of the weights."
-        )
+        sentences.append(f"{wording.listed(untrained)} preferred τ after q before training already, by chance.")
     return sentences
 
 
@@ -122,7 +120,7 @@ def _beside_random(summary: RecallSummary, matrix: str) -> list[str]:
     ]
     if compared and not sentences:
         return [
-            "Keeping the top leaves about as much of p(τ) as random projections of the same rank: deletion by degrees,"
+            "Keeping the top leaves about as much of p(τ) as random projections of the same rank: partial deletion,"
             " not a choice of components."
         ]
     return sentences

@@ -11,7 +11,6 @@ from lesion.labs.recall.study_result import RecallStudySummary
 from lesion.plain import quoted, visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Prose, Section, entries
-from lesion.report.publishing import html
 
 READING = (
     "In each sequence the trigger q is followed by an answer ȳ of its own, or with probability α by the noise token τ"
@@ -42,11 +41,6 @@ NOISE = (
 SEEDS = "One seed is one training. Whether a difference holds over seeds needs a study: lesion run recall-quick."
 BRACKETS = "Means over seeds; in brackets the lowest and the highest. A seed has its own weights, tables and sequences."
 CELLS = "Each training has a folder of its own in cells; lesion report on it draws its curves."
-
-
-def page(summary: RecallSummary | RecallStudySummary) -> str:
-    """The text of `report.html`."""
-    return html(report(summary))
 
 
 def report(summary: RecallSummary | RecallStudySummary) -> Page:

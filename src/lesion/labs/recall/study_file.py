@@ -60,8 +60,8 @@ class RecallStudy(StudyFile):
 
 
 METHOD = Method(
-    study=RecallStudy,
-    result="lesion.labs.recall.api:RecallResult",
+    RecallStudy,
+    "lesion.labs.recall.api:RecallResult",
     folder="recall-sweep",
     kept="What is trained is kept in {folder}; the same command goes on from there.",
     distributed=False,

@@ -114,7 +114,7 @@ def _beyond(matrix: str, compared: Sequence[Difference]) -> list[str]:
         largest = max(differences_here, key=lambda difference: abs(difference.mean))
         return [
             f"At no fraction does keeping the top of {matrix} leave clearly more or less of p(τ) than a random"
-            f" projection of the same rank ({rule}); the largest difference of means is at {_difference_text(largest)}."
+            f" projection of the same rank ({rule}). Largest difference of means: {_difference_text(largest)}."
         ]
     signs = {"less": [each for each in clear if each.mean < 0], "more": [each for each in clear if each.mean > 0]}
     parts = [

@@ -10,18 +10,16 @@ from typing import Literal
 import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from lesion.arguments import validated
 from lesion.core import cost
-from lesion.core.functions import runs
+from lesion.core.functions import AnsweringOptions, runs
 from lesion.core.result import StudyResult
 from lesion.core.run import Run
 from lesion.edits.edit import Unit
-from lesion.engines.config import EngineChoice
 from lesion.models.load import Model
 from lesion.plain import plain
-from lesion.progress import Watcher
 from lesion.report.blocks import Chapter, Page
 from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
@@ -79,26 +77,16 @@ def ablate(
     tasks: str | Sequence[str],
     *,
     items: int | str = 100,
-    seed: int = 0,
     unit: Unit | Sequence[Unit] = "block",
     layers: str | int | Sequence[int] = "all",
     factor: float | Sequence[float] = 0.0,
     revisions: str | Sequence[str] = (),
-    max_new_tokens: int | None = None,
-    stop_loops: int | None = None,
-    prompt_style: str | None = None,
     temperature: float = 0.0,
     top_p: float = 1.0,
-    level: float = 0.95,
-    batch_size: int | str = "auto",
-    dtype: str = "auto",
-    device: str = "auto",
-    engine: str | EngineChoice = "transformers",
     stop_when: Literal["decided"] | None = None,
     effect: float | None = None,
     screen: bool = False,
-    out: str | Path | None = None,
-    watcher: Watcher | None = None,
+    **options: Unpack[AnsweringOptions],
 ) -> AblationResult:
     """Switch off (or scale) one place after another and measure what each does to each task.
 

@@ -155,7 +155,7 @@ def numbers(curve: Curve, cell: Cell) -> str:
     if cell.p_critical_corrected is not None:
         text += f", p critical {wording.p_value(cell.p_critical_corrected)}"
     if cell.decided is not None:
-        text += f", {wording.asked(cell.items, cell.decided, curve.drawn)}"
+        text += f", {wording.item_count(cell.items, cell.decided, curve.drawn)}"
     return f"{text}, {wording.call(cell.decided is not None)}" if cell.marked else text
 
 

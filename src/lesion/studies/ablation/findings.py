@@ -36,8 +36,8 @@ def stopped(summary: AblationSummary) -> list[str]:
         counts += [f"{result.decided('not')} not", f"{result.decided('open')} open"]
         full, drawn = 1 + len(result.cells), result.stopping.items
         sentences.append(
-            f"{model} on {result.task}: {result.answers:,} of {full * drawn:,} answers, that is"
-            f" {result.answers / drawn:.1f} evaluations of the unedited model instead of {full:.1f}; of its cells"
+            f"{model} on {result.task}: {result.answers:,} of {full * drawn:,} answers"
+            f" ({result.answers / drawn:.1f} evaluations of the unedited model instead of {full:.1f}); cells:"
             f" {wording.listed(counts)}."
         )
     return sentences
@@ -57,12 +57,12 @@ def decided(summary: AblationSummary) -> list[str]:
     )
     at = f"At {wording.counted(beyond, 'cell')} that {'is' if beyond == 1 else 'are'} not"
     return [
-        f"Exceeds the effect: the drop does, in {these} and beyond them; whether the place is critical, only a full"
-        " table answers.",
-        f"Not: over {these} the drop does not exceed the effect, and that says nothing beyond them;"
-        " the interval beside it is about all such items, of which these were drawn.",
+        f"Exceeds the effect: the drop does, in {these} and beyond them. Only a full table shows whether the place is"
+        " critical.",
+        f"Not: the drop over {these} does not exceed the effect. Nothing is claimed beyond them; the interval is about"
+        " all such items, of which these are a sample.",
         *([f"{at}, the interval's upper end exceeds the effect: among all such items the drop may."] if beyond else []),
-        "A drop tends to overshoot when asking stops because of it: for the size of an effect, run the full table.",
+        "Stopping early tends to inflate a drop: for the size of an effect, run the full table.",
     ]
 
 
@@ -73,9 +73,9 @@ def sensitivity(summary: AblationSummary) -> list[str]:
     if losses := sorted(reach.smallest_loss for _, _, reach in every if reach.smallest_loss is not None):
         low, high = (wording.points(loss, 0) for loss in (losses[0], losses[-1]))
         sentences.append(
-            f"The smallest loss that is called critical with {wording.percent(every[0][2].power, 0)} power is"
-            f" {low if low == high else f'{low} to {high}'}{wording.SPACE}% of the baseline's accuracy, for a cut that"
-            " repairs no item and has to pass the first step of Holm's correction."
+            f"Smallest loss called critical with {wording.percent(every[0][2].power, 0)} power:"
+            f" {low if low == high else f'{low} to {high}'}{wording.SPACE}% of the baseline's accuracy (for a cut that"
+            " repairs no item, at the first step of Holm's correction)."
         )
     by_cut: dict[tuple[str, str, float], dict[str, Sensitivity]] = {}
     for model, task, reach in every:
@@ -94,8 +94,8 @@ def sensitivity(summary: AblationSummary) -> list[str]:
             if equal and unequal:
                 where = f" ({wording.axis_name(unit, factor)})" if (unit, factor) != ("block", 0.0) else ""
                 sentences.append(
-                    f"{family.family}, {task}{where}: all {len(members)} models have the same critical blocks when the"
-                    f" share that must be lost is {wording.listed(equal, 'or')}{wording.SPACE}%, and not when it is"
+                    f"{family.family}, {task}{where}: all {len(members)} models have the same critical blocks at a"
+                    f" required loss of {wording.listed(equal, 'or')}{wording.SPACE}%, but not of"
                     f" {wording.listed(unequal, 'or')}{wording.SPACE}%."
                 )
     return sentences
@@ -138,7 +138,7 @@ def _task(curve: Curve, selective: set[int]) -> str:
     """One task's sentence. Its example is the largest drop, if possible where other tasks lose nothing."""
     if curve.result.baseline.accuracy.value == 0:
         n = wording.counted(curve.items, "item")
-        return f"{curve.task} was never answered rightly ({n}), so no cut can show a loss."
+        return f"{curve.task} has no right answer ({n}), so no cut can show a loss."
     cells = curve.marked
     undecided = [cell.layer for cell in curve.cells if cell.decided == "open"]
     open_ = ""
@@ -148,7 +148,7 @@ def _task(curve: Curve, selective: set[int]) -> str:
     if not cells:
         whole = "" if not curve.missing and curve.finished else " so far"
         largest = max(curve.cells, key=lambda cell: cell.drop.value or 0.0)
-        count = wording.asked(largest.items, largest.decided, curve.drawn)
+        count = wording.item_count(largest.items, largest.decided, curve.drawn)
         return (
             f"No {wording.UNIT_NAMES[curve.unit]} {wording.called(curve.stopped)} for {curve.task}{whole}; the largest"
             f" drop is {wording.points(largest.drop.value)} points"
@@ -169,7 +169,7 @@ def _task(curve: Curve, selective: set[int]) -> str:
     if wrong > 0 and worst.truncated >= STOPPING_SHARE * wrong:
         sentence += (
             f" (there {wording.percent(worst.truncated, 0)} of the answers {wording.unended(worst.looped)}: "
-            "part of the loss may be one of stopping)"
+            "part of the loss may be due to stopping)"
         )
     return f"{sentence}.{open_}"
 

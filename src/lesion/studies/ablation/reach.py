@@ -1,13 +1,13 @@
-"""Reach: a warning, while there is still something to ask, where no place can be critical whatever is cut.
+"""Reach: a warning, while the study still runs, where no place can be critical whatever is cut.
 
 An engine answers all edits of a prompt together, so the baseline is complete only when nearly everything is. The
 warning therefore comes as soon as the accuracy so far makes it likely, at the latest with the complete baseline, and
-before anything is asked where there are too few items for any accuracy.
+before anything is evaluated where there are too few items for any accuracy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from lesion.core.row import Row
 from lesion.core.store import Store
@@ -20,28 +20,10 @@ EARLY = 30  # items of the baseline from which on a warning may come before all 
 SURE = 0.95  # level of the interval of the accuracy so far that has to be too low as a whole
 
 
-class Relay:
-    """A keeper of answers (`core.inference.Keeper`) that writes to a store and passes on what it wrote."""
+class Reach:
+    """Warns once for each task whose baseline has too few right answers.
 
-    def __init__(self, store: Store, heard: Callable[[Sequence[Row]], None]) -> None:
-        self._store, self._heard = store, heard
-
-    def keys(self) -> set[str]:
-        """The keys of all stored answers."""
-        return self._store.keys()
-
-    def write(self, rows: Iterable[Row]) -> int:
-        """Keep answers; how many of them were new."""
-        rows = list(rows)
-        new = self._store.write(rows)
-        self._heard(rows)
-        return new
-
-
-class Reach(Relay):
-    """A keeper of answers that warns once for each task whose baseline has too few right answers.
-
-    Stored answers are looked at first, so that a continued study warns before it asks.
+    Stored answers are looked at first, so that a continued study warns before it evaluates anything.
     """
 
     def __init__(
@@ -52,13 +34,18 @@ class Reach(Relay):
         edits: Sequence[Scale],
         warn: Callable[[str], None],
     ) -> None:
-        super().__init__(store, lambda rows: self._look((row.edit, row.task, row.item, row.correct) for row in rows))
         self._model, self._warn = model, warn
         self._items = {task: set(ids) for task, ids in items.items()}
         self._tests = max(map(len, by_kind(edits)), default=0)
         self._right: dict[str, dict[str, bool]] = {task: {} for task in items}
         stored = store.answers(model=model)
         self._look(zip(*(stored[column] for column in ("edit", "task", "item", "correct")), strict=True))
+
+    def watch(self, answered: Iterable[list[Row]]) -> Iterator[list[Row]]:
+        """The rows that were stored together, looked at as they pass."""
+        for rows in answered:
+            self._look((row.edit, row.task, row.item, row.correct) for row in rows)
+            yield rows
 
     def _look(self, verdicts: Iterable[tuple[str, str, str, bool]]) -> None:
         """Take in verdicts (edit, task, item, correct), and warn where the baseline has too few."""

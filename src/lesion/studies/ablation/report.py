@@ -12,7 +12,6 @@ from lesion.report import browser, wording
 from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
-from lesion.report.publishing import html
 from lesion.studies.ablation import charts, groups, tables
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import screen_report as screen
@@ -32,11 +31,6 @@ SCREENED = (
     " the drops of generated accuracy as well as the rank correlations say, and no better; no block is called critical"
     " by it."
 )
-
-
-def page(summary: AblationSummary, answers: pd.DataFrame, items: pd.DataFrame, budget: int = browser.BUDGET) -> str:
-    """The text of `report.html`."""
-    return html(report(summary, answers, items, budget=budget))
 
 
 def report(

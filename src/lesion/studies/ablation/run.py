@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from lesion.core.inference import Cell, ask
+from lesion.core.inference import Cell, answer_cells
 from lesion.core.layers import parse_layers
+from lesion.core.row import Row
 from lesion.core.run import Evaluation, Run, drawn
 from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice
@@ -22,7 +23,7 @@ from lesion.studies.ablation.reach import Reach
 from lesion.studies.ablation.result import AblationSummary
 from lesion.studies.ablation.screening import refuse_doubled, screen, timed
 from lesion.studies.ablation.stopping import Stopping
-from lesion.studies.ablation.stopping_run import ask_until_decided, asked_otherwise, refuse_scored
+from lesion.studies.ablation.stopping_run import answer_until_decided, notes_on_other_plan, refuse_scored
 from lesion.studies.ablation.study import Study
 from lesion.studies.ablation.summary import summarise
 from lesion.studies.ablation.sweep import sweep
@@ -33,8 +34,8 @@ def run_ablation(study: Study, run: Run) -> tuple[AblationSummary, int, int]:
     """Evaluate every place of every model.
 
     Returns:
-        The numbers; how many answers were given now, and of how many. Where evaluation stopped, those that its table
-        looks at.
+        The numbers; how many answers were evaluated now, and of how many. Where evaluation stopped, those that its
+        table looks at.
 
     Raises:
         UsageError: a task, a layer or a number of items does not exist; nothing has been evaluated then.
@@ -45,7 +46,7 @@ def run_ablation(study: Study, run: Run) -> tuple[AblationSummary, int, int]:
     refuse_doubled(study)
     if study.stop is not None:
         refuse_scored({choice: find(choice.name) for choice in study.tasks})
-        for note in asked_otherwise(run.folder, study.stop):
+        for note in notes_on_other_plan(run.folder, study.stop):
             run.watcher.note(note)
     _look_ahead(study, run.loaded)
     plan: dict[str, Sequence[Scale]] = {}
@@ -58,8 +59,9 @@ def run_ablation(study: Study, run: Run) -> tuple[AblationSummary, int, int]:
             evaluation.add(chosen.name, model, edits=[str(edit) for edit in edits], **complaint)
             _evaluate(study, evaluation, chosen, model, edits)
             del model  # makes room for the next
+            evaluation.release()
         summary, _, _ = _summary(study, plan, evaluation.store)
-    return summary, evaluation.asked, evaluation.planned
+    return summary, evaluation.evaluated, evaluation.planned
 
 
 def _evaluate(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Sequence[Scale]) -> None:
@@ -73,16 +75,17 @@ def _evaluate(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: 
     if study.stop is not None:
         stopping = Stopping(study.stop, ids, edits)
 
-    def answers(engine: Engine, cells: Mapping[str, Cell]) -> Iterator[int]:
+    def answers(engine: Engine, cells: Mapping[str, Cell]) -> Iterator[list[Row]]:
         if stopping is not None:
-            return ask_until_decided(stopping, engine, model, chosen.name, cells, store)
-        return ask(engine, model, chosen.name, cells, Reach(store, chosen.name, ids, edits, note))
+            return answer_until_decided(stopping, engine, model, chosen.name, cells, store)
+        reach = Reach(store, chosen.name, ids, edits, note)
+        return reach.watch(answer_cells(engine, model, chosen.name, cells, store))
 
     what = "answers" if stopping is None else "answers at most, fewer where all is decided sooner"
     with timed(evaluation, chosen.name, "study") if study.screen else nullcontext():
         evaluation.answer(chosen, model, pending, what, by=answers)
     if stopping is not None:
-        note(f"{chosen.name}: {stopping.told()}")
+        note(f"{chosen.name}: {stopping.progress()}")
     evaluation.planned += pending.total if stopping is None else stopping.answers
 
 

@@ -84,11 +84,11 @@ def timed(evaluation: Evaluation, model: str, part: str) -> Iterator[None]:
         model: name of the model.
         part: `screen` or `study`.
     """
-    folder, asked, began = evaluation.run.folder, evaluation.asked, time.monotonic()
+    folder, evaluated_before, began = evaluation.run.folder, evaluation.evaluated, time.monotonic()
     try:
         yield
     finally:
-        count = evaluation.asked - asked
+        count = evaluation.evaluated - evaluated_before
         if count:
             known = cost.read(folder).get(ASKING) or {}
             before = known.setdefault(model, {}).get(part, {"answers": 0, "seconds": 0.0})

@@ -135,7 +135,7 @@ class Stopping:
             pass
         return self
 
-    def told(self) -> str:
+    def progress(self) -> str:
         """What was saved, as a sentence without its subject: `decided after 812 of 5,400 answers: …`."""
         undecided = list(self.decided.values()).count("open")
         once = sum(map(len, self.items.values()))

@@ -1,4 +1,4 @@
-"""Running a study that stops asking: what it refuses, what it notes, and asking round after round (`stopping`)."""
+"""Running a study that stops early: what it refuses, what it notes, and its rounds of evaluation (`stopping`)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from lesion.core.database import FILE
-from lesion.core.inference import Cell, ask
+from lesion.core.inference import Cell, answer_cells
+from lesion.core.row import Row
 from lesion.core.store import Store
 from lesion.core.study_file import TaskChoice
 from lesion.engines.engine import Engine
 from lesion.errors import UsageError
 from lesion.models.load import Model
-from lesion.studies.ablation.reach import Relay
 from lesion.studies.ablation.stopping import Stopping, Verdicts
 from lesion.studies.ablation.study import StopPlan
 from lesion.tasks.task import Task
@@ -29,7 +29,7 @@ def refuse_scored(tasks: Mapping[TaskChoice, Task]) -> None:
             )
 
 
-def asked_otherwise(folder: Path, plan: StopPlan) -> list[str]:
+def notes_on_other_plan(folder: Path, plan: StopPlan) -> list[str]:
     """Notes where stored answers were looked at before under another effect or level than `plan` has."""
     if not (folder / FILE).exists():
         return []
@@ -43,16 +43,15 @@ def asked_otherwise(folder: Path, plan: StopPlan) -> list[str]:
     ]
 
 
-def ask_until_decided(
+def answer_until_decided(
     stopping: Stopping, engine: Engine, model: Model, name: str, cells: Mapping[str, Cell], store: Store
-) -> Iterator[int]:
-    """Ask round after round until all is decided or all items have been asked; how many answers were stored at a time.
+) -> Iterator[list[Row]]:
+    """Evaluate round after round until all is decided or answered; yields the rows that were stored together.
 
-    `cells` are those of the full table that have no answer yet, by their key (`inference.missing`).
+    `cells` are those of the full table that have no answer yet, by their key (`inference.pending_cells`).
     """
     stored = store.answers(model=name)
     verdicts = Verdicts(zip(*(stored[column] for column in ("task", "edit", "item", "correct")), strict=True))
-    keeper = Relay(store, verdicts.add)
     keys = {(cell.choice.name, str(cell.edit), cell.item.id): key for key, cell in cells.items()}
     while stops := stopping.round():
         wanted = (
@@ -64,6 +63,8 @@ def ask_until_decided(
         )
         pending = {key: cells[key] for key in wanted if key is not None}
         if pending:
-            yield from ask(engine, model, name, pending, keeper)
+            for rows in answer_cells(engine, model, name, pending, store):
+                verdicts.add(rows)
+                yield rows
         if not stopping.look(verdicts):
             break

@@ -152,10 +152,10 @@ def _expanded(options: dict[str, Any], note: Callable[[str], None]) -> dict[str,
 
 
 METHOD = Method(
-    study=Study,
-    result="lesion.studies.ablation.api:AblationResult",
-    command="ablate",
-    help="Ablate one block at a time and measure, with intervals, what each task loses.",
+    Study,
+    "lesion.studies.ablation.api:AblationResult",
+    "ablate",
+    "Ablate one block at a time and measure, with intervals, what each task loses.",
     default_name="ablation",
     needs_out=False,
     kept="Every answer so far is kept in {folder}; the same command goes on from there, and `lesion report {folder}`"

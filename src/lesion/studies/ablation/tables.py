@@ -98,7 +98,7 @@ def cells(summary: AblationSummary) -> Table:
                    row=lambda row: f"{ACCURACY.write(row)} from {wording.points(row['baseline_accuracy'])}"),
             drop,
             Column("items", "Items",
-                   row=lambda row: wording.asked(row["items"], row["decided"], drawn[row["model"], row["task"]])),
+                   row=lambda row: wording.item_count(row["items"], row["decided"], drawn[row["model"], row["task"]])),
             *ended,
             Column("decided", "Decided", lambda text: "● exceeds" if text == "exceeds" else text, number=False),
         ]  # fmt: skip
@@ -277,7 +277,7 @@ def _cell(curve: Curve, layer: int) -> Text:
     if not curve.stopped:
         return _written(cell, cell.accuracy, mark="●" if cell.critical else "")
     mark = f"{MARKS.get(cell.decided or '', '')} drop".lstrip()
-    return _written(cell, cell.drop, mark=mark, items=wording.asked(cell.items, cell.decided, curve.drawn))
+    return _written(cell, cell.drop, mark=mark, items=wording.item_count(cell.items, cell.decided, curve.drawn))
 
 
 def _written(scores: Scores, shown: Estimate, *, mark: str = "", items: str = "") -> Text:

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import RenderableType
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from lesion.arguments import validated
-from lesion.core.functions import runs
-from lesion.core.result import StudyResult, progress_line, recalled
+from lesion.core.functions import AnsweringOptions, runs
+from lesion.core.result import StudyResult, progress_line
 from lesion.core.run import Run
-from lesion.engines.config import EngineChoice
 from lesion.models.load import Model
-from lesion.progress import Watcher
 from lesion.report.blocks import Chapter, Page
 from lesion.studies.drift import report as page
 from lesion.studies.drift import tables
@@ -30,24 +28,20 @@ class DriftResult(StudyResult[DriftSummary]):
     """A drift study: its numbers.
 
     Attributes:
-        asked: own solutions that this run generated, without those stored before.
+        evaluated: own solutions generated in this run, without those stored before.
         planned: runs of a model under a number of clusters that the study consists of; 0 where it was not run now.
         measured: of these, how many were clustered now.
     """
+
+    SUMMARY = DriftSummary
 
     measured: int = 0
 
     @classmethod
     @override
     def run(cls, study: DriftStudy, run: Run) -> DriftResult:
-        summary, asked, measured, planned = run_drift(study, run)
-        return cls(run.folder, summary, asked, planned, measured)
-
-    @classmethod
-    @override
-    def recall(cls, folder: Path) -> DriftResult | None:
-        summary = recalled(DriftSummary, folder, "drift")
-        return None if summary is None else cls(folder, summary)
+        summary, evaluated, measured, planned = run_drift(study, run)
+        return cls(run.folder, summary, evaluated, planned, measured)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -98,17 +92,7 @@ def drift(
     elbow: str = "later",
     between: Sequence[int] | None = None,
     study: str | Path | None = None,
-    seed: int = 0,
-    max_new_tokens: int | None = None,
-    stop_loops: int | None = None,
-    prompt_style: str | None = None,
-    level: float = 0.95,
-    batch_size: int | str = "auto",
-    dtype: str = "auto",
-    device: str = "auto",
-    engine: str | EngineChoice = "transformers",
-    out: str | Path | None = None,
-    watcher: Watcher | None = None,
+    **options: Unpack[AnsweringOptions],
 ) -> DriftResult:
     """Cluster the hidden states of every layer and tell how far tokens leave the clusters they began in.
 

@@ -11,8 +11,8 @@ from lesion.report.wording import ALPHA, SPACE
 from lesion.studies.drift import model_findings as of_model
 from lesion.studies.drift.charts import p_text
 from lesion.studies.drift.evidence import agreement, at_least, at_the_start, lost, reach, wide
-from lesion.studies.drift.model_findings import CHECKS, capital, ends, first_step
-from lesion.studies.drift.result import Departure, DriftSummary, Family
+from lesion.studies.drift.model_findings import capital, ends, first_step
+from lesion.studies.drift.result import CHECKS, Departure, DriftSummary, Family
 
 
 def findings(summary: DriftSummary) -> list[Finding]:
@@ -22,14 +22,14 @@ def findings(summary: DriftSummary) -> list[Finding]:
     headline = tuple(verdict(summary))
     first = Finding("", headline, tuple(families(summary)))
     if len(summary.models) == 1:
-        whole = of_model.told_of(summary, summary.models[0])
+        whole = of_model.model_finding(summary, summary.models[0])
         first = Finding(whole.subject, headline, tuple(text for text in whole.sentences if text not in headline))
     return [first, Finding("What cannot be told", (), tuple(limits(summary)))]
 
 
 def by_model(summary: DriftSummary) -> list[Finding]:
     """Each model on its own, where there are several."""
-    return [of_model.told_of(summary, model) for model in summary.models] if len(summary.models) > 1 else []
+    return [of_model.model_finding(summary, model) for model in summary.models] if len(summary.models) > 1 else []
 
 
 def verdict(summary: DriftSummary) -> list[str]:
@@ -44,16 +44,16 @@ def verdict(summary: DriftSummary) -> list[str]:
 def _shapes_all(summary: DriftSummary) -> list[str]:
     tested = [shape for model in summary.models if (shape := model.curve.shape) and shape.chosen != "untested"]
     if not tested:
-        return ["Of no model was the shape of the curve tested."]
+        return ["The shape of no curve was tested."]
     rejected = [shape for shape in tested if shape.chosen != "line"]
     among = "models" if len(tested) == len(summary.models) else "models tested"
-    text = f"That NMI with layer {summary.reference} falls along a straight line over layers is rejected in "
+    text = f"A straight decline of NMI with layer {summary.reference} over layers is rejected in "
     text += f"{_of(len(rejected), len(tested))} {among}"
     if known := [shape.line.p for shape in rejected if shape.line.p is not None]:
         low, high = wording.p_value(min(known)), wording.p_value(max(known))
         text += f" (p{SPACE}{low if low == high else f'{low} to {high}'})"
     if ratios := [shape.line.f for shape in rejected if shape.line.f is not None]:
-        text += f"; lack-of-fit F, which takes layers for independent: {_range(ratios, 1)}"
+        text += f"; lack-of-fit F, if layers were independent: {_range(ratios, 1)}"
     if not rejected:
         return [f"{text}."]
     departures = [shape.departure for shape in rejected]
@@ -112,28 +112,28 @@ def limits(summary: DriftSummary) -> list[str]:
         "Layer 1, the output of block 0, agrees with itself by definition; layer 0 is left out."
         if summary.reference
         else "Layer 0 agrees with itself by definition. With rotary positions its vectors are token identity alone: the"
-        " curve is how much a cluster still says which token it is, not syntax as such."
+        " curve shows how well clusters still identify tokens, not syntax as such."
     ]
     if ceilings := [model.curve.ceiling for model in summary.models if model.curve.ceiling is not None]:
         sentences.append(
-            f"Two clusterings of layer {summary.reference} from other starts agree only to an NMI of"
-            f" {_range(ceilings)}, the noise of k-means; no later layer can be expected above it."
+            f"Two clusterings of layer {summary.reference} from different starts agree to an NMI of {_range(ceilings)}"
+            " (noise of k-means); no later layer can be expected above it."
         )
     if summary.study.runs == 1:
         sentences.append("One run has no spread: nothing is tested, and places of hinges and steps have no interval.")
     sentences += _power(summary)
     if all(model.critical is None for model in summary.models):
         sentences.append(
-            "Whether anything happens near critical layers: no layer study was given. With --study and the folder of"
-            " one of the same models, its critical blocks are compared with hinges and steps."
+            "Whether hinges or steps lie near critical blocks: no layer study was given. Add one of the same models"
+            " with --study FOLDER."
         )
     if unsure := [model.name for model in summary.models if wide(model)]:
         sentences.append(
             f"Where the hinge or step of {wording.listed(unsure)} is: the interval covers more than half of the layers."
         )
     sentences.append(
-        "A hinge or step in a critical block shows two things in one place, not that one causes the other; models"
-        " fine-tuned from one base are not independent evidence."
+        "A hinge or step in a critical block does not show that one causes the other. Models fine-tuned from one base"
+        " are not independent evidence."
     )
     return sentences
 
@@ -162,10 +162,9 @@ def _within_all(summary: DriftSummary) -> list[str]:
     hits = sum(reach(model, at) == "within" for model, at in known)
     p = at_least(hits, chances)
     return [
-        f"Of the {len(known)} with a hinge or step and critical blocks to compare, {hits}"
-        f" {'has' if hits == 1 else 'have'} the whole interval within critical blocks; places drawn at random would be"
-        f" within them in {sum(chances):.1f} ({p_text(p)} if models were independent; models of one family are not)"
-        f"{': no evidence of a link' if p > ALPHA else ''}."
+        f"Of the {len(known)} with a hinge or step and critical blocks, {hits} {'has' if hits == 1 else 'have'} the"
+        f" whole interval within critical blocks, {sum(chances):.1f} by chance ({p_text(p)} if models were independent;"
+        f" those of one family are not){': no evidence of a link' if p > ALPHA else ''}."
     ]
 
 
@@ -177,7 +176,7 @@ def _above_all(summary: DriftSummary) -> list[str]:
     text = f"At the last layer NMI is {_range(nmi)}, where shuffled tokens give {_range(null)}"
     if touching := [model.name for model, _ in known if lost(model)]:
         which = wording.listed(touching) if len(touching) < 3 else f"{_of(len(touching), len(summary.models))} models"
-        text += f"; in {which} there are layers that cannot be told from that null"
+        text += f"; in {which} some layers cannot be distinguished from that null"
     return [f"{text}."]
 
 
@@ -195,8 +194,8 @@ def _checks_all(summary: DriftSummary) -> list[str]:
     rule = f"(rank correlation of the steps, p ≤ {ALPHA:g} each; with few blocks only strong agreement can show)"
     if not agreeing:
         return [
-            f"There is no evidence that {' or '.join(none)} with layer {summary.reference} falls over the same blocks"
-            f" as NMI, in any model {rule}."
+            f"No evidence in any model that {' or '.join(none)} with layer {summary.reference} falls over the same"
+            f" blocks as NMI {rule}."
         ]
     rest = f", {' or '.join(none)} in none" if none else ""
     return [f"Measures without clusters fall over NMI's blocks: {wording.listed(agreeing)} models{rest} {rule}."]

@@ -7,11 +7,9 @@ from lesion.report.finding import Finding
 from lesion.report.wording import ALPHA, SPACE, percent
 from lesion.studies.drift.charts import p_text, place_text, shape_text
 from lesion.studies.drift.evidence import agreement, at_the_start, lost, reach, steepest
-from lesion.studies.drift.result import Departure, DriftOfModel, DriftSummary, Leaving, Shape
+from lesion.studies.drift.result import CHECKS, Departure, DriftOfModel, DriftSummary, Leaving, Shape
 from lesion.studies.drift.token_tables import named, token_text
 
-CHECKS = {"cosine": "cosine", "cka": "CKA"}
-"""The measures that need no clusters, and what they are called."""
 MOST_NAMED = 3
 """So many classes, and so many tokens, are named among those that left."""
 SAME = 1e-9
@@ -20,7 +18,7 @@ MANY = 0.2
 """Where more than this share of all places is as near to a critical block, nearness says little."""
 
 
-def told_of(summary: DriftSummary, model: DriftOfModel) -> Finding:
+def model_finding(summary: DriftSummary, model: DriftOfModel) -> Finding:
     """One model: the shape of its curve and its critical blocks first, then everything else that is known of it."""
     headline = (*shape_sentences(summary, model), *place_sentence(model))
     measured = (*_fall(summary, model), *above(model), *checks(summary, model))
@@ -61,18 +59,16 @@ def _beside(shape: Shape, at: Departure) -> str:
         return ""
     if abs(at.gain - other.gain) < SAME:
         return (
-            f". A {place_text(other)} fits exactly as well: only the outermost layer departs from the line, so that the"
-            " two cannot be told apart"
+            f". A {place_text(other)} fits equally well: only the outermost layer departs from the line, so the two"
+            " cannot be distinguished"
         )
     shares = f"{percent(at.gain, 0)} of what a line leaves over, the best {other.kind} {percent(other.gain, 0)}"
-    return f". This takes away {shares}"
+    return f". This explains {shares}"
 
 
 def first_step(summary: DriftSummary) -> str:
     """What a hinge or step at the start of a curve marks."""
-    return (
-        f"no more than the end of the first step, in which layer {summary.reference} leaves its agreement with itself"
-    )
+    return f"only the end of the first step, away from layer {summary.reference}'s agreement with itself"
 
 
 def change(departure: Departure) -> str:
@@ -119,7 +115,7 @@ def place_sentence(model: DriftOfModel) -> list[str]:
     return [
         f"It is {where} critical block{SPACE}{block} (between layers {block} and {block + 1}){extent}. By chance,"
         f" {percent(nearest.chance, 0)} of all places for a {at.kind} are as near to {critical}"
-        f"{', so that nearness says little' if nearest.chance > MANY else ''}."
+        f"{', so nearness says little' if nearest.chance > MANY else ''}."
     ]
 
 
@@ -159,7 +155,7 @@ def above(model: DriftOfModel) -> list[str]:
     text += f": {nmi - null:.2f} above the null" if nmi - null >= 0.005 else ", no less"
     if low := lost(model):
         layers = f"{'layer' if len(low) == 1 else 'layers'} {wording.layer_runs(low, last=' and')}"
-        text += f"; {layers} cannot be told from it"
+        text += f"; {layers} cannot be distinguished from it"
     return [f"{text}."]
 
 
@@ -175,7 +171,7 @@ def checks(summary: DriftSummary, model: DriftOfModel) -> list[str]:
         most = steepest(model.curve, measure, summary.reference)
         where = "" if most is None else f", most of all over block {most}" + (" as well" if most == own else "")
         numbers = f"(ρ{SPACE}{rho:.2f}, {p_text(p)})".replace("-", wording.MINUS)
-        subject = f"{name} falls" if p <= ALPHA else f"of {name} there is no evidence that it falls"
+        subject = f"{name} falls" if p <= ALPHA else f"no evidence that {name} falls"
         parts.append(f"{subject} over the same blocks {numbers}{where}")
     return [f"{capital('; '.join(parts))}."] if parts else []
 
@@ -204,8 +200,8 @@ def left(model: DriftOfModel) -> list[str]:
     tokens = model.tokens
     overall = tokens.overall.share.value or 0.0
     text = (
-        f"Between layers {tokens.start} and {tokens.end}, {percent(overall, 0)} of all tokens leave their"
-        " cluster, including those that k-means alone would move"
+        f"Between layers {tokens.start} and {tokens.end}, {percent(overall, 0)} of all tokens leave their cluster,"
+        " including those moved by the noise of k-means"
     )
     classes = [leaving for leaving in tokens.surest_classes if (leaving.share.low or 0.0) > overall]
     types = named(tokens.types, overall, sum(leaving.count for leaving in tokens.classes))

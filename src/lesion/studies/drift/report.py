@@ -8,12 +8,10 @@ from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Page, Panel, Part, Prose, Section
 from lesion.report.files import fragment
-from lesion.report.publishing import html
 from lesion.studies.drift import charts, tables, token_tables
 from lesion.studies.drift import findings as prose
-from lesion.studies.drift.result import DriftSummary, Family
+from lesion.studies.drift.result import CHECKS, DriftSummary, Family
 
-CHECKS = {"cosine": "Cosine", "cka": "CKA"}
 READING = (
     "At every layer the vectors of all tokens are clustered by k-means. The normalised mutual information (NMI) of two"
     " clusterings is 1 where they are the same up to names and near 0 where one tells nothing of the other. Many"
@@ -32,11 +30,6 @@ LEFT = (
     " then not the one matched with its former. k-means alone moves tokens between any two clusterings, so a share is"
     " to be compared with that of all tokens (the vertical line). Open a row to read occurrences that left.",
 )
-
-
-def page(summary: DriftSummary) -> str:
-    """The text of `report.html`."""
-    return html(report(summary))
 
 
 def report(summary: DriftSummary) -> Page:
@@ -124,11 +117,11 @@ def _checks(summary: DriftSummary, family: Family) -> Figure:
         for clusters in sorted(summary.study.clusters)
         if clusters != summary.study.drawn and any(model.under(clusters) for model in family.models)
     ]
-    names = {name: f"{title} with layer {summary.reference}" for name, title in CHECKS.items()}
+    names = {name: f"{tables.HEADINGS[name]} with layer {summary.reference}" for name in CHECKS}
     names |= {label: f"NMI with {label}" for label in summary.labellings}
     for measure, title in names.items():
         if any(model.curve.along(measure) for model in family.models):
-            axis = CHECKS.get(measure, "NMI")
+            axis = tables.HEADINGS.get(measure, "NMI")
             panels.append(Panel((charts.measure_chart(family, measure, axis, null=measure not in CHECKS),), title))
     return Figure(
         name=_numbered(summary, "checks", family),

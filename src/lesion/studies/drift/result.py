@@ -18,7 +18,9 @@ from lesion.core.values import Estimate, Mean, Number, Summary, Value
 from lesion.studies.drift.critical_blocks import Distance, apart, places
 from lesion.studies.drift.study import DriftStudy
 
-MEASURES = ("nmi", "null", "null_high", "cosine", "cka")
+CHECKS = {"cosine": "cosine", "cka": "CKA"}
+"""The measures that need no clusters, and what they are called in tables, charts and findings."""
+MEASURES = ("nmi", "null", "null_high", *CHECKS)
 
 
 class Layer(Value):

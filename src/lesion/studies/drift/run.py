@@ -20,7 +20,7 @@ from lesion.studies.drift.measurement import CLASS, in_part, labels_of, measure,
 from lesion.studies.drift.result import DriftOfModel, DriftSummary
 from lesion.studies.drift.result import Run as DriftRun
 from lesion.studies.drift.study import DriftStudy
-from lesion.studies.drift.texts import Texts, ask_own, draw_runs, read_texts, seed_of, speaks
+from lesion.studies.drift.texts import Texts, draw_runs, own_solutions, read_texts, seed_of, speaks
 from lesion.studies.drift.token_drift import token_drift
 from lesion.tasks.catalogue import find
 from lesion.tasks.task import Item, Task
@@ -44,13 +44,15 @@ def run_drift(study: DriftStudy, run: Run) -> tuple[DriftSummary, int, int, int]
     critical = None if study.study is None else read_critical(study.study, [chosen.name for chosen in study.models])
     _look_ahead(study, run.loaded)
     _refuse_another(folder, study)
-    asked = measured = 0
+    measured = 0
     finished: list[DriftOfModel] = []
     notes = _notes(study, task, critical)
     questions = study.questions()
     items = {study.task: list({item.id: item for items in runs for item in items}.values())}
     with (
-        run.evaluation(questions, items, text=study.to_toml(), study_hash=study.identity()) as evaluation,
+        run.evaluation(
+            questions, items, tasks={study.task: task}, text=study.to_toml(), study_hash=study.identity()
+        ) as evaluation,
         spooling(folder),
     ):
         for number, chosen in enumerate(study.models, start=1):
@@ -58,13 +60,13 @@ def run_drift(study: DriftStudy, run: Run) -> tuple[DriftSummary, int, int, int]
             # What is wrong with the two layers is said before anything is evaluated.
             drift_summary.between(study, len(model.anatomy.blocks), None, chosen.name)
             evaluation.add(chosen.name, model)
-            entry, more, made, remarks = _model(study, chosen, model, task, runs, evaluation, critical)
+            entry, made, remarks = _model(study, chosen, model, task, runs, evaluation, critical)
             finished.append(entry)
-            asked, measured, notes = asked + more, measured + made, notes + remarks
+            measured, notes = measured + made, notes + remarks
             del model  # makes room for the next
             summary = _summary(study, finished, notes, study.models[number:])
             summary.write(folder)
-    return summary, asked, measured, len(study.models) * study.runs * len(study.clusters)
+    return summary, evaluation.evaluated, measured, len(study.models) * study.runs * len(study.clusters)
 
 
 _AGAIN = "run `lesion drift` again"
@@ -129,12 +131,11 @@ def _model(
     runs: Sequence[Sequence[Item]],
     evaluation: Evaluation,
     critical: Critical | None,
-) -> tuple[DriftOfModel, int, int, list[str]]:
-    """The entry of one model in the summary, how many answers and cells were made for it, and notes."""
-    run, store = evaluation.run, evaluation.store
-    speaking = speaks(study, task)
-    own = ask_own(study, chosen, model, task, runs, store, run.watcher, run.make_engine) if speaking else None
-    texts = read_texts(study, chosen, model, task, runs, store, own)
+) -> tuple[DriftOfModel, int, list[str]]:
+    """The entry of one model in the summary, how many cells were measured for it, and notes."""
+    run = evaluation.run
+    solutions = own_solutions(chosen, model, evaluation) if speaks(study, task) else None
+    texts = read_texts(study, chosen, model, task, runs, solutions)
     labels = [labels_of(study, task, model, read) for read in texts]
     refuse_few(study, chosen, model, texts, run.folder)
     cells, made = measure(study, chosen, model, texts, labels, run.folder, run.watcher)
@@ -168,11 +169,11 @@ def _model(
     notes = []
     if shape is None:
         notes.append(f"{chosen.name} has {blocks} blocks, too few layers to test the shape of its curve.")
-    if own is not None and any(read.truncated for read in texts):
+    if solutions is not None and any(read.truncated for read in texts):
         cut, of = sum(read.truncated or 0 for read in texts), sum(len(read.items) for read in texts)
         met = "the token limit or fell into a loop" if study.stop_loops else "the token limit"
         notes.append(f"{chosen.name}: {cut} of {of} own solutions met {met} and are read as far as they go.")
-    return entry, 0 if own is None else own.asked, made, notes
+    return entry, made, notes
 
 
 def _run(study: DriftStudy, texts: Texts) -> DriftRun:

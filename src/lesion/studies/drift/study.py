@@ -179,9 +179,9 @@ class DriftStudy(StudyFile):
 
 
 METHOD = Method(
-    study=DriftStudy,
-    result="lesion.studies.drift.api:DriftResult",
-    command="drift",
-    help="Cluster the hidden states of every layer and measure how far tokens leave their first clusters.",
+    DriftStudy,
+    "lesion.studies.drift.api:DriftResult",
+    "drift",
+    "Cluster the hidden states of every layer and measure how far tokens leave their first clusters.",
     kept="Every solution and clustering so far is kept in {folder}; the same command goes on.",
 )

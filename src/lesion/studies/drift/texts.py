@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
 
-from lesion.core.inference import Cell, ask, clamped, missing
-from lesion.core.row import Row
-from lesion.core.store import Store
+from lesion.core.inference import pending_cells
+from lesion.core.run import Evaluation
 from lesion.core.study_file import ModelChoice
-from lesion.engines.engine import MakeEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import Model
-from lesion.progress import Watcher
 from lesion.studies.drift.study import DriftStudy
 from lesion.tasks.catalogue import draw
-from lesion.tasks.continuations import encode_choices, encode_gold, encode_said, encode_solved
+from lesion.tasks.continuations import encode_answer, encode_choices, encode_gold, encode_solved
 from lesion.tasks.gold import Gold
 from lesion.tasks.prompts import encode, resolve
 from lesion.tasks.task import TRUNCATED, Item, Task
@@ -83,52 +81,22 @@ def speaks(study: DriftStudy, task: Task) -> bool:
     return study.solution == "own" and task.kind != "score"
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """The answers of one model to the items of all runs: their keys by item, and how many were generated now."""
-
-    keys: Mapping[str, str]
-    asked: int
+Solution = Mapping[Hashable, Any]
+"""A stored own solution, by the columns of `Store.answers`."""
 
 
-def ask_own(
-    study: DriftStudy,
-    chosen: ModelChoice,
-    model: Model,
-    task: Task,
-    runs: Sequence[Sequence[Item]],
-    store: Store,
-    watcher: Watcher,
-    make_engine: MakeEngine,
-) -> Asked:
-    """Have a model answer every item once, greedily, as far as the store does not have its answer.
+def own_solutions(chosen: ModelChoice, model: Model, evaluation: Evaluation) -> dict[str, Solution]:
+    """Have a model answer every item once, greedily, as far as the store does not have its answer; answers by item.
 
     Raises:
         UsageError: the prompt style does not exist, or the model has no chat template for it.
         LesionError: a prompt does not fit the context. Every answer given until then is stored.
     """
-    questions = study.questions()
-    items = list({item.id: item for run in runs for item in run}.values())
-    cells = missing(questions, chosen, model, {study.task: task}, {study.task: items}, (), _Nothing())
-    stored = store.keys()
-    open_cells: dict[str, Cell] = {key: cell for key, cell in cells.items() if key not in stored}
-    if open_cells:
-        watcher.begin(chosen.name, len(cells), len(cells) - len(open_cells), "own solutions")
-        for text in clamped(model, open_cells.values()):
-            watcher.note(text)
-        for count in ask(make_engine(model, study.batch_size), model, chosen.name, open_cells, store):
-            watcher.answered(count)
-    return Asked({cell.item.id: key for key, cell in cells.items()}, len(open_cells))
-
-
-class _Nothing:
-    """A store without answers."""
-
-    def keys(self) -> set[str]:
-        return set()
-
-    def write(self, rows: Iterable[Row]) -> int:
-        return 0
+    evaluation.evaluate(chosen, model, (), what="own solutions")
+    evaluation.release()
+    cells = pending_cells(evaluation.study, chosen, model, evaluation.tasks, evaluation.items, (), stored=())
+    answers = evaluation.store.answers(model=chosen.name).set_index("key").to_dict("index")
+    return {cell.item.id: answers[key] for key, cell in cells.items()}
 
 
 def read_texts(
@@ -137,25 +105,21 @@ def read_texts(
     model: Model,
     task: Task,
     runs: Sequence[Sequence[Item]],
-    store: Store,
-    asked: Asked | None,
+    solutions: Mapping[str, Solution] | None,
 ) -> list[Texts]:
     """The texts of every run as a model reads them.
 
-    An own solution is the stored text, encoded after the prompt as it was generated: of items with choices the chosen
-    one, of contrasts the most probable token.
+    `solutions` are the model's own, by item. Such a solution is the stored text, encoded after the prompt as it was
+    generated: of items with choices the chosen one, of contrasts the most probable token.
 
     Raises:
         UsageError: a prompt style does not exist or does not fit, or the task has no solutions where they are wanted.
         LesionError: a text has no tokens, or an item no gold answer.
     """
     style = resolve(model, task, study.questions().prompt_style_of(chosen, study.task))
-    answers = {}
-    if asked is not None:
-        answers = store.answers(model=chosen.name, task=study.task.name).set_index("key").to_dict("index")
     results = []
     for number, items in enumerate(runs):
-        own = [] if asked is None else [answers[asked.keys[item.id]] for item in items]
+        own = [] if solutions is None else [solutions[item.id] for item in items]
         ids, prompts = [], []
         for place, item in enumerate(items):
             prompt, solution = _read(study, model, task, item, style, str(own[place]["text"]) if own else "")
@@ -184,6 +148,6 @@ def _read(
     if not answer:
         return prompt, ()
     if task.kind == "generate":
-        return prompt, encode_said(model, task, item, answer, style)
+        return prompt, encode_answer(model, task, item, answer, style)
     (solution,) = encode_choices(model, task, replace(item, choices=(answer,)), style)
     return prompt, solution

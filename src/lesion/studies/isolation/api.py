@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import RenderableType
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from lesion.arguments import validated
-from lesion.core.functions import runs
+from lesion.core.functions import AnsweringOptions, ReadingOptions, runs
 from lesion.core.result import StudyResult
 from lesion.core.run import Run
 from lesion.edits.files.artefact import EditFile
-from lesion.engines.config import EngineChoice
 from lesion.models.load import Model
-from lesion.progress import Watcher
 from lesion.report.blocks import Chapter, Page
 from lesion.studies.isolation import report as page
 from lesion.studies.isolation import tables, terminal
@@ -45,7 +43,7 @@ class IsolationResult(StudyResult[IsolationSummary]):
     def edits(self) -> dict[str, Path]:
         """The `.edit` files by name: `mathneuro-0.05`."""
         selections = self.summary.isolation.selections if self.summary.isolation else ()
-        return {Path(one.file).stem: self.folder / one.file for one in selections if one.file}
+        return {Path(entry.file).stem: self.folder / entry.file for entry in selections if entry.file}
 
     @property
     def table(self) -> pd.DataFrame:
@@ -87,13 +85,9 @@ def isolate(
     samples: int | Sequence[int] = SAMPLES,
     repeats: int = 1,
     methods: str | Sequence[str] = "mathneuro",
-    seed: int = 0,
     replacement: bool = False,
-    prompt_style: str | None = None,
     dtype: str = "auto",
-    device: str = "auto",
-    out: str | Path | None = None,
-    watcher: Watcher | None = None,
+    **options: Unpack[ReadingOptions],
 ) -> IsolationResult:
     """Find the weights that a skill needs and its controls do not, with forward passes only.
 
@@ -118,19 +112,9 @@ def evaluate(
     factor: float | Sequence[float] | None = None,
     random_controls: int = 3,
     items: int | str = 100,
-    seed: int = 0,
     validation: float | None = None,
-    max_new_tokens: int | None = None,
-    stop_loops: int | None = None,
-    prompt_style: str | None = None,
-    level: float = 0.95,
-    batch_size: int | str = "auto",
-    dtype: str = "auto",
-    device: str = "auto",
-    engine: str | EngineChoice = "transformers",
     force: bool = False,
-    out: str | Path | None = None,
-    watcher: Watcher | None = None,
+    **options: Unpack[AnsweringOptions],
 ) -> IsolationResult:
     """Evaluate the baseline and every edit on the same items, each edit beside its matched random controls.
 

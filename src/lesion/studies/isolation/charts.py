@@ -182,7 +182,7 @@ def _position(value: float, axis: Axis) -> float:
 def _ideal(*, boost: bool) -> list[alt.Chart]:
     """The ideal corner: top right for a boost, else top left."""
     corner = alt.Chart(pd.DataFrame([{"text": "ideal"}])).encode(
-        x=alt.value("width" if boost else 0), y=alt.value(0), tooltip=alt.value(None)
+        x=alt.XValue("width" if boost else 0), y=alt.YValue(0), tooltip=alt.TooltipValue(None)
     )
     begin = math.pi if boost else 0.5 * math.pi
     side = {"align": "right", "dx": -8} if boost else {"align": "left", "dx": 8}

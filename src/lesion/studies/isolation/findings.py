@@ -36,7 +36,7 @@ def chosen(choice: Choice, evaluation: Evaluation) -> str:
     text = (
         f"Of {counted(len(choice.candidates), 'edit')} tried on {counted(choice.validation_items, 'validation item')}"
         f" of {choice.skill}, {evaluation.name_of(choice.chosen)} was chosen. On"
-        f" {counted(choice.test_items, 'test item')} that had no part in the choice, accuracy goes from"
+        f" {counted(choice.test_items, 'test item')} not used for the choice, accuracy goes from"
         f" {percent(choice.baseline_test)} to {percent(choice.accuracy_test)}"
     )
     gain = choice.gain
@@ -74,12 +74,12 @@ def _skill(evaluation: Evaluation, skill: EvaluatedTask, edits: Sequence[EditedM
     headline += [_uninformative(task) for task in evaluation.controls if not task.scored and not task.informative]
     if any(len(by_method[method]) > 1 for method in known):
         headline.append(
-            "Each method is represented by its most selective edit. Intervals do not allow for that choice; the"
-            " corrected p allows for all edits tried."
+            "Each method is represented by its most selective edit. The corrected p allows for all edits tried; the"
+            " intervals do not."
         )
     if not boost and not any(control.kind == "generate" and control.informative for control in evaluation.controls):
         headline.append(
-            "No informative control has to be generated: damage to all generation would look like a loss of the skill."
+            "No informative control is generated: damage to all generation would look like a loss of the skill."
         )
     sentences = [_method(evaluation, skill, best, len(by_method[method])) for method, best in known.items()]
     subject = f"{'Boosting' if boost else 'Cutting'} the weights selected for {skill.name}"
@@ -110,7 +110,7 @@ def _verdict(evaluation: Evaluation, skill: EvaluatedTask, known: Mapping[str, E
     if not informative:
         why = "no control that is answered is informative" if answered else "no control is answered"
         sure = [method for method, best in known.items() if best.changed and best.corrected and best.beyond_random]
-        text = f"Whether any edit {singular} {skill.name} selectively cannot be said: {why}."
+        text = f"Whether any edit {singular} {skill.name} selectively is unknown: {why}."
         verb = singular if len(sure) == 1 else plural
         more = f" Compared with random weights alone, {wording.listed(sure)} {verb} it more."
         return text + more if sure else text
@@ -121,14 +121,13 @@ def _verdict(evaluation: Evaluation, skill: EvaluatedTask, known: Mapping[str, E
     every = "every control" + (f" that {wording.listed(limits)}" if limits else "")
     if not yes:
         unmeasured = any(None in best.parts for best in known.values())
-        why = " (for some, not all of this was measured)" if unmeasured else ""
+        why = " (not all of this was measured for some)" if unmeasured else ""
         return (
-            f"No evidence that any edit {singular} {skill.name} both more than as many random weights and more than"
-            f" {every}{why}."
+            f"No evidence that any edit {singular} {skill.name} more than both as many random weights and {every}{why}."
         )
     text = f"{wording.listed(yes)} {singular if len(yes) == 1 else plural} {skill.name} more than as many random"
     text += f" weights and more than {every}."
-    text += f" For {wording.listed(no)} there is no such evidence." if no else ""
+    text += f" No such evidence for {wording.listed(no)}." if no else ""
     return text[0].upper() + text[1:]
 
 
@@ -145,10 +144,11 @@ def _method(evaluation: Evaluation, skill: EvaluatedTask, evidence: Evidence, tr
     truncated, unparsed = effect.rates.truncated, effect.rates.unparsed
     if not evidence.boost and truncated and wrong > 0 and truncated >= STOPPING_SHARE * wrong:
         unended = f"{percent(truncated, 0)} of the answers {wording.unended(effect.rates.looped)}"
-        sentences.append(f"{unended}: part of the loss may be one of stopping.")
+        sentences.append(f"{unended}: part of the loss may be due to stopping.")
     if not evidence.boost and unparsed and wrong > 0 and unparsed >= STOPPING_SHARE * wrong:
-        unread = f"In {percent(unparsed, 0)} of the answers no answer could be parsed"
-        sentences.append(f"{unread}: read them before calling the skill lost.")
+        sentences.append(
+            f"{percent(unparsed, 0)} of the answers are unparsed: read them before calling the skill lost."
+        )
     if tried > 1:
         sentences.append(f"The most selective of {tried} edits.")
     text = " ".join(filter(None, sentences))
@@ -238,7 +238,7 @@ def _without_skill(evaluation: Evaluation) -> list[Finding]:
             f" {interval(drop.low, drop.high)}, with {evaluation.name_of(worst.edit)}{corrected}"
             f"{'' if sure else ': no evidence of a loss'}."
         )
-    headline = "No task was named as the skill and none as a control, so nothing is said here about selectivity."
+    headline = "Selectivity is not judged: no task was named as the skill or as a control."
     return [Finding("", (headline,), tuple(sentences))] if sentences else []
 
 
@@ -288,6 +288,6 @@ def _agreement(overlap: Overlap) -> str:
         pairs = f" ({overlap.spread[0]:.2f} to {overlap.spread[1]:.2f})"
     return (
         f"{overlap.label}: sets found from {counted(overlap.samples, 'text')} each agree to an IoU of"
-        f" {overlap.mean.value:.2f}{pairs} over {counted(overlap.repeats, 'repeat')}; random sets of that size would"
-        f" agree to {overlap.chance:.2f}."
+        f" {overlap.mean.value:.2f}{pairs} over {counted(overlap.repeats, 'repeat')}; random sets of that size:"
+        f" {overlap.chance:.2f}."
     )

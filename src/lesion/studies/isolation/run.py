@@ -64,7 +64,7 @@ def run_isolation(study: IsolationStudy, run: Run) -> tuple[IsolationSummary, in
         _summary(study, isolated.result, None).write(folder)
     for text in isolated.result.notes:
         watcher.note(text)
-    evaluation, asked, planned = None, 0, 0
+    evaluation, evaluated, planned = None, 0, 0
     if study.tasks:
         candidates = [
             Candidate(made.selection, made.samples, made.repeat, made.keep, made.method, counts)
@@ -74,10 +74,10 @@ def run_isolation(study: IsolationStudy, run: Run) -> tuple[IsolationSummary, in
         skill = next((c.name for c in study.tasks if canonical(c.name) == canonical(study.skill)), study.skill)
         validation = None if study.choose is None else study.choose.validation
         roles = Roles(skill, validation, used=calibrated_on(edits.values()))
-        evaluation, asked, planned = evaluate(study, study.model, model, entries, edits, run, roles)
+        evaluation, evaluated, planned = evaluate(study, study.model, model, entries, edits, run, roles)
     summary = _summary(study, isolated.result, evaluation)
     summary.write(folder)
-    return summary, asked, planned
+    return summary, evaluated, planned
 
 
 def run_evaluation(
@@ -132,10 +132,10 @@ def run_evaluation(
     broken = [model.complaint(study.model.name)] if model.not_finite else []
     roles = Roles(skill, study.validation, (*broken, *remade), calibrated_on(edits.values()))
     isolation = _stored(folder)
-    evaluation, asked, planned = evaluate(study, study.model, model, entries, edits, run, roles)
+    evaluation, evaluated, planned = evaluate(study, study.model, model, entries, edits, run, roles)
     summary = _summary(study, isolation, evaluation)
     summary.write(folder)
-    return summary, asked, planned
+    return summary, evaluated, planned
 
 
 def evaluate(
@@ -166,7 +166,7 @@ def evaluate(
         plan = keep_plan(run.folder, chosen.name, dtype, kinds, planned, roles, questions.level)
         evaluation.evaluate(chosen, model, [edits[entry.edit] for entry in planned])
         numbers = summarise(plan, evaluation.store.answers(), evaluation.store.items())
-    return numbers, evaluation.asked, evaluation.planned
+    return numbers, evaluation.evaluated, evaluation.planned
 
 
 def recall_isolation(folder: Path) -> Recalled | None:

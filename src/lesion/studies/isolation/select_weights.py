@@ -84,11 +84,11 @@ def _neuron_notes(made: Sequence[Made]) -> Iterator[str]:
     """A note where fewer neurons qualify than a share asks for."""
     for each in made:
         selection = each.selection
-        if isinstance(selection, LAPE) and 0 < (firing := sum(map(len, selection.neurons.values()))) < selection.asked:
+        if isinstance(selection, LAPE) and 0 < (firing := sum(map(len, selection.neurons.values()))) < selection.quota:
             repeat = f", repeat {each.repeat}" if each.repeat else ""
             yield (
                 f"{selection.label}{repeat}: only {firing:,} neurons fire on the skill as its rule demands, fewer than"
-                f" the {selection.asked:,} that the share asks for; all of them are selected."
+                f" the {selection.quota:,} that the share asks for; all of them are selected."
             )
 
 

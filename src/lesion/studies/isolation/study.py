@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
-from lesion.core.method import Method as StudyMethod
+from lesion.core.method import Method
 from lesion.core.options import STATISTICS, Option, option
 from lesion.core.study_file import (
     COUNT,
-    MODEL,
+    ONE_MODEL,
     Count,
     Listed,
     Number,
@@ -26,13 +26,16 @@ from lesion.core.study_file import (
 )
 from lesion.errors import UsageError
 
-Method = Literal["mathneuro", "wanda", "wanda-rows", "lape", "magnitude"]
-METHODS: tuple[Method, ...] = get_args(Method)
+SelectionMethod = Literal["mathneuro", "wanda", "wanda-rows", "lape", "magnitude"]
+METHODS: tuple[SelectionMethod, ...] = get_args(SelectionMethod)
 
 Share = Annotated[Number, Field(gt=0, le=1)]
 SAMPLES = 100
 """Calibration texts of each task by default. The paper takes 500, and finds that sets from 100 texts already overlap by
 95 %; they take a fifth of the time."""
+RANDOM_CONTROLS = option(
+    3, help="Number of matched random selections per edit.", must="a whole number from 0", panel=STATISTICS
+)
 
 
 class Choose(Table):
@@ -62,7 +65,7 @@ class IsolationStudy(Questions):
     )
 
     kind: Literal["isolation"] = Field(default="isolation", description="isolation")
-    model: OneModel = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
+    model: OneModel = ONE_MODEL
     skill: Text = option(
         help="Task whose weights are sought: gsm8k, primer:arithmetic, FILE.jsonl.", must="the name of a task"
     )
@@ -72,7 +75,7 @@ class IsolationStudy(Questions):
         name="control",
         many="repeat",
     )
-    methods: Several[Method] = option(
+    methods: Several[SelectionMethod] = option(
         ("mathneuro",),
         help=f"{', '.join(METHODS)}; repeatable.",
         must=f"a list of {', '.join(METHODS)}",
@@ -104,9 +107,7 @@ class IsolationStudy(Questions):
         must="a finite number or a list of them",
         many="comma",
     )
-    random_controls: Annotated[Whole, Field(ge=0)] = option(
-        3, help="Number of matched random selections per edit.", must="a whole number from 0", panel=STATISTICS
-    )
+    random_controls: Annotated[Whole, Field(ge=0)] = RANDOM_CONTROLS
     choose: Choose | None = Field(default=None, description="a table [choose]")
     tasks: Listed[OneTask] = option(
         (),
@@ -158,7 +159,7 @@ class EvaluationStudy(Questions):
     )
 
     kind: Literal["evaluation"] = Field(default="evaluation", description="evaluation")
-    model: OneModel = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
+    model: OneModel = ONE_MODEL
     edits: Annotated[tuple[Text, ...], BeforeValidator(listed)] = option(
         (),
         help="An .edit file; repeatable; without one, the baseline alone.",
@@ -172,9 +173,7 @@ class EvaluationStudy(Questions):
         must="a finite number or a list of them",
         many="comma",
     )
-    random_controls: Annotated[Whole, Field(ge=0)] = option(
-        3, help="Number of matched random selections per edit.", must="a whole number from 0", panel=STATISTICS
-    )
+    random_controls: Annotated[Whole, Field(ge=0)] = RANDOM_CONTROLS
     validation: Annotated[Number, Field(gt=0, lt=1)] | None = option(
         None,
         help="Choose the best edit on this share of the items and report it on the others.",
@@ -184,17 +183,17 @@ class EvaluationStudy(Questions):
     force: bool = option(False, help="Accept edits made for another model of the same shapes.", must="true or false")
 
 
-METHOD = StudyMethod(
-    study=IsolationStudy,
-    result="lesion.studies.isolation.api:IsolationResult",
-    command="isolate",
-    help="Find the weights that a skill needs and its controls do not, with forward passes only; write them as edits.",
+METHOD = Method(
+    IsolationStudy,
+    "lesion.studies.isolation.api:IsolationResult",
+    "isolate",
+    "Find the weights that a skill needs and its controls do not, with forward passes only; write them as edits.",
     kept="What was observed and answered so far is kept in {folder}; the same command goes on.",
 )
-EVALUATION = StudyMethod(
-    study=EvaluationStudy,
-    result="lesion.studies.isolation.api:EvaluationResult",
+EVALUATION = Method(
+    EvaluationStudy,
+    "lesion.studies.isolation.api:EvaluationResult",
+    "evaluate",
+    "Evaluate baseline and edits on the same items, each edit with its matched random controls.",
     folder="isolation",
-    command="evaluate",
-    help="Evaluate baseline and edits on the same items, each edit with its matched random controls.",
 )

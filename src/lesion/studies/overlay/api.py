@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import RenderableType
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from lesion.arguments import validated
-from lesion.core.functions import runs
+from lesion.core.functions import OutputOptions, runs
 from lesion.core.lock import locked
-from lesion.core.result import StudyResult, recalled
+from lesion.core.result import StudyResult
 from lesion.core.run import Run
-from lesion.progress import Watcher
 from lesion.report.blocks import Chapter, Page
 from lesion.studies.overlay import report as page
 from lesion.studies.overlay import tables
@@ -27,6 +26,8 @@ from lesion.studies.overlay.summary import summarise
 class OverlayResult(StudyResult[OverlaySummary]):
     """Several studies compared, model by model."""
 
+    SUMMARY = OverlaySummary
+
     @classmethod
     @override
     def run(cls, study: OverlayStudy, run: Run) -> OverlayResult:
@@ -34,12 +35,6 @@ class OverlayResult(StudyResult[OverlaySummary]):
         with locked(run.folder, "overlay"):
             summary.write(run.folder)
         return cls(run.folder, summary)
-
-    @classmethod
-    @override
-    def recall(cls, folder: Path) -> OverlayResult | None:
-        summary = recalled(OverlaySummary, folder, "overlay")
-        return None if summary is None else cls(folder, summary)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -66,9 +61,7 @@ class OverlayResult(StudyResult[OverlaySummary]):
 
 @validated
 @runs(METHOD)
-def overlay(
-    *folders: str | Path, seed: int = 0, out: str | Path | None = None, watcher: Watcher | None = None
-) -> OverlayResult:
+def overlay(*folders: str | Path, seed: int = 0, **options: Unpack[OutputOptions]) -> OverlayResult:
     """Compare what finished studies say of a model's blocks.
 
     Example:

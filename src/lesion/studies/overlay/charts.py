@@ -54,7 +54,7 @@ def profile_chart(model: ModelProfiles, profile: Profile, *, last: bool = True) 
     if profile.ranked:
         column = alt.Chart(frame).mark_rect(color=colour).encode(
             x=plots.x(across, "left"), x2=alt.X2(field="right"), y=plots.y(upright, "zero"), y2=alt.Y2(field="y"),
-            opacity=alt.condition("datum.critical", alt.value(1.0), alt.value(0.6)),
+            opacity=plots.either(alt.OpacityValue, "datum.critical", 1.0, 0.6),
         )  # fmt: skip
         layers += [alt.Chart(pd.DataFrame({"y": [0.0]})).mark_rule(strokeWidth=1).encode(y=plots.y(upright)), column]
     else:
@@ -64,7 +64,7 @@ def profile_chart(model: ModelProfiles, profile: Profile, *, last: bool = True) 
     absent = alt.Chart(missing).mark_text(text=wording.DASH, color=theme.SOFT)
     layers += [
         reach.encode(x=plots.x(across), y=plots.y(upright, "low"), y2=alt.Y2(field="high")),
-        absent.encode(x=plots.x(across), y=alt.value(HEIGHT / 2)),
+        absent.encode(x=plots.x(across), y=alt.YValue(HEIGHT / 2)),
         alt.Chart(frame).mark_rect(opacity=0).encode(
             x=plots.x(across, "from"), x2=alt.X2(field="to"),
             tooltip=alt.Tooltip(field="tip", type="nominal", title=" "),

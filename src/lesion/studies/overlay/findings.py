@@ -43,8 +43,8 @@ def findings(models: Sequence[ModelProfiles]) -> list[Finding]:
 def _missing(kind: Kind, names: Sequence[str]) -> str:
     others = wording.listed([f"`lesion {command}`" for other, command in COMMANDS.items() if other != kind], "or")
     return (
-        f"All profiles of {wording.listed(names)} come from one kind of study ({KINDS[kind][1]}), so nothing is"
-        f" compared between studies: add the folder of {others} on the same model."
+        f"All profiles of {wording.listed(names)} come from one kind of study ({KINDS[kind][1]}). To compare, add the"
+        f" folder of {others} on the same model."
     )
 
 
@@ -58,8 +58,8 @@ def _headline(model: ModelProfiles) -> tuple[str, ...]:
         return (f"Of {pairs} of profiles from different studies of {model.model}, {_agree(model, agreeing)}.",)
     most = tested[0]
     return (
-        f"No two studies of {model.model} agree beyond chance about its blocks: of {pairs} none has a corrected p of at"
-        f" most {ALPHA:g}.",
+        f"No two studies of {model.model} agree beyond chance about its blocks: none of {pairs} has a corrected"
+        f" p ≤ {ALPHA:g}.",
         f"The strongest is {most.a} with {most.b} ({_rho_over(model, most)}, p{wording.SPACE}{wording.p_value(most.p)},"
         f" corrected p{wording.SPACE}{wording.p_value(most.p_corrected)}).",
     )

@@ -27,10 +27,10 @@ class OverlayStudy(StudyFile):
 
 
 METHOD = Method(
-    study=OverlayStudy,
-    result="lesion.studies.overlay.api:OverlayResult",
-    command="overlay",
-    help="Compare the block profiles of several studies, with rank correlations.",
+    OverlayStudy,
+    "lesion.studies.overlay.api:OverlayResult",
+    "overlay",
+    "Compare the block profiles of several studies, with rank correlations.",
     kept="Nothing is kept of an unfinished overlay; the same command starts it anew.",
     distributed=False,
 )

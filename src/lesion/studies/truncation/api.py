@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import RenderableType
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from lesion.arguments import validated
-from lesion.core.functions import runs
-from lesion.core.result import StudyResult, recalled
+from lesion.core.functions import AnsweringOptions, runs
+from lesion.core.result import StudyResult
 from lesion.core.run import Run
-from lesion.engines.config import EngineChoice
 from lesion.models.load import Model
-from lesion.progress import Watcher
 from lesion.report.blocks import Chapter, Page
 from lesion.studies.truncation import report as page
 from lesion.studies.truncation import tables, terminal
@@ -30,16 +28,12 @@ from lesion.studies.truncation.study import METHOD, TruncationStudy
 class TruncationResult(StudyResult[TruncationSummary]):
     """A truncation search: its numbers, and the edit that it chose as a file."""
 
+    SUMMARY = TruncationSummary
+
     @classmethod
     @override
     def run(cls, study: TruncationStudy, run: Run) -> TruncationResult:
         return cls(run.folder, *run_truncation(study, run))
-
-    @classmethod
-    @override
-    def recall(cls, folder: Path) -> TruncationResult | None:
-        summary = recalled(TruncationSummary, folder, "truncation")
-        return None if summary is None else cls(folder, summary)
 
     @property
     def edit(self) -> Path | None:
@@ -85,17 +79,7 @@ def truncate(
     screen: str | Mapping[str, int | str] = "auto",
     eliminate: float | None = None,
     items: int | str = 100,
-    seed: int = 0,
-    max_new_tokens: int | None = None,
-    stop_loops: int | None = None,
-    prompt_style: str | None = None,
-    level: float = 0.95,
-    batch_size: int | str = "auto",
-    dtype: str = "auto",
-    device: str = "auto",
-    engine: str | EngineChoice = "transformers",
-    out: str | Path | None = None,
-    watcher: Watcher | None = None,
+    **options: Unpack[AnsweringOptions],
 ) -> TruncationResult:
     """Search for a part of a matrix whose removal makes a model better: chosen on some items, tested on the others.
 

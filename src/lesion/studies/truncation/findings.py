@@ -69,13 +69,13 @@ def verdict(summary: TruncationSummary) -> str:
         if by_direction[what]
     ]
     if changes:
-        text = f"{kept} {' and '.join(changes)}, on test items that had no part in choosing it"
+        text = f"{kept} {' and '.join(changes)}, on test items not used to choose it"
         text += f"; {none}." if unchanged else "."
     else:
         text = f"{kept} was chosen on the validation items" + (f"; on the test items {none}." if unchanged else ".")
     if collapsed:
         names = wording.listed(collapsed)
-        text += f" On {names} it gives nearly all test items one answer, so that accuracy says nothing there."
+        text += f" On {names} it gives nearly all test items one answer, so accuracy says nothing there."
     text += "".join(_beside(summary, test) for test in by_direction["none"])
     if summary.kept != summary.chosen:
         text += f" The best single edit keeps {summary.name(summary.chosen)}."
@@ -138,7 +138,7 @@ def tested(summary: TruncationSummary, test: Tested) -> str:
     text += "."
     if test.collapsed:
         text += (
-            f" It gives one label to {wording.percent(test.label_share)} of the items: its accuracy says how frequent"
+            f" It gives one label to {wording.percent(test.label_share)} of the items: its accuracy shows how frequent"
             " that label is, not what the model can do."
         )
     return text
@@ -155,9 +155,9 @@ def tokens(summary: TruncationSummary) -> list[str]:
         for edit, after in of_task.items():
             right, tempting = (_token_change(before, after, role) for role in ROLES)
             sentences.append(
-                f"{task}, {summary.name(edit)}: the right token goes from {right}, the tempting one from {tempting}"
-                f" (mean probability, n = {after.items:,}). The margin, mean log p right − log p tempting, goes from"
-                f" {nats_estimate(before.margin)} to {nats_estimate(after.margin)} nats."
+                f"{task}, {summary.name(edit)}: right token {right}; tempting token {tempting} (mean probability,"
+                f" n = {after.items:,}). Margin, mean log p right − log p tempting: {nats_estimate(before.margin)} to"
+                f" {nats_estimate(after.margin)} nats."
             )
     return sentences
 
@@ -176,15 +176,15 @@ def how(summary: TruncationSummary, work: Decompositions | None) -> list[str]:
         sentences.append(_elimination(summary.elimination))
     if many := sum(cell.collapsed for cell in summary.cells):
         sentences.append(
-            f"{wording.counted(many, 'cell')} {'gives' if many == 1 else 'give'} one label nearly always on a task;"
+            f"{wording.counted(many, 'cell')} {'gives' if many == 1 else 'give'} nearly always one label on a task;"
             " accuracy says nothing there (≡ in the maps)."
         )
     if work is not None:
         matrices = f"{work.computed:,} {'matrix' if work.computed == 1 else 'matrices'} decomposed"
         seconds = f" in {work.seconds:,.1f} s" if work.seconds is not None and work.computed else ""
         sentences.append(
-            f"{matrices}{seconds}, {work.read:,} read from disk; {wording.counted(work.reused, 'time')} a decomposition"
-            " was used again."
+            f"{matrices}{seconds}, {work.read:,} read from disk; decompositions reused"
+            f" {wording.counted(work.reused, 'time')}."
         )
     return sentences
 
@@ -192,8 +192,8 @@ def how(summary: TruncationSummary, work: Decompositions | None) -> list[str]:
 def _screen(screen: ScreenOutcome, summary: TruncationSummary) -> str:
     items = "all validation items" if screen.items == "all" else wording.counted(screen.items, "validation item")
     text = (
-        f"A screen by the log-probability of gold answers ({items} of each task) chose the cells to evaluate in full:"
-        f" the best {screen.best:,}, and {screen.random:,} of the others drawn by the seed to judge the screen. Of"
+        f"Screened by the log-probability of gold answers ({items} of each task); evaluated in full: the best"
+        f" {screen.best:,}, and {screen.random:,} random others to judge the screen. Of"
         f" {wording.counted(len(summary.cells), 'cell')}, {summary.complete:,} {_were(summary.complete)} evaluated in"
         " full" + (f" and {summary.given_up:,} {_were(summary.given_up)} given up early." if summary.given_up else ".")
     )
@@ -203,14 +203,14 @@ def _screen(screen: ScreenOutcome, summary: TruncationSummary) -> str:
         if agreement.low is not None and agreement.high is not None:
             numbers += f" [{agreement.low:.2f},{wording.SPACE}{agreement.high:.2f}]"
         numbers = numbers.replace("-", wording.MINUS)
-        text += f" Rank correlation of the screen with the full evaluation, over the cells that have both: {numbers}."
+        text += f" Rank correlation of screen and full evaluation, over cells with both: {numbers}."
     return text
 
 
 def _elimination(elimination: Elimination) -> str:
     looks = wording.counted(elimination.looks, "look")
     if not elimination.eliminated:
-        return f"No cell was given up early, at {looks} back at the answers until then."
+        return f"No cell was given up early, at {looks} at the answers so far."
     cells = f"{wording.counted(elimination.eliminated, 'cell')} {_were(elimination.eliminated)}"
     return (
         f"{cells} given up early at one of {looks}, which saved {wording.counted(elimination.answers_saved, 'answer')}."
@@ -229,7 +229,7 @@ def _chosen(summary: TruncationSummary) -> Finding:
         " evaluated in full"
     )
     if changes := _changes(summary, cell):
-        text += f"; on these items, which chose it, so that some of it is luck, it is at {wording.listed(changes)}"
+        text += f"; on these items, which chose it (partly by luck): {wording.listed(changes)}"
     sentences = [*(tested(summary, test) for test in summary.best_tests), f"{text[:1].upper()}{text[1:]}."]
     if summary.chosen is None:
         sentences[0] = f"The best edit, {best}, on test items: {sentences[0]}"

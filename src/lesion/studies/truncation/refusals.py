@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from lesion.core.cached_answers import gold_of, gold_tasks
-from lesion.core.inference import missing
-from lesion.core.row import Row
+from lesion.core.inference import pending_cells
 from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.errors import UsageError
 from lesion.models.load import Model, configuration
@@ -42,10 +41,10 @@ def refuse_few(drawn: Mapping[TaskChoice, Sequence[Item]]) -> None:
             )
 
 
-def refuse_unaskable(
+def refuse_unfit_items(
     study: TruncationStudy, model: Model, tasks: Mapping[TaskChoice, Task], drawn: Mapping[TaskChoice, Sequence[Item]]
 ) -> None:
-    """Put every item that may be needed, also those of the last round, so that what is wrong with one is said now.
+    """Encode every item that may be needed, also those of the last round, so that what is wrong with one is said now.
 
     Raises:
         LesionError: a prompt does not fit the context, or what follows it has no tokens.
@@ -58,17 +57,7 @@ def refuse_unaskable(
         }
     )
     items = {**drawn, **{gold_of(choice): items for choice, items in drawn.items()}}
-    missing(study, study.model, model, {**tasks, **golds}, items, (), _Nothing())
-
-
-class _Nothing:
-    """A store without answers."""
-
-    def keys(self) -> set[str]:
-        return set()
-
-    def write(self, rows: Iterable[Row]) -> int:
-        return 0
+    pending_cells(study, study.model, model, {**tasks, **golds}, items, ())
 
 
 def refuse_other_config(model: Model, name: str, chosen: ModelChoice) -> None:

@@ -11,7 +11,6 @@ from lesion.core import cost
 from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.blocks import Block, Chapter, Facts, Findings, Folded, Page, Prose, Section
-from lesion.report.publishing import html
 from lesion.studies.truncation import charts, maps, spectra, tables
 from lesion.studies.truncation import findings as prose
 from lesion.studies.truncation.result import Decompositions, TruncationSummary
@@ -44,11 +43,6 @@ def chapter(summary: TruncationSummary) -> Chapter:
         "Truncations are tried on validation items; the best is tested on items that the search never saw.",
         tuple(prose.findings(summary)),
     )
-
-
-def page(summary: TruncationSummary) -> str:
-    """The text of `report.html`."""
-    return html(report(summary))
 
 
 def decompositions(folder: Path) -> Decompositions | None:

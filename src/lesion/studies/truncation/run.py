@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lesion.core import cost
-from lesion.core.cached_answers import Recollection, gold_of
+from lesion.core.cached_answers import CachedAnswers, gold_of
 from lesion.core.inference import load_chosen
 from lesion.core.layers import parse_layers
 from lesion.core.run import Evaluation, Run, drawn
@@ -23,10 +23,10 @@ from lesion.studies.truncation.refusals import (
     refuse_other_config,
     refuse_other_shape,
     refuse_scores,
-    refuse_unaskable,
+    refuse_unfit_items,
 )
 from lesion.studies.truncation.result import TruncationSummary
-from lesion.studies.truncation.search import ask_in_full, search, split
+from lesion.studies.truncation.search import evaluate_in_full, search, split
 from lesion.studies.truncation.study import TruncationStudy
 from lesion.studies.truncation.summary import edits_tested, followed, summarise
 from lesion.tasks.catalogue import find
@@ -54,7 +54,7 @@ def run_truncation(study: TruncationStudy, run: Run) -> tuple[TruncationSummary,
     layers = parse_layers(study.layers, len(model.anatomy.blocks), study.model.name)
     cells = grid(model.anatomy, layers, study.matrices, study.keep, study.side)
     # What is wrong with an item or a checkpoint is said before hours of search.
-    refuse_unaskable(study, model, tasks, items)
+    refuse_unfit_items(study, model, tasks, items)
     for revision in study.revisions:
         refuse_other_config(model, study.model.name, _at(study.model, revision))
     parts = split(tasks, items, study.validation)
@@ -62,23 +62,23 @@ def run_truncation(study: TruncationStudy, run: Run) -> tuple[TruncationSummary,
         for choice, of_task in items.items():
             evaluation.store.add_items(gold_of(choice).name, of_task)
         evaluation.add(study.model.name, model)
-        memory = Recollection(evaluation, study.model, model)
-        outcome = search(study, cells.cells, parts, memory)
+        cache = CachedAnswers(evaluation, study.model, model)
+        outcome = search(study, cells.cells, parts, cache)
         tested = edits_tested(outcome)
-        ask_in_full(parts, parts.test, tested, memory, "answers on test items")
-        summary = summarise(study, model, cells, outcome, parts, memory)
-        wanted = set(memory.wanted)
+        evaluate_in_full(parts, parts.test, tested, cache, "answers on test items")
+        summary = summarise(study, model, cells, outcome, parts, cache)
+        requested = set(cache.requested)
         # A checkpoint that fails takes nothing with it.
         _keep(folder, _without(summary, study.revisions), outcome.composed or outcome.chosen, model)
         evaluated = {model.fingerprint: study.model}
         for number, revision in enumerate(study.revisions, start=1):
             follower = _follow(study, revision, model, evaluated, evaluation)
-            ask_in_full(parts, parts.test, tested, follower, "answers on test items")
-            wanted |= follower.wanted
+            evaluate_in_full(parts, parts.test, tested, follower, "answers on test items")
+            requested |= follower.requested
             summary = followed(summary, revision, tested, parts, follower)
             del follower  # its model makes room for the next
             _without(summary, study.revisions[number:]).write(folder)
-    return summary, evaluation.asked, len(wanted)
+    return summary, evaluation.evaluated, len(requested)
 
 
 @contextmanager
@@ -104,9 +104,10 @@ def _without(summary: TruncationSummary, revisions: Sequence[str]) -> Truncation
 
 def _follow(
     study: TruncationStudy, revision: str, model: Model, evaluated: dict[str, ModelChoice], evaluation: Evaluation
-) -> Recollection:
+) -> CachedAnswers:
     """A checkpoint ready to answer. With the weights of a model in `evaluated` it has that model's name and answers."""
     chosen = _at(study.model, revision)
+    evaluation.release()
     checkpoint = load_chosen(study, chosen, evaluation.run.make_engine)
     refuse_not_finite(checkpoint, chosen.name)
     refuse_other_shape(model, study.model.name, checkpoint, chosen.name)
@@ -117,7 +118,7 @@ def _follow(
     if checkpoint.fingerprint == model.fingerprint:
         checkpoint = model  # its spectra are known
     evaluation.add(named.name, checkpoint)
-    return Recollection(evaluation, named, checkpoint)
+    return CachedAnswers(evaluation, named, checkpoint)
 
 
 def _at(chosen: ModelChoice, revision: str) -> ModelChoice:

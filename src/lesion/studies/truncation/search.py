@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lesion.core.cached_answers import Answers, Recollection, gold_of, gold_tasks
+from lesion.core.cached_answers import Answers, CachedAnswers, gold_of, gold_tasks
 from lesion.core.study_file import TaskChoice
 from lesion.edits.edit import BASELINE, Compose, Edit, Truncate
 from lesion.studies.truncation import result
@@ -99,24 +99,24 @@ class SearchOutcome:
     notes: list[str] = field(default_factory=list)
 
 
-def search(study: TruncationStudy, cells: Sequence[Cell], parts: Split, model: Recollection) -> SearchOutcome:
+def search(study: TruncationStudy, cells: Sequence[Cell], parts: Split, cache: CachedAnswers) -> SearchOutcome:
     """Screen, evaluate, choose and compose, on validation items alone.
 
     Args:
         study: how.
         cells: of the grid.
         parts: the items.
-        model: answers, and remembers its answers.
+        cache: evaluates the model, and has its answers.
     """
     outcome = SearchOutcome()
-    _screen(study, cells, parts, model, outcome)
-    _evaluate_in_full(study, parts, model, outcome)
-    outcome.baseline = _score(study, parts, model, BASELINE)
+    _screen(study, cells, parts, cache, outcome)
+    _evaluate_screened(study, parts, cache, outcome)
+    outcome.baseline = _score(study, parts, cache, BASELINE)
     sound = []
     for cell in outcome.evaluated:
         if cell.edit not in outcome.eliminated:
-            outcome.scores[cell.edit] = _score(study, parts, model, cell.edit)
-            if not collapsed_anywhere(parts, model, cell.edit):
+            outcome.scores[cell.edit] = _score(study, parts, cache, cell.edit)
+            if not collapsed_anywhere(parts, cache, cell.edit):
                 sound.append(cell)
     # Of equals, the edit that keeps more: it changes less.
     ranked = sorted(sound, key=lambda cell: (outcome.scores[cell.edit], cell.rank / cell.of), reverse=True)
@@ -125,7 +125,7 @@ def search(study: TruncationStudy, cells: Sequence[Cell], parts: Split, model: R
         if outcome.scores[outcome.best].better(outcome.baseline):
             outcome.chosen = outcome.best
     if study.compose and outcome.chosen is not None:
-        _compose(study, ranked, parts, model, outcome)
+        _compose(study, ranked, parts, cache, outcome)
     return outcome
 
 
@@ -147,19 +147,19 @@ def collapsed(answers: Answers, baseline: Answers) -> tuple[str, float, bool]:
     )
 
 
-def collapsed_anywhere(parts: Split, model: Recollection, edit: Edit) -> bool:
+def collapsed_anywhere(parts: Split, cache: CachedAnswers, edit: Edit) -> bool:
     """Whether nearly all validation items of some task get one answer that they do not get without the edit."""
     return any(
-        collapsed(model.answers(choice, items, edit), model.answers(choice, items, BASELINE))[2]
+        collapsed(cache.answers(choice, items, edit), cache.answers(choice, items, BASELINE))[2]
         for choice, items in ((choice, parts.validation[choice]) for choice in parts.tasks)
     )
 
 
-def _score(study: TruncationStudy, parts: Split, model: Recollection, edit: Edit) -> Score:
+def _score(study: TruncationStudy, parts: Split, cache: CachedAnswers, edit: Edit) -> Score:
     """Means over tasks of their means over validation items; a log-probability that is not a number counts as none."""
     accuracies, golds = [], []
     for choice in parts.tasks:
-        answers = model.answers(choice, parts.validation[choice], edit)
+        answers = cache.answers(choice, parts.validation[choice], edit)
         accuracies.append(float(answers.right.mean()))
         golds.append(_mean(answers.gold))
     accuracy, gold = float(np.mean(accuracies)), float(np.mean(golds))
@@ -178,17 +178,17 @@ def _items_for(
     return {choice: by_name[choice.name] for choice in tasks}
 
 
-def ask_in_full(
-    parts: Split, items: Mapping[TaskChoice, Sequence[Item]], edits: Sequence[Edit], model: Recollection, what: str
+def evaluate_in_full(
+    parts: Split, items: Mapping[TaskChoice, Sequence[Item]], edits: Sequence[Edit], cache: CachedAnswers, what: str
 ) -> None:
-    """Ask the tasks and, of those that generate, the log-probability of the gold answers too."""
+    """Evaluate the tasks and, of those that generate, the log-probability of the gold answers too."""
     generating = {choice: task for choice, task in parts.tasks.items() if task.kind == "generate"}
     tasks = {**parts.tasks, **gold_tasks(generating)}
-    model.ask(tasks, _items_for(tasks, items), edits, what)
+    cache.evaluate(tasks, _items_for(tasks, items), edits, what)
 
 
 def _screen(
-    study: TruncationStudy, cells: Sequence[Cell], parts: Split, model: Recollection, outcome: SearchOutcome
+    study: TruncationStudy, cells: Sequence[Cell], parts: Split, cache: CachedAnswers, outcome: SearchOutcome
 ) -> None:
     """Every cell by the gold answers alone; the best of them, and some others, are to be evaluated in full."""
     outcome.evaluated = list(cells)
@@ -209,10 +209,10 @@ def _screen(
     tasks: dict[TaskChoice, Task] = {}
     for choice, task in parts.tasks.items():
         tasks |= {choice: task} if task.kind == "contrast" else gold_tasks({choice: task})
-    model.ask(tasks, _items_for(tasks, items), [cell.edit for cell in cells], "answers of the screen")
+    cache.evaluate(tasks, _items_for(tasks, items), [cell.edit for cell in cells], "answers of the screen")
 
     def mean(edit: Edit) -> float:
-        return float(np.mean([_mean(model.golds(choice, items[choice], edit)) for choice in parts.tasks]))
+        return float(np.mean([_mean(cache.golds(choice, items[choice], edit)) for choice in parts.tasks]))
 
     baseline, means = mean(BASELINE), [mean(cell.edit) for cell in cells]
     outcome.screen = screen
@@ -227,20 +227,20 @@ def _screen(
     outcome.evaluated = [cell for index, cell in enumerate(cells) if index in kept]
 
 
-def _evaluate_in_full(study: TruncationStudy, parts: Split, model: Recollection, outcome: SearchOutcome) -> None:
+def _evaluate_screened(study: TruncationStudy, parts: Split, cache: CachedAnswers, outcome: SearchOutcome) -> None:
     alive = list(outcome.evaluated)
     if study.eliminate is not None:
         if study.objective == "accuracy" and len(parts.tasks) == 1:
-            alive = _eliminate(study.eliminate, parts, model, outcome)
+            alive = _eliminate(study.eliminate, parts, cache, outcome)
         else:
             outcome.notes.append(
                 "No cell is given up early: its bound holds for the accuracy on one task, and here the search goes by "
                 + ("several tasks." if study.objective == "accuracy" else "log-probability.")
             )
-    ask_in_full(parts, parts.validation, [cell.edit for cell in alive], model, "answers on validation items")
+    evaluate_in_full(parts, parts.validation, [cell.edit for cell in alive], cache, "answers on validation items")
 
 
-def _eliminate(error: float, parts: Split, model: Recollection, outcome: SearchOutcome) -> list[Cell]:
+def _eliminate(error: float, parts: Split, cache: CachedAnswers, outcome: SearchOutcome) -> list[Cell]:
     """Give up cells that are worse than the baseline, at looks after some of the items; those that are left."""
     (choice,) = parts.tasks
     items = parts.validation[choice]
@@ -252,9 +252,11 @@ def _eliminate(error: float, parts: Split, model: Recollection, outcome: SearchO
     at = threshold(error, len(alive), len(steps))
     for seen in steps:
         some = items[:seen]
-        model.ask(parts.tasks, {choice: some}, [cell.edit for cell in alive], f"answers on {seen} validation items")
-        baseline = model.answers(choice, some, BASELINE).right
-        edited = [model.answers(choice, some, cell.edit).right for cell in alive]
+        cache.evaluate(
+            parts.tasks, {choice: some}, [cell.edit for cell in alive], f"answers on {seen} validation items"
+        )
+        baseline = cache.answers(choice, some, BASELINE).right
+        edited = [cache.answers(choice, some, cell.edit).right for cell in alive]
         gone = hopeless(
             [int((right & ~baseline).sum()) for right in edited],
             [int((baseline & ~right).sum()) for right in edited],
@@ -268,7 +270,7 @@ def _eliminate(error: float, parts: Split, model: Recollection, outcome: SearchO
 
 
 def _compose(
-    study: TruncationStudy, ranked: Sequence[Cell], parts: Split, model: Recollection, outcome: SearchOutcome
+    study: TruncationStudy, ranked: Sequence[Cell], parts: Split, cache: CachedAnswers, outcome: SearchOutcome
 ) -> None:
     """Add the best cell of each further matrix while that makes the score better; else go back to what was there.
 
@@ -298,9 +300,9 @@ def _compose(
             continue
         seen.add(cell.edit.address)
         tried = Compose((current, cell.edit))
-        ask_in_full(parts, parts.validation, [tried], model, f"answers with {cell.edit} added")
-        after = _score(study, parts, model, tried)
-        label = collapsed_anywhere(parts, model, tried)
+        evaluate_in_full(parts, parts.validation, [tried], cache, f"answers with {cell.edit} added")
+        after = _score(study, parts, cache, tried)
+        label = collapsed_anywhere(parts, cache, tried)
         accepted = after.better(score) and not label
         reason = "better" if accepted else "one answer to nearly all items" if label else "not better, rolled back"
         note(cell.edit, score, after, accepted, reason, tried)

@@ -11,7 +11,7 @@ from lesion.core.layers import LAYERS, LAYERS_FORM, Layers
 from lesion.core.method import Method
 from lesion.core.options import STATISTICS, Option, option
 from lesion.core.study_file import (
-    MODEL,
+    ONE_MODEL,
     Listed,
     Number,
     OneModel,
@@ -59,7 +59,7 @@ class TruncationStudy(Questions):
     )
 
     kind: Literal["truncation"] = Field(default="truncation", description="truncation")
-    model: OneModel = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
+    model: OneModel = ONE_MODEL
     matrices: Several[Text] = option(
         ("mlp",),
         help="Matrices, comma-separated: mlp.up, attention.o, …, a branch (mlp, attention), or all.",
@@ -69,10 +69,10 @@ class TruncationStudy(Questions):
     layers: Layers = option("all", help=LAYERS, must=LAYERS_FORM)
     keep: Several[Share] = option(
         KEEP,
-        help="Kept fractions of the rank, comma-separated; default: 14 from 0.9 to 0.0025.",
+        help="Kept fractions of the rank, comma-separated.",
         must="a fraction of the rank from 0 to 1, or a list of them",
         many="comma",
-        shown="14 fractions",
+        shown="14 from 0.9 to 0.0025",
     )
     side: Sides = option(
         "top", help="Side of the spectrum that is kept: top, bottom or both.", must="top, bottom or both"
@@ -139,8 +139,8 @@ class TruncationStudy(Questions):
 
 
 METHOD = Method(
-    study=TruncationStudy,
-    result="lesion.studies.truncation.api:TruncationResult",
-    command="truncate",
-    help="Search for a part of a matrix whose removal improves a model, chosen on some items and tested on the others.",
+    TruncationStudy,
+    "lesion.studies.truncation.api:TruncationResult",
+    "truncate",
+    "Search for a part of a matrix whose removal improves a model, chosen on some items and tested on the others.",
 )

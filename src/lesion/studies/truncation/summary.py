@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lesion.core.cached_answers import Answers, Recollection
+from lesion.core.cached_answers import Answers, CachedAnswers
 from lesion.core.rates import loops
 from lesion.core.study_file import TaskChoice
 from lesion.core.values import Estimate
@@ -49,7 +49,7 @@ def summarise(
     cells: grid.Grid,
     outcome: SearchOutcome,
     parts: Split,
-    memory: Recollection,
+    cache: CachedAnswers,
 ) -> TruncationSummary:
     """The summary of a search, without other revisions.
 
@@ -59,7 +59,7 @@ def summarise(
         cells: of the search.
         outcome: of the search.
         parts: the items of each task.
-        memory: has all answers that `search.search` and `edits_tested` need.
+        cache: has all answers that `search.search` and `edits_tested` need.
     """
     level, best, composed = study.level, outcome.chosen or outcome.best, outcome.composed or outcome.chosen
     return TruncationSummary(
@@ -85,17 +85,17 @@ def summarise(
         merged=len(cells.merged),
         screen=screen_outcome(outcome, level, study.seed),
         elimination=_elimination(study, outcome, parts),
-        unedited=_unedited(parts, memory, level),
+        unedited=_unedited(parts, cache, level),
         unedited_score=outcome.baseline.first,
-        cells=tuple(_cell(cell, outcome, parts, memory, level) for cell in cells.cells),
+        cells=tuple(_cell(cell, outcome, parts, cache, level) for cell in cells.cells),
         best=None if best is None else str(best),
         nothing=_nothing(outcome),
-        best_tests=() if best is None else _tests(best, parts, memory, level),
+        best_tests=() if best is None else _tests(best, parts, cache, level),
         path=tuple(outcome.steps),
         composed=str(composed) if outcome.steps else None,
-        composed_tests=_tests(composed, parts, memory, level) if outcome.steps and composed is not None else (),
+        composed_tests=_tests(composed, parts, cache, level) if outcome.steps and composed is not None else (),
         spectra=_spectra(cells, model),
-        tokens=tokens((BASELINE, *edits_tested(outcome)), parts, memory, level),
+        tokens=tokens((BASELINE, *edits_tested(outcome)), parts, cache, level),
         notes=(*outcome.notes, *_notes(cells, parts)),
     )
 
@@ -106,40 +106,38 @@ def edits_tested(outcome: SearchOutcome) -> list[Edit]:
 
 
 def followed(
-    summary: TruncationSummary, revision: str, edits: Sequence[Edit], parts: Split, memory: Recollection
+    summary: TruncationSummary, revision: str, edits: Sequence[Edit], parts: Split, cache: CachedAnswers
 ) -> TruncationSummary:
     """The summary with another revision of the model on the test items, unedited and under the edits."""
     every, level = (BASELINE, *edits), summary.study.level
     outcomes = tuple(
-        RevisionOutcome(
-            revision=revision, edit=str(edit), **_edited(choice, *_pair(choice, edit, items, memory), level)
-        )
+        RevisionOutcome(revision=revision, edit=str(edit), **_edited(choice, *_pair(choice, edit, items, cache), level))
         for edit in every
         for choice, items in parts.test.items()
     )
     return summary.model_copy(
         update={
-            "tokens": (*summary.tokens, *tokens(every, parts, memory, level, revision)),
+            "tokens": (*summary.tokens, *tokens(every, parts, cache, level, revision)),
             "revisions": (*summary.revisions, *outcomes),
         }
     )
 
 
-def _unedited(parts: Split, memory: Recollection, level: float) -> tuple[Unedited, ...]:
+def _unedited(parts: Split, cache: CachedAnswers, level: float) -> tuple[Unedited, ...]:
     outcomes = []
     for choice in parts.tasks:
         for part, items in (("validation", parts.validation), ("test", parts.test)):
-            values = _edited(choice, *_pair(choice, BASELINE, items[choice], memory), level)
+            values = _edited(choice, *_pair(choice, BASELINE, items[choice], cache), level)
             del values["collapsed"]  # compared with itself it is not
             outcomes.append(Unedited(part=part, **values))
     return tuple(outcomes)
 
 
-def _cell(cell: grid.Cell, outcome: SearchOutcome, parts: Split, memory: Recollection, level: float) -> Cell:
+def _cell(cell: grid.Cell, outcome: SearchOutcome, parts: Split, cache: CachedAnswers, level: float) -> Cell:
     scored = outcome.scores.get(cell.edit)
     outcomes = []
     for choice, items in parts.validation.items() if scored is not None else ():
-        baseline, edited = _pair(choice, cell.edit, items, memory)
+        baseline, edited = _pair(choice, cell.edit, items, cache)
         drop = paired_drop(baseline.right, edited.right, level)
         estimate = Estimate(value=drop.drop, low=drop.low, high=drop.high)
         outcomes.append(Outcome(drop=estimate, **_edited(choice, baseline, edited, level)))
@@ -160,11 +158,11 @@ def _cell(cell: grid.Cell, outcome: SearchOutcome, parts: Split, memory: Recolle
     )
 
 
-def _tests(edit: Edit, parts: Split, memory: Recollection, level: float) -> tuple[Tested, ...]:
+def _tests(edit: Edit, parts: Split, cache: CachedAnswers, level: float) -> tuple[Tested, ...]:
     """An edit on the test items of every task, against the baseline on the same items."""
     outcomes = []
     for choice, items in parts.test.items():
-        baseline, edited = _pair(choice, edit, items, memory)
+        baseline, edited = _pair(choice, edit, items, cache)
         drop = paired_drop(baseline.right, edited.right, level)
         p = mcnemar_exact(int((baseline.right & ~edited.right).sum()), int((edited.right & ~baseline.right).sum()))
         right, tempting = _token_gains(baseline, edited, level)
@@ -194,7 +192,7 @@ def _token_gains(baseline: Answers, edited: Answers, level: float) -> tuple[Esti
 
 
 def tokens(
-    edits: Sequence[Edit], parts: Split, memory: Recollection, level: float, revision: str | None = None
+    edits: Sequence[Edit], parts: Split, cache: CachedAnswers, level: float, revision: str | None = None
 ) -> tuple[Tokens, ...]:
     """Probability, rank and margin of the right and the tempting token on test items, of every task that has them.
 
@@ -205,7 +203,7 @@ def tokens(
         for choice, task in parts.tasks.items():
             if task.kind != "contrast":
                 continue
-            answers = memory.answers(choice, parts.test[choice], edit)
+            answers = cache.answers(choice, parts.test[choice], edit)
             if answers.scores.shape[1] != 2:
                 continue  # no logits were finite
             right, tempting = answers.scores.T
@@ -302,8 +300,8 @@ def _spectra(cells: grid.Grid, model: Model) -> tuple[Spectrum, ...]:
     return tuple(of_matrices)
 
 
-def _pair(choice: TaskChoice, edit: Edit, items: Sequence[Item], memory: Recollection) -> tuple[Answers, Answers]:
-    return memory.answers(choice, items, BASELINE), memory.answers(choice, items, edit)
+def _pair(choice: TaskChoice, edit: Edit, items: Sequence[Item], cache: CachedAnswers) -> tuple[Answers, Answers]:
+    return cache.answers(choice, items, BASELINE), cache.answers(choice, items, edit)
 
 
 def _edited(task: TaskChoice, baseline: Answers, edited: Answers, level: float) -> dict[str, Any]:

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import RenderableType
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from lesion.arguments import validated
-from lesion.core.functions import runs
+from lesion.core.functions import DecodingOptions, runs
 from lesion.core.result import StudyResult, progress_line
 from lesion.core.run import Run
 from lesion.models.load import Model
-from lesion.progress import Watcher
 from lesion.report.blocks import Page
 from lesion.studies.tuning import report as page
 from lesion.studies.tuning import tables
-from lesion.studies.tuning.folder import recall_tuning, training_seconds
+from lesion.studies.tuning.folder import training_seconds
 from lesion.studies.tuning.result import TuningSummary
 from lesion.studies.tuning.run import run_tuning
 from lesion.studies.tuning.study import METHOD, TuningStudy
@@ -34,6 +33,8 @@ class TuningResult(StudyResult[TuningSummary]):
         planned: trainings that the study consists of; 0 where it was not run now.
     """
 
+    SUMMARY = TuningSummary
+
     trained: int = 0
 
     @classmethod
@@ -41,12 +42,6 @@ class TuningResult(StudyResult[TuningSummary]):
     def run(cls, study: TuningStudy, run: Run) -> TuningResult:
         summary, trained, planned = run_tuning(study, run)
         return cls(run.folder, summary, planned=planned, trained=trained)
-
-    @classmethod
-    @override
-    def recall(cls, folder: Path) -> TuningResult | None:
-        summary = recall_tuning(folder)
-        return None if summary is None else cls(folder, summary)
 
     @property
     def model(self) -> Path | None:
@@ -91,15 +86,7 @@ def tune(
     control_items: int = 200,
     ablation_items: int = 100,
     validation_items: int = 200,
-    seed: int = 0,
-    max_new_tokens: int | None = None,
-    stop_loops: int | None = None,
-    prompt_style: str | None = None,
-    level: float = 0.95,
-    batch_size: int | str = "auto",
-    device: str = "auto",
-    out: str | Path | None = None,
-    watcher: Watcher | None = None,
+    **options: Unpack[DecodingOptions],
 ) -> TuningResult:
     """Fine-tune chosen blocks of a model on a task, the rest frozen, and measure what it gains and costs.
 

@@ -155,8 +155,8 @@ class _Named:
     watcher: Watcher
     name: str
 
-    def begin(self, model: str, asked: int, stored: int, what: str = "answers") -> None:
-        self.watcher.begin(self.name, asked, stored, what)
+    def begin(self, model: str, total: int, stored: int, what: str = "answers") -> None:
+        self.watcher.begin(self.name, total, stored, what)
 
     def answered(self, count: int) -> None:
         self.watcher.answered(count)

@@ -69,10 +69,7 @@ def _verdict(summary: TuningSummary, word: str) -> Finding:
     ]
     arm, choices = summary.arm(RANDOM), summary.random_choices
     if arm is not None and choices is not None:
-        few = (
-            f" There are only {choices} such choices: the comparison is about these blocks and says little of critical"
-            " blocks in general."
-        )
+        few = f" There are only {choices} such choices: the comparison says little about critical blocks in general."
         among = wording.listed(list(map(str, summary.random_from or ())))
         drawn = f"Random blocks are {len(arm.blocks[0])} of {among}, drawn anew by every seed."
         sentences.append(f"{drawn}{few if choices <= FEW else ''}")

@@ -7,31 +7,12 @@ from pathlib import Path
 
 from lesion.atomic import keep
 from lesion.core import cost
-from lesion.core.values import read_summary
 from lesion.errors import LesionError
 from lesion.files import UNFIT, stored_object
 from lesion.outputs import refuse_another_kind
-from lesion.studies.tuning.result import TuningSummary
 from lesion.studies.tuning.study import TuningStudy
 
 MARK = "tuning.json"
-
-
-def recall_tuning(folder: Path) -> TuningSummary | None:
-    """The summary of a finished tuning; None: the folder is not one's.
-
-    Raises:
-        LesionError: it is not finished, or damaged.
-    """
-    folder = Path(folder)
-    if not (folder / MARK).is_file():
-        return None
-    summary = read_summary(TuningSummary, folder, "run the tuning again")
-    if summary is None:
-        raise LesionError(
-            f"The tuning in {folder} is not finished; give its command again, it goes on where it stopped."
-        )
-    return summary
 
 
 def training_seconds(folder: Path) -> dict[str, float]:

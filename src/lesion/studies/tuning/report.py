@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
-from lesion.report.publishing import html
 from lesion.studies.tuning import charts, tables
 from lesion.studies.tuning import findings as prose
 from lesion.studies.tuning.result import Drops, TuningSummary
@@ -19,11 +18,6 @@ READING = (
     "Random blocks are drawn from those that are not critical, as long as enough are left.",
     "An interval that holds 0 does not show that there is no effect: it says how large one could be.",
 )
-
-
-def page(summary: TuningSummary, training: Mapping[str, float] | None = None) -> str:
-    """The text of `report.html`; `training`: seconds that a training of each arm took."""
-    return html(report(summary, training))
 
 
 def report(summary: TuningSummary, training: Mapping[str, float] | None = None) -> Page:

@@ -17,8 +17,8 @@ from lesion.core.study_file import (
     DEVICES,
     LEVEL_OPTION,
     LOOP_STOP,
-    MODEL,
     MOST_TOKENS,
+    ONE_MODEL,
     PROMPT_STYLE,
     BatchSize,
     Count,
@@ -122,7 +122,7 @@ class TuningStudy(StudyFile):
     )
 
     kind: Literal["tuning"] = Field(default="tuning", description="tuning")
-    model: OneModel = option(help=MODEL, must="a model: text, or a table with a source", argument="MODEL")
+    model: OneModel = ONE_MODEL
     task: Text = option(
         help="Task with a training split: primer:arithmetic, gsm8k, triviaqa, …",
         must="the name of a task with a training split, for example primer:arithmetic",
@@ -261,9 +261,9 @@ class TuningStudy(StudyFile):
 
 
 METHOD = Method(
-    study=TuningStudy,
-    result="lesion.studies.tuning.api:TuningResult",
-    command="tune",
-    help="Fine-tune chosen blocks on a task and measure gains there and losses elsewhere.",
+    TuningStudy,
+    "lesion.studies.tuning.api:TuningResult",
+    "tune",
+    "Fine-tune chosen blocks on a task and measure gains there and losses elsewhere.",
     kept="What is trained and answered is kept in {folder}; the same command goes on from there.",
 )

@@ -37,11 +37,11 @@ class Facts(contrast.Contrast):
     title = "facts"
     settings = (contrast.TEMPTING, FREQUENT)
 
-    def asked(self) -> Iterable[Item]:
+    def evaluated(self) -> Iterable[Item]:
         """The project's own facts."""
         return self.tempted(_packaged())
 
-    observed = asked
+    observed = evaluated
 
     def tempted(self, items: Sequence[Item]) -> Iterable[Item]:
         """The items with what tempts by the setting."""

@@ -40,7 +40,7 @@ class Ioi(contrast.Contrast):
     title = "ioi"
     settings = (contrast.TEMPTING, SUBJECT)
 
-    def asked(self) -> Iterable[Item]:
+    def evaluated(self) -> Iterable[Item]:
         """The first half of the project's own sentences."""
         return self.tempted(_sentences()[:ITEMS])
 

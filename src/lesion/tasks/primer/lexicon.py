@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 
 from lesion.tasks.source import packaged
 
@@ -48,16 +47,6 @@ PARTS_OF_SPEECH: dict[str, tuple[str, ...]] = {
 def articles(text: str) -> str:
     """The text with `an` for `a` before a vowel, so that templates can say `a` everywhere."""
     return re.sub(r"\b([Aa]) (?=[aeiou]|honest)", r"\1n ", text)
-
-
-@cache
-def part_of_speech(word: str) -> str | None:
-    """The part of speech of a word type, or None where it has none or more than one in this world.
-
-    Sentence-initial capitals are looked up in lower case: `The` is a determiner.
-    """
-    parts = {part for part, words in PARTS_OF_SPEECH.items() if word in words or word.lower() in words}
-    return parts.pop() if len(parts) == 1 else None
 
 
 def pronoun(first_name: str) -> str:

@@ -10,6 +10,7 @@ from page_checks import HOSTILE, Elements
 from lesion.report import wording
 from lesion.report.blocks import Figure, flat
 from lesion.report.drawing import specification
+from lesion.report.publishing import html
 from lesion.studies.ablation import report as page
 from lesion.studies.ablation.invariance import charts
 from lesion.studies.ablation.invariance import report as invariance
@@ -26,7 +27,7 @@ def layer_study():
 
 @pytest.fixture(scope="module")
 def text(layer_study):
-    return page.page(*layer_study)
+    return html(page.report(*layer_study))
 
 
 def rows(chart) -> list[dict]:
@@ -52,7 +53,7 @@ def changed(summary, change) -> AblationSummary:
 
 
 def test_a_study_without_families_has_no_such_section():
-    assert 'id="invariance"' not in page.page(*made.study())
+    assert 'id="invariance"' not in html(page.report(*made.study()))
     assert invariance.section(made.study()[0]) is None
     assert charts.families(made.study()[0]) == []
 
@@ -164,7 +165,7 @@ def test_numbers_that_are_not_known_are_dashes_and_break_nothing(layer_study):
         for between in entry["between_tasks"]:
             between |= {"rho": nothing, "true": nothing, "difference": nothing, "relative_b": None}
 
-    assert "None" not in part(page.page(changed(layer_study[0], unknown), *layer_study[1:]))
+    assert "None" not in part(html(page.report(changed(layer_study[0], unknown), *layer_study[1:])))
 
 
 def test_hostile_names_and_sentences_stay_text(layer_study, text):
@@ -176,7 +177,7 @@ def test_hostile_names_and_sentences_stay_text(layer_study, text):
             member["variant"] = f"{member['variant']}{HOSTILE[6]}"
 
     summary = changed(layer_study[0], hostile)
-    elements = Elements(page.page(summary, *layer_study[1:]))
+    elements = Elements(html(page.report(summary, *layer_study[1:])))
     assert {tag for tag, _ in elements.found} == {tag for tag, _ in Elements(text).found}
     assert not [a for _, a in elements.found if any(name.startswith("on") for name in a)]
     names = [

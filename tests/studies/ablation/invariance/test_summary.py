@@ -87,7 +87,7 @@ def test_children_with_the_profile_of_their_base_are_invariant(invariant):
     assert invariant.verdict.by_task == {MATHS: "holds", RECALL: "cannot tell"}
     assert invariant.verdict.between == "holds"
     text = invariant.verdict.text
-    assert text.startswith("It holds: the blocks on which primer:arithmetic hangs in base")
+    assert text.startswith("It holds: primer:arithmetic depends on the same blocks in base")
     assert "Critical for primer:arithmetic in the base: blocks 0, 2, 5 and 7." in text
     assert "instruct has the same." in text
     assert "Block 0 is critical for primer:atlas as well in 3 of 3 models" in text
@@ -202,7 +202,7 @@ def test_checkpoints_are_compared_with_the_end_and_tell_when_a_block_became_crit
     assert onset[1].model is None
     assert onset[2].able_from == 20
     text = result.verdict.text
-    assert "the model comes to do primer:arithmetic between step 1 and step 20." in text
+    assert "the model learns primer:arithmetic between step 1 and step 20." in text
     assert "Blocks 0 and 7 are critical at step 20 already." in text
     assert "Block 2 becomes critical between step 20 and step 300." in text
 

@@ -159,9 +159,9 @@ def test_p_values_are_corrected_over_the_children_of_the_base_alone():
 @pytest.mark.parametrize(
     ("order", "sentence"),
     [
-        ({"rho": 0.9, "ceiling": 0.95}, "is 0.90, where equal profiles would show about 0.95, as an estimate;"),
-        ({"rho": 0.97, "ceiling": 0.95}, "is 0.97, as high as two measurements of one profile reach (about 0.95);"),
-        ({"rho": 0.95, "ceiling": 0.95}, "is 0.95, as high as two measurements of one profile reach (about 0.95);"),
+        ({"rho": 0.9, "ceiling": 0.95}, "is 0.90 (estimate for equal profiles: about 0.95);"),
+        ({"rho": 0.97, "ceiling": 0.95}, "is 0.97, as high as between two measurements of one profile (about 0.95);"),
+        ({"rho": 0.95, "ceiling": 0.95}, "is 0.95, as high as between two measurements of one profile (about 0.95);"),
         ({"ceiling": None}, "is 0.90;"),
     ],
 )
@@ -189,7 +189,7 @@ def test_a_moment_lies_between_two_checkpoints(after, step, moment):
     onset = Onset(source="m", layer=3, step=step, model="m", after=after, able_from=1, able_after=None)
     task = more(told(), onset=[onset])
     text = verdict(FAMILY, [task], []).text
-    assert f"the model comes to do gsm8k before step 1, the first measured. Block 3 becomes critical {moment}." in text
+    assert f"the model learns gsm8k before step 1, the first measured. Block 3 becomes critical {moment}." in text
 
 
 def test_the_word_of_a_family_is_that_of_its_mathematics():

@@ -50,8 +50,7 @@ def chapter(summary: AblationSummary) -> Chapter:
     level = summary.study.level
     return Chapter(
         "Which blocks does each skill depend on, and are they the same in base and children?",
-        "Each block in turn is switched off, and the model answers the same items as before. Filled and numbered:"
-        " critical.",
+        "One block is switched off at a time, on the same items. Filled and numbered: critical.",
         tuple(finding(of.family) for of in every),
         tuple(_curves(of, level, slug(f"invariance-{of.family.family}")) for of in every),
     )
@@ -91,8 +90,8 @@ def _family(of: OfFamily, level: float, taken: set[str]) -> list[Block]:
             Figure(
                 "",
                 tuple(Panel((charts.critical(of, task),), task.task) for task in family.tasks),
-                f"{family.family}, critical blocks. Coloured and boxed: critical. The number is the share of the"
-                " model's own accuracy that is lost without the block, in %.",
+                f"{family.family}, critical blocks. Coloured and boxed: critical. Numbers: share of the model's own"
+                " accuracy lost without the block, in %.",
             )
         )
     matrices = [(task.task, matrix) for task in family.tasks if (matrix := charts.correlations(of, task)) is not None]
@@ -101,11 +100,11 @@ def _family(of: OfFamily, level: float, taken: set[str]) -> list[Block]:
             Figure(
                 "",
                 tuple(Panel((matrix,), task) for task, matrix in matrices),
-                f"{family.family}, ranks. Spearman's ρ of the drops over blocks as measured. In brackets: the"
-                f" {percent} interval for the true profiles, without their noise, so that it may lie above ρ; not"
-                " measurable: too much noise, or too many ties. p is one-sided, from all or 10,000 orders of the"
-                " blocks, corrected by Holm's method over the pairs of the task (in the verdict over those with the"
-                " base). Boxed: at most .05. Among blocks whose drops are all small, ranks are noise.",
+                f"{family.family}, ranks. Spearman's ρ of the measured drops over blocks. Brackets: {percent} interval"
+                " for the true profiles, without noise; it may lie above ρ. Not measurable: too much noise or too many"
+                " ties. p: one-sided, from all or 10,000 orders of the blocks, Holm-corrected over the pairs of the"
+                " task (in the verdict, over those with the base). Boxed: p ≤ .05. Ranks among blocks with small drops"
+                " are noise.",
                 small=True,
             )
         )
@@ -119,9 +118,9 @@ def _family(of: OfFamily, level: float, taken: set[str]) -> list[Block]:
                 Figure(
                     name("invariance-time", family.family, task.task),
                     (panel,),
-                    "Drop in points without each block, a row per checkpoint; first the accuracy of the unedited model"
-                    " in %, last the rank correlation with the end. Where the model cannot do the task yet, nothing can"
-                    f" be critical. {charts.ONSET}: the block became critical between the checkpoint above and this.",
+                    "Drop in points without each block, one row per checkpoint. First: accuracy of the unedited model"
+                    " in %; last: rank correlation with the end. Nothing can be critical before the model can do the"
+                    f" task. {charts.ONSET}: the block became critical between the checkpoint above and this.",
                     (Series("lost", colour=theme.LOSS, area=True), Series("gained", colour=theme.GAIN, area=True)),
                 )
             )
@@ -201,9 +200,9 @@ def _overlaps(family: FamilyResult) -> Table:
             Column("gained", "Surely new", number=False),
         ),
         title=f"Overlap of critical blocks of {family.family}",
-        caption="By chance: how many blocks two random sets of these sizes share on average; p: the chance of as many"
-        " (hypergeometric). Surely lost: critical in the first, and in the second the whole interval of its drop is too"
-        " small. Surely new: the other way round.",
+        caption="By chance: mean overlap of two random sets of these sizes; p: the chance of as many (hypergeometric)."
+        " Surely lost: critical in the first; in the second, the whole interval of its drop is too small. Surely new:"
+        " the reverse.",
     )
 
 
@@ -237,7 +236,7 @@ def _between(family: FamilyResult, level: str) -> Table:
             Column("word", "Other loses far less", number=False),
         ),
         title=f"Tasks against each other in {family.family}",
-        caption="Lost there: the share of the model's accuracy on each of the two tasks that is lost without a block,"
-        " on average over the blocks that are critical for the first; their difference in points with its"
-        f" {level} interval. In brackets behind ρ: the interval for the true profiles, without their noise.",
+        caption="Lost there: share of the model's accuracy on each task that is lost without a block, averaged over the"
+        f" blocks critical for the first; difference in points with its {level} interval. Brackets after ρ: interval"
+        " for the true profiles, without noise.",
     )

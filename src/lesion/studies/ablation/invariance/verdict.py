@@ -37,15 +37,14 @@ MOST = 0.5
 THRESHOLDS = {"alpha": ALPHA, "agree": AGREE, "reliable": RELIABLE, "most": MOST, "floor": FLOOR, "far": FAR}
 THRESHOLDS |= {"critical": SHARE}
 RULE = (
-    f"Holds: the critical blocks of all children together coincide with the base's beyond chance (p ≤ {ALPHA:g}), and "
-    f"wherever the order of blocks can be measured (ceiling ≥ {RELIABLE:g}, few ties) it agrees beyond chance "
-    f"(one-sided permutation p, by Holm over the children, ≤ {ALPHA:g}) with an interval of the rank correlation from "
-    f"{AGREE:g} up; where it cannot, that child shares critical blocks with the base and has lost none beyond doubt. "
-    "Does not hold: "
-    f"in some child that interval ends below {AGREE:g}, or more than {100 * MOST:g} % of the base's critical blocks "
-    f"are beyond doubt not critical. Else it cannot be told. A model whose accuracy is not above {100 * FLOOR:g} % "
-    "beyond doubt has no skill to lose. p-values compare with blocks in random order; ranks among blocks that cost "
-    "next to nothing are noise, which is what the ceiling measures."
+    f"Holds: the critical blocks of all children together overlap the base's beyond chance (p ≤ {ALPHA:g}). Where the "
+    f"order of blocks can be measured (ceiling ≥ {RELIABLE:g}, few ties), it agrees beyond chance (one-sided "
+    f"permutation p ≤ {ALPHA:g}, Holm-corrected over the children), with an interval of the rank correlation "
+    f"from {AGREE:g} up. Where it cannot, the child shares critical blocks with the base and has surely lost none. "
+    f"Does not hold: in some child the interval ends below {AGREE:g}, or more than {100 * MOST:g} % of the base's "
+    "critical blocks are surely not critical. Otherwise: cannot tell. A model whose accuracy is not surely above "
+    f"{100 * FLOOR:g} % has no skill to lose. p-values compare with random orders of blocks. Ranks among blocks that "
+    "cost almost nothing are noise, which the ceiling measures."
 )
 
 
@@ -193,10 +192,10 @@ def _by_joint(base: str, task: FamilyTask) -> Reason:
     if not task.critical(base):
         return "open", f"no block of {base} is critical, so there is none to be kept."
     if joint is None or joint.p is None:
-        return "open", "the overlap of the critical blocks is no more than chance allows (cannot be tested)."
+        return "open", "the overlap of the critical blocks is not beyond chance (cannot be tested)."
     p = f"p = {probability(joint.p, joint.p_least)}"
     if joint.p > ALPHA:
-        return "open", f"the overlap of the critical blocks is no more than chance allows ({p})."
+        return "open", f"the overlap of the critical blocks is not beyond chance ({p})."
     return "favour", (
         f"{joint.shared} critical blocks of the children are critical in the base, {joint.expected:.1f} expected by"
         f" chance ({p})."

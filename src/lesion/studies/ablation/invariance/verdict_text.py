@@ -17,20 +17,19 @@ def headline(family: Family, word: Word, claimed: Sequence[str]) -> str:
         lacking = "no model labelled base" if family.base is None else "no child of its base"
         return f"Whether the critical blocks of {tasks} survive fine-tuning cannot be told: the study has {lacking}."
     base, children = family.base, listed([child.model for child in family.children])
+    depends = f"{tasks} {'depends' if len(claimed) == 1 else 'depend'}"
     return {
-        "holds": f"It holds: the blocks on which {tasks} hangs in {base} are those of {children} too.",
-        "does not hold": f"It does not hold: the blocks on which {tasks} hangs in {base} are not those of all of"
-        f" {children}.",
-        "cannot tell": f"It cannot be told from these numbers whether {tasks} hangs on the same blocks in {base} and"
-        f" {children}.",
+        "holds": f"It holds: {depends} on the same blocks in {base} and in {children}.",
+        "does not hold": f"It does not hold: {depends} on other blocks in at least one of {children} than in {base}.",
+        "cannot tell": f"It cannot be told whether {depends} on the same blocks in {base} and in {children}.",
     }[word]
 
 
 def joint(joint: Joint) -> str:
     """The overlap of all children with the base, against chance."""
     return (
-        f"Together the children share {joint.shared} critical blocks with the base; blocks drawn at random "
-        f"would share {joint.expected:.1f} (p = {probability(joint.p, joint.p_least)})."
+        f"The children together share {joint.shared} critical blocks with the base, {joint.expected:.1f} by chance"
+        f" (p = {probability(joint.p, joint.p_least)})."
     )
 
 
@@ -60,10 +59,10 @@ def ranks(pairs: Sequence[Pair], corrected: Sequence[float | None]) -> str:
     p = [value for value in corrected if value is not None]
     text = f"The rank correlation of the drops with the base's is {_between(rhos)}"
     if known and reached == len(known):
-        text += f", as high as two measurements of one profile reach (about {_between(ceilings)})"
+        text += f", as high as between two measurements of one profile (about {_between(ceilings)})"
     elif known:
-        text += f", where equal profiles would show about {_between(ceilings)}, as an estimate"
-        text += f", and {reached} of {len(known)} do" if reached else ""
+        text += f" (estimate for equal profiles: about {_between(ceilings)}"
+        text += f", reached by {reached} of {len(known)})" if reached else ")"
     if p:
         text += f"; p at most {probability(max(p))} by Holm over the children"
     same = sum(pair.same_top for pair in pairs)
@@ -73,7 +72,7 @@ def ranks(pairs: Sequence[Pair], corrected: Sequence[float | None]) -> str:
 def others(by_task: Mapping[str, Word], claimed: Sequence[str]) -> list[str]:
     """The words of the tasks that the verdict is not about."""
     rest = [f"{task}: {word}" for task, word in by_task.items() if task not in claimed]
-    return [f"For the other tasks the same question gives: {'; '.join(rest)}."] if rest else []
+    return [f"Other tasks: {'; '.join(rest)}."] if rest else []
 
 
 def across(relevant: Sequence[BetweenTasks], far: Word | None) -> list[str]:
@@ -124,7 +123,7 @@ def over_time(task: FamilyTask) -> list[str]:
         able = ending[0].able_from
         at_once = [onset.layer for onset in ending if onset.step == able]
         learnt = _moment(ending[0].able_after, able)
-        sentences.append(f"Over the training of {source}, the model comes to do {task.task} {learnt}.")
+        sentences.append(f"During the training of {source}, the model learns {task.task} {learnt}.")
         if at_once:
             already = "at its end" if able is None else f"at step {able} already"
             sentences.append(f"{blocks(at_once).capitalize()} {are(at_once)} critical {already}.")
