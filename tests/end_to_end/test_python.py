@@ -54,11 +54,34 @@ def test_a_study_gives_its_table_its_summary_and_its_report(sums, tmp_path):
     assert result.evaluated == 16
     assert len(result.answers) == 16
     assert [entry.model for entry in result.summary.models] == ["tiny:llama"]
+    assert (tmp_path / "out" / "summary.json").read_text() == result.summary.text()
     page = result.report(tmp_path / "elsewhere")
     assert page == tmp_path / "elsewhere" / "report.html"
     assert (tmp_path / "elsewhere" / "summary.json").read_text() == result.summary.text()
     assert pd.read_csv(tmp_path / "elsewhere" / "layers.csv")["accuracy"].tolist() == result.table["accuracy"].tolist()
     assert result.report() == tmp_path / "out" / "report.html"
+
+
+def test_a_report_is_not_written_over_another_study(sums, tmp_path):
+    one, other = (
+        lesion.ablate(model("llama"), sums, items=2, layers=[layer], max_new_tokens=1, out=tmp_path / str(layer))
+        for layer in (0, 1)
+    )
+    with pytest.raises(lesion.UsageError, match=r"A study was run into .* give another folder for the report"):
+        one.report(other.folder)
+    assert (other.folder / "summary.json").read_text() == other.summary.text()
+    assert one.report(tmp_path / "1" / ".." / "0") == tmp_path / "1" / ".." / "0" / "report.html"
+    assert one.report(tmp_path / "page") == one.report(tmp_path / "page")
+
+
+def test_a_figure_is_saved_as_png_or_svg(sums, tmp_path):
+    result = lesion.ablate(model("llama"), sums, items=2, max_new_tokens=1)
+    assert result.plot().save(tmp_path / "drops.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in result.plot().save(str(tmp_path / "drops.svg")).read_text("utf-8")
+    with pytest.raises(lesion.UsageError, match="as PNG or SVG"):
+        result.plot().save(tmp_path / "drops.jpg")
+    with pytest.raises(lesion.LesionError, match=r"nowhere.* cannot be written"):
+        result.plot().save(tmp_path / "nowhere" / "drops.png")
 
 
 def test_a_study_needs_no_folder_and_leaves_the_model_as_it_was(sums):

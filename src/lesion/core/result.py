@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing_extensions import TypeVar
 from lesion.arguments import validated
 from lesion.core.values import Summary, read_summary, summary_kind
 from lesion.errors import LesionError, UsageError, nearest
-from lesion.outputs import kind_of, refuse_another_kind
+from lesion.outputs import LOCK, kind_of, refuse_another_kind
 from lesion.plain import short
 
 if TYPE_CHECKING:
@@ -85,12 +86,14 @@ class StudyResult(ABC, Generic[S]):
             The path of `report.html`.
 
         Raises:
-            UsageError: the folder belongs to another study.
+            UsageError: another study was run into the folder.
             LesionError: the folder cannot be written.
         """
         folder = self.folder if path is None else Path(path)
-        if folder != self.folder:
+        if folder.resolve() != self.folder.resolve():
             refuse_another_kind(folder, self.summary.kind)
+            if os.path.lexists(folder / LOCK):  # of every study that ran there
+                raise UsageError(f"A study was run into {folder}; give another folder for the report.")
         return write_report(folder, self.summary, self.page())
 
     @validated
@@ -156,22 +159,27 @@ def _recalled(summary_class: type[T], folder: Path) -> T | None:
         return None
     summary = read_summary(summary_class, folder, "delete it and run the same command again")
     if summary is None:
-        _refuse_unfinished(folder, kind)
+        refuse_unfinished(folder, kind)
     return summary
 
 
-def _refuse_unfinished(folder: Path, kind: str) -> None:
+def refuse_unfinished(folder: Path, kind: str) -> None:
+    """Refuse to read a study of this kind that has begun and has no result.
+
+    Raises:
+        LesionError: it has; what is stored and what to do is said.
+    """
     from lesion.core.store import Store  # commands import this module, and `lesion --help` need not wait for pandas
 
-    kinds, stored = {kind_of(folder)}, "it has begun"
+    kinds, stored, further = {kind_of(folder)}, "it has begun", ""
     try:
         with Store.read(folder) as store:
             kinds.add(tomllib.loads(store.study[1]).get("kind"))
-            stored = f"{len(store):,} answers are stored"
+            stored, further = f"{len(store):,} answers are stored", "; it goes on from there"
     except (LesionError, tomllib.TOMLDecodeError):
         pass
     if kind in kinds:
         raise LesionError(
             f"The {kind} study in {folder} is not finished: {stored}, and there is no result yet. Run the same command"
-            f" with --out {folder} again; it goes on from there."
+            f" with --out {folder} again{further}."
         )

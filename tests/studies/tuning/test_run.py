@@ -142,6 +142,7 @@ def test_a_second_run_trains_and_asks_nothing(llama, tmp_path):
     watcher = Deadly(0)
     second = run(what, tmp_path, llama, watcher=watcher)
     assert (first.trained, second.trained, second.planned) == (2, 0, 2)
+    assert first.evaluated > second.evaluated == 0
     assert [begun for begun in watcher.begun if begun[1] != begun[2]] == []
     assert second.summary == first.summary
 

@@ -8,7 +8,7 @@ import pandas as pd
 from rich.console import RenderableType
 from typing_extensions import override
 
-from lesion.core.result import StudyResult
+from lesion.core.result import StudyResult, refuse_unfinished
 from lesion.core.run import Run
 from lesion.labs.recall import report as page
 from lesion.labs.recall import tables
@@ -33,8 +33,13 @@ class RecallResult(StudyResult[RecallSummary | RecallStudySummary]):
     @override
     def recall(cls, folder: Path) -> RecallResult | None:
         kind = kind_of(folder)
-        summary = read_training(folder) if kind == KIND else read_study(folder) if kind == STUDY_KIND else None
-        return None if summary is None else cls(folder, summary)
+        if kind not in (KIND, STUDY_KIND):
+            return None
+        summary = read_training(folder) if kind == KIND else read_study(folder)
+        if summary is None:
+            refuse_unfinished(folder, kind)
+            return None
+        return cls(folder, summary)
 
     @property
     def table(self) -> pd.DataFrame:

@@ -37,7 +37,9 @@ class AblationResult(StudyResult[AblationSummary]):
     @classmethod
     @override
     def run(cls, study: Study, run: Run) -> AblationResult:
-        return cls(run.folder, *run_ablation(study, run))
+        result = cls(run.folder, *run_ablation(study, run))
+        result.summary.write(run.folder)
+        return result
 
     @classmethod
     @override

@@ -12,7 +12,7 @@ from typing_extensions import Unpack, override
 
 from lesion.arguments import validated
 from lesion.core.functions import AnsweringOptions, ReadingOptions, runs
-from lesion.core.result import StudyResult
+from lesion.core.result import StudyResult, refuse_unfinished
 from lesion.core.run import Run
 from lesion.edits.files.artefact import EditFile
 from lesion.models.load import Model
@@ -37,7 +37,10 @@ class IsolationResult(StudyResult[IsolationSummary]):
     @override
     def recall(cls, folder: Path) -> IsolationResult | None:
         recalled = recall_isolation(folder)
-        return None if recalled is None else cls(folder, recalled.summary)
+        if recalled is None:
+            refuse_unfinished(folder, "isolation")
+            return None
+        return cls(folder, recalled.summary)
 
     @property
     def edits(self) -> dict[str, Path]:

@@ -40,8 +40,7 @@ class TuningResult(StudyResult[TuningSummary]):
     @classmethod
     @override
     def run(cls, study: TuningStudy, run: Run) -> TuningResult:
-        summary, trained, planned = run_tuning(study, run)
-        return cls(run.folder, summary, planned=planned, trained=trained)
+        return cls(run.folder, *run_tuning(study, run))
 
     @property
     def model(self) -> Path | None:

@@ -33,13 +33,14 @@ from lesion.training.examples import Example, examples
 from lesion.training.lending import needed
 
 
-def run_tuning(study: TuningStudy, run: Run) -> tuple[TuningSummary, int, int]:
+def run_tuning(study: TuningStudy, run: Run) -> tuple[TuningSummary, int, int, int]:
     """Run a tuning study, or go on where an interrupted run stopped; a folder takes further arms, rates and seeds.
 
     Models that are loaded already must be in float32; their weights are changed meanwhile and put back bit for bit.
 
     Returns:
-        The numbers; how many trainings this run had to do, and of how many.
+        The numbers; how many answers this run computed, of how many trainings the study consists, and how many of
+        them this run had to do.
 
     Raises:
         UsageError: a task, layer, budget, rank or number of items cannot be; nothing has been trained then.
@@ -54,7 +55,8 @@ def run_tuning(study: TuningStudy, run: Run) -> tuple[TuningSummary, int, int]:
     _look_ahead(study, model, data)
     with run.evaluation(data.questions, data.every_item(), tasks=data.tasks) as evaluation:
         mark(run.folder, study)
-        return _Work(study, run.folder, run.watcher, model, data, evaluation).run()
+        summary, trained_now, planned = _Work(study, run.folder, run.watcher, model, data, evaluation).run()
+        return summary, evaluation.evaluated, planned, trained_now
 
 
 @dataclass

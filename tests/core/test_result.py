@@ -1,0 +1,18 @@
+"""A folder whose study has begun and has no result yet."""
+
+from __future__ import annotations
+
+import pytest
+
+from lesion import registry
+from lesion.errors import LesionError
+from lesion.outputs import own
+
+
+@pytest.mark.parametrize(
+    "kind", ["drift", "truncation", "isolation", "tuning", "overlay", "memory", "recall", "recall-sweep"]
+)
+def test_it_is_said_to_have_begun_and_what_to_do_next(kind, tmp_path):
+    own(tmp_path, kind)
+    with pytest.raises(LesionError, match=rf"^The {kind} study in .* is not finished: .*--out {tmp_path} again\.$"):
+        registry.recall(tmp_path)
