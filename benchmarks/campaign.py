@@ -4,7 +4,7 @@
     python benchmarks/campaign.py --every 5        # each fifth
     python benchmarks/campaign.py --only received  # cases whose name matches the pattern
 
-Every case runs in a process of its own, forked from this one, in a folder of its own, with 6 GiB of memory beyond what
+Every case runs in a process of its own, forked from this one, in a folder of its own, with 6 GiB of data beyond what
 this process has and 30 seconds of processor time. What becomes of it:
 
     clear       it ends with 1 or 2 and one paragraph on standard error (faults of a study file stand listed below it)
@@ -130,7 +130,7 @@ def _child(case: Case, folder: Path, inside: Path) -> None:
             case.prepare(inside)
         if case.plain_user:
             os.seteuid(65534)
-        resource.setrlimit(resource.RLIMIT_AS, (_memory() + MEMORY,) * 2)
+        resource.setrlimit(resource.RLIMIT_DATA, (_memory() + MEMORY,) * 2)
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         before = case.digest(inside)

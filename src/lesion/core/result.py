@@ -90,7 +90,7 @@ class StudyResult(ABC, Generic[S]):
             LesionError: the folder cannot be written.
         """
         folder = self.folder if path is None else Path(path)
-        if folder.resolve() != self.folder.resolve():
+        if os.path.realpath(folder) != os.path.realpath(self.folder):
             refuse_another_kind(folder, self.summary.kind)
             if os.path.lexists(folder / LOCK):  # of every study that ran there
                 raise UsageError(f"A study was run into {folder}; give another folder for the report.")

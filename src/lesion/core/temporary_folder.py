@@ -33,7 +33,7 @@ def folder_of(out: str | Path | None) -> Iterator[Path]:
     """
     if out is not None:
         out = named(out, "out")
-        place = out.resolve()
+        place = Path(os.path.realpath(out))
         for kept in (place, *place.parents):
             _MADE.pop(kept, None)
         yield out

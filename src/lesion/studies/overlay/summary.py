@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.metadata import version
@@ -40,7 +41,7 @@ def summarise(folders: Iterable[str | Path], seed: int = 0) -> OverlaySummary:
     """
     places = [Path(folder) for folder in folders]
     for index, place in enumerate(places):
-        if place.resolve() in {other.resolve() for other in places[:index]}:
+        if os.path.realpath(place) in map(os.path.realpath, places[:index]):
             raise UsageError(f"{place} is named twice; name every folder once.")
     if not places:
         raise UsageError("Name the folders of finished studies, at least two of one model.")
