@@ -118,3 +118,10 @@ def test_a_process_of_its_own_leaves_with_the_exit_code_and_keeps_its_streams_ap
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"lesion: There is no file {tmp_path / 'absent.toml'}")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_very_long_word_is_cut_in_what_is_said_of_it(capsys):
+    done = lesion(capsys, "run", "--schema", "layers", "x" * 5000)
+    assert done.code == 2
+    assert "unexpected extra argument" in done.complaint
+    assert len(done.complaint) < 600

@@ -169,22 +169,28 @@ def _wrong_option(error: Exception) -> int:
     else:
         command = context.command_path if context else "lesion"
         end = "" if text.endswith("?") else "."
-        say(f"lesion: {text.rstrip('.')}{end} See `{command} --help`.", error=True)
+        say(f"lesion: {_shortened(text.rstrip('.'))}{end} See `{command} --help`.", error=True)
     return 2
 
 
 def _fail(lines: Sequence[object], error: BaseException | None, exit_code: int, debug: bool) -> int:
     """Say the paragraph, or its first line and those below it, which stand indented."""
-    import re
-
     from lesion.cli.terminal import say
-    from lesion.plain import short
 
     if debug and error is not None:
         import traceback
 
         traceback.print_exception(error)
     for number, line in enumerate(lines):
-        text = re.sub(r"\S{500,}", lambda word: short(word[0]), str(line))
+        text = _shortened(str(line))
         say(f"  {text}" if number else f"lesion: {text}", error=True)
     return exit_code
+
+
+def _shortened(text: str) -> str:
+    """A message whose very long words, which somebody typed, are cut."""
+    import re
+
+    from lesion.plain import short
+
+    return re.sub(r"\S{500,}", lambda word: short(word[0]), text)
