@@ -206,7 +206,7 @@ def rule(alpha: float = ALPHA, share: float = SHARE) -> str:
     """The rule of `critical` as a sentence for reports."""
     return (
         f"A place is critical when its edit takes more than {100 * share:g} % of the baseline's accuracy: an exact"
-        f" paired test rejects a loss of {100 * share:g} % or less, with p (`p_critical_corrected`) Holm-corrected over"
+        f" paired test rejects a loss of {100 * share:g} % or less, with p Holm-corrected over"
         f" the layers of one model, task, unit and factor, at most {alpha:g}."
     )
 
