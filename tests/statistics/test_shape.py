@@ -192,6 +192,18 @@ def test_offsets_and_slopes_of_single_runs_change_nothing():
     assert detectable(LAYERS, curves) == pytest.approx(detectable(LAYERS, moved), rel=0.02)
 
 
+def test_the_sign_of_eigenvectors_which_differs_between_processors_changes_no_detectable_size(monkeypatch):
+    curves = stepped(LAYERS, 4.5) + 0.02 * np.random.default_rng(9).normal(size=(5, 8))
+    sizes, eigh = detectable(LAYERS, curves), np.linalg.eigh
+
+    def with_other_signs(matrix):
+        values, vectors = eigh(matrix)
+        return values, vectors * np.where(np.arange(vectors.shape[-1]) % 2, -1, 1)
+
+    monkeypatch.setattr(np.linalg, "eigh", with_other_signs)
+    assert detectable(LAYERS, curves) == pytest.approx(sizes, rel=1e-6)
+
+
 def test_exact_lines_are_lines_and_one_run_tests_nothing():
     for curve in (1 - 0.1 * np.arange(9.0), np.full(9, 0.3)):
         found = shape(range(9), np.stack([curve, curve]))

@@ -195,8 +195,10 @@ def detectable(
     if runs < 2 or float(np.sum(deviations**2)) <= _EXACT * float(np.sum(rest**2)):
         return dict.fromkeys(families, math.nan)
     covariance = _shrunk(deviations)
-    values_of, vectors = np.linalg.eigh(covariance)
-    noise = rng.normal(size=(STUDIES, runs, len(x))) @ (np.sqrt(np.maximum(values_of, 0))[:, None] * vectors.T)
+    variances, vectors = np.linalg.eigh(covariance)
+    # The symmetric root is unique; eigenvectors alone are not, and processors return different ones.
+    root = (vectors * np.sqrt(np.maximum(variances, 0))) @ vectors.T
+    noise = rng.normal(size=(STUDIES, runs, len(x))) @ root
     sizes = {}
     for kind, family in families.items():
         at = rng.integers(0, len(family.places), STUDIES)

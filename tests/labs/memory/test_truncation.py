@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -117,6 +119,22 @@ def test_the_random_control_stands_between_deletion_and_the_whole_and_varies_ove
         nothing, everything = row(found, 0, control="deletion"), row(found, 3, "top")
         assert nothing.p_correct.mean < one.p_correct.mean < everything.p_correct.mean
         assert one.p_correct.low < one.p_correct.mean < one.p_correct.high
+
+
+def test_which_basis_of_equal_singular_values_a_processor_returns_changes_no_draw():
+    of_codes, coefficients, wanted = prepared(memory(6, None, 12, 0.6))
+    parts = spectrum(of_codes, coefficients)
+    rng = np.random.default_rng(5)
+    turned = np.zeros((len(parts.values), len(parts.values)))
+    for group in parts.groups:  # any rotation of equal values, any sign of single ones
+        size = group.stop - group.start
+        turned[group, group] = np.linalg.qr(rng.normal(size=(size, size)))[0] if size > 1 else -1.0
+    other = replace(parts, left=parts.left @ turned, right=turned.T @ parts.right)
+    for one, same in zip(
+        truncations(of_codes, parts, wanted, 3, 0), truncations(of_codes, other, wanted, 3, 0), strict=True
+    ):
+        for name in MEASURES:
+            assert one.of(name).mean == pytest.approx(same.of(name).mean, abs=1e-9)
 
 
 def test_equal_logits_are_chosen_among_by_lot():

@@ -115,7 +115,8 @@ def test_a_study_run_without_a_screen_may_have_one_later_and_is_the_same_study(s
 
 
 def test_the_first_items_of_the_draw_are_screened_and_no_more_than_the_cap(sums, tinies, tmp_path, monkeypatch):
-    monkeypatch.setattr("lesion.studies.ablation.screening.ITEMS", 5)
+    for place in ("screening", "screening_run"):
+        monkeypatch.setattr(f"lesion.studies.ablation.{place}.ITEMS", 5)
     outcome = run(study(sums), tmp_path / "out", models=tinies, make_engine=Oracle())
     assert outcome.summary.models[0].tasks[0].screen.items == 5
     _, _, answers, items = recall(tmp_path / "out")

@@ -68,7 +68,7 @@ class Cutter:
 
     def projected(self, k: int) -> Truncated:
         """Project W onto k random directions of its own range: of the same rank, no part of the spectrum favoured."""
-        bases = (np.linalg.qr(self.random.standard_normal((self.rank, k)))[0] for _ in range(self.draws))
+        bases = (_directions(self.spectrum.left, k, self.random) for _ in range(self.draws))
         return self._row(k, [self._evaluated(basis) for basis in bases], control="random")
 
     def deleted(self) -> Truncated:
@@ -115,6 +115,16 @@ def _turn(of: Spectrum, random: np.random.Generator) -> Float64[np.ndarray, "ran
     """A random rotation within every group of equal singular values."""
     turn = np.zeros((len(of.values), len(of.values)))
     for group in of.groups:
-        size = group.stop - group.start
-        turn[group, group] = np.linalg.qr(random.standard_normal((size, size)))[0]
+        turn[group, group] = _directions(of.left[:, group], group.stop - group.start, random)
     return turn
+
+
+def _directions(
+    basis: Float64[np.ndarray, "width rank"], k: int, random: np.random.Generator
+) -> Float64[np.ndarray, "rank k"]:
+    """k random orthonormal directions of the span of an orthonormal basis, in its coordinates.
+
+    They are drawn in the whole space: the directions depend on the span alone, not on its basis, which is left to the
+    processor where singular values are equal.
+    """
+    return np.linalg.qr(basis.T @ random.standard_normal((len(basis), k)))[0]
