@@ -312,14 +312,38 @@ def silent_keys(kind: object) -> set[str]:
     return keys
 
 
-class Questions(StudyFile):
+class ModelStudy(StudyFile):
+    """What every study has that runs models: a prompt style, the level of its intervals, batch size and device."""
+
+    SILENT: ClassVar[tuple[str, ...]] = (*StudyFile.SILENT, "level", "batch_size", "device")
+
+    prompt_style: Text | None = PROMPT_STYLE
+    level: Level = LEVEL_OPTION
+    batch_size: BatchSize = BATCHES
+    device: Text = DEVICES
+
+
+class GreedyStudy(ModelStudy):
+    """A study of one task whose answers are decoded greedily."""
+
+    max_new_tokens: Count | None = MOST_TOKENS
+    stop_loops: StopLoops = LOOP_STOP
+
+    @property
+    def asking(self) -> dict[str, Any]:
+        """How its models are asked, as keys of `Questions`."""
+        shared = {"seed", "prompt_style", "level", "batch_size", "device"}
+        decoding = {"max_new_tokens", "stop_loops"}
+        return {**self.model_dump(include=shared), "decoding": self.model_dump(include=decoding)}
+
+
+class Questions(ModelStudy):
     """What every study has that asks models: which tasks, with which items, and how they are decoded.
 
     Sources and tasks that name files are relative to the folder that the command runs in.
     """
 
     FORM: ClassVar[str] = "lesion questions"
-    SILENT: ClassVar[tuple[str, ...]] = ("name", "title", "level", "batch_size", "device")
     SETS: ClassVar[tuple[tuple[str, ...], ...]] = (("tasks",),)
 
     tasks: Several[OneTask] = option(
@@ -338,11 +362,7 @@ class Questions(StudyFile):
         0, help="Random seed: of the draw of items, of sampling, and of all else that is drawn.", must=SEED,
         panel=STATISTICS,
     )  # fmt: skip
-    prompt_style: Text | None = PROMPT_STYLE
-    level: Level = LEVEL_OPTION
-    batch_size: BatchSize = BATCHES
     dtype: Dtype = DTYPES
-    device: Text = DEVICES
     engine: EngineName = ENGINES
     decoding: DecodingPlan = flat(DecodingPlan(), must="a table [decoding]")
 

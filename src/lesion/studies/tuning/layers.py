@@ -31,13 +31,8 @@ def ablated(study: TuningStudy, model: Model, run: Run) -> Drops:
         models=[study.model.model_dump(exclude_none=True)],
         tasks=[study.task],
         items=study.ablation_items,
-        seed=study.seed,
-        level=study.level,
-        batch_size=study.batch_size,
         dtype="float32",
-        device=study.device,
-        decoding={"max_new_tokens": study.max_new_tokens, "stop_loops": study.stop_loops},
-        **({} if study.prompt_style is None else {"prompt_style": study.prompt_style}),
+        **study.asking,
     )
     place = run.folder / FOLDER
     run.watcher.note(
