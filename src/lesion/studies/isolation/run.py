@@ -5,10 +5,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -16,7 +15,7 @@ from lesion.core.lock import locked
 from lesion.core.rates import loops
 from lesion.core.run import Run, drawn
 from lesion.core.store import Store
-from lesion.core.study_file import ModelChoice, Questions
+from lesion.core.study_file import ModelChoice, Questions, differences
 from lesion.core.values import read_summary, summary_kind
 from lesion.edits.edit import ScaleParameters, parts
 from lesion.edits.files.artefact import EditFile, read_edit
@@ -66,11 +65,7 @@ def run_isolation(study: IsolationStudy, run: Run) -> tuple[IsolationSummary, in
         watcher.note(text)
     evaluation, evaluated, planned = None, 0, 0
     if study.tasks:
-        candidates = [
-            Candidate(made.selection, made.samples, made.repeat, made.keep, made.method, counts)
-            for made, counts in zip(isolated.made, isolated.counts, strict=True)
-        ]
-        entries, edits = plan(model, candidates, study.factor, study.random_controls, watcher.note)
+        entries, edits = plan(model, isolated.candidates, study.factor, study.random_controls, watcher.note)
         skill = next((c.name for c in study.tasks if canonical(c.name) == canonical(study.skill)), study.skill)
         validation = None if study.choose is None else study.choose.validation
         roles = Roles(skill, validation, used=calibrated_on(edits.values()))
@@ -198,18 +193,11 @@ def _refuse_another(folder: Path, study: IsolationStudy, identity: str) -> None:
     if there is None or there.identity == identity:
         return
     keys = ("model", "skill", "controls", "samples", "repeats", "seed", "replacement", "prompt_style", "dtype")
-    pairs = {key: (_plain(getattr(there.study, key)), _plain(getattr(study, key))) for key in keys}
-    differing = [f"{key}: {theirs} there, {ours} here" for key, (theirs, ours) in pairs.items() if theirs != ours]
+    differing = differences(there.study, study, keys) or "the same draws of data that has changed since"
     raise LesionError(
-        f"{folder} holds another isolation ({'; '.join(differing) or 'the same draws of data that has changed since'});"
-        f" its edits would be mixed with these. Give another folder with --out."
+        f"{folder} holds another isolation ({differing}); its edits would be mixed with these. Give another folder with"
+        f" --out."
     )
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, ModelChoice):
-        return value.source
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _stored(folder: Path) -> Isolation | None:
@@ -235,7 +223,6 @@ def _summary(
     notes = [part.notes for part in (isolation, evaluation) if part is not None]
     label = loops(study.decoding.stop_loops).get("approximate") if evaluation is not None else None
     return IsolationSummary(
-        version=version("lesion"),
         approximate=label,
         study=study,
         isolation=isolation,

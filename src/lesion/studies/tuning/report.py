@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lesion.plain import visible
 from lesion.report import wording
-from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
+from lesion.report.blocks import Block, Figure, Findings, Folded, Page, Panel, Prose, Section, study_section
 from lesion.studies.tuning import charts, tables
 from lesion.studies.tuning import findings as prose
 from lesion.studies.tuning.result import Drops, TuningSummary
@@ -32,8 +32,7 @@ def report(summary: TuningSummary, training: Mapping[str, float] | None = None) 
     if charts.learned(summary):
         sections.append(Section("Loss", "Loss over the steps", (_loss(summary),)))
     sections.append(Section("Table", "All numbers", tuple(_numbers(summary))))
-    reading = Prose(items=READING, title="How to read this", quiet=False)
-    sections.append(Section("Study", "The study", (Facts(tuple(_facts(summary, training or {}))), reading)))
+    sections.append(study_section(_facts(summary, training or {}), (), READING))
     return Page(
         title=visible(summary.study.title or f"{summary.model.name}, tuned on {summary.study.task}"),
         eyebrow="tuning",
@@ -109,4 +108,4 @@ def _facts(summary: TuningSummary, training: Mapping[str, float]) -> list[tuple[
         "optimiser": "AdamW; the rate rises over a tenth of the steps and falls to 0; loss on answers alone; float32",
         "seconds of training": tables.seconds(summary, training),
     }
-    return [(name, visible(value)) for name, value in facts.items() if value]
+    return list(facts.items())
