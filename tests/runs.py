@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from lesion.core.method import Method
+from lesion.core.result import StudyResult
 from lesion.core.run import Run
+from lesion.core.values import Summary
 from lesion.edits.files.artefact import EditFile
 from lesion.engines.transformers.engine import TransformersEngine
+from lesion.labs.recall.study_file import METHOD as RECALL
+from lesion.labs.recall.study_file import RecallStudy
+from lesion.labs.recall.study_result import RecallStudySummary
+from lesion.report.blocks import Page
 from lesion.studies.ablation.study import METHOD as ABLATION
 from lesion.studies.drift.study import METHOD as DRIFT
-from lesion.studies.isolation.api import EvaluationResult
+from lesion.studies.isolation.report import EvaluationResult
 from lesion.studies.isolation.run import run_evaluation as evaluate_files
 from lesion.studies.isolation.study import METHOD as ISOLATION
 from lesion.studies.isolation.study import EvaluationStudy
@@ -36,6 +42,11 @@ def _recaller(method: Method) -> Callable[[Path], Any]:
     return recall
 
 
+def run_recall(study: RecallStudy, folder: Path) -> RecallStudySummary:
+    """The summary of a study of the recall laboratory."""
+    return RECALL.run(study, folder).summary
+
+
 run_ablation, run_drift, run_isolation = _runner(ABLATION), _runner(DRIFT), _runner(ISOLATION)
 run_truncation, run_tuning = _runner(TRUNCATION), _runner(TUNING)
 recall_drift, recall_truncation = _recaller(DRIFT), _recaller(TRUNCATION)
@@ -55,4 +66,9 @@ def run_evaluation(
     """Evaluate edits that are read already, under options of the study."""
     study = study.model_copy(update={"factor": tuple(factors), **options})
     run = Run.at(folder, "isolation", watcher, make_engine, {study.model.name: model} if model is not None else {})
-    return EvaluationResult(folder, *evaluate_files(study, run, files))
+    return evaluate_files(study, run, files)
+
+
+def page_of(result_class: type[StudyResult], summary: Summary) -> Page:
+    """The page of a summary that lies in no folder."""
+    return result_class(Path("no-folder"), summary).page()

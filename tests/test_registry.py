@@ -120,12 +120,6 @@ class OtherResult(StudyResult):
     """Its result."""
 
     @classmethod
-    def run(cls, study, run):
-        run.folder.mkdir()
-        (run.folder / "other.txt").write_text(study.name)
-        return cls(run.folder, Summary(kind="other"))
-
-    @classmethod
     def recall(cls, folder):
         return cls(folder, Summary(kind="other")) if (folder / "other.txt").exists() else None
 
@@ -136,14 +130,20 @@ class OtherResult(StudyResult):
         return "what was found"
 
 
+def run_other(study, run):
+    run.folder.mkdir()
+    (run.folder / "other.txt").write_text(study.name)
+    return OtherResult(run.folder, Summary(kind="other"))
+
+
 class TwinStudy(OtherStudy):
     """A study that calls itself as one of this package."""
 
     kind: Literal["drift"] = "drift"
 
 
-OTHER = Method(study=OtherStudy, result=f"{__name__}:OtherResult", distributed=False)
-TWIN = Method(study=TwinStudy, result=f"{__name__}:OtherResult")
+OTHER = Method(OtherStudy, f"{__name__}:run_other", f"{__name__}:OtherResult", distributed=False)
+TWIN = Method(TwinStudy, f"{__name__}:run_other", f"{__name__}:OtherResult")
 
 
 def registered(monkeypatch, value):

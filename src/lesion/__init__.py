@@ -37,35 +37,41 @@ if TYPE_CHECKING:
     from lesion.edits.selections.topk import Magnitude, MathNeuro, Wanda
     from lesion.engines.config import EngineChoice
     from lesion.errors import LesionError, UsageError
-    from lesion.labs.memory.api import MemoryResult
-    from lesion.labs.recall.api import RecallResult
+    from lesion.labs.memory.report import MemoryResult
+    from lesion.labs.recall.report import RecallResult
     from lesion.models.load import Model, load
-    from lesion.studies.ablation.api import AblationResult, ablate
-    from lesion.studies.drift.api import DriftResult, drift
-    from lesion.studies.isolation.api import IsolationResult, evaluate, isolate
-    from lesion.studies.overlay.api import OverlayResult, overlay
-    from lesion.studies.truncation.api import TruncationResult, truncate
-    from lesion.studies.tuning.api import TuningResult, tune
+    from lesion.studies.ablation.api import ablate
+    from lesion.studies.ablation.report import AblationResult
+    from lesion.studies.drift.api import drift
+    from lesion.studies.drift.report import DriftResult
+    from lesion.studies.isolation.api import evaluate, isolate
+    from lesion.studies.isolation.report import IsolationResult
+    from lesion.studies.overlay.api import overlay
+    from lesion.studies.overlay.report import OverlayResult
+    from lesion.studies.truncation.api import truncate
+    from lesion.studies.truncation.report import TruncationResult
+    from lesion.studies.tuning.api import tune
+    from lesion.studies.tuning.report import TuningResult
     from lesion.tasks.catalogue import find as find_task
 
 # Names are imported when they are first used: `lesion --help` need not wait for torch.
 _HOME = {
     "ablate": "lesion.studies.ablation.api",
-    "AblationResult": "lesion.studies.ablation.api",
+    "AblationResult": "lesion.studies.ablation.report",
     "study": "lesion.api",
     "drift": "lesion.studies.drift.api",
-    "DriftResult": "lesion.studies.drift.api",
+    "DriftResult": "lesion.studies.drift.report",
     "evaluate": "lesion.studies.isolation.api",
     "isolate": "lesion.studies.isolation.api",
-    "IsolationResult": "lesion.studies.isolation.api",
+    "IsolationResult": "lesion.studies.isolation.report",
     "overlay": "lesion.studies.overlay.api",
-    "MemoryResult": "lesion.labs.memory.api",
-    "OverlayResult": "lesion.studies.overlay.api",
-    "RecallResult": "lesion.labs.recall.api",
+    "MemoryResult": "lesion.labs.memory.report",
+    "OverlayResult": "lesion.studies.overlay.report",
+    "RecallResult": "lesion.labs.recall.report",
     "truncate": "lesion.studies.truncation.api",
-    "TruncationResult": "lesion.studies.truncation.api",
+    "TruncationResult": "lesion.studies.truncation.report",
     "tune": "lesion.studies.tuning.api",
-    "TuningResult": "lesion.studies.tuning.api",
+    "TuningResult": "lesion.studies.tuning.report",
     "read_edit": "lesion.edits.files.artefact",
     "save_edit": "lesion.edits.files.artefact",
     "apply_edits": "lesion.edits.files.checkpoint",

@@ -12,7 +12,7 @@ import pytest
 
 from commandline import Outcome, lesion, questions, save
 from lesion.core.store import Store
-from lesion.studies.ablation.run import recall
+from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.study import shipped
 
 

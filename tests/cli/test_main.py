@@ -89,7 +89,7 @@ def test_debug_shows_the_traceback_wherever_it_stands_and_keeps_the_exit_code(pl
 def test_debug_shows_the_traceback_of_a_failure_and_of_what_nobody_foresaw(capsys, tmp_path, monkeypatch):
     done = lesion(capsys, "report", tmp_path, "--debug")
     assert (done.code, "Traceback" in done.err) == (1, True)
-    monkeypatch.setattr("lesion.studies.ablation.api.run_ablation", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("lesion.studies.ablation.run.run_ablation", lambda *_, **__: 1 / 0)
     arguments = ["ablate", save(tmp_path / "m"), "--task", questions(tmp_path / "q.jsonl", 2), "--items", 1]
     plain = lesion(capsys, *arguments)
     assert plain.code == 1

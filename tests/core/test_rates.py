@@ -12,7 +12,7 @@ from lesion.core.rates import loops, rates, truncated
 from lesion.engines.loops import LEAST, Loop
 from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
-from lesion.studies.ablation.run import recall
+from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.study import Study
 from lesion.studies.drift.study import DriftStudy
 from lesion.studies.isolation.study import EvaluationStudy

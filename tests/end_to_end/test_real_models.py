@@ -14,7 +14,7 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.models.load import Model, load
 from lesion.models.source import bundled
 from lesion.statistics.paired import wilson
-from lesion.studies.ablation.run import recall
+from lesion.studies.ablation.recall import recall
 from lesion.tasks.catalogue import draw, find
 from lesion.tasks.primer import NAMES
 from lesion.tasks.prompts import encode

@@ -6,13 +6,12 @@ import pandas as pd
 from rich.console import RenderableType
 
 from lesion.core.result import StudyResult
-from lesion.core.run import Run
 from lesion.report import plots, wording
 from lesion.report.blocks import Facts, Figure, Findings, Page, Panel, Prose, Section, Series
 from lesion.report.finding import Finding
 from lesion.report.plots import Axis
 from lesion.report.table import Column, Table, decimals
-from lesion_logit_lens.study import LensStudy, LensSummary, LensTask, run_lens
+from lesion_logit_lens.study import LensSummary, LensTask
 
 MEASURES = {"accuracy": "accuracy", "log_probability": "log-probability of the gold answer, nats"}
 READING = "Layer 0 is what enters block 0, layer l the output of block l − 1; the last layer is the model as it is."
@@ -22,11 +21,6 @@ class LensResult(StudyResult[LensSummary]):
     """What the lens showed."""
 
     SUMMARY = LensSummary
-
-    @classmethod
-    def run(cls, study: LensStudy, run: Run) -> LensResult:
-        """Run the study into the folder of the run."""
-        return cls(run.folder, *run_lens(study, run))
 
     @property
     def table(self) -> pd.DataFrame:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from lesion.core.run import Run
     from lesion.edits.edit import Edit
+    from lesion_logit_lens.report import LensResult
 
 
 class LensStudy(Questions):
@@ -70,13 +71,10 @@ def lens(layer: int, blocks: int) -> Edit:
     return Compose(tuple(ScaleBlock(block, 0.0) for block in range(layer, blocks)))
 
 
-def run_lens(study: LensStudy, run: Run) -> tuple[LensSummary, int, int]:
-    """Evaluate every layer; what the folder has is not evaluated again.
-
-    Returns:
-        The numbers, how many answers were given now, and of how many.
-    """
+def run_lens(study: LensStudy, run: Run) -> LensResult:
+    """Evaluate every layer; what the folder has is not evaluated again."""
     from lesion.core.cached_answers import gold_tasks
+    from lesion_logit_lens.report import LensResult
 
     parts = []
     with run.evaluation(study) as evaluation:
@@ -90,7 +88,7 @@ def run_lens(study: LensStudy, run: Run) -> tuple[LensSummary, int, int]:
                 parts.append(_task(study, chosen.name, choice.name, blocks, answers))
         summary = LensSummary(version=version("lesion-logit-lens"), study=study, tasks=parts)
         summary.write(run.folder)
-    return summary, evaluation.evaluated, evaluation.planned
+    return LensResult(run.folder, summary, evaluation.evaluated, evaluation.planned)
 
 
 def _task(study: LensStudy, model: str, task: str, blocks: int, answers: pd.DataFrame) -> LensTask:
@@ -121,6 +119,7 @@ def _mean(values: np.ndarray, level: float) -> Estimate:
 
 METHOD = Method(
     LensStudy,
+    "lesion_logit_lens.study:run_lens",
     "lesion_logit_lens.report:LensResult",
     "logit-lens",
     "Read the answers that a model would give after each of its blocks.",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def train(recipe: Recipe, out: Path, corpus: str | None, device: str) -> None:
     """Train and truncate into a folder, and show what was found."""
-    from lesion.labs.recall.api import RecallResult
+    from lesion.labs.recall.report import RecallResult
     from lesion.labs.recall.run import run
 
     with Bar() as bar:

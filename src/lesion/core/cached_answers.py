@@ -16,7 +16,7 @@ from lesion.core.study_file import ModelChoice, TaskChoice
 from lesion.edits.edit import BASELINE, Edit
 from lesion.engines.engine import Engine
 from lesion.models.load import Model
-from lesion.tasks.gold import Gold
+from lesion.tasks.gold import Gold, gold_name
 from lesion.tasks.task import Item, Task
 
 
@@ -145,11 +145,6 @@ class CachedAnswers:
 def gold_of(choice: TaskChoice) -> TaskChoice:
     """The choice of `gold:TASK` for that of TASK: the same items, put in the same way."""
     return choice.model_copy(update={"name": gold_name(choice.name)})
-
-
-def gold_name(task: str) -> str:
-    """The name of a task as the log-probability of its gold answers."""
-    return f"gold:{task}"
 
 
 def gold_tasks(tasks: Mapping[TaskChoice, Task]) -> dict[TaskChoice, Task]:

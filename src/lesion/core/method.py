@@ -24,13 +24,20 @@ def _unchanged(options: dict[str, Any], note: Callable[[str], None]) -> dict[str
     return options
 
 
+def _imported(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
 @dataclass(frozen=True)
 class Method(Generic[S]):
     """One kind of study. A package from outside names one under the entry-point group `lesion.studies`.
 
     Attributes:
         study: the class of its study files; their fields are the options of the command.
-        result: `module:Class` of its `StudyResult`, which runs a study and reads one back.
+        run_function: `module:function` that runs a study: `function(study, run)` returns the result.
+        result: `module:Class` of that result, which shows and reads one back. It is imported without what runs a study,
+            so that a report need not wait for torch.
         command: of the command line, `logit-lens` or `lab memory`; empty: there is none but `lesion run`.
         help: what the command does, one sentence.
         folder: the kind that output folders are noted to belong to; empty: `kind`.
@@ -43,6 +50,7 @@ class Method(Generic[S]):
     """
 
     study: type[S]
+    run_function: str
     result: str
     command: str = ""
     help: str = ""
@@ -67,8 +75,7 @@ class Method(Generic[S]):
 
     def result_class(self) -> type[StudyResult]:
         """The class of results, imported now."""
-        module, _, name = self.result.partition(":")
-        loaded: type[StudyResult] = getattr(import_module(module), name)
+        loaded: type[StudyResult] = _imported(self.result)
         return loaded
 
     def run(
@@ -97,7 +104,7 @@ class Method(Generic[S]):
         from lesion.engines.transformers.engine import TransformersEngine
 
         run = Run.at(folder, self.folder_kind, watcher, make_engine or TransformersEngine, models)
-        result = self.result_class().run(study, run)
+        result: StudyResult = _imported(self.run_function)(study, run)
         own(result.folder, self.folder_kind, adopt=True)
         return result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
@@ -20,9 +20,11 @@ from lesion.outputs import LOCK, kind_of, refuse_another_kind
 from lesion.plain import short
 
 if TYPE_CHECKING:
-    from lesion.core.run import Run
+    import pandas as pd
+
     from lesion.report.blocks import Chapter, Page
     from lesion.report.drawing import Drawing
+    from lesion.report.table import Table
 
 S = TypeVar("S", bound=Summary, default=Any)
 R = TypeVar("R", bound="StudyResult[Any]")
@@ -34,6 +36,8 @@ class StudyResult(ABC, Generic[S]):
 
     Attributes:
         SUMMARY: the class of the summary.
+        TABLE: a function from the summary to its main table.
+        TEXT: a function from the summary to the tables and findings for a terminal.
         folder: where everything lies; a temporary one, removed when Python ends, unless it was named.
         summary: all numbers: what `summary.json` holds.
         evaluated: answers computed in this run, without those stored before.
@@ -41,21 +45,13 @@ class StudyResult(ABC, Generic[S]):
     """
 
     SUMMARY: ClassVar[type[Summary]]
+    TABLE: ClassVar[Callable[[Any], Table]]
+    TEXT: ClassVar[Callable[[Any], RenderableType]]
 
     folder: Path
     summary: S
     evaluated: int = 0
     planned: int = 0
-
-    @classmethod
-    @abstractmethod
-    def run(cls, study: Any, run: Run) -> StudyResult[S]:
-        """Run a study of this kind; what its folder holds already is not evaluated again.
-
-        Raises:
-            UsageError: a task, a model or a place does not exist.
-            LesionError: a model cannot be loaded, or the folder belongs to another study or cannot be written.
-        """
 
     @classmethod
     def recall(cls: type[R], folder: Path) -> R | None:
@@ -71,9 +67,14 @@ class StudyResult(ABC, Generic[S]):
     def page(self) -> Page:
         """What the report holds, in reading order."""
 
-    @abstractmethod
+    @property
+    def table(self) -> pd.DataFrame:
+        """The main table."""
+        return type(self).TABLE(self.summary).frame
+
     def text(self) -> RenderableType:
         """The tables and findings for a terminal; no text of a model or file in them acts on it."""
+        return type(self).TEXT(self.summary)
 
     @validated
     def report(self, path: str | Path | None = None) -> Path:

@@ -10,6 +10,11 @@ from lesion.tasks.around import Around
 from lesion.tasks.task import Answer, Item, Kind, Verdict
 
 
+def gold_name(task: str) -> str:
+    """`gold:TASK`: what stored answers call the gold answers of a task."""
+    return f"gold:{task}"
+
+
 @dataclass(frozen=True)
 class Gold(Around):
     """A task whose answer is the summed log-probability of its gold continuation after its prompt (kind `score`).
@@ -30,7 +35,7 @@ class Gold(Around):
     @property
     def name(self) -> str:
         """`gold:TASK`."""
-        return f"gold:{self.of.name}"
+        return gold_name(self.of.name)
 
     @property
     def kind(self) -> Kind:

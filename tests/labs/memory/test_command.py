@@ -10,7 +10,7 @@ import lesion as python
 from commandline import lesion
 from lesion.core.lock import FolderLock
 from lesion.labs.memory import charts, run, sizes, slopes
-from lesion.labs.memory.api import MemoryResult
+from lesion.labs.memory.report import MemoryResult
 from lesion.labs.memory.result import MemorySummary
 from lesion.outputs import own
 from lesion.report import drawing

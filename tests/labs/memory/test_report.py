@@ -12,13 +12,14 @@ import pytest
 from rich.console import Console
 
 from lesion.core.values import Estimate, read_summary
-from lesion.labs.memory import charts, report, run, size_findings, sizes, slopes, tables
+from lesion.labs.memory import charts, run, size_findings, sizes, slopes, tables
 from lesion.labs.memory import findings as prose
-from lesion.labs.memory.api import MemoryResult
+from lesion.labs.memory.report import MemoryResult
 from lesion.labs.memory.result import MemorySummary
 from lesion.report import drawing, plots
 from lesion.report.publishing import html
 from memories import memory
+from runs import page_of
 
 
 def measured(**options):
@@ -102,7 +103,7 @@ def test_a_summary_read_back_from_its_file_is_the_same(tmp_path, summary):
 
 
 def test_the_report_has_the_page_and_its_figures(summary, written):
-    assert written.read_text("utf-8") == html(report.report(summary))
+    assert written.read_text("utf-8") == html(page_of(MemoryResult, summary))
     names = {"training", "truncation", "sizes-orthonormal", "sizes-gaussian", "first-step"}
     assert {file.name for file in (written.parent / "figures").iterdir()} == {
         f"{name}.{kind}" for name in names for kind in ("png", "svg")
@@ -159,7 +160,7 @@ def test_draws_that_disagree_are_named(summary):
 
 def test_without_noise_nothing_is_said_of_a_noise_that_is_not_there():
     quiet = measured(noise=0.0, steps=50)
-    text = words(html(report.report(quiet)))
+    text = words(html(page_of(MemoryResult, quiet)))
     assert not re.search(r"\bnan\b", sentences(quiet).lower())
     assert "Without noise nothing has to be forgotten" in text
     assert "There was no noise to learn" in text
@@ -213,7 +214,7 @@ def test_the_terminals_names_of_codes_are_whole_with_many_noises():
 
 def test_a_width_with_no_room_for_any_size_has_a_page_without_sizes():
     narrow = measured(classes=3, width=1, codes="gaussian", steps=50)
-    text = html(report.report(narrow))
+    text = html(page_of(MemoryResult, narrow))
     assert narrow.sizes == ()
     assert 'id="sizes"' not in text
     assert "<b>Figure 3.</b>" in text
@@ -224,7 +225,7 @@ def test_a_width_with_no_room_for_any_size_has_a_page_without_sizes():
 @pytest.mark.parametrize(("inputs", "noise"), [(4, 0.5), (7, 0.2)])
 def test_every_study_makes_a_page_and_a_table(inputs, noise):
     summary = measured(inputs=inputs, noise=noise, codes="gaussian", steps=30)
-    assert "An associative memory of 4 classes" in html(report.report(summary))
+    assert "An associative memory of 4 classes" in html(page_of(MemoryResult, summary))
     assert "Truncations of W" in terminal(summary)
 
 

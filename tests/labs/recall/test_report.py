@@ -15,10 +15,9 @@ from scipy import stats
 from lesion.core.values import read_summary
 from lesion.labs.recall import charts, study_findings
 from lesion.labs.recall import findings as recall_prose
-from lesion.labs.recall import report as recall
 from lesion.labs.recall import tables as recall_tables
-from lesion.labs.recall.api import RecallResult
 from lesion.labs.recall.recipe import preset
+from lesion.labs.recall.report import RecallResult
 from lesion.labs.recall.result import (
     MARGINS,
     AnswerShares,
@@ -31,12 +30,12 @@ from lesion.labs.recall.result import (
 )
 from lesion.labs.recall.run import run
 from lesion.labs.recall.seeds import differences
-from lesion.labs.recall.study import run_recall
 from lesion.labs.recall.study_file import RecallStudy
 from lesion.labs.recall.study_result import RecallStudySummary, SeedsPhase, SeedsPhases
 from lesion.report import theme
 from lesion.report.drawing import specification
 from lesion.report.publishing import html
+from runs import page_of, run_recall
 
 SMALL = {"vocabulary": 8, "length": 16, "width": 8, "measured": 10, "batch": 4, "steps": 3, "keep": [0.25, 0.5]}
 
@@ -68,7 +67,7 @@ def page(written):
 @pytest.fixture(scope="module")
 def study_page(study):
     """The page of the study."""
-    return html(recall.report(study))
+    return html(page_of(RecallResult, study))
 
 
 def changed(value, **fields):
@@ -124,7 +123,7 @@ def test_a_summary_read_back_from_its_file_makes_the_same_page(tmp_path, summary
         value.write(folder)
         again = read_summary(type(value), folder, "")
         assert again == value
-        assert html(recall.report(again)) == text
+        assert html(page_of(RecallResult, again)) == text
 
 
 def test_the_full_model_is_called_close_to_the_noise_only_where_it_is(summary):
@@ -170,7 +169,7 @@ def test_the_least_loss_and_what_own_answers_mean_are_told_where_the_answer_may_
 def test_an_untrained_model_is_not_said_to_have_learned_anything(tmp_path):
     made = run(preset("quick", **{**SMALL, "keep": (0.5,), "steps": 0}, draws=1), tmp_path)
     assert recall_prose.phases(made) == ["Nothing was trained: all numbers are those of random weights."]
-    page = words(html(recall.report(made)))
+    page = words(html(page_of(RecallResult, made)))
     assert "from step 0" not in page
     assert "Over training" not in page
 
@@ -205,12 +204,12 @@ def without_charts(monkeypatch):
 
 def recipe_shown(summary) -> dict[str, str]:
     """The facts of the page's section on the recipe."""
-    (section,) = (part for part in recall.report(summary).sections if part.short == "Recipe")
+    (section,) = (part for part in page_of(RecallResult, summary).sections if part.short == "Recipe")
     return dict(section.blocks[0].facts)
 
 
 def test_what_was_typed_cannot_turn_the_page_around(study):
-    page = html(recall.report(changed(study, study=changed(study.study, title="a\u202eb\x1b[31m"))))
+    page = html(page_of(RecallResult, changed(study, study=changed(study.study, title="a\u202eb\x1b[31m"))))
     assert "\u202e" not in page
     assert "\x1b" not in page
     assert "a\ufffdb" in page
@@ -436,7 +435,7 @@ def test_the_terminals_account_of_a_study_has_a_table_for_every_group(study):
 
 def test_a_study_without_a_title_and_with_one_group_shows_its_table_at_once(study):
     plain = changed(study, study=changed(study.study, title=None), groups=study.groups[:1])
-    made = recall.report(RecallStudySummary.model_validate(plain.model_dump(mode="json")))
+    made = page_of(RecallResult, RecallStudySummary.model_validate(plain.model_dump(mode="json")))
     assert made.title == "Noisy in-context recall"
     (section,) = (part for part in made.sections if part.short == "Table")
     assert section.blocks[0].kind == "table"

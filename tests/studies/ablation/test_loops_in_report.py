@@ -23,13 +23,14 @@ from lesion.report.publishing import html
 from lesion.studies.ablation import findings as prose
 from lesion.studies.ablation import report as page
 from lesion.studies.ablation import tables
-from lesion.studies.drift import report as drift
 from lesion.studies.drift import tables as drift_tables
+from lesion.studies.drift.report import DriftResult
 from lesion.studies.drift.result import DriftSummary
 from lesion.studies.isolation import report as isolation
 from lesion.studies.isolation import terminal
-from lesion.studies.truncation import report as truncation
 from lesion.studies.truncation import terminal as truncation_terminal
+from lesion.studies.truncation.report import TruncationResult
+from runs import page_of
 
 LOOPED = 0.375
 
@@ -66,10 +67,10 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], str], Callable[[Any], 
     ),
     "truncation": (
         made_truncation.few,
-        lambda values: html(truncation.report(made_truncation.summary(values))),
+        lambda values: html(page_of(TruncationResult, made_truncation.summary(values))),
         lambda values: truncation_terminal.text_tables(made_truncation.summary(values)),
     ),
-    "drift": (drifted, lambda summary: html(drift.report(summary)), drift_tables.text_tables),
+    "drift": (drifted, lambda summary: html(page_of(DriftResult, summary)), drift_tables.text_tables),
 }
 
 

@@ -16,7 +16,7 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
 from lesion.progress import Silent
-from lesion.studies.ablation.run import recall
+from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.study import Study
 from lesion.tasks.task import Answer
 from runs import run_ablation as run

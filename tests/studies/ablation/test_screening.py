@@ -18,8 +18,8 @@ from lesion.edits.apply import applied
 from lesion.edits.edit import BASELINE, ScaleBlock
 from lesion.errors import LesionError, UsageError
 from lesion.studies.ablation import screening
+from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import Amount, Screen, TaskResult
-from lesion.studies.ablation.run import recall
 from lesion.studies.ablation.study import Study
 from runs import run_ablation as run
 from tiny import model, tokenizer

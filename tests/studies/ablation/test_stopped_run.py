@@ -16,8 +16,8 @@ from lesion.edits.edit import BASELINE
 from lesion.engines.engine import Response
 from lesion.errors import LesionError
 from lesion.statistics.sequential import evidence
+from lesion.studies.ablation.recall import recall
 from lesion.studies.ablation.result import AblationSummary, Stopped
-from lesion.studies.ablation.run import recall
 from lesion.studies.ablation.study import StopPlan, Study
 from lesion.tasks.task import Answer
 from runs import run_ablation as run

@@ -7,7 +7,8 @@ import made_drift as made
 import pytest
 
 from lesion.report.publishing import html
-from lesion.studies.drift import report as drift
+from lesion.studies.drift.report import DriftResult
+from runs import page_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -21,7 +22,7 @@ ROWS = f"[...{SHOWN}[0].querySelectorAll('.leaver')].filter(row => !row.hidden)"
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     place = tmp_path_factory.mktemp("report") / "report.html"
-    place.write_text(html(drift.report(made.study())), encoding="utf-8")
+    place.write_text(html(page_of(DriftResult, made.study())), encoding="utf-8")
     return place.as_uri()
 
 

@@ -16,9 +16,9 @@ from lesion.report.drawing import specification
 from lesion.report.publishing import html
 from lesion.statistics.paired import wilson
 from lesion.studies.drift import charts, tables
-from lesion.studies.drift import report as drift
-from lesion.studies.drift.api import DriftResult
+from lesion.studies.drift.report import DriftResult
 from lesion.studies.drift.result import DriftSummary
+from runs import page_of
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def written(whole, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page_of_one(single):
-    return html(drift.report(single))
+    return html(page_of(DriftResult, single))
 
 
 def shown(summary, width=80) -> str:
@@ -64,7 +64,7 @@ def texts(page: str, tag: str, name: str) -> list[str]:
 
 
 def figures(summary) -> list[Figure]:
-    return [block for block in drift.report(summary).blocks() if isinstance(block, Figure)]
+    return [block for block in page_of(DriftResult, summary).blocks() if isinstance(block, Figure)]
 
 
 def data(chart, *columns: str) -> list[tuple]:
@@ -114,7 +114,7 @@ def test_a_summary_is_read_back_from_its_json_as_it_was(whole):
 
 def test_a_study_of_one_model_without_critical_layers_or_hinge_is_told_as_such():
     summary = made.study(families=("llama",), variants=("base",), clusters=(50,), critical=False, bend=False)
-    page = html(drift.report(summary))
+    page = html(page_of(DriftResult, summary))
     assert "A straight line is not rejected" in page
     assert "no layer study was given" in page
     assert "data-shows" not in page.split("<main>")[1].split("</main>")[0]
@@ -128,7 +128,7 @@ def test_a_study_of_one_model_without_critical_layers_or_hinge_is_told_as_such()
 ])  # fmt: skip
 def test_any_measure_may_be_missing_from_every_layer(single, entries):
     summary = with_layers(single, **entries)
-    page = html(drift.report(summary))
+    page = html(page_of(DriftResult, summary))
     assert '<h2 id="findings-title">Findings</h2>' in page
     assert "None ±" not in page
     shown(summary)
@@ -140,13 +140,13 @@ def test_any_measure_may_be_missing_from_every_layer(single, entries):
 ])  # fmt: skip
 def test_what_is_not_known_of_a_model_is_left_out(single, entries):
     summary = changed(single, **entries)
-    assert drift.report(summary).sections[0].title == "Findings"
+    assert page_of(DriftResult, summary).sections[0].title == "Findings"
     assert "None" not in shown(summary)
 
 
 def test_a_study_that_has_measured_nothing_says_so():
     summary = made.study(families=())
-    assert "Nothing has been measured yet." in html(drift.report(summary))
+    assert "Nothing has been measured yet." in html(page_of(DriftResult, summary))
     assert "Nothing has been measured yet." in shown(summary)
 
 
@@ -190,7 +190,7 @@ def test_hostile_names_and_tokens_add_no_element_and_no_attribute():
         for number, model in enumerate(summary["models"]):
             model |= {"name": names[number], "family": names[3], "variant": f"{number}{names[1]}"}
             model |= {"critical": {name: [number] for name in names[:3]}, "compared": None}
-        return html(drift.report(DriftSummary.model_validate(summary | {"notes": list(names)})))
+        return html(page_of(DriftResult, DriftSummary.model_validate(summary | {"notes": list(names)})))
 
     hostile = named([name.replace("\ud800", "\ufffd") for name in HOSTILE])
     assert len(Elements(hostile).inside["script"]) == scripts(hostile) == 4
@@ -206,7 +206,7 @@ def test_what_cannot_be_seen_in_a_token_or_its_context_is_not_written(single):
          "into": 1}
     ]  # fmt: skip
     summary = changed(single, tokens=tokens | {"types": [first]})
-    page = html(drift.report(summary))
+    page = html(page_of(DriftResult, summary))
     for character in "\u202e\x1b\u200b\u2066\x00":
         assert character not in page
     assert "<bdi>a�⏎</bdi><mark>␣x�</mark><bdi>�b⇥</bdi>" in page
@@ -217,7 +217,7 @@ def test_numbers_that_are_not_known_are_dashes_in_the_page(single):
     layers = [layer.model_dump() for layer in single.models[0].curve.layers]
     layers[3] |= {"nmi": None, "null": None, "cka": None}
     unknown = {"hinge": {"low": None, "high": None, "p": None, "detectable": None}, "share": None}
-    page = html(drift.report(changed(single, curve={"layers": layers}, shape=unknown)))
+    page = html(page_of(DriftResult, changed(single, curve={"layers": layers}, shape=unknown)))
     body = page.split("<main>")[1].split("</main>")[0]
     assert "nan" not in body.lower()
     row = next(row for row in page.split("<tr>") if '<td class="n" data-v="3">3</td>' in row)
@@ -312,7 +312,7 @@ def test_the_page_says_what_a_layer_is_and_which_all_are_compared_with(single, p
     summary = changed(single, study={"layer_zero": "block"}, curve={"layers": layers})
     [_, curve] = figures(summary)[0].panels[0].charts
     assert "NMI with layer 1" in str(specification(curve))
-    page = html(drift.report(summary))
+    page = html(page_of(DriftResult, summary))
     assert "Layer 1, the output of block 0, agrees with itself by definition; layer 0 is left out." in page
 
 

@@ -16,8 +16,8 @@ from lesion.edits.files.artefact import read_edit, save_edit
 from lesion.edits.selections.topk import Magnitude
 from lesion.errors import LesionError, UsageError
 from lesion.models.load import wrap
+from lesion.studies.isolation.recall import recall_isolation
 from lesion.studies.isolation.result import IsolationSummary
-from lesion.studies.isolation.run import recall_isolation
 from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
 from runs import run_evaluation, run_isolation
 from tiny import model, tiny, tokenizer

@@ -13,10 +13,10 @@ from lesion.report import drawing, wording
 from lesion.report.publishing import html
 from lesion.studies.overlay import charts, tables
 from lesion.studies.overlay import findings as prose
-from lesion.studies.overlay import report as page
-from lesion.studies.overlay.api import OverlayResult
+from lesion.studies.overlay.report import OverlayResult
 from lesion.studies.overlay.result import Correlation, ModelProfiles, OverlaySummary, Profile
 from lesion.studies.overlay.summary import corrected, correlations
+from runs import page_of
 
 UNITS = {"layers": "points", "drift": "nmi", "isolation": "share", "truncation": "nats"}
 
@@ -189,11 +189,13 @@ def test_the_threshold_counts_the_pairs_of_all_models_and_tells_its_blocks():
     assert "the strongest of 6 pairs of all models must reach |ρ|" in first.sentences[0]
     assert "over 6 blocks to stay" in first.sentences[0]
     assert "with 6 pairs of all models even a perfect agreement over 5 blocks stays above 0.05" in first.sentences[0]
-    assert "all pairs of different studies of all models" in html(page.report(summary))
+    assert "all pairs of different studies of all models" in html(page_of(OverlayResult, summary))
 
 
 def test_the_page_says_that_the_first_step_of_drift_is_left_out():
-    assert "agrees with itself at 1, so that this step is large by construction" in html(page.report(overlay(made())))
+    assert "agrees with itself at 1, so that this step is large by construction" in html(
+        page_of(OverlayResult, overlay(made()))
+    )
 
 
 @pytest.mark.parametrize(("value", "text"), [(1.0, "1"), (0.804, ".80"), (-0.31, "−.31"), (-0.001, ".00"), (None, "–")])
@@ -203,8 +205,8 @@ def test_a_correlation_has_two_decimals(value, text):
 
 def test_names_of_models_tasks_and_folders_stay_text():
     names = tuple(name.replace("\ud800", "\ufffd") for name in HOSTILE)
-    hostile = html(page.report(overlay(made(names[0], names[6]), folders=names, notes=names)))
-    tame = html(page.report(overlay(made())))
+    hostile = html(page_of(OverlayResult, overlay(made(names[0], names[6]), folders=names, notes=names)))
+    tame = html(page_of(OverlayResult, overlay(made())))
     assert {tag for tag, _ in Elements(hostile).found} == {tag for tag, _ in Elements(tame).found}
     assert len(Elements(hostile).inside["script"]) == len(Elements(tame).inside["script"])
     assert not [a for _, a in Elements(hostile).found if any(name.startswith("on") for name in a)]
@@ -221,4 +223,4 @@ def test_profiles_over_too_few_blocks_have_a_page_without_any_correlation():
     profiles = (profile("a", (0.1, 0.5, 0.2)), profile("b", (0.1, 0.4, 0.2)))
     summary = overlay(model_of(profiles))
     assert [pair.rho for pair in summary.models[0].correlations] == [None]
-    assert "Spearman's ρ between profiles of made" in html(page.report(summary)).replace("&#39;", "'")
+    assert "Spearman's ρ between profiles of made" in html(page_of(OverlayResult, summary)).replace("&#39;", "'")

@@ -7,7 +7,8 @@ import made_truncation as made
 import pytest
 
 from lesion.report.publishing import html
-from lesion.studies.truncation import report as truncation
+from lesion.studies.truncation.report import TruncationResult
+from runs import page_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -18,7 +19,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     place = tmp_path_factory.mktemp("report") / "report.html"
-    place.write_text(html(truncation.report(made.summary())), encoding="utf-8")
+    place.write_text(html(page_of(TruncationResult, made.summary())), encoding="utf-8")
     return place.as_uri()
 
 

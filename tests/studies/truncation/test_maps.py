@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from lesion.edits.edit import Truncate
 from lesion.report import drawing, theme
 from lesion.studies.truncation import maps as truncation_maps
-from lesion.studies.truncation import report as truncation
 from lesion.studies.truncation.maps import Measure
 from lesion.studies.truncation.numbers import nats, nats_interval
+from lesion.studies.truncation.report import TruncationResult
+from runs import page_of
 
 ACCURACY = Measure("accuracy", made.IOI)
 
@@ -160,7 +161,7 @@ def test_only_so_many_cells_are_drawn(summary, monkeypatch):
     monkeypatch.setattr(truncation_maps, "MOST_CELLS", 1)
     assert len(truncation_maps.all_maps(summary)) == 1
     names = [measure.name for measure in truncation_maps.measures(summary)[1:]]
-    section = next(section for section in truncation.report(summary).sections if section.short == "Map")
+    section = next(section for section in page_of(TruncationResult, summary).sections if section.short == "Map")
     assert f"for want of room: {'; '.join(names)}." in section.blocks[-1].paragraphs[0]
 
 

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from lesion.errors import LesionError
 from lesion.report.publishing import html
-from lesion.studies.truncation import report as truncation
 from lesion.studies.truncation import tables, terminal
-from lesion.studies.truncation.api import TruncationResult
+from lesion.studies.truncation.report import TruncationResult
 from lesion.studies.truncation.result import TruncationSummary
+from runs import page_of
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_a_summary_is_read_back_from_its_json_as_it_was(whole):
 def test_a_search_that_finds_nothing_says_so_and_why():
     json = made.few()
     summary = made.summary(json)
-    page = html(truncation.report(summary))
+    page = html(page_of(TruncationResult, summary))
     assert f'<p class="lead">{json["nothing"]}</p>' in page
     assert "best, not chosen" in page
     assert "improves" not in page
@@ -115,7 +115,7 @@ def test_hostile_names_add_no_element_and_no_attribute():
             task["name"] = given[task["name"]]
         (chosen,) = (cell for cell in json["cells"] if cell["edit"] == json["best"])
         json |= {"composed": given[json["composed"]], "cells": [*json["cells"][:3], chosen]}
-        return html(truncation.report(made.summary(json, notes=list(names))))
+        return html(page_of(TruncationResult, made.summary(json, notes=list(names))))
 
     hostile = named([name.replace("\ud800", "\ufffd") for name in HOSTILE])
     for tag, _ in shape(hostile):
@@ -136,7 +136,7 @@ def test_numbers_that_are_not_finite_are_null_in_the_summary_and_dashes_in_the_p
     summary = made.summary(json)
     assert summary.unedited[0].gold is None
     assert summary.cells[0].outcomes[0].drop.value is None
-    page = html(truncation.report(summary))
+    page = html(page_of(TruncationResult, summary))
     assert "nan" not in page.split("<body>")[1].split('<div id="tip"')[0]
 
 

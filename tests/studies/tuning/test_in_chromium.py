@@ -9,7 +9,8 @@ import pytest
 from made_tuning import made
 
 from lesion.report.publishing import html
-from lesion.studies.tuning import report as tuning
+from lesion.studies.tuning.report import TuningResult
+from runs import page_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,7 +21,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     place = tmp_path_factory.mktemp("report") / "report.html"
-    place.write_text(html(tuning.report(made())), encoding="utf-8")
+    place.write_text(html(page_of(TuningResult, made())), encoding="utf-8")
     return place.as_uri()
 
 

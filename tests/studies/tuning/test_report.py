@@ -19,9 +19,9 @@ from lesion.report import drawing
 from lesion.report.publishing import html
 from lesion.studies.tuning import charts, tables
 from lesion.studies.tuning import findings as prose
-from lesion.studies.tuning import report as tuning
-from lesion.studies.tuning.api import TuningResult
+from lesion.studies.tuning.report import TuningResult
 from lesion.studies.tuning.result import TuningSummary, Verdict
+from runs import page_of
 
 
 def words(page: str) -> str:
@@ -207,7 +207,7 @@ def test_drops_are_drawn_in_points_with_critical_blocks_boxed():
     ],
 )
 def test_the_page_is_one_file_that_makes_no_request(summary):
-    page = html(tuning.report(summary))
+    page = html(page_of(TuningResult, summary))
     assert "default-src 'none'" in unescape(page)
     assert not re.search(r"(?:src|href)=\"(?:https?:)?//", page)
     for arm in summary.arms:
@@ -220,8 +220,9 @@ def test_the_page_is_one_file_that_makes_no_request(summary):
 def test_names_that_look_like_markup_are_text():
     hostile = {"</svg><b>": -0.2}
     page = html(
-        tuning.report(
-            made(model="<script>alert(1)</script>", task='a"><img src=x>', controls=hostile, title="<i>t</i>")
+        page_of(
+            TuningResult,
+            made(model="<script>alert(1)</script>", task='a"><img src=x>', controls=hostile, title="<i>t</i>"),
         )
     )
     for text in ("<script>alert", "<img src=x", "</svg><b>", "<i>t</i>"):
@@ -279,7 +280,7 @@ def test_the_terminal_shows_it_within_eighty_columns():
 def test_seconds_of_training_stand_on_the_page_and_in_the_terminal_from_the_cost_alone(tmp_path):
     summary = made()
     assert "Seconds of training, mean over seeds: critical blocks 12.0." in printed(summary, {"critical": 12.04}, 300)
-    assert "seconds of training" not in html(tuning.report(summary))
+    assert "seconds of training" not in html(page_of(TuningResult, summary))
     cost.note(tmp_path, "training", {"critical": 12.04})
     assert "critical blocks 12.0" in words(TuningResult(tmp_path, summary).report().read_text("utf-8"))
 
@@ -287,11 +288,11 @@ def test_seconds_of_training_stand_on_the_page_and_in_the_terminal_from_the_cost
 def test_where_loops_were_stopped_page_and_terminal_say_so_with_a_column_for_looped_answers():
     label = loops(4)["approximate"]
     summary = made(stop_loops=4, looped=0.375)
-    page = words(html(tuning.report(summary)))
+    page = words(html(page_of(TuningResult, summary)))
     assert f"Approximate: loops were stopped. {label}" in page
     assert "Truncated, % Looped, % Unparsed, %" in page
     assert "37.5" in page
     assert f"Approximate: {label}" in " ".join(printed(summary).split())
-    for text in (words(html(tuning.report(made()))), printed(made())):
+    for text in (words(html(page_of(TuningResult, made()))), printed(made())):
         assert "pproximate" not in text
         assert "looped" not in text.lower()

@@ -16,8 +16,8 @@ from lesion.engines.transformers.engine import TransformersEngine
 from lesion.errors import LesionError, UsageError
 from lesion.models.fingerprint import fingerprint
 from lesion.models.load import load
-from lesion.studies.tuning.api import TuningResult
 from lesion.studies.tuning.data import prepare
+from lesion.studies.tuning.report import TuningResult
 from lesion.studies.tuning.result import Drops
 from lesion.tasks.prompts import encode
 from runs import run_tuning
@@ -245,7 +245,7 @@ def test_a_layer_studys_folder_says_which_blocks_are_critical_and_no_ablation_is
 
 
 def test_without_one_the_drops_are_those_of_a_layer_study_in_the_folder(llama, tmp_path):
-    from lesion.studies.ablation.run import recall
+    from lesion.studies.ablation.recall import recall
 
     outcome = run(study(arms="critical", seeds=0), tmp_path, llama)
     _, summary, _, _ = recall(tmp_path / "layers")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
+from lesion.core.result import StudyResult
 from lesion.labs.memory import charts, tables
 from lesion.labs.memory import findings as prose
 from lesion.labs.memory.result import MemorySummary
@@ -38,33 +41,41 @@ FIRST_STEP = (
 )
 
 
-def report(summary: MemorySummary) -> Page:
-    """What the page holds."""
-    study = summary.study
-    findings: list[Block] = [Findings(tuple(prose.findings(summary)))]
-    if summary.notes:
-        findings.append(Prose(items=summary.notes, title="Notes", quiet=False))
-    panels = (
-        Panel((charts.spectrum_chart(summary),), "Spectrum of W"),
-        Panel((charts.probability_chart(summary),), "What the full memory predicts"),
-    )
-    training = Figure("training", panels, TRAINING, charts.spectrum_legend(summary))
-    values = entries(study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"}))
-    reading = Prose(items=READING, title="How to read this", quiet=False)
-    return Page(
-        title=visible(study.title or f"An associative memory of {study.classes} classes with noise {study.noise:g}"),
-        eyebrow="associative memory",
-        sections=(
-            Section("Findings", "Findings", tuple(findings)),
-            Section("Training", "The spectrum over training", (training,)),
-            _truncation(summary),
-            *([_sizes(summary)] if summary.sizes else []),
-            _first_step(summary),
-            Section("Study", "The study", (Facts(values), reading)),
-        ),
-        version=summary.version,
-        approximate=summary.approximate or "",
-    )
+class MemoryResult(StudyResult[MemorySummary]):
+    """An associative memory with noise: its training, truncations, the sweep over sizes, and the first step."""
+
+    SUMMARY, TABLE, TEXT = MemorySummary, tables.truncations, tables.text
+
+    @override
+    def page(self) -> Page:
+        summary = self.summary
+        study = summary.study
+        findings: list[Block] = [Findings(tuple(prose.findings(summary)))]
+        if summary.notes:
+            findings.append(Prose(items=summary.notes, title="Notes", quiet=False))
+        panels = (
+            Panel((charts.spectrum_chart(summary),), "Spectrum of W"),
+            Panel((charts.probability_chart(summary),), "What the full memory predicts"),
+        )
+        training = Figure("training", panels, TRAINING, charts.spectrum_legend(summary))
+        values = entries(study.model_dump(mode="json", exclude_none=True, exclude={"kind", "title"}))
+        reading = Prose(items=READING, title="How to read this", quiet=False)
+        return Page(
+            title=visible(
+                study.title or f"An associative memory of {study.classes} classes with noise {study.noise:g}"
+            ),
+            eyebrow="associative memory",
+            sections=(
+                Section("Findings", "Findings", tuple(findings)),
+                Section("Training", "The spectrum over training", (training,)),
+                _truncation(summary),
+                *([_sizes(summary)] if summary.sizes else []),
+                _first_step(summary),
+                Section("Study", "The study", (Facts(values), reading)),
+            ),
+            version=summary.version,
+            approximate=summary.approximate or "",
+        )
 
 
 def _truncation(summary: MemorySummary) -> Section:

@@ -6,11 +6,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 from lesion.core.lock import locked
+from lesion.core.run import Run
 from lesion.core.values import read_summary
 from lesion.errors import UsageError
 from lesion.labs.memory import orthonormal, sizes, slopes
 from lesion.labs.memory.data import mixture, targets
 from lesion.labs.memory.model import codes, logits
+from lesion.labs.memory.report import MemoryResult
 from lesion.labs.memory.result import MemorySummary, Moment, SingularValues, Truncated
 from lesion.labs.memory.spectrum import noise_place, spectrum
 from lesion.labs.memory.study import MemoryStudy
@@ -22,26 +24,21 @@ KIND = "memory"
 _AGAIN = "delete it and run the same command again"
 
 
-def run_memory(study: MemoryStudy, folder: Path, watcher: Watcher | None = None) -> MemorySummary:
+def run_memory(study: MemoryStudy, run: Run) -> MemoryResult:
     """Measure a study's memory and write `summary.json`; a finished study of the same memory is only read.
-
-    Args:
-        folder: made if it is not there.
-        watcher: is told how it goes.
 
     Raises:
         UsageError: the folder holds another memory, or something else.
         LesionError: another process writes in it, it cannot be written, or what it holds is damaged.
     """
-    folder = Path(folder)
-    with locked(folder, KIND):
-        summary = read_summary(MemorySummary, folder, _AGAIN)
+    with locked(run.folder, KIND):
+        summary = read_summary(MemorySummary, run.folder, _AGAIN)
         if summary is None:
-            summary = measured(study, watcher)
-            summary.write(folder)
+            summary = measured(study, run.watcher)
+            summary.write(run.folder)
         else:
-            _refuse_another(folder, summary.study, study)
-        return summary
+            _refuse_another(run.folder, summary.study, study)
+    return MemoryResult(run.folder, summary)
 
 
 def _refuse_another(folder: Path, there: MemoryStudy, here: MemoryStudy) -> None:

@@ -86,7 +86,8 @@ class MemoryStudy(StudyFile):
 
 METHOD = Method(
     MemoryStudy,
-    "lesion.labs.memory.api:MemoryResult",
+    "lesion.labs.memory.run:run_memory",
+    "lesion.labs.memory.report:MemoryResult",
     "lab memory",
     "Train an associative memory with noise; show where in its spectrum the noise lies and what truncation does.",
     kept="Nothing is kept of an unfinished memory; the same command starts it anew.",

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
+import pandas as pd
+from typing_extensions import override
+
+from lesion.core.result import StudyResult, refuse_unfinished
 from lesion.labs.recall import charts, findings, study_findings, tables
-from lesion.labs.recall.result import LanguageFacts, RecallSummary
+from lesion.labs.recall.result import KIND, STUDY_KIND, LanguageFacts, RecallSummary, read
 from lesion.labs.recall.study_result import RecallStudySummary
+from lesion.outputs import kind_of
 from lesion.plain import quoted, visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Prose, Section, entries
@@ -43,15 +49,40 @@ BRACKETS = "Means over seeds; in brackets the lowest and the highest. A seed has
 CELLS = "Each training has a folder of its own in cells; lesion report on it draws its curves."
 
 
-def report(summary: RecallSummary | RecallStudySummary) -> Page:
-    """What the page of a training or of a study holds."""
-    if isinstance(summary, RecallSummary):
-        title, eyebrow = f"Noisy in-context recall with α = {summary.recipe.noise:g}", "recall laboratory"
-        sections = _training(summary)
-    else:
-        title = visible(summary.study.title or "Noisy in-context recall")
-        eyebrow, sections = "recall laboratory, study over seeds", _study(summary)
-    return Page(title=title, eyebrow=eyebrow, sections=tuple(sections), version=summary.version)
+class RecallResult(StudyResult[RecallSummary | RecallStudySummary]):
+    """A training of the recall laboratory and its truncations, or the trainings of a study gathered over seeds."""
+
+    TEXT = tables.text
+
+    @classmethod
+    @override
+    def recall(cls, folder: Path) -> RecallResult | None:
+        kind = kind_of(folder)
+        if kind not in (KIND, STUDY_KIND):
+            return None
+        summary = read(RecallSummary, folder) if kind == KIND else read(RecallStudySummary, folder)
+        if summary is None:
+            refuse_unfinished(folder, kind)
+            return None
+        return cls(folder, summary)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row per replacement of a matrix; in a study per group of seeds, with means and the lowest and highest."""
+        if isinstance(self.summary, RecallSummary):
+            return tables.truncations(self.summary).frame
+        return pd.concat([tables.group(group).frame for group in self.summary.groups], ignore_index=True)
+
+    @override
+    def page(self) -> Page:
+        summary = self.summary
+        if isinstance(summary, RecallSummary):
+            title, eyebrow = f"Noisy in-context recall with α = {summary.recipe.noise:g}", "recall laboratory"
+            sections = _training(summary)
+        else:
+            title = visible(summary.study.title or "Noisy in-context recall")
+            eyebrow, sections = "recall laboratory, study over seeds", _study(summary)
+        return Page(title=title, eyebrow=eyebrow, sections=tuple(sections), version=summary.version)
 
 
 def _training(summary: RecallSummary) -> list[Section]:

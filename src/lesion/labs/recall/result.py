@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import Field, StringConstraints
 from scipy import stats
 
-from lesion.core.values import Fields, Mean, Number, Summary, Value
+from lesion.core.values import SUMMARY, Fields, Mean, Number, Summary, Value, read_summary
+from lesion.errors import LesionError, UsageError
 from lesion.labs.recall.recipe import Recipe
 
 MARGINS = ("F1", "F2", "F2∘F1", "F1+F2")
@@ -20,6 +22,9 @@ LEVEL = 0.95
 
 Matrix = Annotated[str, StringConstraints(pattern=r"^(W_[KVO][12]|W_OV[12]|F[12](\.in|\.out)?)$")]
 """The name of a trained matrix, or `W_OV1` or `W_OV2` for the product W_O W_V of a block."""
+KIND, STUDY_KIND = "recall", "recall-sweep"
+"""The kinds of folders: of one training, and of a study of several."""
+S = TypeVar("S", bound=Summary)
 Side = Literal["top", "bottom"]
 Control = Literal["deletion", "drop-top", "random"]
 
@@ -294,3 +299,16 @@ class RecallSummary(Summary):
 def central(matrices: Sequence[str]) -> list[str]:
     """The matrices that the paper truncates first: those of the second feed-forward, or without one W_O W_V."""
     return [matrix for matrix in matrices if matrix.startswith("F2")] or ["W_OV1", "W_OV2"]
+
+
+def read(summary_class: type[S], folder: Path) -> S | None:
+    """The summary of a finished training or study in a folder; None where the folder has none.
+
+    Raises:
+        LesionError: it is damaged.
+    """
+    again = "delete it and run the same command again: what is trained is kept"
+    try:
+        return read_summary(summary_class, folder, again)
+    except UsageError as error:  # a recipe in it means nothing
+        raise LesionError(f"{folder / SUMMARY} is damaged (recipe: {error}); {again}.") from None

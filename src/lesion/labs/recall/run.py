@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from lesion.atomic import replace
 from lesion.core.lock import FolderLock
-from lesion.core.values import SUMMARY, Value, read_summary
+from lesion.core.values import Value
 from lesion.errors import LesionError, UsageError
 from lesion.files import SUMMARY_BYTES, read_text
 from lesion.labs.recall import language as languages
@@ -20,7 +20,7 @@ from lesion.labs.recall.language import Language
 from lesion.labs.recall.measurement import floor, phases, spectra
 from lesion.labs.recall.model import initial, names
 from lesion.labs.recall.recipe import Recipe, differences
-from lesion.labs.recall.result import CutMeasures, LanguageFacts, Machine, Questions, RecallSummary
+from lesion.labs.recall.result import KIND, CutMeasures, LanguageFacts, Machine, Questions, RecallSummary, read
 from lesion.labs.recall.training import STATE, refuse_another, train
 from lesion.labs.recall.truncation import sweep
 from lesion.outputs import refuse_another_kind
@@ -29,8 +29,6 @@ from lesion.progress import Silent, Watcher
 STUDY, CELLS = "study.toml", "cells"
 PARTIAL = "truncated.json"
 """Rows of a sweep that is not finished; gone when it is."""
-KIND = "recall"
-AGAIN = "delete it and run the same command again: what is trained is kept"
 
 
 class Partial(Value):
@@ -118,7 +116,7 @@ def finished(folder: Path, recipe: Recipe) -> RecallSummary | None:
         LesionError: what is there cannot be read.
     """
     refuse_another_kind(folder, KIND)
-    summary = read_training(folder)
+    summary = read(RecallSummary, folder)
     if summary is None:
         refuse_another(folder / STATE, recipe)
         return None
@@ -128,18 +126,6 @@ def finished(folder: Path, recipe: Recipe) -> RecallSummary | None:
             " --out, or delete that one."
         )
     return summary
-
-
-def read_training(folder: Path) -> RecallSummary | None:
-    """The summary of a finished training in a folder; None where the folder has none.
-
-    Raises:
-        LesionError: it is damaged.
-    """
-    try:
-        return read_summary(RecallSummary, folder, AGAIN)
-    except UsageError as error:  # its recipe means nothing
-        raise LesionError(f"{folder / SUMMARY} is damaged (recipe: {error}); {AGAIN}.") from None
 
 
 def _keep(folder: Path, rows: Partial) -> None:

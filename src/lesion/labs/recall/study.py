@@ -9,19 +9,20 @@ from pathlib import Path
 
 from lesion.atomic import replace
 from lesion.core.lock import locked
-from lesion.core.values import SUMMARY, read_summary
+from lesion.core.run import Run
 from lesion.errors import LesionError, UsageError
 from lesion.labs.recall import language as languages
 from lesion.labs.recall.recipe import Recipe, preset
-from lesion.labs.recall.run import AGAIN, CELLS, STUDY, finished, language_of, pick, run
+from lesion.labs.recall.report import RecallResult
+from lesion.labs.recall.result import STUDY_KIND, read
+from lesion.labs.recall.run import CELLS, STUDY, finished, language_of, pick, run
 from lesion.labs.recall.seeds import groups
 from lesion.labs.recall.study_file import RecallStudy
 from lesion.labs.recall.study_result import Cell, RecallStudySummary
 from lesion.outputs import refuse_another_kind
 from lesion.plain import visible
-from lesion.progress import Silent, Watcher
+from lesion.progress import Watcher
 
-STUDY_KIND = "recall-sweep"
 LISTS = ("noise", "vocabulary", "width", "feed_forward", "optimiser", "steps", "seed")
 
 
@@ -55,7 +56,7 @@ def cell_name(recipe: Recipe) -> str:
     )
 
 
-def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None) -> RecallStudySummary:
+def run_recall(study: RecallStudy, run: Run) -> RecallResult:
     """Run every training of a study and gather them in `summary.json`; go on where an interrupted run stopped.
 
     Each training has a folder of its own in `cells`, as `run` leaves it. A study that has the trainings of a folder's
@@ -69,22 +70,9 @@ def run_recall(study: RecallStudy, folder: Path, watcher: Watcher | None = None)
     planned = recipes(study)
     pick(study.device)
     language_of(max(planned, key=lambda recipe: recipe.vocabulary), study.corpus)
-    folder = Path(folder)
-    _refuse(folder, planned)
-    with locked(folder, STUDY_KIND):
-        return _run(study, planned, folder, watcher or Silent())
-
-
-def read_study(folder: Path) -> RecallStudySummary | None:
-    """The summary of a study in a folder; None where the folder has none.
-
-    Raises:
-        LesionError: it is damaged.
-    """
-    try:
-        return read_summary(RecallStudySummary, folder, AGAIN)
-    except UsageError as error:  # a recipe in it means nothing
-        raise LesionError(f"{folder / SUMMARY} is damaged (recipe: {error}); {AGAIN}.") from None
+    _refuse(run.folder, planned)
+    with locked(run.folder, STUDY_KIND):
+        return RecallResult(run.folder, _run(study, planned, run.folder, run.watcher))
 
 
 def _refuse(folder: Path, planned: Sequence[Recipe]) -> None:
@@ -92,7 +80,7 @@ def _refuse(folder: Path, planned: Sequence[Recipe]) -> None:
     refuse_another_kind(folder, STUDY_KIND)
     for recipe in planned:
         finished(folder / CELLS / cell_name(recipe), recipe)
-    earlier = read_study(folder)
+    earlier = read(RecallStudySummary, folder)
     if earlier is None:
         return
     kept = {f"{CELLS}/{cell_name(recipe)}" for recipe in planned}

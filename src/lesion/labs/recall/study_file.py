@@ -61,7 +61,8 @@ class RecallStudy(StudyFile):
 
 METHOD = Method(
     RecallStudy,
-    "lesion.labs.recall.api:RecallResult",
+    "lesion.labs.recall.study:run_recall",
+    "lesion.labs.recall.report:RecallResult",
     folder="recall-sweep",
     kept="What is trained is kept in {folder}; the same command goes on from there.",
     distributed=False,

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
+from rich.console import Group, RenderableType
+from rich.text import Text
+from typing_extensions import override
 
+from lesion.core import cost
+from lesion.core.result import StudyResult
 from lesion.edits.edit import BASELINE
-from lesion.plain import visible
+from lesion.plain import plain, visible
 from lesion.report import browser, wording
-from lesion.report.blocks import Block, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
+from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
 from lesion.report.browser import Offered
 from lesion.report.finding import Finding
 from lesion.studies.ablation import charts, groups, tables
@@ -18,7 +25,9 @@ from lesion.studies.ablation import screen_report as screen
 from lesion.studies.ablation.curves import Curve, View, full_drop
 from lesion.studies.ablation.groups import Breakdown
 from lesion.studies.ablation.invariance import report as invariance
+from lesion.studies.ablation.recall import answers_and_items, recall
 from lesion.studies.ablation.result import AblationSummary
+from lesion.studies.ablation.screening import ASKING
 
 MOST_GAPS = 12  # of an unfinished study that are named
 OPEN_GROUPS = 2  # tables of groups that are not folded
@@ -31,6 +40,41 @@ SCREENED = (
     " the drops of generated accuracy as well as the rank correlations say, and no better; no block is called critical"
     " by it."
 )
+
+
+@dataclass(frozen=True)
+class AblationResult(StudyResult[AblationSummary]):
+    """A layer study: its numbers, and every answer behind them."""
+
+    @classmethod
+    @override
+    def recall(cls, folder: Path) -> AblationResult:
+        return cls(folder, recall(folder)[1])
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per model, task, unit, factor and layer, the baseline beside it: what `layers.csv` holds."""
+        return tables.frame(self.summary)
+
+    @property
+    def answers(self) -> pd.DataFrame:
+        """Every stored answer with its item, verdict and how it ended."""
+        return answers_and_items(self.folder)[0]
+
+    @override
+    def page(self) -> Page:
+        seconds = cost.read(self.folder).get(ASKING) or {}
+        return report(self.summary, *answers_and_items(self.folder), seconds=seconds)
+
+    @override
+    def text(self) -> RenderableType:
+        families = self.summary.invariance.families if self.summary.invariance else ()
+        verdicts = [Text("\n" + plain(f"{family.family}: {family.verdict.text}")) for family in families]
+        return Group(tables.text(self.summary, cost.read(self.folder).get(ASKING) or {}), *verdicts)
+
+    @override
+    def chapter(self) -> Chapter:
+        return invariance.chapter(self.summary)
 
 
 def report(

@@ -4,38 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from pathlib import Path
-
-import pandas as pd
 
 from lesion.core.inference import Cell, answer_cells
 from lesion.core.layers import parse_layers
 from lesion.core.row import Row
 from lesion.core.run import Evaluation, Run, drawn, refuse_scored
-from lesion.core.store import Store
 from lesion.core.study_file import ModelChoice
-from lesion.edits.edit import Scale, parse
+from lesion.edits.edit import Scale
 from lesion.engines.engine import Engine
 from lesion.models.load import Model, peek
-from lesion.studies.ablation.invariance.families import families
-from lesion.studies.ablation.invariance.summary import invariance
 from lesion.studies.ablation.reach import Reach
-from lesion.studies.ablation.result import AblationSummary
-from lesion.studies.ablation.screening import refuse_doubled, screen, timed
+from lesion.studies.ablation.recall import summarised
+from lesion.studies.ablation.report import AblationResult
+from lesion.studies.ablation.screening_run import refuse_doubled, screen, timed
 from lesion.studies.ablation.stopping import Stopping
 from lesion.studies.ablation.stopping_run import SCORED, answer_until_decided, notes_on_other_plan
 from lesion.studies.ablation.study import Study
-from lesion.studies.ablation.summary import summarise
 from lesion.studies.ablation.sweep import sweep
 from lesion.tasks.catalogue import find
 
 
-def run_ablation(study: Study, run: Run) -> tuple[AblationSummary, int, int]:
-    """Evaluate every place of every model.
-
-    Returns:
-        The numbers; how many answers were evaluated now, and of how many. Where evaluation stopped, those that its
-        table looks at.
+def run_ablation(study: Study, run: Run) -> AblationResult:
+    """Evaluate every place of every model; where evaluation stopped, what is planned is what its table looks at.
 
     Raises:
         UsageError: a task, a layer or a number of items does not exist; nothing has been evaluated then.
@@ -60,8 +50,9 @@ def run_ablation(study: Study, run: Run) -> tuple[AblationSummary, int, int]:
             _evaluate(study, evaluation, chosen, model, edits)
             del model  # makes room for the next
             evaluation.release()
-        summary, _, _ = _summary(study, plan, evaluation.store)
-    return summary, evaluation.evaluated, evaluation.planned
+        summary, _, _ = summarised(study, plan, evaluation.store)
+    summary.write(run.folder)
+    return AblationResult(run.folder, summary, evaluation.evaluated, evaluation.planned)
 
 
 def _evaluate(study: Study, evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Sequence[Scale]) -> None:
@@ -95,59 +86,3 @@ def _look_ahead(study: Study, loaded: Mapping[str, Model]) -> None:
         blocks = None if chosen.name in loaded else peek(chosen.source, revision=chosen.revision)
         if blocks is not None:
             parse_layers(study.edits.layers, blocks, chosen.name)
-
-
-def recall(folder: Path) -> tuple[Study, AblationSummary, pd.DataFrame, pd.DataFrame]:
-    """The study of a folder as far as it has got: the study, its summary, its answers and its items.
-
-    Loads no model and works while another process writes.
-
-    Raises:
-        LesionError: there is no store in the folder, or it is damaged.
-    """
-    plan: dict[str, Sequence[Scale]] = {}
-    with Store.read(folder) as store:
-        study = Study.parse(store.study[1], "The stored study")
-        known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
-        for chosen in study.models:
-            texts = known.get(chosen.name, {}).get("edits", [])
-            plan[chosen.name] = [edit for edit in map(parse, texts) if isinstance(edit, Scale)]
-        return study, *_summary(study, plan, store)
-
-
-def answers_and_items(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Every stored answer of the study in a folder, and the items of its tasks.
-
-    Raises:
-        LesionError: there is no store in the folder, or it is damaged.
-    """
-    with Store.read(folder) as store:
-        return _answers_and_items(Study.parse(store.study[1], "The stored study"), store)
-
-
-def _answers_and_items(study: Study, store: Store) -> tuple[pd.DataFrame, pd.DataFrame]:
-    items = store.items()
-    of_tasks = items["task"].isin([choice.name for choice in study.tasks])  # none that only a screen looks at
-    return store.answers(), items[of_tasks].reset_index(drop=True)
-
-
-def _summary(
-    study: Study, plan: Mapping[str, Sequence[Scale]], store: Store
-) -> tuple[AblationSummary, pd.DataFrame, pd.DataFrame]:
-    """The numbers of the answers so far, also of models of one family together; the answers; the items."""
-    answers, items = _answers_and_items(study, store)
-    summary = summarise(study, plan, answers, items)
-    known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
-    notes = [metadata["complaint"] for metadata in known.values() if "complaint" in metadata]
-    notes += summary.notes
-    if study.stop is not None:
-        if families(study.models, {}):
-            notes.append(
-                "Models of one family are compared on full tables only, since cells stop after different items: run the"
-                " same study without stopping into the same folder."
-            )
-        return summary.model_copy(update={"notes": tuple(notes)}), answers, items
-    numbers = {name: metadata.get("blocks") for name, metadata in known.items()}
-    blocks = {name: number for name, number in numbers.items() if isinstance(number, int)}
-    shared = invariance(study, summary, answers, items, blocks)
-    return summary.model_copy(update={"notes": tuple(notes), "invariance": shared}), answers, items

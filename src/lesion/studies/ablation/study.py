@@ -153,7 +153,8 @@ def _expanded(options: dict[str, Any], note: Callable[[str], None]) -> dict[str,
 
 METHOD = Method(
     Study,
-    "lesion.studies.ablation.api:AblationResult",
+    "lesion.studies.ablation.run:run_ablation",
+    "lesion.studies.ablation.report:AblationResult",
     "ablate",
     "Ablate one block at a time and measure, with intervals, what each task loses.",
     default_name="ablation",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from lesion.edits.edit import SCALES, Scale, Unit
 from lesion.errors import UsageError
-from lesion.models.anatomy import Anatomy
+
+if TYPE_CHECKING:  # what reads a study need not wait for torch
+    from lesion.models.anatomy import Anatomy
 
 
 def sweep(anatomy: Anatomy, units: Sequence[Unit], layers: Sequence[int], factors: Sequence[float]) -> list[Scale]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+from typing_extensions import override
+
+from lesion.core.result import StudyResult, progress_line
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import (
@@ -44,43 +49,70 @@ LEFT = (
 )
 
 
-def report(summary: DriftSummary) -> Page:
-    """What the page holds."""
-    sections = [Section("Findings", "Findings", tuple(_findings(summary)))]
-    if summary.models:
-        title = f"How far the clusters are from those of layer {summary.reference}"
-        sections.append(Section("Drift", title, tuple(figures(summary))))
-        shapes = tables.shapes(summary)
-        if len(shapes.frame):
-            sections.append(Section("Shapes", "Line, hinge or step", (shapes,)))
-        checks = [figure for family in summary.families if (figure := _checks(summary, family)).panels]
-        if checks:
-            title = "Other numbers of clusters, and measures without clusters"
-            sections.append(Section("Checks", title, tuple(checks)))
-        sections.append(_tokens(summary))
-        sections.append(Section("Layers", "All layers", (tables.layers(summary),)))
-    sections.append(_study(summary))
-    several = len(summary.models) != 1
-    models = wording.counted(len(summary.models), "model") if several else summary.models[0].name
-    return Page(
-        title=visible(summary.study.title or f"Representation drift of {models} on {summary.study.task.name}"),
-        eyebrow="representation drift",
-        sections=tuple(sections),
-        version=summary.version,
-        approximate=summary.approximate or "",
-        tables=(tables.tokens(summary), tables.flow(summary)),
-    )
+@dataclass(frozen=True)
+class DriftResult(StudyResult[DriftSummary]):
+    """A drift study: its numbers.
 
+    Attributes:
+        evaluated: own solutions generated in this run, without those stored before.
+        planned: runs of a model under a number of clusters that the study consists of; 0 where it was not run now.
+        measured: of these, how many were clustered now.
+        table: one row per model, number of clusters and layer: mean and standard deviation over runs, as `drift.csv`.
+            Cosine, CKA and the agreement with labels (columns `nmi with LABEL`) do not depend on the number of clusters
+            or are measured under the drawn one alone; in other rows they are missing.
+    """
 
-def chapter(summary: DriftSummary) -> Chapter:
-    """What the study adds to a page over several studies."""
-    return Chapter(
-        "Do tokens leave their first clusters, and does the curve bend or step at the critical blocks?",
-        "The hidden states of prompts and the models' own solutions are clustered at every layer; the curve is how much"
-        " those clusters still tell about the clusters of layer 0. Layer l is the output of block l − 1.",
-        tuple(finding for finding in prose.findings(summary) if finding.headline),
-        tuple(figures(summary)),
-    )
+    SUMMARY, TABLE, TEXT = DriftSummary, tables.layers, tables.text_tables
+
+    measured: int = 0
+
+    @property
+    def tokens(self) -> pd.DataFrame:
+        """One row per model and token type or class between two layers, as `tokens.csv`."""
+        return tables.tokens(self.summary).frame
+
+    @override
+    def page(self) -> Page:
+        summary = self.summary
+        sections = [Section("Findings", "Findings", tuple(_findings(summary)))]
+        if summary.models:
+            title = f"How far the clusters are from those of layer {summary.reference}"
+            sections.append(Section("Drift", title, tuple(figures(summary))))
+            shapes = tables.shapes(summary)
+            if len(shapes.frame):
+                sections.append(Section("Shapes", "Line, hinge or step", (shapes,)))
+            checks = [figure for family in summary.families if (figure := _checks(summary, family)).panels]
+            if checks:
+                title = "Other numbers of clusters, and measures without clusters"
+                sections.append(Section("Checks", title, tuple(checks)))
+            sections.append(_tokens(summary))
+            sections.append(Section("Layers", "All layers", (tables.layers(summary),)))
+        sections.append(_study(summary))
+        several = len(summary.models) != 1
+        models = wording.counted(len(summary.models), "model") if several else summary.models[0].name
+        return Page(
+            title=visible(summary.study.title or f"Representation drift of {models} on {summary.study.task.name}"),
+            eyebrow="representation drift",
+            sections=tuple(sections),
+            version=summary.version,
+            approximate=summary.approximate or "",
+            tables=(tables.tokens(summary), tables.flow(summary)),
+        )
+
+    @override
+    def chapter(self) -> Chapter:
+        summary = self.summary
+        return Chapter(
+            "Do tokens leave their first clusters, and does the curve bend or step at the critical blocks?",
+            "The hidden states of prompts and the models' own solutions are clustered at every layer; the curve is how"
+            " much those clusters still tell about the clusters of layer 0. Layer l is the output of block l − 1.",
+            tuple(finding for finding in prose.findings(summary) if finding.headline),
+            tuple(figures(summary)),
+        )
+
+    @override
+    def done(self) -> list[str]:
+        return [progress_line("clustered", self.measured, self.planned, " runs")] if self.planned else []
 
 
 def _findings(summary: DriftSummary) -> list[Block]:

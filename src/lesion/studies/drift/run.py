@@ -16,6 +16,7 @@ from lesion.models.tokenizer import read_tokenizer
 from lesion.studies.drift import summary as drift_summary
 from lesion.studies.drift.critical_blocks import Critical, read_critical
 from lesion.studies.drift.measurement import CLASS, in_part, labels_of, measure, occurrences_of, refuse_few, spooling
+from lesion.studies.drift.report import DriftResult
 from lesion.studies.drift.result import DriftOfModel, DriftSummary
 from lesion.studies.drift.result import Run as DriftRun
 from lesion.studies.drift.study import DriftStudy
@@ -25,11 +26,8 @@ from lesion.tasks.catalogue import find
 from lesion.tasks.task import Item, Task
 
 
-def run_drift(study: DriftStudy, run: Run) -> tuple[DriftSummary, int, int, int]:
+def run_drift(study: DriftStudy, run: Run) -> DriftResult:
     """Measure the drift of every model; solutions and cells (a run under a number of clusters) are kept as they come.
-
-    Returns:
-        The numbers; how many solutions were generated now, how many cells were measured now, and of how many cells.
 
     Raises:
         UsageError: a task, model, layer, prompt style or number of items does not exist, a run has fewer tokens than
@@ -65,7 +63,8 @@ def run_drift(study: DriftStudy, run: Run) -> tuple[DriftSummary, int, int, int]
             del model  # makes room for the next
             summary = _summary(study, finished, notes, study.models[number:])
             summary.write(folder)
-    return summary, evaluation.evaluated, measured, len(study.models) * study.runs * len(study.clusters)
+    planned = len(study.models) * study.runs * len(study.clusters)
+    return DriftResult(folder, summary, evaluation.evaluated, planned, measured)
 
 
 _AGAIN = "run `lesion drift` again"

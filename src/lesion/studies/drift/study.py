@@ -155,7 +155,8 @@ class DriftStudy(GreedyStudy):
 
 METHOD = Method(
     DriftStudy,
-    "lesion.studies.drift.api:DriftResult",
+    "lesion.studies.drift.run:run_drift",
+    "lesion.studies.drift.report:DriftResult",
     "drift",
     "Cluster the hidden states of every layer and measure how far tokens leave their first clusters.",
     kept="Every solution and clustering so far is kept in {folder}; the same command goes on.",

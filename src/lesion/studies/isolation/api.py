@@ -3,78 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
-from rich.console import RenderableType
-from typing_extensions import Unpack, override
+from typing_extensions import Unpack
 
 from lesion.arguments import validated
 from lesion.core.functions import AnsweringOptions, ReadingOptions, runs
-from lesion.core.result import StudyResult, refuse_unfinished
-from lesion.core.run import Run
 from lesion.edits.files.artefact import EditFile
 from lesion.models.load import Model
-from lesion.report.blocks import Chapter, Page
-from lesion.studies.isolation import report as page
-from lesion.studies.isolation import tables, terminal
-from lesion.studies.isolation.result import IsolationSummary
-from lesion.studies.isolation.run import recall_isolation, run_evaluation, run_isolation
-from lesion.studies.isolation.study import EVALUATION, METHOD, SAMPLES, EvaluationStudy, IsolationStudy
-
-
-@dataclass(frozen=True)
-class IsolationResult(StudyResult[IsolationSummary]):
-    """A skill that has been isolated, or edits that have been evaluated: the numbers, and the edits as files."""
-
-    @classmethod
-    @override
-    def run(cls, study: IsolationStudy, run: Run) -> IsolationResult:
-        return cls(run.folder, *run_isolation(study, run))
-
-    @classmethod
-    @override
-    def recall(cls, folder: Path) -> IsolationResult | None:
-        recalled = recall_isolation(folder)
-        if recalled is None:
-            refuse_unfinished(folder, "isolation")
-            return None
-        return cls(folder, recalled.summary)
-
-    @property
-    def edits(self) -> dict[str, Path]:
-        """The `.edit` files by name: `mathneuro-0.05`."""
-        selections = self.summary.isolation.selections if self.summary.isolation else ()
-        return {Path(entry.file).stem: self.folder / entry.file for entry in selections if entry.file}
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """One row per task and edit, random controls beside it: what `evaluation.csv` holds."""
-        return tables.evaluation(self.summary).frame
-
-    @override
-    def page(self) -> Page:
-        recalled = recall_isolation(self.folder)
-        assert recalled is not None
-        return page.report(*recalled)
-
-    @override
-    def text(self) -> RenderableType:
-        return terminal.text_tables(self.summary)
-
-    @override
-    def chapter(self) -> Chapter:
-        return page.chapter(self.summary)
-
-
-class EvaluationResult(IsolationResult):
-    """Edits of files that have been evaluated on a model."""
-
-    @classmethod
-    @override
-    def run(cls, study: EvaluationStudy, run: Run) -> EvaluationResult:  # type: ignore[override]
-        return cls(run.folder, *run_evaluation(study, run))
+from lesion.studies.isolation.report import IsolationResult
+from lesion.studies.isolation.study import EVALUATION, METHOD, SAMPLES
 
 
 @validated

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
+from typing_extensions import override
 
+from lesion.core.result import StudyResult, refuse_unfinished
 from lesion.edits.edit import BASELINE
 from lesion.plain import visible
 from lesion.report import browser, wording
@@ -24,8 +28,9 @@ from lesion.report.blocks import (
     study_section,
 )
 from lesion.report.wording import ALPHA
-from lesion.studies.isolation import charts, findings, selection_charts, sweeps, tables
+from lesion.studies.isolation import charts, findings, selection_charts, sweeps, tables, terminal
 from lesion.studies.isolation.evaluation import ABOVE_CHANCE, EvaluatedTask, Evaluation
+from lesion.studies.isolation.recall import recall_isolation
 from lesion.studies.isolation.result import Isolation, IsolationSummary
 
 MOST_MAPS = 16
@@ -46,6 +51,54 @@ READING = (
     " with the drop, read the answers before speaking of a lost skill.",
     "No evidence is not evidence of nothing: the interval says what was ruled out.",
 )
+
+
+@dataclass(frozen=True)
+class IsolationResult(StudyResult[IsolationSummary]):
+    """A skill that has been isolated, or edits that have been evaluated: the numbers, and the edits as files.
+
+    Attributes:
+        table: one row per task and edit, random controls beside it: what `evaluation.csv` holds.
+    """
+
+    TABLE, TEXT = tables.evaluation, terminal.text_tables
+
+    @classmethod
+    @override
+    def recall(cls, folder: Path) -> IsolationResult | None:
+        recalled = recall_isolation(folder)
+        if recalled is None:
+            refuse_unfinished(folder, "isolation")
+            return None
+        return cls(folder, recalled.summary)
+
+    @property
+    def edits(self) -> dict[str, Path]:
+        """The `.edit` files by name: `mathneuro-0.05`."""
+        selections = self.summary.isolation.selections if self.summary.isolation else ()
+        return {Path(entry.file).stem: self.folder / entry.file for entry in selections if entry.file}
+
+    @override
+    def page(self) -> Page:
+        recalled = recall_isolation(self.folder)
+        assert recalled is not None
+        return report(*recalled)
+
+    @override
+    def chapter(self) -> Chapter:
+        summary = self.summary
+        evaluation = summary.evaluation
+        return Chapter(
+            "Which single weights does arithmetic need that other skills do not?",
+            "Forward passes on texts of each task show which weights matter to it; those of arithmetic alone are cut,"
+            " beside random ones, as many in every matrix.",
+            tuple(findings.findings(summary)),
+            () if evaluation is None else tuple(_tradeoffs(evaluation, _level(summary))),
+        )
+
+
+class EvaluationResult(IsolationResult):
+    """Edits of files that have been evaluated on a model."""
 
 
 def report(summary: IsolationSummary, answers: pd.DataFrame | None = None, items: pd.DataFrame | None = None) -> Page:
@@ -87,18 +140,6 @@ def _offered(evaluation: Evaluation, answers: pd.DataFrame) -> Iterator[browser.
             if not task.scored and (evaluation.model, task.name, edit) in present:
                 about = label if drop is None else f"{label}, drop {wording.points(drop)}"
                 yield browser.Offered(evaluation.model, task.name, edit, about)
-
-
-def chapter(summary: IsolationSummary) -> Chapter:
-    """What the study adds to a page over several studies."""
-    evaluation = summary.evaluation
-    return Chapter(
-        "Which single weights does arithmetic need that other skills do not?",
-        "Forward passes on texts of each task show which weights matter to it; those of arithmetic alone are cut,"
-        " beside random ones, as many in every matrix.",
-        tuple(findings.findings(summary)),
-        () if evaluation is None else tuple(_tradeoffs(evaluation, _level(summary))),
-    )
 
 
 def _findings(summary: IsolationSummary) -> Section:

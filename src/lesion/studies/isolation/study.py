@@ -185,14 +185,16 @@ class EvaluationStudy(Questions):
 
 METHOD = Method(
     IsolationStudy,
-    "lesion.studies.isolation.api:IsolationResult",
+    "lesion.studies.isolation.run:run_isolation",
+    "lesion.studies.isolation.report:IsolationResult",
     "isolate",
     "Find the weights that a skill needs and its controls do not, with forward passes only; write them as edits.",
     kept="What was observed and answered so far is kept in {folder}; the same command goes on.",
 )
 EVALUATION = Method(
     EvaluationStudy,
-    "lesion.studies.isolation.api:EvaluationResult",
+    "lesion.studies.isolation.run:run_evaluation",
+    "lesion.studies.isolation.report:EvaluationResult",
     "evaluate",
     "Evaluate baseline and edits on the same items, each edit with its matched random controls.",
     folder="isolation",

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import pandas as pd
+from typing_extensions import override
+
+from lesion.core.result import StudyResult
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Chapter, Facts, Figure, Findings, Folded, Page, Panel, Prose, Section
@@ -29,30 +35,42 @@ READING = (
 )
 
 
-def report(summary: OverlaySummary) -> Page:
-    """What the page holds."""
-    names = [model.model for model in summary.models]
-    which = wording.listed(names) if len(names) < 4 else f"{len(names)} models"
-    findings = Section("Findings", "Findings", (Findings(tuple(prose.findings(summary.models))), Prose((METHOD,))))
-    models = (_model(model, number) for number, model in enumerate(summary.models))
-    return Page(
-        title=visible(f"Blocks of {which}: several studies compared"),
-        eyebrow="overlay of studies",
-        sections=(findings, *models, _studies(summary)),
-        version=summary.version,
-        tables=(tables.blocks(summary), tables.pairs(summary)),
-    )
+@dataclass(frozen=True)
+class OverlayResult(StudyResult[OverlaySummary]):
+    """Several studies compared, model by model. `table` has one row per model, profile and block, as `overlay.csv`."""
 
+    SUMMARY, TABLE, TEXT = OverlaySummary, tables.blocks, tables.text_tables
 
-def chapter(summary: OverlaySummary) -> Chapter:
-    """What the overlay adds to a page over several studies: the model that most of them looked at."""
-    most = max(summary.models, key=lambda model: len({profile.kind for profile in model.profiles}))
-    return Chapter(
-        "Do the methods point at the same blocks?",
-        "Every study gives each block a number; here they stand over one axis, and ranks are compared over blocks.",
-        tuple(finding for finding in prose.findings(summary.models) if finding.subject == most.model),
-        (_profiles(most, 0),),
-    )
+    @property
+    def correlations(self) -> pd.DataFrame:
+        """One row per model and pair of profiles, as `correlations.csv`."""
+        return tables.pairs(self.summary).frame
+
+    @override
+    def page(self) -> Page:
+        summary = self.summary
+        names = [model.model for model in summary.models]
+        which = wording.listed(names) if len(names) < 4 else f"{len(names)} models"
+        findings = Section("Findings", "Findings", (Findings(tuple(prose.findings(summary.models))), Prose((METHOD,))))
+        models = (_model(model, number) for number, model in enumerate(summary.models))
+        return Page(
+            title=visible(f"Blocks of {which}: several studies compared"),
+            eyebrow="overlay of studies",
+            sections=(findings, *models, _studies(summary)),
+            version=summary.version,
+            tables=(tables.blocks(summary), tables.pairs(summary)),
+        )
+
+    @override
+    def chapter(self) -> Chapter:
+        summary = self.summary
+        most = max(summary.models, key=lambda model: len({profile.kind for profile in model.profiles}))
+        return Chapter(
+            "Do the methods point at the same blocks?",
+            "Every study gives each block a number; here they stand over one axis, and ranks are compared over blocks.",
+            tuple(finding for finding in prose.findings(summary.models) if finding.subject == most.model),
+            (_profiles(most, 0),),
+        )
 
 
 def _profiles(model: ModelProfiles, number: int) -> Figure:

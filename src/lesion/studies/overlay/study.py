@@ -28,7 +28,8 @@ class OverlayStudy(StudyFile):
 
 METHOD = Method(
     OverlayStudy,
-    "lesion.studies.overlay.api:OverlayResult",
+    "lesion.studies.overlay.run:run_overlay",
+    "lesion.studies.overlay.report:OverlayResult",
     "overlay",
     "Compare the block profiles of several studies, with rank correlations.",
     kept="Nothing is kept of an unfinished overlay; the same command starts it anew.",

@@ -3,63 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-import pandas as pd
-from rich.console import RenderableType
-from typing_extensions import Unpack, override
+from typing_extensions import Unpack
 
 from lesion.arguments import validated
 from lesion.core.functions import AnsweringOptions, runs
-from lesion.core.result import StudyResult
-from lesion.core.run import Run
 from lesion.models.load import Model
-from lesion.report.blocks import Chapter, Page
-from lesion.studies.truncation import report as page
-from lesion.studies.truncation import tables, terminal
 from lesion.studies.truncation.grid import KEEP
-from lesion.studies.truncation.result import TruncationSummary
-from lesion.studies.truncation.run import BEST, run_truncation
-from lesion.studies.truncation.study import METHOD, TruncationStudy
-
-
-@dataclass(frozen=True)
-class TruncationResult(StudyResult[TruncationSummary]):
-    """A truncation search: its numbers, and the edit that it chose as a file."""
-
-    SUMMARY = TruncationSummary
-
-    @classmethod
-    @override
-    def run(cls, study: TruncationStudy, run: Run) -> TruncationResult:
-        return cls(run.folder, *run_truncation(study, run))
-
-    @property
-    def edit(self) -> Path | None:
-        """The `.edit` file of the chosen edit, or of the composition; None: no edit was better."""
-        return self.folder / BEST if self.summary.chosen else None
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """One row per cell and task, as in `cells.csv`. A cell that was not evaluated in full has one row."""
-        return tables.cells(self.summary).frame
-
-    @override
-    def page(self) -> Page:
-        return page.report(self.summary, page.decompositions(self.folder))
-
-    @override
-    def text(self) -> RenderableType:
-        return terminal.text_tables(self.summary)
-
-    @override
-    def chapter(self) -> Chapter:
-        return page.chapter(self.summary)
-
-    @override
-    def done(self) -> list[str]:
-        return super().done() + ([f"edit: {self.folder / BEST}"] if (self.folder / BEST).exists() else [])
+from lesion.studies.truncation.report import TruncationResult
+from lesion.studies.truncation.study import METHOD
 
 
 @validated

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
+from typing_extensions import override
 
 from lesion.core import cost
+from lesion.core.result import StudyResult
 from lesion.plain import plain
 from lesion.report import wording
 from lesion.report.blocks import Block, Chapter, Facts, Findings, Folded, Page, Prose, Section, entries, study_section
-from lesion.studies.truncation import charts, maps, spectra, tables
+from lesion.studies.truncation import charts, maps, spectra, tables, terminal
 from lesion.studies.truncation import findings as prose
-from lesion.studies.truncation.result import Decompositions, TruncationSummary
+from lesion.studies.truncation.result import BEST, Decompositions, TruncationSummary
 
 SAME = (
     "Edits and the unedited model answered the same items with the same prompts and decoding. Brackets are {level}"
@@ -36,15 +39,6 @@ READING = (
 )
 
 
-def chapter(summary: TruncationSummary) -> Chapter:
-    """What the study adds to a page over several studies."""
-    return Chapter(
-        "Does removing a part of a matrix's spectrum make the model better?",
-        "Truncations are tried on validation items; the best is tested on items that the search never saw.",
-        tuple(prose.findings(summary)),
-    )
-
-
 def decompositions(folder: Path) -> Decompositions | None:
     """What the search in a folder decomposed; None where that is not known."""
     try:
@@ -53,40 +47,69 @@ def decompositions(folder: Path) -> Decompositions | None:
         return None
 
 
-def report(summary: TruncationSummary, work: Decompositions | None = None) -> Page:
-    """What the page holds."""
-    level = charts.level(summary)
-    findings = Findings(tuple(prose.findings(summary, work)))
-    sections = [
-        Section("Findings", "Findings", (findings, Prose((SAME.format(level=level),)))),
-        Section("Search", "What was searched", _searched(summary)),
-        Section("Map", "Every matrix, layer and keep against the unedited model", tuple(_maps(summary))),
-        Section("Test", "On items that had no part in the choice", (tables.test(summary),)),
-    ]
-    if summary.searched_tokens:
-        label = "The numbers" + (", of all revisions" if summary.followed else "")
-        table = Folded(label, (tables.tokens(summary),))
-        title = "The right and the tempting token, before and after"
-        sections.append(Section("Tokens", title, (*charts.token_figures(summary), table)))
-    if summary.revisions:
-        figures = charts.revision_figures(summary)
-        sections.append(Section("Revisions", "Along the revisions", (Prose((REVISIONS,)), *figures)))
-    if summary.path:
-        figure = charts.path_figure(summary)
-        steps: list[Block] = [*([figure] if figure else []), tables.composition(summary)]
-        sections.append(Section("Composition", "Composed over layers", tuple(steps)))
-    if (spectrum := spectra.figure(summary)) is not None:
-        sections.append(Section("Spectra", "Spectra", (spectrum,)))
-    sections.append(Section("Cells", "All cells on the validation items", (tables.best_cells(summary),)))
-    sections.append(study_section(_facts(summary), summary.notes, READING))
-    return Page(
-        title=plain(summary.study.title or _title(summary)),
-        eyebrow="truncation of weights",
-        sections=tuple(section for section in sections if section.blocks),
-        version=summary.version,
-        approximate=summary.approximate or "",
-        tables=(tables.cells(summary), tables.revisions(summary), tables.spectra(summary)),
-    )
+@dataclass(frozen=True)
+class TruncationResult(StudyResult[TruncationSummary]):
+    """A truncation search: its numbers, and the edit that it chose as a file.
+
+    Attributes:
+        table: one row per cell and task, as in `cells.csv`. A cell that was not evaluated in full has one row.
+    """
+
+    SUMMARY, TABLE, TEXT = TruncationSummary, tables.cells, terminal.text_tables
+
+    @property
+    def edit(self) -> Path | None:
+        """The `.edit` file of the chosen edit, or of the composition; None: no edit was better."""
+        return self.folder / BEST if self.summary.chosen else None
+
+    @override
+    def page(self) -> Page:
+        summary = self.summary
+        level = charts.level(summary)
+        findings = Findings(tuple(prose.findings(summary, decompositions(self.folder))))
+        sections = [
+            Section("Findings", "Findings", (findings, Prose((SAME.format(level=level),)))),
+            Section("Search", "What was searched", _searched(summary)),
+            Section("Map", "Every matrix, layer and keep against the unedited model", tuple(_maps(summary))),
+            Section("Test", "On items that had no part in the choice", (tables.test(summary),)),
+        ]
+        if summary.searched_tokens:
+            label = "The numbers" + (", of all revisions" if summary.followed else "")
+            table = Folded(label, (tables.tokens(summary),))
+            title = "The right and the tempting token, before and after"
+            sections.append(Section("Tokens", title, (*charts.token_figures(summary), table)))
+        if summary.revisions:
+            figures = charts.revision_figures(summary)
+            sections.append(Section("Revisions", "Along the revisions", (Prose((REVISIONS,)), *figures)))
+        if summary.path:
+            figure = charts.path_figure(summary)
+            steps: list[Block] = [*([figure] if figure else []), tables.composition(summary)]
+            sections.append(Section("Composition", "Composed over layers", tuple(steps)))
+        if (spectrum := spectra.figure(summary)) is not None:
+            sections.append(Section("Spectra", "Spectra", (spectrum,)))
+        sections.append(Section("Cells", "All cells on the validation items", (tables.best_cells(summary),)))
+        sections.append(study_section(_facts(summary), summary.notes, READING))
+        return Page(
+            title=plain(summary.study.title or _title(summary)),
+            eyebrow="truncation of weights",
+            sections=tuple(section for section in sections if section.blocks),
+            version=summary.version,
+            approximate=summary.approximate or "",
+            tables=(tables.cells(summary), tables.revisions(summary), tables.spectra(summary)),
+        )
+
+    @override
+    def chapter(self) -> Chapter:
+        summary = self.summary
+        return Chapter(
+            "Does removing a part of a matrix's spectrum make the model better?",
+            "Truncations are tried on validation items; the best is tested on items that the search never saw.",
+            tuple(prose.findings(summary)),
+        )
+
+    @override
+    def done(self) -> list[str]:
+        return super().done() + ([f"edit: {self.folder / BEST}"] if (self.folder / BEST).exists() else [])
 
 
 def _title(summary: TruncationSummary) -> str:

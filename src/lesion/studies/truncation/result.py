@@ -16,6 +16,8 @@ UNEDITED = "baseline"
 """The text form of no edit: how the unedited model is named among edits."""
 JOINT = " + "
 """What stands between the parts of a composed edit in its text."""
+BEST = "best.edit"
+"""The file of the edit that a search chose."""
 SEARCHED = "searched"
 """What stands for the model that was searched, among revisions."""
 Part = Literal["validation", "test"]

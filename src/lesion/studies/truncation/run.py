@@ -24,20 +24,16 @@ from lesion.studies.truncation.refusals import (
     refuse_other_shape,
     refuse_unfit_items,
 )
-from lesion.studies.truncation.result import TruncationSummary
+from lesion.studies.truncation.report import TruncationResult
+from lesion.studies.truncation.result import BEST, TruncationSummary
 from lesion.studies.truncation.search import evaluate_in_full, search, split
 from lesion.studies.truncation.study import TruncationStudy
 from lesion.studies.truncation.summary import edits_tested, followed, summarise
 from lesion.tasks.catalogue import find
 
-BEST = "best.edit"
 
-
-def run_truncation(study: TruncationStudy, run: Run) -> tuple[TruncationSummary, int, int]:
+def run_truncation(study: TruncationStudy, run: Run) -> TruncationResult:
     """Search for a truncation; a folder of the same questions takes further cells and other shares of validation items.
-
-    Returns:
-        The numbers; how many answers were given now, and of how many.
 
     Raises:
         UsageError: a task, matrix, layer, revision or number of items does not exist, or a task cannot be searched by.
@@ -77,7 +73,7 @@ def run_truncation(study: TruncationStudy, run: Run) -> tuple[TruncationSummary,
             summary = followed(summary, revision, tested, parts, follower)
             del follower  # its model makes room for the next
             _without(summary, study.revisions[number:]).write(folder)
-    return summary, evaluation.evaluated, len(requested)
+    return TruncationResult(folder, summary, evaluation.evaluated, len(requested))
 
 
 @contextmanager

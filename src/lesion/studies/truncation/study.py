@@ -140,7 +140,8 @@ class TruncationStudy(Questions):
 
 METHOD = Method(
     TruncationStudy,
-    "lesion.studies.truncation.api:TruncationResult",
+    "lesion.studies.truncation.run:run_truncation",
+    "lesion.studies.truncation.report:TruncationResult",
     "truncate",
     "Search for a part of a matrix whose removal improves a model, chosen on some items and tested on the others.",
 )

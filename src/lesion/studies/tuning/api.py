@@ -3,68 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
-from rich.console import RenderableType
-from typing_extensions import Unpack, override
+from typing_extensions import Unpack
 
 from lesion.arguments import validated
 from lesion.core.functions import DecodingOptions, runs
-from lesion.core.result import StudyResult, progress_line
-from lesion.core.run import Run
 from lesion.models.load import Model
-from lesion.report.blocks import Page
-from lesion.studies.tuning import report as page
-from lesion.studies.tuning import tables
-from lesion.studies.tuning.folder import training_seconds
-from lesion.studies.tuning.result import TuningSummary
-from lesion.studies.tuning.run import run_tuning
-from lesion.studies.tuning.study import METHOD, TuningStudy
-
-
-@dataclass(frozen=True)
-class TuningResult(StudyResult[TuningSummary]):
-    """A tuning: its numbers, and the tuned model where there is one.
-
-    Attributes:
-        trained: trainings that this run had to do.
-        planned: trainings that the study consists of; 0 where it was not run now.
-    """
-
-    SUMMARY = TuningSummary
-
-    trained: int = 0
-
-    @classmethod
-    @override
-    def run(cls, study: TuningStudy, run: Run) -> TuningResult:
-        return cls(run.folder, *run_tuning(study, run))
-
-    @property
-    def model(self) -> Path | None:
-        """The folder of the tuned model, for `lesion.load`; None in a study of several arms or seeds."""
-        return self.folder / "model" if self.summary.study.writes_model else None
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """One row per arm, seed and task, as `tuning.csv`; accuracies and changes in 0…1."""
-        return tables.every(self.summary).frame
-
-    @override
-    def page(self) -> Page:
-        return page.report(self.summary, training_seconds(self.folder))
-
-    @override
-    def text(self) -> RenderableType:
-        return tables.text_tables(self.summary, training_seconds(self.folder))
-
-    @override
-    def done(self) -> list[str]:
-        """How many trainings there were, and where the model lies."""
-        trained = progress_line("trained", self.trained, self.planned, already="trained already")
-        return ([trained] if self.planned else []) + ([f"model: {self.model}"] if self.model else [])
+from lesion.studies.tuning.report import TuningResult
+from lesion.studies.tuning.study import METHOD
 
 
 @validated

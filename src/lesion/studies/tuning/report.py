@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
+from rich.console import RenderableType
+from typing_extensions import override
+
+from lesion.core.result import StudyResult, progress_line
 from lesion.plain import visible
 from lesion.report import wording
 from lesion.report.blocks import Block, Figure, Findings, Folded, Page, Panel, Prose, Section, study_section
 from lesion.studies.tuning import charts, tables
 from lesion.studies.tuning import findings as prose
+from lesion.studies.tuning.folder import training_seconds
 from lesion.studies.tuning.result import Drops, TuningSummary
 
 READING = (
@@ -20,26 +27,56 @@ READING = (
 )
 
 
-def report(summary: TuningSummary, training: Mapping[str, float] | None = None) -> Page:
-    """What the page holds."""
-    findings: list[Block] = [Findings(tuple(prose.findings(summary)))]
-    if summary.notes:
-        findings.append(Prose(items=summary.notes, title="Notes", quiet=False))
-    sections = [Section("Findings", "Findings", tuple(findings))]
-    sections.append(Section("Gains", "What every choice of blocks gains", tuple(_gains(summary))))
-    if len(summary.baseline) > 1:
-        sections.append(Section("Costs", "What it costs elsewhere", (_costs(summary),)))
-    if charts.learned(summary):
-        sections.append(Section("Loss", "Loss over the steps", (_loss(summary),)))
-    sections.append(Section("Table", "All numbers", tuple(_numbers(summary))))
-    sections.append(study_section(_facts(summary, training or {}), (), READING))
-    return Page(
-        title=visible(summary.study.title or f"{summary.model.name}, tuned on {summary.study.task}"),
-        eyebrow="tuning",
-        sections=tuple(sections),
-        version=summary.version,
-        approximate=summary.approximate or "",
-    )
+@dataclass(frozen=True)
+class TuningResult(StudyResult[TuningSummary]):
+    """A tuning: its numbers, and the tuned model where there is one.
+
+    Attributes:
+        trained: trainings that this run had to do.
+        table: one row per arm, seed and task, as `tuning.csv`; accuracies and changes in 0…1.
+        planned: trainings that the study consists of; 0 where it was not run now.
+    """
+
+    SUMMARY, TABLE = TuningSummary, tables.every
+
+    trained: int = 0
+
+    @property
+    def model(self) -> Path | None:
+        """The folder of the tuned model, for `lesion.load`; None in a study of several arms or seeds."""
+        return self.folder / "model" if self.summary.study.writes_model else None
+
+    @override
+    def page(self) -> Page:
+        summary = self.summary
+        findings: list[Block] = [Findings(tuple(prose.findings(summary)))]
+        if summary.notes:
+            findings.append(Prose(items=summary.notes, title="Notes", quiet=False))
+        sections = [Section("Findings", "Findings", tuple(findings))]
+        sections.append(Section("Gains", "What every choice of blocks gains", tuple(_gains(summary))))
+        if len(summary.baseline) > 1:
+            sections.append(Section("Costs", "What it costs elsewhere", (_costs(summary),)))
+        if charts.learned(summary):
+            sections.append(Section("Loss", "Loss over the steps", (_loss(summary),)))
+        sections.append(Section("Table", "All numbers", tuple(_numbers(summary))))
+        sections.append(study_section(_facts(summary, training_seconds(self.folder)), (), READING))
+        return Page(
+            title=visible(summary.study.title or f"{summary.model.name}, tuned on {summary.study.task}"),
+            eyebrow="tuning",
+            sections=tuple(sections),
+            version=summary.version,
+            approximate=summary.approximate or "",
+        )
+
+    @override
+    def text(self) -> RenderableType:
+        return tables.text_tables(self.summary, training_seconds(self.folder))
+
+    @override
+    def done(self) -> list[str]:
+        """How many trainings there were, and where the model lies."""
+        trained = progress_line("trained", self.trained, self.planned, already="trained already")
+        return ([trained] if self.planned else []) + ([f"model: {self.model}"] if self.model else [])
 
 
 def _gains(summary: TuningSummary) -> list[Figure]:

@@ -24,6 +24,7 @@ from lesion.studies.tuning.cells import Cell, Trained, cell_of, forget, trained,
 from lesion.studies.tuning.data import Data, prepare
 from lesion.studies.tuning.folder import mark, refuse
 from lesion.studies.tuning.model import is_written, write_card, write_model
+from lesion.studies.tuning.report import TuningResult
 from lesion.studies.tuning.result import Drops, TuningSummary
 from lesion.studies.tuning.study import ALL_FULL, RANDOM, TuningStudy, label
 from lesion.studies.tuning.summary import summarise
@@ -33,14 +34,10 @@ from lesion.training.examples import Example, examples
 from lesion.training.lending import needed
 
 
-def run_tuning(study: TuningStudy, run: Run) -> tuple[TuningSummary, int, int, int]:
+def run_tuning(study: TuningStudy, run: Run) -> TuningResult:
     """Run a tuning study, or go on where an interrupted run stopped; a folder takes further arms, rates and seeds.
 
     Models that are loaded already must be in float32; their weights are changed meanwhile and put back bit for bit.
-
-    Returns:
-        The numbers; how many answers this run computed, of how many trainings the study consists, and how many of
-        them this run had to do.
 
     Raises:
         UsageError: a task, layer, budget, rank or number of items cannot be; nothing has been trained then.
@@ -56,7 +53,7 @@ def run_tuning(study: TuningStudy, run: Run) -> tuple[TuningSummary, int, int, i
     with run.evaluation(data.questions, data.every_item(), tasks=data.tasks) as evaluation:
         mark(run.folder, study)
         summary, trained_now, planned = _Work(study, run.folder, run.watcher, model, data, evaluation).run()
-        return summary, evaluation.evaluated, planned, trained_now
+        return TuningResult(run.folder, summary, evaluation.evaluated, planned, trained_now)
 
 
 @dataclass

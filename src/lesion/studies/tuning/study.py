@@ -237,7 +237,8 @@ class TuningStudy(GreedyStudy):
 
 METHOD = Method(
     TuningStudy,
-    "lesion.studies.tuning.api:TuningResult",
+    "lesion.studies.tuning.run:run_tuning",
+    "lesion.studies.tuning.report:TuningResult",
     "tune",
     "Fine-tune chosen blocks on a task and measure gains there and losses elsewhere.",
     kept="What is trained and answered is kept in {folder}; the same command goes on from there.",

@@ -1,0 +1,72 @@
+"""Reading a layer study from its folder, as far as it has got."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from lesion.core.store import Store
+from lesion.edits.edit import Scale, parse
+from lesion.studies.ablation.invariance.families import families
+from lesion.studies.ablation.invariance.summary import invariance
+from lesion.studies.ablation.result import AblationSummary
+from lesion.studies.ablation.study import Study
+from lesion.studies.ablation.summary import summarise
+
+
+def recall(folder: Path) -> tuple[Study, AblationSummary, pd.DataFrame, pd.DataFrame]:
+    """The study of a folder as far as it has got: the study, its summary, its answers and its items.
+
+    Loads no model and works while another process writes.
+
+    Raises:
+        LesionError: there is no store in the folder, or it is damaged.
+    """
+    plan: dict[str, Sequence[Scale]] = {}
+    with Store.read(folder) as store:
+        study = Study.parse(store.study[1], "The stored study")
+        known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
+        for chosen in study.models:
+            texts = known.get(chosen.name, {}).get("edits", [])
+            plan[chosen.name] = [edit for edit in map(parse, texts) if isinstance(edit, Scale)]
+        return study, *summarised(study, plan, store)
+
+
+def answers_and_items(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Every stored answer of the study in a folder, and the items of its tasks.
+
+    Raises:
+        LesionError: there is no store in the folder, or it is damaged.
+    """
+    with Store.read(folder) as store:
+        return _answers_and_items(Study.parse(store.study[1], "The stored study"), store)
+
+
+def _answers_and_items(study: Study, store: Store) -> tuple[pd.DataFrame, pd.DataFrame]:
+    items = store.items()
+    of_tasks = items["task"].isin([choice.name for choice in study.tasks])  # none that only a screen looks at
+    return store.answers(), items[of_tasks].reset_index(drop=True)
+
+
+def summarised(
+    study: Study, plan: Mapping[str, Sequence[Scale]], store: Store
+) -> tuple[AblationSummary, pd.DataFrame, pd.DataFrame]:
+    """The numbers of the answers so far, also of models of one family together; the answers; the items."""
+    answers, items = _answers_and_items(study, store)
+    summary = summarise(study, plan, answers, items)
+    known = {row["name"]: row["metadata"] for row in store.models().to_dict("records")}
+    notes = [metadata["complaint"] for metadata in known.values() if "complaint" in metadata]
+    notes += summary.notes
+    if study.stop is not None:
+        if families(study.models, {}):
+            notes.append(
+                "Models of one family are compared on full tables only, since cells stop after different items: run the"
+                " same study without stopping into the same folder."
+            )
+        return summary.model_copy(update={"notes": tuple(notes)}), answers, items
+    numbers = {name: metadata.get("blocks") for name, metadata in known.items()}
+    blocks = {name: number for name, number in numbers.items() if isinstance(number, int)}
+    shared = invariance(study, summary, answers, items, blocks)
+    return summary.model_copy(update={"notes": tuple(notes), "invariance": shared}), answers, items

@@ -1,0 +1,73 @@
+"""Running the screen of a layer study: gold solutions are scored under every edit, and the time is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from lesion.core import cost
+from lesion.core.cached_answers import gold_of, gold_tasks
+from lesion.core.run import Evaluation
+from lesion.core.study_file import ModelChoice
+from lesion.edits.edit import Scale
+from lesion.errors import UsageError
+from lesion.models.load import Model
+from lesion.studies.ablation.screening import ASKING, ITEMS, no_screen
+from lesion.studies.ablation.study import Study
+from lesion.tasks.gold import gold_name
+
+
+def refuse_doubled(study: Study) -> None:
+    """Refuse a screen of what the study asks as a task of its own.
+
+    Raises:
+        UsageError: the study has a task and `gold:` of it.
+    """
+    names = {choice.name for choice in study.tasks}
+    doubled = next((name for name in names if gold_name(name) in names), None)
+    if study.screen and doubled is not None:
+        raise UsageError(
+            f"A screen of {doubled} is {gold_name(doubled)}, which this study asks already; leave out one or the other."
+        )
+
+
+def screen(evaluation: Evaluation, chosen: ModelChoice, model: Model, edits: Sequence[Scale]) -> None:
+    """Score the gold solutions of the tasks that generate, under no edit and under each, and keep them as `gold:TASK`.
+
+    Raises:
+        LesionError: an item has neither solution nor gold answer, or its prompt leaves no room for it.
+    """
+    generating = {choice: task for choice, task in evaluation.tasks.items() if task.kind == "generate"}
+    for choice in evaluation.tasks:
+        if choice not in generating:
+            evaluation.run.watcher.note(no_screen(choice.name))
+    items = {gold_of(choice): evaluation.items[choice][:ITEMS] for choice in generating}
+    for choice, first in items.items():
+        evaluation.store.add_items(choice.name, first)
+    pending = evaluation.pending(chosen, model, edits, gold_tasks(generating), items)
+    evaluation.planned += pending.total
+    with timed(evaluation, chosen.name, "screen"):
+        evaluation.answer(chosen, model, pending, "answers of the screen")
+
+
+@contextmanager
+def timed(evaluation: Evaluation, model: str, part: str) -> Iterator[None]:
+    """Measure how long answers take, and add it to what earlier runs into the folder measured.
+
+    Args:
+        evaluation: that gives the answers.
+        model: name of the model.
+        part: `screen` or `study`.
+    """
+    folder, evaluated_before, began = evaluation.run.folder, evaluation.evaluated, time.monotonic()
+    try:
+        yield
+    finally:
+        count = evaluation.evaluated - evaluated_before
+        if count:
+            known = cost.read(folder).get(ASKING) or {}
+            before = known.setdefault(model, {}).get(part, {"answers": 0, "seconds": 0.0})
+            seconds = round(before["seconds"] + time.monotonic() - began, 3)
+            known[model][part] = {"answers": before["answers"] + count, "seconds": seconds}
+            cost.note(folder, ASKING, known)

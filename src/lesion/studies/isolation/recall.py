@@ -1,0 +1,92 @@
+"""Reading an isolation or an evaluation of edits from its folder, as far as it has got."""
+
+from __future__ import annotations
+
+import tomllib
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from lesion.core.rates import loops
+from lesion.core.store import Store
+from lesion.core.values import read_summary, summary_kind
+from lesion.errors import LesionError
+from lesion.outputs import kind_of
+from lesion.studies.isolation.activation_cache import FILE as STATISTICS
+from lesion.studies.isolation.evaluation import Evaluation
+from lesion.studies.isolation.plan import read_plan
+from lesion.studies.isolation.result import Isolation, IsolationSummary
+from lesion.studies.isolation.study import EvaluationStudy, IsolationStudy
+from lesion.studies.isolation.summary import summarise
+
+
+class Recalled(NamedTuple):
+    """What a folder holds: the numbers, and where edits were evaluated the answers and items."""
+
+    summary: IsolationSummary
+    answers: pd.DataFrame | None = None
+    items: pd.DataFrame | None = None
+
+
+def recall_isolation(folder: Path) -> Recalled | None:
+    """An isolation or evaluation as far as it has got; None: the folder has none.
+
+    Raises:
+        LesionError: something in the folder is damaged.
+    """
+    isolation, planned = stored(folder), read_plan(folder)
+    if planned is None:
+        return None if isolation is None else Recalled(summarised(isolation.study, isolation, None))
+    with Store.read(folder) as store:
+        answers, items, text = store.answers(), store.items(), store.study[1]
+    kind = EvaluationStudy if tomllib.loads(text).get("kind") == "evaluation" else IsolationStudy
+    study = kind.parse(text, "The stored study")
+    return Recalled(summarised(study, isolation, summarise(planned, answers, items)), answers, items)
+
+
+def stored(folder: Path) -> Isolation | None:
+    """The isolation in a folder; None where none was made there.
+
+    Raises:
+        LesionError: it is damaged, and cannot be made again from the answers.
+    """
+    try:
+        if (kind_of(folder) or summary_kind(folder)) != "isolation":
+            return None
+        summary = read_summary(IsolationSummary, folder, "run `lesion isolate` again")
+    except LesionError:
+        if (folder / STATISTICS).exists():
+            raise
+        return None  # of an evaluation alone everything is in the store and the plan
+    return None if summary is None else summary.isolation
+
+
+def summarised(
+    study: IsolationStudy | EvaluationStudy, isolation: Isolation | None, evaluation: Evaluation | None
+) -> IsolationSummary:
+    """All numbers of what was isolated and evaluated."""
+    notes = [part.notes for part in (isolation, evaluation) if part is not None]
+    label = loops(study.decoding.stop_loops).get("approximate") if evaluation is not None else None
+    return IsolationSummary(
+        approximate=label,
+        study=study,
+        isolation=isolation,
+        evaluation=evaluation,
+        notes=tuple(dict.fromkeys([*chain(*notes), *_foreign(isolation, evaluation)])),
+    )
+
+
+def _foreign(isolation: Isolation | None, evaluation: Evaluation | None) -> list[str]:
+    """A note where edits were evaluated that are not among those isolated in the same folder."""
+    if isolation is None or evaluation is None:
+        return []
+    own = {selection.digest for selection in isolation.selections}
+    others = {edit.label for edit in evaluation.tried if edit.digest not in own}
+    if not others:
+        return []
+    return [
+        f"{', '.join(sorted(others))}: evaluated here, but not among the selections that this folder's isolation made;"
+        f" what is told of those does not hold for these."
+    ]
